@@ -1,0 +1,91 @@
+// Who calls, decided by the link: a socket made for one caller, or a key that only the operator can read.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import type { Caller } from '../wire/caller.ts';
+import { fault } from '../wire/errors.ts';
+import type { Authenticate } from './http-server.ts';
+
+/** The socket is the identity: whoever can reach it is this caller. */
+export function alwaysCaller(caller: Caller): Authenticate {
+  return () => caller;
+}
+
+const digest = (text: string) => createHash('sha256').update(text).digest();
+
+function bearer(request: IncomingMessage): string | undefined {
+  const header = request.headers.authorization;
+  if (header?.startsWith('Bearer ') === true) return header.slice(7);
+  // The Anthropic SDK sends its key so.
+  const key = request.headers['x-api-key'];
+  return typeof key === 'string' ? key : undefined;
+}
+
+function assertKey(request: IncomingMessage, expected: Buffer): void {
+  const key = bearer(request);
+  if (key === undefined) throw fault('unauthenticated', 'the request carries no operator key');
+  if (!timingSafeEqual(digest(key), expected))
+    throw fault('unauthenticated', 'the operator key is wrong');
+}
+
+/** A person's name is what the client says: the key itself is what gives the right. */
+function personOf(request: IncomingMessage): string {
+  const name = request.headers['agentd-person'];
+  return typeof name === 'string' && /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/.test(name)
+    ? name
+    : 'operator';
+}
+
+export function operatorByKey(key: string): Authenticate {
+  const expected = digest(key);
+  return (request) => {
+    assertKey(request, expected);
+    return { kind: 'operator', principal: `person:${personOf(request)}` };
+  };
+}
+
+/** For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a browser. */
+export function operatorOverTcp(key: string, port: () => number): Authenticate {
+  const byKey = operatorByKey(key);
+  return (request) => {
+    assertLocalNames(request, port());
+    return byKey(request);
+  };
+}
+
+export function assertLocalNames(request: IncomingMessage, port: number): void {
+  const allowed = new Set([`127.0.0.1:${port}`, `localhost:${port}`, `[::1]:${port}`]);
+  const host = request.headers.host ?? '';
+  if (!allowed.has(host.toLowerCase()))
+    throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`);
+  const origin = request.headers.origin;
+  if (origin !== undefined && !allowed.has(origin.toLowerCase().replace(/^https?:\/\//, ''))) {
+    throw fault('forbidden_origin', `the Origin ${origin.slice(0, 100)} may not call here`);
+  }
+}
+
+/** The key of this state directory, made at first need; refused when others could read it. */
+export function operatorKey(file: string): string {
+  if (!existsSync(file)) {
+    const key = randomBytes(32).toString('base64url');
+    const fd = openSync(file, 'wx', 0o600);
+    writeSync(fd, `${key}\n`);
+    fsyncSync(fd);
+    closeSync(fd);
+  }
+  const mode = statSync(file).mode & 0o777;
+  if ((mode & 0o077) !== 0) {
+    throw fault('bad_config', `${file} has mode ${mode.toString(8)}, so others could use it`, {
+      hint: `chmod 600 ${file}`,
+    });
+  }
+  return readFileSync(file, 'utf8').trim();
+}

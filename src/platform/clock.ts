@@ -1,0 +1,70 @@
+// Time, passed in everywhere so that tests decide it. The system clock never runs backwards inside one
+// process: when the wall clock is set back, time goes on from where it was.
+
+export type Timer = { cancel(): void };
+
+export type Clock = {
+  /** Milliseconds since 1970, never less than before. */
+  nowMs(): number;
+  /** Runs `fn` once, at or after `atMs`. Does not keep the process alive. */
+  at(atMs: number, fn: () => void): Timer;
+};
+
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+export function systemClock(): Clock {
+  let last = 0;
+  let lastMono = performance.now();
+  const nowMs = (): number => {
+    const mono = performance.now();
+    const wall = Date.now();
+    const least = last + Math.floor(mono - lastMono);
+    if (wall >= last) {
+      last = wall;
+      lastMono = mono;
+    } else if (least > last) {
+      last = least;
+      lastMono = mono;
+    }
+    return last;
+  };
+  const at = (atMs: number, fn: () => void): Timer => {
+    let handle: NodeJS.Timeout;
+    const arm = (): void => {
+      const left = atMs - nowMs();
+      if (left <= 0) handle = setTimeout(fn, 0);
+      else handle = setTimeout(left > TIMER_MS_MAX ? arm : fire, Math.min(left, TIMER_MS_MAX));
+      handle.unref();
+    };
+    const fire = (): void => (nowMs() >= atMs ? fn() : arm());
+    arm();
+    return { cancel: () => clearTimeout(handle) };
+  };
+  return { nowMs, at };
+}
+
+/** A clock that stands still until it is told to move. */
+export type ManualClock = Clock & { advance(ms: number): void };
+
+export function manualClock(startMs: number): ManualClock {
+  let now = startMs;
+  const timers = new Set<{ atMs: number; fn: () => void }>();
+  const due = () => [...timers].filter((t) => t.atMs <= now).sort((a, b) => a.atMs - b.atMs);
+  return {
+    nowMs: () => now,
+    at(atMs, fn) {
+      const timer = { atMs, fn };
+      timers.add(timer);
+      if (atMs <= now) queueMicrotask(() => timers.delete(timer) && fn());
+      return { cancel: () => void timers.delete(timer) };
+    },
+    advance(ms) {
+      now += ms;
+      for (const timer of due()) if (timers.delete(timer)) timer.fn();
+    },
+  };
+}
+
+export function toTimestamp(ms: number): string {
+  return new Date(ms).toISOString();
+}

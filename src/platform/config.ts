@@ -1,0 +1,73 @@
+// Configuration: agentd.yaml and its drop-ins (agentd.yaml.d/*.yaml, in order of name, later wins), one
+// section per daemon, read once. A file that cannot be read whole is refused whole.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { fault } from '../wire/errors.ts';
+import { readYaml } from './yaml-file.ts';
+
+export type Sections = Record<string, z.ZodType>;
+export type Config<S extends Sections> = { [K in keyof S]: z.output<S[K]> };
+
+function merge(under: unknown, over: unknown): unknown {
+  const isObject = (v: unknown): v is Record<string, unknown> =>
+    typeof v === 'object' && v !== null && !Array.isArray(v);
+  if (!isObject(under) || !isObject(over)) return over === undefined ? under : over;
+  const result: Record<string, unknown> = { ...under };
+  for (const [key, value] of Object.entries(over)) result[key] = merge(under[key], value);
+  return result;
+}
+
+function filesOf(main: string): string[] {
+  const dropIns = `${main}.d`;
+  const rest = existsSync(dropIns)
+    ? readdirSync(dropIns)
+        .filter((name) => name.endsWith('.yaml'))
+        .sort()
+        .map((name) => join(dropIns, name))
+    : [];
+  return [...(existsSync(main) ? [main] : []), ...rest];
+}
+
+export function loadConfig<S extends Sections>(
+  main: string,
+  sections: S,
+  mustExist = false,
+): Config<S> {
+  if (mustExist && !existsSync(main))
+    throw fault('bad_config', `there is no ${main}`, {
+      hint: 'Check the path given with --config.',
+    });
+  // Each file may say only a part, so a file is checked for shape; defaults are filled in at the end.
+  const partial = z.strictObject(
+    Object.fromEntries(Object.entries(sections).map(([name, schema]) => [name, schema.optional()])),
+  );
+  let merged: unknown = {};
+  for (const file of filesOf(main)) {
+    const text = readFileSync(file, 'utf8');
+    const result = readYaml(text, file, partial);
+    if (!result.ok) {
+      const first = result.problems[0]!;
+      const all = result.problems.map(
+        (p) => `${p.file}${p.line === null ? '' : `:${p.line}`}: ${p.message}`,
+      );
+      throw fault('bad_config', all.join('\n'), {
+        hint: first.hint,
+        details: { problems: result.problems },
+      });
+    }
+    merged = merge(merged, (readYaml(text, file, z.unknown()) as { value: unknown }).value);
+  }
+  const whole = z.strictObject(
+    Object.fromEntries(
+      Object.entries(sections).map(([name, schema]) => [name, schema.prefault({})]),
+    ),
+  );
+  const parsed = whole.safeParse(merged);
+  if (!parsed.success)
+    throw fault(
+      'bad_config',
+      `${main}: ${parsed.error.issues[0]!.path.join('.')}: ${parsed.error.issues[0]!.message}`,
+    );
+  return parsed.data as Config<S>;
+}

@@ -1,0 +1,291 @@
+// Daemons as values: what every daemon is given (the floor), what it gives back, and how one is hosted in a
+// process. Start order: config → store → peers → handlers → sockets. Stop: no new work, drain, close.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { RunCaller } from '../wire/caller.ts';
+import { Fault, fault } from '../wire/errors.ts';
+import { DAEMONS, type DaemonName, PEERS } from '../wire/peers.ts';
+import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
+import { alwaysCaller, operatorByKey } from './authenticate.ts';
+import type { Clock } from './clock.ts';
+import { type Context, type Dispatch, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import { type DialectErrors, type HttpFace, makeHttpFace } from './http-server.ts';
+import type { NewId, Random } from './ids.ts';
+import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
+import type { Log } from './log.ts';
+import { type Metrics, makeMetrics } from './metrics.ts';
+import { ownDir } from './state-dir.ts';
+
+/** Sockets of live runs: one directory per run, made and removed by the daemon. */
+export type RunSockets = {
+  /** Gives the socket's path. A higher fence replaces the socket of a lower one. */
+  open(caller: RunCaller): Promise<string>;
+  close(runId: string, mode?: 'live' | 'replay'): Promise<void>;
+};
+
+export type Floor<C = unknown> = {
+  name: DaemonName;
+  version: string;
+  mode: 'embedded' | 'split';
+  stateDir: string;
+  config: C;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  log: Log;
+  metrics: Metrics;
+  runSockets: RunSockets;
+  /** A typed client of a peer; a peer that is not in the table cannot be had. */
+  peer<T extends RouteTable>(name: DaemonName, table: T): Client<T>;
+  /** A named moment of a job. Fault tests kill the process here; otherwise it does nothing. */
+  moment(name: string): void;
+};
+
+export type Running<T extends RouteTable> = {
+  handlers: Handlers<T>;
+  dialectErrors?: DialectErrors;
+  /** After every daemon of this process is reachable: take up work that was left. */
+  begin?(): Promise<void>;
+  /** No new work; finish or give back what is in hand. */
+  drain?(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+export type Daemon<T extends RouteTable = RouteTable, S extends z.ZodType = z.ZodType> = {
+  name: DaemonName;
+  routes: T;
+  config: S;
+  start(floor: Floor<z.output<S>>): Promise<Running<T>>;
+};
+
+/** Keeps the types of one daemon together. */
+export function daemon<T extends RouteTable, S extends z.ZodType>(
+  value: Daemon<T, S>,
+): Daemon<T, S> {
+  return value;
+}
+
+export type Hosted = {
+  name: DaemonName;
+  dispatch: Dispatch;
+  begin(): Promise<void>;
+  drain(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+export type HostOptions = {
+  version: string;
+  mode: 'embedded' | 'split';
+  stateDir: string;
+  runtimeDir: string;
+  operatorKey: string;
+  config: Record<string, unknown>;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  log: Log;
+  moment?: (name: string) => void;
+  /** Daemons in this process, filled as they start. */
+  here: Map<DaemonName, Hosted>;
+};
+
+const everyone: CallerKind[] = ['operator', ...DAEMONS];
+export const floorRoutes = routes({
+  health: route({
+    method: 'GET',
+    path: '/healthz',
+    callers: everyone,
+    output: z.object({
+      daemon: z.string(),
+      version: z.string(),
+      pid: z.int(),
+      status: z.enum(['ok', 'stopping']),
+      in_flight: z.int(),
+    }),
+  }),
+  metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
+});
+
+export function socketPathOf(runtimeDir: string, daemonName: DaemonName, caller: string): string {
+  return join(runtimeDir, daemonName, caller, `${daemonName}.sock`);
+}
+
+export async function hostDaemon(value: Daemon, options: HostOptions): Promise<Hosted> {
+  const { name } = value;
+  const log = options.log.with({ daemon: name });
+  const metrics = makeMetrics(name);
+  const links = new Map<DaemonName, Link>();
+  let stopping = false;
+  let face: HttpFace | undefined;
+
+  const linkTo = (peer: DaemonName): Link => {
+    if (!PEERS[name].includes(peer))
+      throw new Error(`${name} may not call ${peer}: it is not in the peer table`);
+    const caller = { kind: 'daemon', principal: `service:${name}`, daemon: name } as const;
+    const made =
+      links.get(peer) ??
+      (options.here.has(peer) || isHereLater(peer)
+        ? localLink(() => hostedOrFault(options.here, peer), caller)
+        : socketLink({ socketPath: socketPathOf(options.runtimeDir, peer, `peer-${name}`) }));
+    links.set(peer, made);
+    return made;
+  };
+  const isHereLater = (peer: DaemonName) => options.mode === 'embedded' && peer !== 'auditd-ai';
+
+  const floor: Floor = {
+    name,
+    version: options.version,
+    mode: options.mode,
+    stateDir: options.stateDir,
+    config: options.config[name],
+    clock: options.clock,
+    random: options.random,
+    newId: options.newId,
+    log,
+    metrics,
+    moment: options.moment ?? (() => {}),
+    runSockets: makeRunSockets({ dir: join(options.runtimeDir, name), name, face: () => face }),
+    peer: (peer, table) => makeClient(table, linkTo(peer)),
+  };
+  const running = await value.start(floor);
+  const table = { ...value.routes, ...floorRoutes };
+  const handlers = {
+    ...running.handlers,
+    ...floorHandlers(
+      floor,
+      () => stopping,
+      () => dispatch,
+    ),
+  };
+  const dispatch: Dispatch = makeDispatch({
+    routes: table,
+    handlers: refuseWhen(() => stopping, handlers),
+    log,
+    metrics,
+  });
+  face = makeHttpFace({
+    dispatch,
+    log,
+    ...(running.dialectErrors === undefined ? {} : { dialectErrors: running.dialectErrors }),
+  });
+  await openSockets(face, name, options);
+
+  const hosted: Hosted = {
+    name,
+    dispatch,
+    begin: async () => running.begin?.(),
+    async drain() {
+      stopping = true;
+      await running.drain?.();
+    },
+    async stop() {
+      stopping = true;
+      await face?.closeAll();
+      await running.stop();
+      for (const link of links.values()) link.close();
+    },
+  };
+  options.here.set(name, hosted);
+  log.info('started', { pid: process.pid });
+  return hosted;
+}
+
+function hostedOrFault(here: Map<DaemonName, Hosted>, peer: DaemonName): Dispatch {
+  const hosted = here.get(peer);
+  if (hosted === undefined) throw fault('unavailable', `${peer} has not started yet`);
+  return hosted.dispatch;
+}
+
+/** The operator's socket, and one for every daemon that may call and lives in another process. */
+async function openSockets(face: HttpFace, name: DaemonName, options: HostOptions): Promise<void> {
+  ownDir(join(options.runtimeDir, name));
+  await face.listenUnix(
+    socketPathOf(options.runtimeDir, name, 'operator'),
+    operatorByKey(options.operatorKey),
+  );
+  for (const peer of DAEMONS) {
+    if (!PEERS[peer].includes(name)) continue;
+    const caller = { kind: 'daemon', principal: `service:${peer}`, daemon: peer } as const;
+    await face.listenUnix(
+      socketPathOf(options.runtimeDir, name, `peer-${peer}`),
+      alwaysCaller(caller),
+    );
+  }
+}
+
+function makeRunSockets(options: {
+  dir: string;
+  name: DaemonName;
+  face: () => HttpFace | undefined;
+}): RunSockets {
+  const open = new Map<string, { fence: number; close(): Promise<void> }>();
+  const nameOf = (runId: string, mode: 'live' | 'replay') =>
+    mode === 'live' ? runId : `${runId}r`;
+  return {
+    async open(caller) {
+      const face = options.face();
+      if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);
+      const name = nameOf(caller.runId, caller.mode);
+      const found = open.get(name);
+      if (found !== undefined && found.fence > caller.fence)
+        throw fault('stale_fence', `${caller.runId} has a newer activation`);
+      await found?.close();
+      const path = join(options.dir, name, `${options.name}.sock`);
+      const handle = await face.listenUnix(path, alwaysCaller(caller));
+      open.set(name, { fence: caller.fence, close: handle.close });
+      return path;
+    },
+    async close(runId, mode = 'live') {
+      const name = nameOf(runId, mode);
+      const found = open.get(name);
+      open.delete(name);
+      await found?.close();
+      rmSync(join(options.dir, name), { recursive: true, force: true });
+    },
+  };
+}
+
+function floorHandlers(
+  floor: Floor,
+  stopping: () => boolean,
+  dispatch: () => Dispatch,
+): Handlers<typeof floorRoutes> {
+  return {
+    health: async () => ({
+      daemon: floor.name,
+      version: floor.version,
+      pid: process.pid,
+      status: stopping() ? 'stopping' : 'ok',
+      in_flight: dispatch().inFlight(),
+    }),
+    metrics: async () =>
+      new RawAnswer({
+        status: 200,
+        headers: { 'content-type': 'text/plain; version=0.0.4' },
+        body: floor.metrics.text(),
+      }),
+  };
+}
+
+/** While stopping, only health still answers; peers and clients are told to come back. */
+function refuseWhen<T extends RouteTable>(
+  stopping: () => boolean,
+  handlers: Handlers<T>,
+): Handlers<T> {
+  const guarded: Record<string, unknown> = {};
+  for (const [name, handler] of Object.entries(handlers)) {
+    const inner = handler as (context: Context) => Promise<unknown>;
+    guarded[name] = (context: Context) => {
+      if (stopping() && name !== 'health' && context.caller.kind !== 'daemon') {
+        throw fault('stopping', 'the runtime is stopping', { retryAfterMs: 1_000 });
+      }
+      return inner(context);
+    };
+  }
+  return guarded as Handlers<T>;
+}
+
+export function isFault(error: unknown, code?: Fault['code']): error is Fault {
+  return error instanceof Fault && (code === undefined || error.code === code);
+}

@@ -1,0 +1,287 @@
+// The one way into a daemon, whichever link a request came by:
+// route known → caller allowed → input valid → handler → output valid.
+import { randomUUID } from 'node:crypto';
+import type { z } from 'zod';
+import type { Caller } from '../wire/caller.ts';
+import { Fault, fault } from '../wire/errors.ts';
+import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics.ts';
+
+/** An answer that is not one JSON document: bytes as they come, passed through unchecked. */
+export class RawAnswer {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: AsyncIterable<Uint8Array | string> | string | Uint8Array;
+
+  constructor(answer: {
+    status: number;
+    headers: Record<string, string>;
+    body: AsyncIterable<Uint8Array | string> | string | Uint8Array;
+  }) {
+    this.status = answer.status;
+    this.headers = answer.headers;
+    this.body = answer.body;
+  }
+}
+
+export type Trace = { requestId: string; traceparent: string };
+
+export type Context<R = Route> = CheckedOf<R> & {
+  caller: Caller;
+  /** Aborts when the caller went away or the deadline passed. */
+  signal: AbortSignal;
+  deadlineMs: number;
+  trace: Trace;
+  idempotencyKey: string | undefined;
+  /** The text of the body as it came, where a handler passes it on unchanged. */
+  rawBody: string | undefined;
+  log: Log;
+};
+
+export type Handlers<T extends RouteTable> = {
+  [K in keyof T]: (context: Context<T[K]>) => Promise<AnswerInputOf<T[K]> | RawAnswer>;
+};
+
+export type DispatchRequest = {
+  method: string;
+  /** Path without the query. */
+  path: string;
+  query: Record<string, string>;
+  body: unknown;
+  rawBody?: string | undefined;
+  caller: Caller;
+  signal?: AbortSignal | undefined;
+  deadlineMs?: number | undefined;
+  idempotencyKey?: string | undefined;
+  trace?: Trace | undefined;
+};
+
+export type Matched = { name: string; route: Route; params: Record<string, string> };
+
+export type Dispatch = {
+  match(method: string, path: string): Matched;
+  run(request: DispatchRequest): Promise<unknown>;
+  inFlight(): number;
+};
+
+const DEADLINE_MS = 30_000;
+const STREAM_DEADLINE_MS = 900_000;
+const IN_FLIGHT_MAX = 4_096;
+
+type Node = {
+  literal: Map<string, Node>;
+  param: Node | undefined;
+  paramName: string;
+  routes: Map<string, { name: string; route: Route }>;
+};
+const node = (): Node => ({
+  literal: new Map(),
+  param: undefined,
+  paramName: '',
+  routes: new Map(),
+});
+
+function buildTree(table: RouteTable): Node {
+  const root = node();
+  for (const [name, route] of Object.entries(table)) {
+    let at = root;
+    for (const segment of route.path.split('/').slice(1)) {
+      const param = /^\{(\w+)\}$/.exec(segment)?.[1];
+      if (param !== undefined) {
+        at.param ??= node();
+        at.param.paramName = param;
+        at = at.param;
+      } else {
+        const next = at.literal.get(segment) ?? node();
+        at.literal.set(segment, next);
+        at = next;
+      }
+    }
+    if (at.routes.has(route.method))
+      throw new Error(`two routes are ${route.method} ${route.path}`);
+    at.routes.set(route.method, { name, route });
+  }
+  return root;
+}
+
+function matchPath(root: Node, method: string, path: string): Matched {
+  const params: Record<string, string> = {};
+  let at: Node | undefined = root;
+  for (const segment of path.split('/').slice(1)) {
+    const next: Node | undefined = at.literal.get(segment) ?? at.param;
+    if (next === undefined)
+      throw fault('no_such_route', `there is no route ${method} ${path.slice(0, 200)}`);
+    if (next === at.param) params[next.paramName] = decodeSegment(segment);
+    at = next;
+  }
+  const found = at.routes.get(method);
+  if (found !== undefined) return { ...found, params };
+  if (at.routes.size === 0)
+    throw fault('no_such_route', `there is no route ${method} ${path.slice(0, 200)}`);
+  const allow = [...at.routes.keys()].join(', ');
+  throw fault('method_not_allowed', `${path.slice(0, 200)} takes ${allow}, not ${method}`, {
+    details: { allow },
+  });
+}
+
+function decodeSegment(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch (cause) {
+    throw fault('bad_request', 'the path has a broken % escape', { cause });
+  }
+}
+
+function assertCaller(route: Route, caller: Caller): void {
+  const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
+  if (!route.callers.includes(kind)) {
+    throw fault(
+      'forbidden_caller',
+      `${caller.principal} may not call ${route.method} ${route.path}`,
+    );
+  }
+}
+
+function describeIssue(issue: z.core.$ZodIssue, where: string): string {
+  const path = issue.path.map(String).join('.');
+  const name = path === '' ? where : where === 'body' ? path : `${where} ${path}`;
+  if (issue.code === 'unrecognized_keys')
+    return `${name} has unknown ${issue.keys.length > 1 ? 'keys' : 'key'} ${issue.keys.join(', ')}`;
+  return `${name}: ${issue.message}`;
+}
+
+function check<S extends z.ZodType>(
+  schema: S | undefined,
+  value: unknown,
+  where: string,
+): z.output<S> | undefined {
+  if (schema === undefined) {
+    const empty =
+      value === undefined ||
+      (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
+    if (!empty) throw fault('bad_request', `this route takes no ${where}`);
+    return undefined;
+  }
+  const parsed = schema.safeParse(value ?? (where === 'query' ? {} : value));
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.slice(0, 5).map((issue) => describeIssue(issue, where));
+  throw fault('bad_request', issues.join('; '), {
+    details: { fields: parsed.error.issues.slice(0, 20).map((i) => i.path.map(String).join('.')) },
+  });
+}
+
+export function newTrace(): Trace {
+  const hex = randomUUID().replaceAll('-', '');
+  const span = randomUUID().replaceAll('-', '').slice(0, 16);
+  return { requestId: hex, traceparent: `00-${hex}-${span}-01` };
+}
+
+export function makeDispatch<T extends RouteTable>(options: {
+  routes: T;
+  handlers: Handlers<T>;
+  log: Log;
+  metrics: Metrics;
+}): Dispatch {
+  const { handlers, log, metrics } = options;
+  const root = buildTree(options.routes);
+  let inFlight = 0;
+
+  const handle = async (request: DispatchRequest): Promise<unknown> => {
+    const { name, route, params } = matchPath(root, request.method, request.path);
+    assertCaller(route, request.caller);
+    const checked = {
+      params: check(route.params, params, 'path'),
+      query: check(route.query, request.query, 'query'),
+      body: check(route.body, request.body, 'body'),
+    };
+    const deadlineMs = Math.min(
+      request.deadlineMs ?? Number.POSITIVE_INFINITY,
+      route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS,
+    );
+    const watch = watchRequest(request.signal, deadlineMs, name);
+    const trace = request.trace ?? newTrace();
+    const context = {
+      ...checked,
+      caller: request.caller,
+      signal: watch.signal,
+      deadlineMs,
+      trace,
+      idempotencyKey: request.idempotencyKey,
+      rawBody: request.rawBody,
+      log: log.with({ route: name, request_id: trace.requestId }),
+    };
+    const handler = handlers[name] as (context: unknown) => Promise<unknown>;
+    let answer: unknown;
+    try {
+      answer = await Promise.race([handler(context), watch.late]);
+    } catch (error) {
+      watch.end();
+      throw error;
+    }
+    // A stream goes on after this; its reader going away must still reach the handler.
+    if (answer instanceof RawAnswer) return answer;
+    watch.end();
+    const output = route.output.safeParse(answer);
+    if (output.success) return output.data;
+    log.error('a handler answered out of contract', {
+      route: name,
+      issues: output.error.issues.slice(0, 5),
+    });
+    throw fault('bad_output', `${route.method} ${route.path} gave an answer outside its contract`);
+  };
+
+  return {
+    match: (method, path) => matchPath(root, method, path),
+    inFlight: () => inFlight,
+    async run(request) {
+      if (inFlight >= IN_FLIGHT_MAX)
+        throw fault('overloaded', 'too many requests are being answered', { retryAfterMs: 250 });
+      inFlight++;
+      const started = performance.now();
+      let outcome = 'ok';
+      try {
+        return await handle(request);
+      } catch (error) {
+        const known = error instanceof Fault ? error : asInternal(error, log, request);
+        outcome = known.code;
+        throw known;
+      } finally {
+        inFlight--;
+        metrics.count('requests', { outcome, caller: request.caller.kind });
+        metrics.observeMs('request', performance.now() - started);
+      }
+    },
+  };
+}
+
+/** A bug: the caller gets a reference, the stack goes to the log. */
+function asInternal(error: unknown, log: Log, request: DispatchRequest): Fault {
+  const reference = request.trace?.requestId ?? randomUUID();
+  log.error('a handler failed', { reference, method: request.method, path: request.path, error });
+  return fault('internal', `something went wrong here (reference ${reference})`, { cause: error });
+}
+
+/** One signal for both reasons to give up, and a promise that fails when the time is over. */
+function watchRequest(gone: AbortSignal | undefined, deadlineMs: number, name: string) {
+  const controller = new AbortController();
+  let fail: (error: Fault) => void = () => {};
+  const late = new Promise<never>((_, reject) => {
+    fail = reject;
+  });
+  late.catch(() => undefined);
+  const timer = setTimeout(() => {
+    const error = fault('deadline', `${name} was not done in time`);
+    fail(error);
+    controller.abort(error);
+  }, deadlineMs);
+  timer.unref();
+  const onGone = () => controller.abort(fault('canceled', 'the caller went away'));
+  if (gone?.aborted === true) onGone();
+  else gone?.addEventListener('abort', onGone, { once: true });
+  const end = (): void => {
+    clearTimeout(timer);
+    gone?.removeEventListener('abort', onGone);
+  };
+  return { signal: controller.signal, late, end };
+}

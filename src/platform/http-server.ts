@@ -1,0 +1,275 @@
+// The socket link's server side: HTTP requests become dispatch requests. Every socket has one
+// authenticator, which alone decides who the caller is. Limits of size, time and number are set here.
+
+import { chmodSync, mkdirSync, rmSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { dirname } from 'node:path';
+import type { Caller } from '../wire/caller.ts';
+import { Fault, fault } from '../wire/errors.ts';
+import type { Route } from '../wire/route.ts';
+import { type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { decodeUtf8, parseJson } from './json.ts';
+import type { Log } from './log.ts';
+
+/** Says who calls, or throws a fault. Sees headers only. */
+export type Authenticate = (request: http.IncomingMessage) => Caller;
+/** Writes a fault in the form a foreign client expects. */
+export type DialectErrors = (
+  dialect: 'openai' | 'anthropic',
+  fault: Fault,
+) => { status: number; headers: Record<string, string>; body: string };
+
+export type HttpFace = {
+  /** Listens on a Unix socket in a directory of its own; removed again by close. */
+  listenUnix(socketPath: string, authenticate: Authenticate): Promise<{ close(): Promise<void> }>;
+  listenTcp(
+    host: string,
+    port: number,
+    authenticate: Authenticate,
+  ): Promise<{ port: number; close(): Promise<void> }>;
+  closeAll(): Promise<void>;
+};
+
+const BODY_BYTES_MAX = 1_000_000;
+export const SOCKET_PATH_BYTES_MAX = 100;
+const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+export function makeHttpFace(options: {
+  dispatch: Dispatch;
+  log: Log;
+  dialectErrors?: DialectErrors;
+}): HttpFace {
+  const { dispatch, log } = options;
+  const open = new Set<{ close(): Promise<void> }>();
+
+  const listen = (authenticate: Authenticate): http.Server => {
+    const server = http.createServer({
+      keepAliveTimeout: 60_000,
+      headersTimeout: 15_000,
+      requestTimeout: 120_000,
+      maxHeaderSize: 16_384,
+    });
+    server.maxConnections = 2_048;
+    server.on('request', (request, response) => void answer(request, response, authenticate));
+    server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+      if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
+      const body = JSON.stringify({
+        error: fault('bad_request', 'this is not an HTTP request that can be read').toBody(),
+      });
+      socket.end(
+        `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      );
+    });
+    return server;
+  };
+
+  const answer = async (
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+    authenticate: Authenticate,
+  ) => {
+    const trace = traceOf(request);
+    let route: Route | undefined;
+    try {
+      const url = parseUrl(request.url ?? '/');
+      const caller = authenticate(request);
+      route = dispatch.match(request.method ?? 'GET', url.path).route;
+      const rawBody = await readBody(request, response, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
+      const gone = new AbortController();
+      response.on('close', () => response.writableFinished || gone.abort());
+      const value = await dispatch.run({
+        method: request.method ?? 'GET',
+        path: url.path,
+        query: url.query,
+        body: rawBody === undefined ? undefined : parseJson(rawBody),
+        rawBody,
+        caller,
+        trace,
+        signal: gone.signal,
+        deadlineMs: deadlineOf(request),
+        idempotencyKey: keyOf(request),
+      });
+      response.setHeader('x-request-id', trace.requestId);
+      if (value instanceof RawAnswer) await sendRaw(response, value);
+      else sendJson(response, 200, value);
+    } catch (error) {
+      sendFault(response, error, route);
+    }
+  };
+
+  const sendFault = (
+    response: http.ServerResponse,
+    error: unknown,
+    route: Route | undefined,
+  ): void => {
+    const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
+    if (!(error instanceof Fault)) log.error('an answer failed', { error });
+    if (response.headersSent) return void response.destroy();
+    if (known.retryAfterMs !== undefined)
+      response.setHeader('retry-after', String(Math.ceil(known.retryAfterMs / 1000)));
+    if (known.code === 'method_not_allowed')
+      response.setHeader('allow', String(known.details?.['allow'] ?? ''));
+    if (route?.dialect !== undefined && options.dialectErrors !== undefined) {
+      const { status, headers, body } = options.dialectErrors(route.dialect, known);
+      response.writeHead(status, headers).end(body);
+      return;
+    }
+    sendJson(response, known.http, { error: known.toBody() });
+  };
+
+  const closeServer = (server: http.Server): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeIdleConnections();
+      setTimeout(() => server.closeAllConnections(), 2_000).unref();
+    });
+
+  return {
+    async listenUnix(socketPath, authenticate) {
+      assertSocketPath(socketPath);
+      mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
+      rmSync(socketPath, { force: true });
+      const server = listen(authenticate);
+      await listening(server, { path: socketPath });
+      chmodSync(socketPath, 0o600);
+      const handle = {
+        async close() {
+          open.delete(handle);
+          await closeServer(server);
+          rmSync(socketPath, { force: true });
+        },
+      };
+      open.add(handle);
+      return handle;
+    },
+    async listenTcp(host, port, authenticate) {
+      const server = listen(authenticate);
+      await listening(server, { host, port });
+      const handle = {
+        port: (server.address() as AddressInfo).port,
+        async close() {
+          open.delete(handle);
+          await closeServer(server);
+        },
+      };
+      open.add(handle);
+      return handle;
+    },
+    async closeAll() {
+      await Promise.all([...open].map((handle) => handle.close()));
+    },
+  };
+}
+
+/** Longer paths fail in the kernel, on some Node versions silently. */
+export function assertSocketPath(socketPath: string): void {
+  if (Buffer.byteLength(socketPath) > SOCKET_PATH_BYTES_MAX) {
+    throw fault(
+      'path_too_long',
+      `the socket path ${socketPath} is longer than ${SOCKET_PATH_BYTES_MAX} bytes`,
+    );
+  }
+}
+
+function listening(
+  server: http.Server,
+  where: { path: string } | { host: string; port: number },
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        error.code === 'EADDRINUSE'
+          ? fault('conflict', `${'path' in where ? where.path : `port ${where.port}`} is in use`, {
+              cause: error,
+            })
+          : error,
+      ),
+    );
+    server.listen(where, () => resolve());
+  });
+}
+
+function parseUrl(url: string): { path: string; query: Record<string, string> } {
+  const mark = url.indexOf('?');
+  if (mark < 0) return { path: url, query: {} };
+  const query: Record<string, string> = Object.create(null) as Record<string, string>;
+  for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
+    if (name in query) throw fault('bad_request', `the query names ${name} twice`);
+    query[name] = value;
+  }
+  return { path: url.slice(0, mark), query };
+}
+
+async function readBody(
+  request: http.IncomingMessage,
+  response: http.ServerResponse,
+  sizeBytesMax: number,
+): Promise<string | undefined> {
+  const tooLarge = () => {
+    // The rest of the body is not read: the connection ends with the answer.
+    response.setHeader('connection', 'close');
+    return fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
+  };
+  if (Number(request.headers['content-length'] ?? 0) > sizeBytesMax) throw tooLarge();
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > sizeBytesMax) throw tooLarge();
+    chunks.push(chunk);
+  }
+  if (size === 0) return undefined;
+  const type = request.headers['content-type'];
+  if (type !== undefined && !/^application\/(.+\+)?json\b/i.test(type))
+    throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
+  return decodeUtf8(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
+}
+
+function sendJson(response: http.ServerResponse, status: number, value: unknown): void {
+  const text = JSON.stringify(value);
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(text),
+  });
+  response.end(text);
+}
+
+async function sendRaw(response: http.ServerResponse, answer: RawAnswer): Promise<void> {
+  response.writeHead(answer.status, answer.headers);
+  if (typeof answer.body === 'string' || answer.body instanceof Uint8Array)
+    return void response.end(answer.body);
+  response.flushHeaders();
+  for await (const chunk of answer.body) {
+    if (response.destroyed) break;
+    if (!response.write(chunk))
+      await new Promise<void>((resolve) => {
+        response.once('drain', resolve);
+        response.once('close', resolve);
+      });
+  }
+  response.end();
+}
+
+function deadlineOf(request: http.IncomingMessage): number | undefined {
+  const value = Number(request.headers['agentd-deadline-ms']);
+  return Number.isFinite(value) && value > 0 ? value : undefined;
+}
+
+function keyOf(request: http.IncomingMessage): string | undefined {
+  const key = request.headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || !/^[\x21-\x7e]{1,128}$/.test(key))
+    throw fault('bad_request', 'Idempotency-Key must be 1 to 128 visible ASCII characters');
+  return key;
+}
+
+function traceOf(request: http.IncomingMessage): Trace {
+  const own = newTrace();
+  const parent = request.headers['traceparent'];
+  const id = request.headers['x-request-id'];
+  return {
+    traceparent: typeof parent === 'string' && TRACEPARENT.test(parent) ? parent : own.traceparent,
+    requestId: typeof id === 'string' && /^[\w.-]{1,64}$/.test(id) ? id : own.requestId,
+  };
+}

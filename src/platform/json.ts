@@ -1,0 +1,60 @@
+// JSON as it crosses boundaries: strict UTF-8, bounded depth, one canonical form for hashing.
+import { createHash } from 'node:crypto';
+import { fault } from '../wire/errors.ts';
+
+const DEPTH_MAX = 64;
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch (cause) {
+    throw fault('bad_json', 'the body is not valid UTF-8', { cause });
+  }
+}
+
+/** Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack. */
+function assertDepth(text: string): void {
+  let depth = 0;
+  let inString = false;
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (inString) {
+      if (c === 92) i++;
+      else if (c === 34) inString = false;
+    } else if (c === 34) inString = true;
+    else if (c === 123 || c === 91) {
+      if (++depth > DEPTH_MAX)
+        throw fault('too_deep', `the body nests deeper than ${DEPTH_MAX} levels`);
+    } else if (c === 125 || c === 93) depth--;
+  }
+}
+
+export function parseJson(text: string): unknown {
+  assertDepth(text);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw fault('bad_json', `the body is not JSON: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Members sorted, no spaces, `undefined` left out: equal values give equal text. */
+export function canonicalJson(value: unknown): string {
+  if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  const members: string[] = [];
+  for (const key of Object.keys(value).sort()) {
+    const member = (value as Record<string, unknown>)[key];
+    if (member !== undefined) members.push(`${JSON.stringify(key)}:${canonicalJson(member)}`);
+  }
+  return `{${members.join(',')}}`;
+}
+
+export function sha256Hex(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+export function hashJson(value: unknown): string {
+  return sha256Hex(canonicalJson(value));
+}

@@ -1,0 +1,181 @@
+// The outbox: every change of state writes its event in the same transaction, and the relay hands events to
+// the audit log in order until they are acknowledged. Repeats are recognised there by source and number.
+import { randomUUID } from 'node:crypto';
+import { fault } from '../wire/errors.ts';
+import type { EventDraft, NewEvent } from '../wire/events.ts';
+import type { Clock } from './clock.ts';
+import { toTimestamp } from './clock.ts';
+import type { Log } from './log.ts';
+import type { Database, Sql } from './sql/database.ts';
+
+export const OUTBOX_TABLES = `
+CREATE TABLE outbox (seq BIGINT PRIMARY KEY, event TEXT NOT NULL);
+CREATE TABLE outbox_store (id TEXT PRIMARY KEY);`;
+
+export type AppendEvents = (events: NewEvent[]) => Promise<unknown>;
+
+export type Outbox = {
+  /** Inside a transaction of the same database. Gives the event's number. */
+  add(sql: Sql, draft: EventDraft): Promise<number>;
+  /** Call after the transaction: wakes the relay. */
+  poke(): void;
+  /** Resolves when the audit log has everything up to this number durably. */
+  delivered(seq: number, waitMs?: number): Promise<void>;
+  /** Throws when the audit log has not been taking events for a while: no new work may start. */
+  assertTaking(): void;
+  /** Resolves when nothing waits any more, or the time is over. */
+  drain(waitMs: number): Promise<boolean>;
+  stop(): void;
+};
+
+const BATCH_MAX = 1_000;
+const FORGET_EVERY = 2_000;
+const SLOW_MS = 2_000;
+
+type Waiter = {
+  seq: number;
+  resolve: () => void;
+  reject: (e: unknown) => void;
+  timer: NodeJS.Timeout;
+};
+
+export async function openOutbox(options: {
+  db: Database;
+  source: string;
+  clock: Clock;
+  append: AppendEvents;
+  log: Log;
+}): Promise<Outbox> {
+  const { db, source, clock, append, log } = options;
+  const store = await db.write(async (sql) => {
+    const found = await sql.one<{ id: string }>('SELECT id FROM outbox_store');
+    if (found !== undefined) return found.id;
+    const id = randomUUID();
+    await sql.run('INSERT INTO outbox_store (id) VALUES (?)', id);
+    return id;
+  });
+  // The newest row is never removed, so that numbers go on growing after a restart.
+  let last = Number(
+    (await db.read((sql) => sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox')))
+      ?.seq ?? 0,
+  );
+  let acked = 0;
+  let forgotten = 0;
+  let running = false;
+  let again = false;
+  let stopped = false;
+  let failingSince: number | undefined;
+  let waiters: Waiter[] = [];
+
+  const settle = (): void => {
+    const ready = waiters.filter((w) => w.seq <= acked);
+    if (ready.length === 0) return;
+    waiters = waiters.filter((w) => w.seq > acked);
+    for (const w of ready) {
+      clearTimeout(w.timer);
+      w.resolve();
+    }
+  };
+
+  const forget = async (): Promise<void> => {
+    if (acked - forgotten < FORGET_EVERY) return;
+    forgotten = acked;
+    await db.write((sql) => sql.run('DELETE FROM outbox WHERE seq < ?', acked));
+  };
+
+  const relayOnce = async (): Promise<boolean> => {
+    const rows = await db.read((sql) =>
+      sql.all<{ seq: number; event: string }>(
+        'SELECT seq, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?',
+        acked,
+        BATCH_MAX,
+      ),
+    );
+    if (rows.length === 0) return false;
+    await append(rows.map((row) => JSON.parse(row.event) as NewEvent));
+    acked = Number(rows[rows.length - 1]!.seq);
+    failingSince = undefined;
+    settle();
+    await forget();
+    return true;
+  };
+
+  const relay = async (): Promise<void> => {
+    running = true;
+    let pauseMs = 50;
+    while (!stopped) {
+      try {
+        again = false;
+        if (!(await relayOnce()) && !again) break;
+        pauseMs = 50;
+      } catch (error) {
+        if (stopped) break;
+        if (failingSince === undefined)
+          log.warn('the audit log does not take events; trying again', { error });
+        failingSince ??= performance.now();
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        pauseMs = Math.min(pauseMs * 2, 1_000);
+      }
+    }
+    running = false;
+  };
+
+  const outbox: Outbox = {
+    async add(sql, draft) {
+      const seq = ++last;
+      const event: NewEvent = {
+        ...draft,
+        ts: toTimestamp(clock.nowMs()),
+        source,
+        source_store: store,
+        source_seq: seq,
+      };
+      await sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, JSON.stringify(event));
+      return seq;
+    },
+    poke() {
+      again = true;
+      if (!running && !stopped) void relay();
+    },
+    delivered(seq, waitMs = 5_000) {
+      if (seq <= acked) return Promise.resolve();
+      outbox.poke();
+      return new Promise((resolve, reject) => {
+        const timer = setTimeout(() => {
+          waiters = waiters.filter((w) => w.timer !== timer);
+          reject(
+            fault(
+              'audit_unavailable',
+              'the audit log did not record the attempt in time, so nothing was done',
+            ),
+          );
+        }, waitMs);
+        timer.unref();
+        waiters.push({ seq, resolve, reject, timer });
+      });
+    },
+    assertTaking() {
+      if (failingSince !== undefined && performance.now() - failingSince > SLOW_MS) {
+        throw fault('audit_unavailable', 'the audit log takes no events, so no new work is taken');
+      }
+    },
+    async drain(waitMs) {
+      const end = performance.now() + waitMs;
+      outbox.poke();
+      while (performance.now() < end) {
+        if (acked >= last || !running) return acked >= last;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      return false;
+    },
+    stop() {
+      stopped = true;
+      for (const w of waiters.splice(0)) {
+        clearTimeout(w.timer);
+        w.reject(fault('stopping', 'the daemon is stopping'));
+      }
+    },
+  };
+  outbox.poke();
+  return outbox;
+}

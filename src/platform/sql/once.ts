@@ -1,0 +1,50 @@
+// Doing a thing once per key: the answer is kept in the transaction that made it, so that the same key
+// gives the same answer after any crash, and a different request under the same key is refused.
+import { fault } from '../../wire/errors.ts';
+import type { Sql } from './database.ts';
+
+export const ONCE_TABLE = `
+CREATE TABLE once (
+  scope TEXT NOT NULL,
+  once_key TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  answer TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  PRIMARY KEY (scope, once_key)
+);
+CREATE INDEX once_by_time ON once (at_ms);`;
+
+export type Once = { scope: string; key: string; requestHash: string };
+
+export async function onceByKey<T>(
+  sql: Sql,
+  once: Once | undefined,
+  nowMs: number,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (once === undefined) return work();
+  const found = await sql.one<{ request_hash: string; answer: string }>(
+    'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
+    once.scope,
+    once.key,
+  );
+  if (found !== undefined) {
+    if (found.request_hash !== once.requestHash) {
+      throw fault(
+        'idempotency_mismatch',
+        `the key ${once.key} was used before for a different request`,
+      );
+    }
+    return JSON.parse(found.answer) as T;
+  }
+  const answer = await work();
+  await sql.run(
+    'INSERT INTO once (scope, once_key, request_hash, answer, at_ms) VALUES (?, ?, ?, ?, ?)',
+    once.scope,
+    once.key,
+    once.requestHash,
+    JSON.stringify(answer),
+    nowMs,
+  );
+  return answer;
+}

@@ -1,0 +1,77 @@
+// PostgreSQL as a Database, over any client that can query and run a transaction. Statements are written
+// once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
+import { fault } from '../../wire/errors.ts';
+import type { Database, Migrations, Row, Sql, Value } from './database.ts';
+
+type Result = { rows: unknown[]; affectedRows?: number | undefined };
+type Querying = { query(text: string, values?: unknown[]): Promise<Result> };
+export type PostgresClient = Querying & {
+  exec(text: string): Promise<unknown>;
+  transaction<T>(work: (tx: Querying) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+};
+
+const translated = new Map<string, string>();
+
+function numbered(text: string): string {
+  let result = translated.get(text);
+  if (result === undefined) {
+    let n = 0;
+    result = text.replace(/\?/g, () => `$${++n}`);
+    translated.set(text, result);
+  }
+  return result;
+}
+
+function plainRow(row: unknown): Row {
+  const result: Row = {};
+  for (const [name, value] of Object.entries(row as Record<string, unknown>)) {
+    result[name] = typeof value === 'bigint' ? Number(value) : (value as Value);
+  }
+  return result;
+}
+
+function sqlOn(client: Querying): Sql {
+  const rows = async (text: string, values: Value[]) =>
+    (await client.query(numbered(text), values)).rows.map(plainRow);
+  return {
+    all: async <T = Row>(text: string, ...values: Value[]) => (await rows(text, values)) as T[],
+    one: async <T = Row>(text: string, ...values: Value[]) =>
+      (await rows(text, values))[0] as T | undefined,
+    run: async (text, ...values) => (await client.query(numbered(text), values)).affectedRows ?? 0,
+  };
+}
+
+export async function openPostgres(
+  client: PostgresClient,
+  migrations: Migrations,
+): Promise<Database> {
+  await client.exec('CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)');
+  const found =
+    (
+      (await client.query('SELECT version FROM schema_version')).rows[0] as
+        | { version: number }
+        | undefined
+    )?.version ?? 0;
+  if (found > migrations.length)
+    throw fault('state_newer', `the database was written by a newer agentd (version ${found})`);
+  for (let version = found; version < migrations.length; version++) {
+    await client.exec(
+      `BEGIN; ${migrations[version]}; DELETE FROM schema_version; INSERT INTO schema_version VALUES (${version + 1}); COMMIT;`,
+    );
+  }
+  // One writer at a time: outbox numbers must become visible in the order they were given.
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+      const next = last.then(() => client.transaction((tx) => work(sqlOn(tx))));
+      last = next.catch(() => undefined);
+      return next;
+    },
+    read: (work) => work(sqlOn(client)),
+    async close() {
+      await last;
+      await client.close();
+    },
+  };
+}

@@ -1,0 +1,188 @@
+// SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are put in
+// one transaction, each in its own savepoint, and are durable together with one fsync.
+import { copyFileSync, existsSync, renameSync } from 'node:fs';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { type Fault, fault } from '../../wire/errors.ts';
+import type { Database, Migrations, Row, Sql, Value } from './database.ts';
+
+const GROUP_MAX = 256;
+const QUEUE_MAX = 20_000;
+
+type Waiting = {
+  work: (sql: Sql) => Promise<unknown>;
+  resolve: (v: unknown) => void;
+  reject: (e: unknown) => void;
+};
+
+function translate(error: unknown, file: string): unknown {
+  const { code, errcode, message } = error as { code?: string; errcode?: number; message?: string };
+  if (code !== 'ERR_SQLITE_ERROR') return error;
+  const primary = (errcode ?? 0) & 255;
+  const extra = { cause: error };
+  if (primary === 13) return fault('storage_full', `the disk that holds ${file} is full`, extra);
+  if (primary === 10) {
+    // A full disk shows as a failed write of the journal on some file systems.
+    return /full|space/i.test(message ?? '')
+      ? fault('storage_full', `the disk that holds ${file} is full`, extra)
+      : fault('storage_full', `${file} could not be written: ${message}`, extra);
+  }
+  if (primary === 11 || primary === 26)
+    return fault('storage_broken', `${file} is damaged: ${message}`, extra);
+  return error;
+}
+
+export type SqliteOptions = { file: string; migrations: Migrations };
+
+export function openSqlite({ file, migrations }: SqliteOptions): Database {
+  const db = new DatabaseSync(file);
+  try {
+    db.exec(
+      'PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=5000;',
+    );
+    migrate(db, file, migrations);
+  } catch (error) {
+    db.close();
+    throw translate(error, file);
+  }
+  const statements = new Map<string, StatementSync>();
+  const prepare = (text: string): StatementSync => {
+    let statement = statements.get(text);
+    if (statement === undefined) {
+      statement = db.prepare(text);
+      statements.set(text, statement);
+    }
+    return statement;
+  };
+  const sql: Sql = {
+    all: async <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
+    one: async <T = Row>(text: string, ...values: Value[]) =>
+      prepare(text).get(...values) as T | undefined,
+    run: async (text: string, ...values: Value[]) => Number(prepare(text).run(...values).changes),
+  };
+  return new SqliteDatabase({ db, file, sql });
+}
+
+class SqliteDatabase implements Database {
+  private readonly db: DatabaseSync;
+  private readonly file: string;
+  private readonly sql: Sql;
+  private queue: Waiting[] = [];
+  private busy = false;
+  private closed = false;
+  private idle: (() => void)[] = [];
+
+  constructor({ db, file, sql }: { db: DatabaseSync; file: string; sql: Sql }) {
+    this.db = db;
+    this.file = file;
+    this.sql = sql;
+  }
+
+  write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    if (this.closed) return Promise.reject(fault('stopping', `${this.file} is closed`));
+    if (this.queue.length >= QUEUE_MAX)
+      return Promise.reject(fault('overloaded', `too many writes wait for ${this.file}`));
+    return new Promise<T>((resolve, reject) => {
+      this.queue.push({ work, resolve: resolve as (v: unknown) => void, reject });
+      if (!this.busy) {
+        this.busy = true;
+        // Whatever the current turn of the loop still adds joins this group.
+        setImmediate(() => void this.drain());
+      }
+    });
+  }
+
+  /** Reads see only committed data: they wait for the group in progress, which takes microtasks only. */
+  async read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    if (this.closed) throw fault('stopping', `${this.file} is closed`);
+    while (this.db.isTransaction) await new Promise<void>((resolve) => setImmediate(resolve));
+    try {
+      return await work(this.sql);
+    } catch (error) {
+      throw translate(error, this.file);
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.closed) return;
+    if (this.busy) await new Promise<void>((resolve) => this.idle.push(resolve));
+    this.closed = true;
+    this.db.close();
+  }
+
+  private async drain(): Promise<void> {
+    while (this.queue.length > 0) {
+      await this.commitGroup(this.queue.splice(0, GROUP_MAX));
+      if (this.queue.length > 0) await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+    this.busy = false;
+    for (const resolve of this.idle.splice(0)) resolve();
+  }
+
+  private async commitGroup(group: Waiting[]): Promise<void> {
+    const done: { waiting: Waiting; value: unknown }[] = [];
+    try {
+      this.db.exec('BEGIN IMMEDIATE');
+      for (const waiting of group) {
+        const result = await this.attempt(waiting);
+        if ('value' in result) done.push({ waiting, value: result.value });
+        else waiting.reject(result.error);
+      }
+      this.db.exec('COMMIT');
+    } catch (error) {
+      if (this.db.isTransaction) this.db.exec('ROLLBACK');
+      const reason = translate(error, this.file) as Fault;
+      // Rejecting twice is harmless: a promise settles once.
+      for (const waiting of group) waiting.reject(reason);
+      return;
+    }
+    for (const { waiting, value } of done) waiting.resolve(value);
+  }
+
+  private async attempt(waiting: Waiting): Promise<{ value: unknown } | { error: unknown }> {
+    this.db.exec('SAVEPOINT one');
+    try {
+      const value = await waiting.work(this.sql);
+      this.db.exec('RELEASE one');
+      return { value };
+    } catch (error) {
+      const translated = translate(error, this.file);
+      // SQLite may have rolled the whole transaction back itself (disk full): then the group fails.
+      if (!this.db.isTransaction) throw translated;
+      this.db.exec('ROLLBACK TO one; RELEASE one');
+      return { error: translated };
+    }
+  }
+}
+
+function migrate(db: DatabaseSync, file: string, migrations: Migrations): void {
+  const { user_version: found } = db.prepare('PRAGMA user_version').get() as {
+    user_version: number;
+  };
+  if (found > migrations.length) {
+    throw fault(
+      'state_newer',
+      `${file} was written by a newer agentd (version ${found}, this one knows ${migrations.length})`,
+    );
+  }
+  if (found === migrations.length) return;
+  if (found > 0) backUp(db, file, found);
+  for (let version = found; version < migrations.length; version++) {
+    db.exec('BEGIN IMMEDIATE');
+    try {
+      db.exec(migrations[version]!);
+      db.exec(`PRAGMA user_version = ${version + 1}`);
+      db.exec('COMMIT');
+    } catch (error) {
+      db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+}
+
+function backUp(db: DatabaseSync, file: string, version: number): void {
+  const target = `${file}.before-${version}`;
+  if (existsSync(target)) return;
+  db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  copyFileSync(file, `${target}.tmp`);
+  renameSync(`${target}.tmp`, target);
+}

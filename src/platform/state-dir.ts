@@ -1,0 +1,126 @@
+// Where a runtime keeps what lasts (the state directory), where its sockets are (a short runtime path),
+// and that two runtimes never share one: the lock is the kernel's, so a crash frees it.
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { fault } from '../wire/errors.ts';
+import { SOCKET_PATH_BYTES_MAX } from './http-server.ts';
+import { sha256Hex } from './json.ts';
+
+export const STATE_VERSION = 1;
+
+export type Env = Readonly<Record<string, string | undefined>>;
+
+export function defaultStateDir(env: Env): string {
+  if (env['AGENTD_STATE'] !== undefined && env['AGENTD_STATE'] !== '')
+    return resolve(env['AGENTD_STATE']);
+  return join(env['XDG_STATE_HOME'] ?? join(env['HOME'] ?? homedir(), '.local', 'state'), 'agentd');
+}
+
+/** The runtime path of a state directory: the same for every process that asks. */
+export function runtimeDirOf(stateDir: string, env: Env): string {
+  const real = existsSync(stateDir) ? realpathSync(stateDir) : resolve(stateDir);
+  const short = sha256Hex(real).slice(0, 8);
+  const uid = process.getuid?.() ?? 0;
+  const xdg = env['XDG_RUNTIME_DIR'];
+  const base =
+    xdg !== undefined && xdg !== ''
+      ? join(xdg, 'agentd')
+      : uid === 0
+        ? '/run/agentd'
+        : `/tmp/agentd-${uid}`;
+  const dir = join(base, short);
+  // The longest name below it: auditd-ai/peer-agentd/auditd-ai.sock or toold/run_<26>/toold.sock.
+  if (Buffer.byteLength(dir) + 50 > SOCKET_PATH_BYTES_MAX) {
+    throw fault('path_too_long', `the runtime path ${dir} leaves no room for socket names`);
+  }
+  return dir;
+}
+
+/** A directory that is ours alone: made 0700, never a link, never somebody else's. */
+export function ownDir(dir: string): string {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const stat = lstatSync(dir);
+  const uid = process.getuid?.() ?? 0;
+  if (!stat.isDirectory() || stat.uid !== uid)
+    throw fault('bad_config', `${dir} is not a directory of this user`);
+  if ((stat.mode & 0o077) !== 0)
+    throw fault('bad_config', `others can enter ${dir}`, { hint: `chmod 700 ${dir}` });
+  return dir;
+}
+
+/** Makes the tree at first need; refuses what a newer version wrote. */
+export function prepareStateDir(dir: string): void {
+  mkdirSync(dirname(dir), { recursive: true });
+  ownDir(dir);
+  const file = join(dir, 'VERSION');
+  if (existsSync(file)) {
+    const found = Number(readFileSync(file, 'utf8').trim());
+    if (!Number.isInteger(found))
+      throw fault('storage_broken', `${file} does not hold a version number`);
+    if (found > STATE_VERSION) {
+      throw fault(
+        'state_newer',
+        `${dir} was written by a newer agentd (version ${found}, this one knows ${STATE_VERSION})`,
+      );
+    }
+  }
+  writeAtomically(file, `${STATE_VERSION}\n`);
+  for (const name of ['audit', 'objects', 'logs', 'agents']) ownDir(join(dir, name));
+}
+
+export function writeAtomically(file: string, text: string): void {
+  const tmp = `${file}.${process.pid}.tmp`;
+  writeFileSync(tmp, text, { mode: 0o600, flush: true });
+  renameSync(tmp, file);
+}
+
+export type RuntimeInfo = {
+  pid: number;
+  mode: 'embedded' | 'split';
+  runtime_dir: string;
+  started_at: string;
+  port: number | null;
+  rehearsal: boolean;
+  version: string;
+};
+
+export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
+  try {
+    return JSON.parse(readFileSync(join(stateDir, 'runtime.json'), 'utf8')) as RuntimeInfo;
+  } catch {
+    return undefined;
+  }
+}
+
+export type Lock = { release(): void };
+
+/** SQLite's file lock is a kernel lock: it ends with the process, however that ends. */
+export function tryLock(file: string): Lock | undefined {
+  const db = new DatabaseSync(file);
+  try {
+    db.exec('PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;');
+  } catch {
+    db.close();
+    return undefined;
+  }
+  return { release: () => db.close() };
+}
+
+export async function waitForLock(file: string, waitMs: number): Promise<Lock | undefined> {
+  const end = Date.now() + waitMs;
+  for (;;) {
+    const lock = tryLock(file);
+    if (lock !== undefined || Date.now() >= end) return lock;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}

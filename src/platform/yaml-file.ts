@@ -1,0 +1,165 @@
+// YAML files that people write: checked against a schema, every problem with its line and, for an unknown
+// key, the nearest known one. Means nothing to the business: config and manifests both come through here.
+import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
+import type { z } from 'zod';
+
+export type YamlProblem = { file: string; line: number | null; message: string; hint: string };
+export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: YamlProblem[] };
+
+export function readYaml<S extends z.ZodType>(
+  text: string,
+  file: string,
+  schema: S,
+): YamlResult<z.output<S>> {
+  const lines = new LineCounter();
+  // Anchors can make a small file huge; nothing here needs them.
+  const doc = parseDocument(text, {
+    lineCounter: lines,
+    uniqueKeys: true,
+    maxAliasCount: 0,
+  } as never);
+  if (doc.errors.length > 0) {
+    return {
+      ok: false,
+      problems: doc.errors.slice(0, 10).map((error) => ({
+        file,
+        line: error.linePos?.[0].line ?? null,
+        message: firstLine(error.message),
+        hint: 'Correct the YAML at this line.',
+      })),
+    };
+  }
+  let plain: unknown;
+  try {
+    plain = doc.toJS({ maxAliasCount: 0 });
+  } catch (error) {
+    return {
+      ok: false,
+      problems: [
+        {
+          file,
+          line: null,
+          message: (error as Error).message,
+          hint: 'Write the values out instead of using aliases.',
+        },
+      ],
+    };
+  }
+  const parsed = schema.safeParse(plain ?? {});
+  if (parsed.success) return { ok: true, value: parsed.data };
+  const lineOf = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
+  const problems = parsed.error.issues
+    .slice(0, 20)
+    .flatMap((issue) => describe(issue, schema, file, lineOf));
+  return { ok: false, problems };
+}
+
+type Issue = z.core.$ZodIssue;
+
+function describe(
+  issue: Issue,
+  schema: z.ZodType,
+  file: string,
+  lineOf: (path: PropertyKey[]) => number | null,
+): YamlProblem[] {
+  const where = issue.path.map(String).join('.');
+  if (issue.code === 'unrecognized_keys') {
+    const known = knownKeys(schema, issue.path);
+    return issue.keys.map((key) => {
+      const near = nearest(key, known);
+      return {
+        file,
+        line: lineOf([...issue.path, key]),
+        message: `unknown key ${where === '' ? key : `${where}.${key}`}`,
+        hint:
+          near === undefined
+            ? `Known keys here: ${known.join(', ') || 'none'}.`
+            : `Did you mean ${near}?`,
+      };
+    });
+  }
+  return [
+    {
+      file,
+      line: lineOf(issue.path),
+      message: where === '' ? issue.message : `${where}: ${issue.message}`,
+      hint: 'Correct the value at this line.',
+    },
+  ];
+}
+
+function firstLine(text: string): string {
+  return text.split('\n')[0]!.replace(/ at line \d+, column \d+:?$/, '');
+}
+
+function findLine(root: Node | null, path: PropertyKey[], lines: LineCounter): number | null {
+  let node: Node | null = root;
+  let at: number | undefined = node?.range?.[0];
+  for (const step of path) {
+    if (isMap(node)) {
+      const pair = node.items.find(
+        (item) => isScalar(item.key) && String(item.key.value) === String(step),
+      );
+      if (pair === undefined) break;
+      at = (pair.key as Node).range?.[0] ?? at;
+      node = pair.value as Node | null;
+    } else if (isSeq(node)) {
+      node = (node.items[Number(step)] as Node | undefined) ?? null;
+      at = node?.range?.[0] ?? at;
+    } else break;
+  }
+  return at === undefined ? null : lines.linePos(at).line;
+}
+
+type Inner = {
+  def: {
+    type: string;
+    innerType?: Inner;
+    element?: Inner;
+    valueType?: Inner;
+    shape?: Record<string, Inner>;
+  };
+};
+
+function unwrap(schema: Inner | undefined): Inner | undefined {
+  let at = schema;
+  while (at?.def.innerType !== undefined) at = at.def.innerType;
+  return at;
+}
+
+function knownKeys(schema: z.ZodType, path: PropertyKey[]): string[] {
+  let at = unwrap(schema as unknown as Inner);
+  for (const step of path) {
+    const def = at?.def;
+    at = unwrap(def?.shape?.[String(step)] ?? def?.element ?? def?.valueType);
+  }
+  return Object.keys(at?.def.shape ?? {});
+}
+
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  const scored = known.map((candidate) => ({
+    candidate,
+    away: distance(word.toLowerCase(), candidate.toLowerCase()),
+  }));
+  scored.sort((a, b) => a.away - b.away);
+  const best = scored[0];
+  return best !== undefined && best.away <= Math.max(1, Math.floor(word.length / 3))
+    ? best.candidate
+    : undefined;
+}
+
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next[j] = Math.min(
+        row[j]! + 1,
+        next[j - 1]! + 1,
+        row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1),
+      );
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

@@ -1,0 +1,99 @@
+// auditd-ai's contract: append for the daemons, reading and proving for people.
+import { z } from 'zod';
+import { AuditEvent, NewEvent } from './events.ts';
+import { route, routes } from './route.ts';
+import { PageQuery } from './words.ts';
+
+export const CheckpointView = z.object({
+  size: z.int(),
+  root: z.string(),
+  note: z.string(),
+  vkey: z.string(),
+});
+export type CheckpointView = z.infer<typeof CheckpointView>;
+
+export const ProofView = z.object({
+  event: z.string(),
+  index: z.int(),
+  size: z.int(),
+  root: z.string(),
+  hashes: z.array(z.string()),
+  checkpoint: z.string(),
+  vkey: z.string(),
+});
+export type ProofView = z.infer<typeof ProofView>;
+
+const EventsQuery = z.strictObject({
+  ...PageQuery,
+  /** Events after this seq; -1 or absent: from the start. */
+  after: z.coerce.number().int().min(-1).optional(),
+  order: z.enum(['asc', 'desc']).optional(),
+  event: z.string().max(64).optional(),
+  root_task_id: z.string().max(64).optional(),
+  run_id: z.string().max(64).optional(),
+  /** 1: stay connected and stream new events (SSE, `id:` is the seq). */
+  follow: z.enum(['0', '1']).optional(),
+});
+const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
+
+export const auditRoutes = routes({
+  append: route({
+    method: 'POST',
+    path: '/v1/audit/append',
+    callers: ['agentd', 'toold', 'modeld'],
+    body: z.strictObject({ events: z.array(NewEvent).min(1).max(5_000) }),
+    output: z.object({ size: z.int(), accepted: z.int() }),
+    bodySizeBytesMax: 16_000_000,
+  }),
+  events: route({
+    method: 'GET',
+    path: '/v1/audit/events',
+    callers: ['operator'],
+    query: EventsQuery,
+    output: Page,
+    streams: true,
+  }),
+  task: route({
+    method: 'GET',
+    path: '/v1/audit/tasks/{task_id}',
+    callers: ['operator'],
+    params: z.strictObject({ task_id: z.string().max(64) }),
+    query: z.strictObject(PageQuery),
+    output: Page,
+  }),
+  agent: route({
+    method: 'GET',
+    path: '/v1/audit/agents/{agent}',
+    callers: ['operator'],
+    params: z.strictObject({ agent: z.string().max(64) }),
+    query: z.strictObject(PageQuery),
+    output: Page,
+  }),
+  tool: route({
+    method: 'GET',
+    path: '/v1/audit/tools/{tool}',
+    callers: ['operator'],
+    params: z.strictObject({ tool: z.string().max(64) }),
+    query: z.strictObject(PageQuery),
+    output: Page,
+  }),
+  checkpoint: route({
+    method: 'GET',
+    path: '/v1/audit/checkpoint',
+    callers: ['operator'],
+    output: CheckpointView,
+  }),
+  prove: route({
+    method: 'GET',
+    path: '/v1/audit/proofs/{id}',
+    callers: ['operator'],
+    params: z.strictObject({ id: z.string().min(1).max(128) }),
+    output: ProofView,
+  }),
+  rotateKey: route({
+    method: 'POST',
+    path: '/v1/audit/rotate-key',
+    callers: ['operator'],
+    output: z.object({ vkey: z.string(), previous: z.string() }),
+  }),
+});

@@ -1,0 +1,18 @@
+// Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of itself.
+import type { DaemonName } from './peers.ts';
+import type { RunId, TaskId } from './words.ts';
+
+export type OperatorCaller = { kind: 'operator'; principal: string };
+export type RunCaller = {
+  kind: 'run';
+  principal: string;
+  runId: RunId;
+  /** The activation this socket was made for; a call with an old fence is refused. */
+  fence: number;
+  mode: 'live' | 'replay';
+  agent: string;
+  taskId: TaskId;
+};
+export type DaemonCaller = { kind: 'daemon'; principal: string; daemon: DaemonName };
+
+export type Caller = OperatorCaller | RunCaller | DaemonCaller;

@@ -1,0 +1,90 @@
+// The audit events: every kind there is, and the one shape they have. Attempts and confirmed effects are
+// different events. Events carry ids, hashes and sizes, never content.
+import { z } from 'zod';
+import { Timestamp } from './words.ts';
+
+export const EVENT_KINDS = [
+  // runtime
+  'runtime.started',
+  'runtime.stopped',
+  'halt.set',
+  'halt.lifted',
+  // agents
+  'agent.loaded',
+  'agent.changed',
+  'agent.removed',
+  'agent.refused',
+  'agent.paused',
+  'agent.resumed',
+  'agent.stopped',
+  // tasks and runs (a run's start and end are the agent's start, stop, crash and restart)
+  'task.created',
+  'task.started',
+  'task.waiting',
+  'task.ended',
+  'task.assigned',
+  'run.started',
+  'run.restarted',
+  'run.parked',
+  'run.crashed',
+  'run.ended',
+  'run.broken',
+  'wait.opened',
+  'wait.ended',
+  'message.sent',
+  'message.delivered',
+  'artifact.stored',
+  'artifact.read',
+  // tools
+  'tool.call.requested',
+  'tool.call.denied',
+  'tool.call.waiting',
+  'tool.call.attempted',
+  'tool.call.ended',
+  // models
+  'model.call.attempted',
+  'model.call.ended',
+  'model.call.refused',
+  'model.part.forgotten',
+  'budget.set',
+  'provider.set',
+  // the log itself
+  'audit.started',
+  'audit.key_rotated',
+] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
+
+const text = z.string().max(256);
+
+/** What a daemon hands to auditd-ai. `source_seq` grows by its outbox, so a repeat is recognised. */
+export const NewEvent = z.strictObject({
+  id: z.string().min(1).max(128),
+  ts: Timestamp,
+  event: z.enum(EVENT_KINDS),
+  source: text,
+  source_store: text,
+  source_seq: z.int().positive(),
+  principal: text.optional(),
+  agent: text.optional(),
+  task_id: text.optional(),
+  root_task_id: text.optional(),
+  run_id: text.optional(),
+  call_id: text.optional(),
+  tool: text.optional(),
+  model: text.optional(),
+  allowed: z.boolean().optional(),
+  policy: z.string().max(512).optional(),
+  artifact: text.optional(),
+  status: text.optional(),
+  data: z
+    .record(z.string(), z.union([z.string().max(1024), z.number(), z.boolean(), z.null()]))
+    .optional(),
+});
+export type NewEvent = z.infer<typeof NewEvent>;
+
+/** An event as a daemon writes it into its outbox: the outbox adds time and source. */
+export type EventDraft = Omit<NewEvent, 'ts' | 'source' | 'source_store' | 'source_seq'>;
+
+/** An event as the log has it. */
+export const AuditEvent = NewEvent.extend({ seq: z.int().nonnegative() });
+export type AuditEvent = z.infer<typeof AuditEvent>;

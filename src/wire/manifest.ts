@@ -1,0 +1,103 @@
+// An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are refused.
+import { z } from 'zod';
+import { AgentName } from './words.ts';
+
+const capability = z
+  .string()
+  .regex(/^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, 'must look like git.read');
+const absolutePath = z
+  .string()
+  .regex(/^\/[^\0]*$/, 'must be an absolute path')
+  .max(4_096);
+const size = z.union([
+  z.int().positive(),
+  z.string().regex(/^[1-9]\d*([KMGT]i?B?)?$/, 'must be a size such as 4G'),
+]);
+const host = z
+  .string()
+  .regex(
+    /^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?$/,
+    'must be a host such as github.com',
+  );
+const scope = z
+  .string()
+  .regex(/^[a-z][a-z0-9_-]*(:[A-Za-z0-9._/-]+)?$/, 'must look like project:app')
+  .max(200);
+
+export const Manifest = z.strictObject({
+  apiVersion: z.literal('agentd/v1'),
+  kind: z.literal('Agent'),
+  metadata: z.strictObject({
+    name: AgentName,
+    description: z.string().max(500).optional(),
+    labels: z.record(z.string().max(63), z.string().max(63)).optional(),
+  }),
+  spec: z.strictObject({
+    linuxUser: z
+      .string()
+      .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'must be a Linux user name such as agent-coder')
+      .optional(),
+    model: z.string().min(1).max(128).optional(),
+    replicas: z.int().min(1).max(100).optional(),
+    /** Who the agent is, in words: the first part of its context. */
+    persona: z.string().max(64_000).optional(),
+    memory: z
+      .strictObject({
+        scope: scope.optional(),
+        read: z.array(scope).max(64).optional(),
+        write: z.array(scope).max(64).optional(),
+      })
+      .optional(),
+    tools: z
+      .strictObject({
+        allow: z.array(capability).max(256).optional(),
+        deny: z.array(capability).max(256).optional(),
+      })
+      .optional(),
+    filesystem: z
+      .strictObject({
+        read: z.array(absolutePath).max(256).optional(),
+        write: z.array(absolutePath).max(256).optional(),
+        deny: z.array(absolutePath).max(256).optional(),
+      })
+      .optional(),
+    network: z
+      .strictObject({
+        mode: z.enum(['none', 'restricted']).optional(),
+        allow: z.array(host).max(256).optional(),
+      })
+      .optional(),
+    resources: z
+      .strictObject({
+        cpu: z.number().positive().max(1024).optional(),
+        memory: size.optional(),
+        pids: z.int().min(1).max(4_194_304).optional(),
+      })
+      .optional(),
+    approvals: z.strictObject({ required: z.array(capability).max(64).optional() }).optional(),
+    /** Limits of one task, where the task itself names none. */
+    limits: z
+      .strictObject({
+        maxSteps: z.int().min(1).max(10_000).optional(),
+        maxTokens: z.int().positive().optional(),
+        maxCostUsd: z.number().nonnegative().max(1_000_000).optional(),
+        maxTimeS: z.int().min(1).max(31_536_000).optional(),
+      })
+      .optional(),
+    /** Spending of this agent per day, over all its tasks. */
+    budget: z
+      .strictObject({
+        tokensPerDay: z.int().nonnegative().optional(),
+        costUsdPerDay: z.number().nonnegative().max(1_000_000).optional(),
+      })
+      .optional(),
+    /** Whom it may give work to and write to. Absent: anyone (given task.delegate), and its own thread. */
+    team: z
+      .strictObject({
+        delegateTo: z.array(AgentName).max(256).optional(),
+        talkTo: z.array(AgentName).max(256).optional(),
+      })
+      .optional(),
+  }),
+});
+export type Manifest = z.infer<typeof Manifest>;

@@ -1,0 +1,157 @@
+// toold's contract: tools, calls, and what agentd tells it of a run.
+import { z } from 'zod';
+import { route, routes } from './route.ts';
+import { AgentName, CallId, Label, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
+
+export const CALL_STATUSES = [
+  'requested',
+  'allowed',
+  'waiting',
+  'denied',
+  'running',
+  'completed',
+  'failed',
+  'canceled',
+  'unknown',
+] as const;
+export const CallStatus = z.enum(CALL_STATUSES);
+export type CallStatus = z.infer<typeof CallStatus>;
+
+export const WaitKind = z.enum([
+  'approval',
+  'question',
+  'child',
+  'message',
+  'timer',
+  'input',
+  'auth',
+]);
+export type WaitKind = z.infer<typeof WaitKind>;
+
+export const ToolView = z.object({
+  name: z.string(),
+  description: z.string(),
+  input_schema: z.record(z.string(), z.unknown()),
+  output_schema: z.record(z.string(), z.unknown()),
+  risk: z.enum(['low', 'medium', 'high']),
+  reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
+  idempotent: z.boolean(),
+  level: z.enum(['L0', 'L1', 'L2', 'L3', 'L4']),
+  /** The capability words that grant it. */
+  capabilities: z.array(z.string()),
+});
+export type ToolView = z.infer<typeof ToolView>;
+
+export const CallRequest = z.strictObject({
+  call_id: CallId,
+  tool: z.string().min(1).max(64),
+  arguments: z.record(z.string(), z.unknown()),
+  purpose: z.string().max(1_000).optional(),
+  /** Said for the record; must be the run's own when present. */
+  task_id: TaskId.optional(),
+  agent: z.string().max(64).optional(),
+});
+export type CallRequest = z.infer<typeof CallRequest>;
+
+export const CallAnswer = z.object({
+  call_id: CallId,
+  status: CallStatus,
+  /** With completed. */
+  result: z.record(z.string(), z.unknown()).optional(),
+  /** With failed, denied, canceled: written for the model to read. */
+  error: z
+    .object({ code: z.string(), message: z.string(), hint: z.string(), retry: z.boolean() })
+    .optional(),
+  /** With waiting: what the run waits for. Park, exit, and ask again with the same call_id when woken. */
+  wait: z.object({ id: WaitId, kind: WaitKind }).optional(),
+  recorded: z.boolean(),
+});
+export type CallAnswer = z.infer<typeof CallAnswer>;
+
+export const ToolCallView = z.object({
+  call_id: CallId,
+  run_id: RunId,
+  fence: z.int(),
+  task_id: TaskId,
+  agent: z.string(),
+  tool: z.string(),
+  purpose: z.string(),
+  arguments: z.record(z.string(), z.unknown()),
+  arguments_hash: z.string(),
+  status: CallStatus,
+  result: z.record(z.string(), z.unknown()).nullable(),
+  error: z.record(z.string(), z.unknown()).nullable(),
+  wait_id: WaitId.nullable(),
+  attempts: z.int(),
+  created_at: Timestamp,
+  ended_at: Timestamp.nullable(),
+});
+export type ToolCallView = z.infer<typeof ToolCallView>;
+
+/** What agentd tells toold of a run when it starts an activation. The grant is held here, not in the box. */
+export const AdmitRunBody = z.strictObject({
+  fence: z.int().positive(),
+  mode: z.enum(['live', 'replay']),
+  agent: AgentName,
+  task_id: TaskId,
+  root_task_id: TaskId,
+  /** Names of the tools this run may call: manifest ∩ delegations. */
+  tools: z.array(z.string().max(64)).max(512),
+  /** The grant ends here; null when only the task's own end ends it. */
+  grant_expires_at: Timestamp.nullable(),
+  labels: z.array(Label).max(16),
+  max_calls: z.int().positive(),
+});
+export type AdmitRunBody = z.infer<typeof AdmitRunBody>;
+
+export const tooldRoutes = routes({
+  listTools: route({
+    method: 'GET',
+    path: '/v1/tools',
+    callers: ['run', 'operator', 'agentd'],
+    output: z.object({ tools: z.array(ToolView) }),
+  }),
+  call: route({
+    method: 'POST',
+    path: '/v1/tools/call',
+    callers: ['run'],
+    body: CallRequest,
+    output: CallAnswer,
+    bodySizeBytesMax: 4_000_000,
+  }),
+  getCall: route({
+    method: 'GET',
+    path: '/v1/tools/calls/{id}',
+    callers: ['run', 'operator', 'agentd'],
+    params: z.strictObject({ id: CallId }),
+    output: z.object({ call: ToolCallView }),
+  }),
+  listCalls: route({
+    method: 'GET',
+    path: '/v1/tools/calls',
+    callers: ['operator', 'agentd'],
+    query: z.strictObject({
+      ...PageQuery,
+      run_id: RunId.optional(),
+      task_id: TaskId.optional(),
+      tool: z.string().max(64).optional(),
+    }),
+    output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
+  }),
+  admitRun: route({
+    method: 'PUT',
+    path: '/v1/runs/{id}',
+    callers: ['agentd'],
+    params: z.strictObject({ id: RunId }),
+    body: AdmitRunBody,
+    output: z.object({ socket: z.string() }),
+  }),
+  dismissRun: route({
+    method: 'DELETE',
+    path: '/v1/runs/{id}',
+    callers: ['agentd'],
+    params: z.strictObject({ id: RunId }),
+    query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
+    output: z.object({ dismissed: z.boolean() }),
+  }),
+});
