@@ -1,0 +1,243 @@
+// Manifests as people write them: the published example, the defaults, and every way to get one wrong.
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { sha256Hex } from '../../platform/json.ts';
+import { manifestSizeBytesMax, readManifest } from './manifests.ts';
+
+const example = `apiVersion: agentd/v1
+kind: Agent
+metadata:
+  name: coder
+spec:
+  linuxUser: agent-coder
+  model: coder-large
+  replicas: 2
+  memory:
+    scope: project
+    read:
+      - project:app
+    write:
+      - project:app/coder
+  tools:
+    allow:
+      - git.read
+      - git.write_branch
+      - tests.run
+      - file.read
+      - file.write_workspace
+    deny:
+      - secrets.read
+      - prod.deploy
+      - email.send_external
+  filesystem:
+    read:
+      - /srv/repos/app
+      - /srv/docs
+    write:
+      - /srv/workspaces/app
+    deny:
+      - /etc
+      - /home
+      - /srv/prod
+  network:
+    mode: restricted
+    allow:
+      - github.com
+      - internal-registry.local
+  resources:
+    cpu: 2
+    memory: 4G
+    pids: 256
+  approvals:
+    required:
+      - delete.recursive
+      - network.external
+      - production.change
+`;
+
+const head = 'apiVersion: agentd/v1\nkind: Agent\n';
+const named = (name: string) => `${head}metadata:\n  name: ${name}\n`;
+
+function agentIn(text: string) {
+  const result = readManifest(text, 'a.yaml');
+  assert.ok(result.ok, JSON.stringify(result));
+  return result.agent;
+}
+
+function problemsIn(text: string) {
+  const result = readManifest(text, 'a.yaml');
+  assert.ok(!result.ok);
+  return result.problems;
+}
+
+test('the example of the source document loads unchanged', () => {
+  const agent = agentIn(example);
+  assert.equal(agent.name, 'coder');
+  assert.equal(agent.linuxUser, 'agent-coder');
+  assert.equal(agent.model, 'coder-large');
+  assert.equal(agent.replicas, 2);
+  assert.deepEqual(agent.resources, { cpu: 2, memoryBytes: 4 * 1024 ** 3, pids: 256 });
+  assert.deepEqual(agent.capabilities, [
+    'git.read',
+    'git.write_branch',
+    'tests.run',
+    'file.read',
+    'file.write_workspace',
+  ]);
+  for (const tool of ['git.diff', 'git.commit', 'tests.run', 'file.search', 'file.edit']) {
+    assert.ok(agent.tools.includes(tool), tool);
+  }
+  const { spec } = agent.manifest;
+  assert.deepEqual(spec.memory?.write, ['project:app/coder']);
+  assert.deepEqual(spec.filesystem?.deny, ['/etc', '/home', '/srv/prod']);
+  assert.deepEqual(spec.network?.allow, ['github.com', 'internal-registry.local']);
+  assert.equal(agent.hash, sha256Hex(example));
+});
+
+test('the least manifest gets safe defaults', () => {
+  const agent = agentIn(`${named('helper')}  description: Reads things.\nspec: {}\n`);
+  assert.equal(agent.linuxUser, 'agent-helper');
+  assert.equal(agent.model, 'default');
+  assert.equal(agent.replicas, 1);
+  assert.equal(agent.persona, 'You are helper. Reads things.');
+  assert.deepEqual(agent.capabilities, []);
+  assert.ok(agent.tools.includes('task.finish'));
+  assert.ok(!agent.tools.includes('task.delegate'));
+  assert.deepEqual(agent.limits, {});
+  assert.deepEqual(agent.budget, { tokens_per_day: null, cost_microusd_per_day: null });
+  assert.deepEqual(agent.team, { delegateTo: null, talkTo: null });
+  assert.deepEqual(agent.resources, { cpu: null, memoryBytes: null, pids: null });
+  assert.equal(agentIn(`${named('helper')}spec: {}\n`).persona, 'You are helper.');
+});
+
+test('limits, budget and team come out in integers and wire units', () => {
+  const agent = agentIn(`${named('planner')}spec:
+  limits: { maxSteps: 12, maxTokens: 8000, maxCostUsd: 0.29, maxTimeS: 60 }
+  budget: { tokensPerDay: 5, costUsdPerDay: 1.1 }
+  team: { delegateTo: [coder], talkTo: [] }
+`);
+  assert.deepEqual(agent.limits, {
+    max_steps: 12,
+    max_tokens: 8000,
+    max_cost_microusd: 290_000,
+    max_time_s: 60,
+  });
+  assert.deepEqual(agent.budget, { tokens_per_day: 5, cost_microusd_per_day: 1_100_000 });
+  assert.deepEqual(agent.team, { delegateTo: ['coder'], talkTo: [] });
+});
+
+test('sizes are read as systemd reads them', () => {
+  const bytes = (memory: string) =>
+    agentIn(`${named('a')}spec:\n  resources: { memory: ${memory} }\n`).resources.memoryBytes;
+  assert.equal(bytes('512M'), 512 * 1024 ** 2);
+  assert.equal(bytes('2048K'), 2048 * 1024);
+  assert.equal(bytes('4GiB'), 4 * 1024 ** 3);
+  assert.equal(bytes('1T'), 1024 ** 4);
+  assert.equal(bytes('4194304'), 4_194_304);
+});
+
+test('the same word in allow and deny is fine, and denied', () => {
+  const agent = agentIn(`${named('a')}spec:\n  tools: { allow: [git.read], deny: [git.read] }\n`);
+  assert.deepEqual(agent.capabilities, []);
+  assert.ok(!agent.tools.includes('git.diff'));
+});
+
+test('an unknown key is named with its line and the nearest known key', () => {
+  const [problem, ...rest] = problemsIn(example.replace('  model:', '  modell:'));
+  assert.deepEqual(rest, []);
+  assert.deepEqual(problem, {
+    file: 'a.yaml',
+    line: 7,
+    message: 'unknown key spec.modell',
+    hint: 'Did you mean model?',
+  });
+});
+
+test('an unknown capability is named with its line and the nearest known word', () => {
+  assert.deepEqual(problemsIn(example.replace('- tests.run', '- test.run')), [
+    {
+      file: 'a.yaml',
+      line: 19,
+      message: 'spec.tools.allow.2: unknown capability test.run',
+      hint: 'Did you mean tests.run?',
+    },
+  ]);
+  const [far] = problemsIn(example.replace('- delete.recursive', '- moon.landing'));
+  assert.equal(far?.line, 47);
+  assert.match(far?.hint ?? '', /^Known words: .*git\.read/);
+});
+
+test('what could never work is refused with a reason', () => {
+  const cases: [string, number, RegExp][] = [
+    [`${named('a')}spec:\n  linuxUser: root\n`, 6, /no agent runs as root/],
+    [`${named('a'.repeat(31))}spec: {}\n`, 4, /more than 32 characters/],
+    [`${named('a')}spec:\n  tools: { deny: [team.basic] }\n`, 6, /team\.basic cannot be denied/],
+    [`${named('a')}spec:\n  filesystem:\n    read:\n      - /srv/../etc\n`, 8, /goes up with/],
+    [`${named('a')}spec:\n  resources: { memory: 4 }\n`, 6, /4 is less than 1M/],
+    [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too much/],
+  ];
+  for (const [text, line, message] of cases) {
+    const [problem, ...rest] = problemsIn(text);
+    assert.deepEqual(rest, []);
+    assert.equal(problem?.line, line, text);
+    assert.match(problem?.message ?? '', message);
+    assert.doesNotMatch(`${problem?.message}${problem?.hint}`, /\0/);
+    assert.notEqual(problem?.hint, '');
+  }
+  const long = 'a'.repeat(31);
+  assert.equal(agentIn(`${named(long)}spec:\n  linuxUser: agent-a\n`).linuxUser, 'agent-a');
+});
+
+test('one file declares one agent', () => {
+  const [problem] = problemsIn(`${named('a')}spec: {}\n---\n${named('b')}spec: {}\n`);
+  assert.equal(problem?.line, 6);
+  assert.match(problem?.message ?? '', /declares one agent/);
+  assert.equal(agentIn(`---\n${named('a')}spec: {}\n`).name, 'a');
+});
+
+test('text that is no manifest is refused with words, whatever it is', () => {
+  const texts = [
+    '',
+    'hello',
+    '- a\n- b\n',
+    'a: [1, 2\n',
+    '\0\0\0',
+    '{{{{',
+    `${named('a')}spec: {}\nspec: {}\n`,
+    `${named('a')}spec: {}\n__proto__: { x: 1 }\n`,
+    `${named('a')}spec: &s {}\n`.replace('kind: Agent', 'kind: &k Agent\nx: *k'),
+    `${named('Coder')}spec: {}\n`,
+    `${named('a')}spec:\n  replicas: "2"\n`,
+    '['.repeat(10_000),
+  ];
+  for (const text of texts) {
+    for (const problem of problemsIn(text)) {
+      assert.equal(problem.file, 'a.yaml');
+      assert.notEqual(problem.message, '', text.slice(0, 40));
+      assert.notEqual(problem.hint, '');
+    }
+  }
+});
+
+test('a manifest that is too large is not even parsed', () => {
+  const text = `${named('a')}spec: {}\n# ${'ä'.repeat(manifestSizeBytesMax / 2)}\n`;
+  const [problem] = problemsIn(text);
+  assert.match(problem?.message ?? '', /at most 262144/);
+});
+
+test('the starter team loads; only its planner gives out work', () => {
+  const dir = join(import.meta.dirname, '../../../presets/starter');
+  const agents = readdirSync(dir).map((file) => {
+    const agent = agentIn(readFileSync(join(dir, file), 'utf8'));
+    assert.equal(file, `${agent.name}.yaml`);
+    return agent;
+  });
+  assert.deepEqual(agents.map(({ name }) => name).sort(), ['coder', 'planner', 'researcher']);
+  for (const agent of agents) {
+    assert.equal(agent.model, 'default');
+    assert.notEqual(agent.description, '');
+    assert.equal(agent.tools.includes('task.delegate'), agent.name === 'planner');
+  }
+});

@@ -1,0 +1,221 @@
+// A manifest's text → the agent it declares, checked whole and with its defaults filled in, or every
+// problem with line and hint. Where the text comes from is adapters/manifest-dir.ts's.
+
+import { sha256Hex } from '../../platform/json.ts';
+import { nearest, readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
+import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
+import type { AgentView, Limits, ManifestProblem } from '../../wire/agentd.ts';
+import { Manifest } from '../../wire/manifest.ts';
+
+export const manifestSizeBytesMax = 262_144;
+
+/** An agent as its manifest declares it. */
+export type DeclaredAgent = {
+  name: string;
+  description: string;
+  linuxUser: string;
+  model: string;
+  replicas: number;
+  persona: string;
+  /** The words its manifest allows, denied ones taken away. */
+  capabilities: string[];
+  /** The tools those words mean and the ones every agent has, sorted. */
+  tools: string[];
+  /** For tasks that name no limits of their own. */
+  limits: Limits;
+  budget: AgentView['budget'];
+  /** null: the manifest does not say; what that means is in wire/manifest.ts. */
+  team: { delegateTo: string[] | null; talkTo: string[] | null };
+  resources: { cpu: number | null; memoryBytes: number | null; pids: number | null };
+  manifest: Manifest;
+  /** SHA-256 of the text, as sha256sum gives it for the file. */
+  hash: string;
+};
+
+export type ManifestResult =
+  | { ok: true; agent: DeclaredAgent }
+  | { ok: false; problems: ManifestProblem[] };
+
+type Complaint = { path: PropertyKey[]; message: string; hint: string };
+
+/** A schema's issue has no place for a hint, so it travels behind the message. */
+const hintMark = '\0';
+
+/** Built once: each schema compiles itself on first use. */
+const CheckedManifest = Manifest.superRefine((manifest, context) => {
+  for (const { path, message, hint } of complaintsAbout(manifest)) {
+    context.addIssue({ code: 'custom', path, message: `${message}${hintMark}${hint}` });
+  }
+});
+
+export function readManifest(text: string, file: string): ManifestResult {
+  const sizeBytes = Buffer.byteLength(text);
+  if (sizeBytes > manifestSizeBytesMax) return { ok: false, problems: [tooLarge(file, sizeBytes)] };
+  const read = readYaml(text, file, CheckedManifest);
+  if (!read.ok) return { ok: false, problems: read.problems.map(clarify) };
+  return { ok: true, agent: declare(read.value, sha256Hex(text)) };
+}
+
+export function tooLarge(file: string, sizeBytes: number): ManifestProblem {
+  return {
+    file,
+    line: null,
+    message: `the manifest has ${sizeBytes} bytes, at most ${manifestSizeBytesMax} are read`,
+    hint: 'Shorten it; long instructions belong into artifacts or files that the agent reads.',
+  };
+}
+
+function clarify(problem: YamlProblem): ManifestProblem {
+  const [message, hint] = problem.message.split(hintMark);
+  if (message!.startsWith('Source contains multiple documents')) {
+    return {
+      ...problem,
+      message: 'a second document starts here; a manifest declares one agent',
+      hint: 'Put each agent into a file of its own.',
+    };
+  }
+  return { ...problem, message: message!, hint: hint ?? problem.hint };
+}
+
+/** What the schema cannot see: words that mean nothing, and values that could never work. */
+function complaintsAbout(manifest: Manifest): Complaint[] {
+  return [
+    ...wordComplaints(manifest),
+    ...userComplaints(manifest),
+    ...pathComplaints(manifest),
+    ...memoryComplaints(manifest),
+  ];
+}
+
+function wordComplaints(manifest: Manifest): Complaint[] {
+  const { tools, approvals } = manifest.spec;
+  const unknown = new Set(toolsOf(manifest).unknown);
+  const lists: [PropertyKey[], string[]][] = [
+    [['spec', 'tools', 'allow'], tools?.allow ?? []],
+    [['spec', 'tools', 'deny'], tools?.deny ?? []],
+    [['spec', 'approvals', 'required'], approvals?.required ?? []],
+  ];
+  const misspelt = lists.flatMap(([path, words]) =>
+    words.flatMap((word, i) => {
+      if (!unknown.has(word)) return [];
+      const near = nearest(word, CAPABILITY_WORDS);
+      const known = `Known words: ${CAPABILITY_WORDS.join(', ')}.`;
+      const hint = near === undefined ? known : `Did you mean ${near}?`;
+      return [{ path: [...path, i], message: `unknown capability ${word}`, hint }];
+    }),
+  );
+  const deny = tools?.deny ?? [];
+  const undeniable = undeniableWords(deny).map((word) => ({
+    path: ['spec', 'tools', 'deny', deny.indexOf(word)],
+    message: `${word} cannot be denied: without task.finish no task of this agent could end`,
+    hint: 'Deny the other tools by their names.',
+  }));
+  return [...misspelt, ...undeniable];
+}
+
+function userComplaints({ metadata, spec }: Manifest): Complaint[] {
+  if (spec.linuxUser === 'root') {
+    return [
+      {
+        path: ['spec', 'linuxUser'],
+        message: 'no agent runs as root',
+        hint: `Leave it out (agent-${metadata.name}) or name a user of its own.`,
+      },
+    ];
+  }
+  const user = spec.linuxUser ?? defaultUser(metadata.name);
+  if (user.length <= 32) return [];
+  return [
+    {
+      path: ['metadata', 'name'],
+      message: `the Linux user ${user} would have more than 32 characters`,
+      hint: 'Shorten the name, or set spec.linuxUser.',
+    },
+  ];
+}
+
+/** A path that goes up would mean another place than it seems to. */
+function pathComplaints({ spec }: Manifest): Complaint[] {
+  return Object.entries(spec.filesystem ?? {}).flatMap(([key, paths]) =>
+    (paths ?? []).flatMap((path, i) =>
+      path.split('/').includes('..')
+        ? [
+            {
+              path: ['spec', 'filesystem', key, i],
+              message: `${path} goes up with ..`,
+              hint: 'Write the path out.',
+            },
+          ]
+        : [],
+    ),
+  );
+}
+
+const memoryBytesMin = 1024 ** 2;
+
+function memoryComplaints({ spec }: Manifest): Complaint[] {
+  const written = spec.resources?.memory;
+  if (written === undefined) return [];
+  const bytes = parseSize(written);
+  if (bytes >= memoryBytesMin && bytes <= Number.MAX_SAFE_INTEGER) return [];
+  const much = bytes < memoryBytesMin ? 'less than 1M, no process starts in that' : 'too much';
+  return [
+    {
+      path: ['spec', 'resources', 'memory'],
+      message: `${written} is ${much}`,
+      hint: 'Write a size with its unit, such as 4G.',
+    },
+  ];
+}
+
+/** As systemd reads MemoryMax=: every unit is a power of 1024. */
+function parseSize(written: number | string): number {
+  if (typeof written === 'number') return written;
+  const unit = /[KMGT]/.exec(written)?.[0];
+  const power = unit === undefined ? 0 : 'KMGT'.indexOf(unit) + 1;
+  return Number.parseInt(written, 10) * 1024 ** power;
+}
+
+const defaultUser = (name: string): string => `agent-${name}`;
+const microusd = (usd: number): number => Math.round(usd * 1_000_000);
+
+function declare(manifest: Manifest, hash: string): DeclaredAgent {
+  const { metadata, spec } = manifest;
+  const description = metadata.description ?? '';
+  const deny = new Set(spec.tools?.deny);
+  const memory = spec.resources?.memory;
+  const costUsdPerDay = spec.budget?.costUsdPerDay;
+  return {
+    name: metadata.name,
+    description,
+    linuxUser: spec.linuxUser ?? defaultUser(metadata.name),
+    model: spec.model ?? 'default',
+    replicas: spec.replicas ?? 1,
+    persona: spec.persona ?? `You are ${metadata.name}. ${description}`.trim(),
+    capabilities: [...new Set(spec.tools?.allow)].filter((word) => !deny.has(word)),
+    tools: toolsOf(manifest).tools,
+    limits: limitsOf(manifest),
+    budget: {
+      tokens_per_day: spec.budget?.tokensPerDay ?? null,
+      cost_microusd_per_day: costUsdPerDay === undefined ? null : microusd(costUsdPerDay),
+    },
+    team: { delegateTo: spec.team?.delegateTo ?? null, talkTo: spec.team?.talkTo ?? null },
+    resources: {
+      cpu: spec.resources?.cpu ?? null,
+      memoryBytes: memory === undefined ? null : parseSize(memory),
+      pids: spec.resources?.pids ?? null,
+    },
+    manifest,
+    hash,
+  };
+}
+
+function limitsOf({ spec }: Manifest): Limits {
+  const { maxSteps, maxTokens, maxCostUsd, maxTimeS } = spec.limits ?? {};
+  return {
+    ...(maxSteps === undefined ? {} : { max_steps: maxSteps }),
+    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
+    ...(maxCostUsd === undefined ? {} : { max_cost_microusd: microusd(maxCostUsd) }),
+    ...(maxTimeS === undefined ? {} : { max_time_s: maxTimeS }),
+  };
+}

@@ -1,0 +1,186 @@
+// The capability table and the promise of delegation: nothing below gets what was not passed on above.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { Delegation } from '../wire/agentd.ts';
+import type { Manifest } from '../wire/manifest.ts';
+import {
+  ALL_TOOLS,
+  CAPABILITY_WORDS,
+  delegationProblems,
+  grantOf,
+  toolsOf,
+  undeniableWords,
+  wordsGranting,
+} from './capabilities.ts';
+
+const basic = [
+  'artifact.get',
+  'artifact.put',
+  'message.send',
+  'person.ask',
+  'task.finish',
+  'timer.wait',
+];
+
+function manifest(tools?: { allow?: string[]; deny?: string[] }): Manifest {
+  return {
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { name: 'coder' },
+    spec: { ...(tools === undefined ? {} : { tools }) },
+  };
+}
+
+const toolsWith = (tools?: { allow?: string[]; deny?: string[] }) => toolsOf(manifest(tools)).tools;
+
+test('an agent that names nothing has the basic coordination tools and nothing else', () => {
+  assert.deepEqual(toolsOf(manifest()), { tools: basic, unknown: [] });
+});
+
+test('a capability word gives all of its tools, deny wins over allow', () => {
+  const tools = toolsWith({ allow: ['git.read', 'file.read'], deny: ['git.log'] });
+  assert.deepEqual(
+    tools.filter((tool) => !basic.includes(tool)),
+    ['file.list', 'file.read', 'file.search', 'git.diff', 'git.show', 'git.status'],
+  );
+  assert.deepEqual(toolsWith({ allow: ['git.read'], deny: ['git.read'] }), basic);
+});
+
+test('a tool may be named itself; denying a class denies what it covers', () => {
+  assert.ok(toolsWith({ allow: ['git.diff'] }).includes('git.diff'));
+  assert.ok(!toolsWith({ allow: ['git.diff'] }).includes('git.log'));
+  assert.ok(
+    !toolsWith({ allow: ['prod.deploy'], deny: ['production.change'] }).includes('prod.deploy'),
+  );
+  assert.ok(
+    !toolsWith({ allow: ['http.fetch'], deny: ['network.external'] }).includes('http.fetch'),
+  );
+});
+
+test('basic tools can be denied by name, but never the one that ends a task', () => {
+  assert.ok(!toolsWith({ deny: ['person.ask'] }).includes('person.ask'));
+  assert.deepEqual(toolsWith({ deny: ['team.basic'] }), ['task.finish']);
+  assert.deepEqual(undeniableWords(['person.ask', 'team.basic', 'task.finish', 'no.such']), [
+    'team.basic',
+    'task.finish',
+  ]);
+});
+
+test('unknown words are named once, wherever they stand, and allow nothing', () => {
+  const odd = manifest({ allow: ['git.reed', 'constructor.name'], deny: ['git.reed'] });
+  odd.spec.approvals = { required: ['production.chnage'] };
+  const { tools, unknown } = toolsOf(odd);
+  assert.deepEqual(unknown, ['git.reed', 'constructor.name', 'production.chnage']);
+  assert.deepEqual(tools, basic);
+});
+
+test('the words that grant a tool are the words that give it', () => {
+  for (const tool of ALL_TOOLS) {
+    const words = wordsGranting(tool);
+    assert.ok(words.length > 0, tool);
+    for (const word of words) assert.ok(toolsWith({ allow: [word] }).includes(tool), word);
+  }
+  assert.deepEqual(wordsGranting('no.such'), []);
+});
+
+test('a delegation narrows, keeps the basic tools, and the earliest end counts', () => {
+  const tools = toolsWith({ allow: ['git.read', 'logs.read', 'task.delegate'] });
+  const grant = grantOf({
+    tools,
+    delegations: [
+      { allow: ['git.read', 'logs.read'], expires_at: '2026-06-29T18:00:00Z' },
+      { deny: ['git.log'], expires_at: '2026-06-29T17:59:59.999Z' },
+      { expires_at: '2026-06-30T00:00:00Z' },
+    ],
+  });
+  assert.deepEqual(
+    grant.tools.filter((tool) => !basic.includes(tool)),
+    ['git.diff', 'git.show', 'git.status', 'logs.read'],
+  );
+  assert.ok(basic.every((tool) => grant.tools.includes(tool)));
+  assert.equal(grant.expiresAt, '2026-06-29T17:59:59.999Z');
+  assert.equal(grantOf({ tools, delegations: [{}] }).expiresAt, null);
+  assert.deepEqual(grantOf({ tools, delegations: [{ allow: [] }] }).tools, basic);
+});
+
+test('what a delegation gets wrong is said in words', () => {
+  const tools = toolsWith({ allow: ['git.diff', 'logs.read'] });
+  assert.deepEqual(delegationProblems(tools, { allow: ['logs.read'], deny: ['prod.write'] }), []);
+  assert.deepEqual(
+    delegationProblems(tools, {
+      allow: ['git.read', 'secrets.read', 'logs.raed'],
+      deny: ['team.basic'],
+    }),
+    [
+      'logs.raed is not a known capability or tool',
+      'git.read cannot be delegated by who has not got it (git.status, git.log, git.show)',
+      'secrets.read cannot be delegated by who has not got it',
+      'team.basic cannot be denied: without task.finish the task could not end',
+    ],
+  );
+});
+
+const words = fc.array(fc.constantFrom(...CAPABILITY_WORDS), { maxLength: 8 });
+const delegation: fc.Arbitrary<Delegation> = fc
+  .record({ allow: fc.option(words, { nil: undefined }), deny: words })
+  .map(({ allow, deny }) => ({ deny, ...(allow === undefined ? {} : { allow }) }));
+const own = fc.record({ allow: words, deny: words }).map(toolsWith);
+const isSubset = (part: readonly string[], whole: readonly string[]) =>
+  part.every((tool) => whole.includes(tool));
+
+test('no chain of delegations allows what one of them left out, in any order', () => {
+  fc.assert(
+    fc.property(own, fc.array(delegation, { maxLength: 6 }), (tools, delegations) => {
+      const grant = grantOf({ tools, delegations }).tools;
+      assert.ok(isSubset(grant, tools));
+      for (const one of delegations) {
+        assert.ok(isSubset(grant, grantOf({ tools, delegations: [one] }).tools));
+      }
+      const reversed = grantOf({ tools, delegations: delegations.toReversed() }).tools;
+      assert.deepEqual(reversed, grant);
+    }),
+  );
+});
+
+test('down a chain of accepted delegations nobody has what an ancestor could not pass on', () => {
+  const link = fc.record({ tools: own, passes: delegation });
+  fc.assert(
+    fc.property(own, fc.array(link, { minLength: 1, maxLength: 6 }), (first, chain) => {
+      const above: Delegation[] = [];
+      const ceilings: string[][] = [];
+      let grant = first;
+      for (const { tools, passes: asked } of chain) {
+        const fits = (word: string) => delegationProblems(grant, { allow: [word] }).length === 0;
+        const allow = asked.allow?.filter(fits);
+        if (allow !== undefined && allow.length < asked.allow!.length) {
+          assert.notDeepEqual(delegationProblems(grant, asked), []);
+        }
+        // Naming an allow list passes on the delegator's own rights: its grant is a ceiling from here on.
+        if (allow !== undefined) ceilings.push([...grant, ...basic]);
+        above.push({ ...asked, ...(allow === undefined ? {} : { allow }) });
+        grant = grantOf({ tools, delegations: above }).tools;
+        for (const ceiling of ceilings) assert.ok(isSubset(grant, ceiling));
+        assert.ok(isSubset(grant, tools));
+        assert.ok(grant.includes('task.finish'));
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('adding a deny or a delegation never allows more', () => {
+  fc.assert(
+    fc.property(own, fc.array(delegation, { maxLength: 4 }), words, (tools, delegations, deny) => {
+      const before = grantOf({ tools, delegations }).tools;
+      const after = grantOf({ tools, delegations: [...delegations, { deny }] }).tools;
+      assert.ok(isSubset(after, before));
+    }),
+  );
+  fc.assert(
+    fc.property(words, words, words, (allow, deny, more) => {
+      const wider = toolsWith({ allow, deny });
+      assert.ok(isSubset(toolsWith({ allow, deny: [...deny, ...more] }), wider));
+    }),
+  );
+});
