@@ -109,7 +109,7 @@ export function makeHttpFace(options: {
     if (known.retryAfterMs !== undefined)
       response.setHeader('retry-after', String(Math.ceil(known.retryAfterMs / 1000)));
     if (known.code === 'method_not_allowed')
-      response.setHeader('allow', String(known.details?.['allow'] ?? ''));
+      response.setHeader('allow', String(known.details?.allow ?? ''));
     if (route?.dialect !== undefined && options.dialectErrors !== undefined) {
       const { status, headers, body } = options.dialectErrors(route.dialect, known);
       response.writeHead(status, headers).end(body);
@@ -266,7 +266,7 @@ function keyOf(request: http.IncomingMessage): string | undefined {
 
 function traceOf(request: http.IncomingMessage): Trace {
   const own = newTrace();
-  const parent = request.headers['traceparent'];
+  const parent = request.headers.traceparent;
   const id = request.headers['x-request-id'];
   return {
     traceparent: typeof parent === 'string' && TRACEPARENT.test(parent) ? parent : own.traceparent,

@@ -21,9 +21,8 @@ export const STATE_VERSION = 1;
 export type Env = Readonly<Record<string, string | undefined>>;
 
 export function defaultStateDir(env: Env): string {
-  if (env['AGENTD_STATE'] !== undefined && env['AGENTD_STATE'] !== '')
-    return resolve(env['AGENTD_STATE']);
-  return join(env['XDG_STATE_HOME'] ?? join(env['HOME'] ?? homedir(), '.local', 'state'), 'agentd');
+  if (env.AGENTD_STATE !== undefined && env.AGENTD_STATE !== '') return resolve(env.AGENTD_STATE);
+  return join(env.XDG_STATE_HOME ?? join(env.HOME ?? homedir(), '.local', 'state'), 'agentd');
 }
 
 /** The runtime path of a state directory: the same for every process that asks. */
@@ -31,7 +30,7 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
   const real = existsSync(stateDir) ? realpathSync(stateDir) : resolve(stateDir);
   const short = sha256Hex(real).slice(0, 8);
   const uid = process.getuid?.() ?? 0;
-  const xdg = env['XDG_RUNTIME_DIR'];
+  const xdg = env.XDG_RUNTIME_DIR;
   const base =
     xdg !== undefined && xdg !== ''
       ? join(xdg, 'agentd')

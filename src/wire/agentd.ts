@@ -275,6 +275,8 @@ export const RunBriefing = z.object({
     max_tokens: z.int().nullable(),
     max_cost_microusd: z.int().nullable(),
     ends_at: Timestamp.nullable(),
+    /** The window of its model: context is kept below it. */
+    context_tokens: z.int().positive(),
   }),
 });
 export type RunBriefing = z.infer<typeof RunBriefing>;
@@ -573,6 +575,26 @@ export const agentdRoutes = routes({
     callers: ['run'],
     body: z.strictObject({ call_ids: z.array(CallId).min(1).max(256) }),
     output: z.object({ parked: z.boolean() }),
+  }),
+  /** What a replay found, told by the runner that replayed. */
+  runReplayed: route({
+    method: 'POST',
+    path: '/v1/run/replayed',
+    callers: ['run'],
+    body: z.strictObject({
+      calls: z.int().nonnegative(),
+      differences: z
+        .array(
+          z.strictObject({
+            at: z.string().max(200),
+            expected: z.string().max(4_000),
+            got: z.string().max(4_000),
+          }),
+        )
+        .max(100),
+      result: z.string().max(4_000_000).nullable(),
+    }),
+    output: z.object({ noted: z.boolean() }),
   }),
   // toold, for a run
   toolDelegate: route({

@@ -1,0 +1,246 @@
+// One activation of a run: admit it at the daemons it may call, open its sockets, start its process, and
+// take note when the process is gone. Also the briefing a runner gets, the same at every activation.
+
+import { toTimestamp } from '../../platform/clock.ts';
+import type { RunSockets } from '../../platform/daemon.ts';
+import type { Client } from '../../platform/link.ts';
+import type { Log } from '../../platform/log.ts';
+import { grantOf } from '../../policy/capabilities.ts';
+import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
+import type { RunCaller } from '../../wire/caller.ts';
+import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { tooldRoutes } from '../../wire/toold.ts';
+import type { Label, RunId, TaskId } from '../../wire/words.ts';
+import type { Launched, Launcher } from './adapters/process-launcher.ts';
+import type { AgentdConfig } from './config.ts';
+import type { TaskLimits } from './rules.ts';
+import type { Activations } from './service.ts';
+import type { RunRow, TaskRow } from './store/rows.ts';
+import type { Store } from './store/store.ts';
+
+export type ActivationParts = {
+  store: Store;
+  config: AgentdConfig;
+  log: Log;
+  toold: Client<typeof tooldRoutes>;
+  modeld: Client<typeof modeldRoutes>;
+  runSockets: RunSockets;
+  launcher: Launcher;
+  limitsOf: (task: TaskRow) => Promise<TaskLimits>;
+  readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
+  schedule: () => void;
+};
+
+export type Sockets = { agentd: string; toold: string; modeld: string };
+export type LiveActivations = Activations & {
+  /** Admits a run and gives its sockets; used for live runs and for replays. */
+  admit(run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets>;
+  dismiss(runId: string, fence: number, mode: 'live' | 'replay'): Promise<void>;
+  launch(
+    run: RunRow,
+    sockets: Sockets,
+    onExit: (exit: { code: number | null; signal: string | null; stderrTail: string }) => void,
+  ): Promise<Launched>;
+  stopAll(): Promise<void>;
+};
+
+export function makeActivations(parts: ActivationParts): LiveActivations {
+  const { store, log } = parts;
+  const live = new Map<
+    string,
+    { fence: number; launched: Launched | undefined; stopped: boolean }
+  >();
+
+  const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets> => {
+    const [{ spec }, ancestry, limits] = await Promise.all([
+      store.agent(run.agent),
+      store.ancestry(task.id),
+      parts.limitsOf(task),
+    ]);
+    const delegations = ancestry
+      .filter((row) => row.delegation !== null)
+      .map((row) => JSON.parse(row.delegation!) as Delegation);
+    const grant = grantOf({ tools: spec.tools, delegations });
+    const id = run.id as RunId;
+    const labels = JSON.parse(task.labels) as Label[];
+    const common = {
+      fence: run.fence,
+      mode,
+      agent: run.agent,
+      task_id: task.id as TaskId,
+      root_task_id: task.root_task_id as TaskId,
+      labels,
+    };
+    const caller: RunCaller = {
+      kind: 'run',
+      principal: `agent:${run.agent}`,
+      runId: id,
+      fence: run.fence,
+      mode,
+      agent: run.agent,
+      taskId: task.id as TaskId,
+    };
+    const maxSteps = limits.max_steps ?? parts.config.limits.max_steps;
+    const [toold, modeld, agentd] = await Promise.all([
+      parts.toold.admitRun({
+        params: { id },
+        body: {
+          ...common,
+          tools: grant.tools,
+          grant_expires_at: grant.expiresAt,
+          max_calls: maxSteps * 16,
+        },
+      }),
+      parts.modeld.admitRun({
+        params: { id },
+        body: {
+          ...common,
+          model: spec.model,
+          max_steps: maxSteps,
+          max_tokens: limits.max_tokens ?? null,
+          max_cost_microusd: limits.max_cost_microusd ?? null,
+        },
+      }),
+      parts.runSockets.open(caller),
+    ]);
+    return { agentd, toold: toold.socket, modeld: modeld.socket };
+  };
+
+  const dismiss = async (runId: string, fence: number, mode: 'live' | 'replay'): Promise<void> => {
+    const id = runId as RunId;
+    await Promise.allSettled([
+      parts.toold.dismissRun({ params: { id }, query: { fence } }),
+      parts.modeld.dismissRun({ params: { id }, query: { fence } }),
+      parts.runSockets.close(runId, mode),
+    ]);
+  };
+
+  const launch: LiveActivations['launch'] = (run, sockets, onExit) =>
+    parts.launcher.start({
+      runId: run.id,
+      fence: run.fence,
+      agent: run.agent,
+      argv: ['--agentd', sockets.agentd, '--toold', sockets.toold, '--modeld', sockets.modeld],
+      onExit,
+    });
+
+  const exited = async (
+    run: RunRow,
+    exit: { code: number | null; signal: string | null; stderrTail: string },
+  ): Promise<void> => {
+    const entry = live.get(run.id);
+    if (entry?.fence === run.fence) {
+      live.delete(run.id);
+      await dismiss(run.id, run.fence, 'live');
+    }
+    if (exit.code !== 0)
+      log.info('a runner ended', {
+        run: run.id,
+        fence: run.fence,
+        code: exit.code,
+        signal: exit.signal,
+        stderr: exit.stderrTail.slice(-500),
+      });
+    // Nothing happens here when the run has parked or ended: then it is not held by this activation any more.
+    const detail =
+      exit.signal === null
+        ? `exit ${exit.code}: ${exit.stderrTail.slice(-300)}`
+        : `killed by ${exit.signal}`;
+    await store.activationEnded(
+      { runId: run.id, fence: run.fence },
+      { detail, crashesMax: parts.config.crashes_max },
+    );
+    parts.schedule();
+  };
+
+  return {
+    admit,
+    dismiss,
+    launch,
+    liveCount: () => live.size,
+    async start({ run, task }) {
+      const entry = {
+        fence: run.fence,
+        launched: undefined as Launched | undefined,
+        stopped: false,
+      };
+      live.set(run.id, entry);
+      try {
+        if (run.briefing === null) await store.saveBriefing(run.id, await brief(parts, run, task));
+        const sockets = await admit(run, task, 'live');
+        if (entry.stopped)
+          return void (await exited(run, {
+            code: null,
+            signal: 'SIGKILL',
+            stderrTail: 'stopped before it began',
+          }));
+        entry.launched = await launch(run, sockets, (exit) => {
+          exited(run, exit).catch((error: unknown) =>
+            log.error('the end of a runner could not be recorded', { run: run.id, error }),
+          );
+        });
+        if (entry.stopped) await entry.launched.kill('stopped');
+      } catch (error) {
+        if (live.get(run.id) === entry) live.delete(run.id);
+        await dismiss(run.id, run.fence, 'live');
+        throw error;
+      }
+    },
+    async stop({ runId, fence }, reason) {
+      const entry = live.get(runId);
+      if (entry === undefined || entry.fence !== fence) return;
+      entry.stopped = true;
+      await dismiss(runId, fence, 'live');
+      await entry.launched?.kill(reason);
+    },
+    stopAll: () => parts.launcher.stopAll(),
+  };
+}
+
+/** Of a model that modeld does not list by this name. */
+const CONTEXT_TOKENS_DEFAULT = 32_000;
+
+/** Everything that is the same for every activation of the run; the socket adds fence and mode. */
+async function brief(
+  parts: ActivationParts,
+  run: RunRow,
+  task: TaskRow,
+): Promise<Omit<RunBriefing, 'fence' | 'mode'>> {
+  const [{ spec }, agents, limits, view, { models }] = await Promise.all([
+    parts.store.agent(run.agent),
+    parts.store.agents(),
+    parts.limitsOf(task),
+    parts.store.task(task.id),
+    parts.modeld.listModels({}),
+  ]);
+  const mayAsk = (name: string) =>
+    name !== run.agent && (spec.team.delegateTo === null || spec.team.delegateTo.includes(name));
+  const inputs: RunBriefing['inputs'] = [];
+  for (const input of view.inputs) {
+    if (input.kind === 'text')
+      inputs.push({ name: 'text', text: input.text ?? '', labels: view.labels });
+    else if (input.kind === 'artifact_ref' && input.id !== undefined)
+      inputs.push(await parts.readArtifactText(input.id.replace(/^artifact:\/\//, '')));
+  }
+  return {
+    run_id: run.id as RunId,
+    agent: run.agent,
+    model: spec.model,
+    persona: spec.persona,
+    task: view,
+    inputs,
+    colleagues: spec.tools.includes('task.delegate')
+      ? agents
+          .filter(({ row }) => row.status === 'active' && mayAsk(row.name))
+          .map(({ row, spec: other }) => ({ name: row.name, description: other.description }))
+      : [],
+    limits: {
+      max_steps: limits.max_steps ?? parts.config.limits.max_steps,
+      max_tokens: limits.max_tokens ?? null,
+      max_cost_microusd: limits.max_cost_microusd ?? null,
+      ends_at: task.expires_ms === null ? null : toTimestamp(Number(task.expires_ms)),
+      context_tokens:
+        models.find((model) => model.name === spec.model)?.context_tokens ?? CONTEXT_TOKENS_DEFAULT,
+    },
+  };
+}

@@ -1,0 +1,341 @@
+// agentd's routes: each takes what dispatch has checked and hands it to the part that does it.
+import type { Clock } from '../../platform/clock.ts';
+import { toTimestamp } from '../../platform/clock.ts';
+import type { Context, Handlers } from '../../platform/dispatch.ts';
+import { hashJson } from '../../platform/json.ts';
+import type { Once } from '../../platform/sql/once.ts';
+import type {
+  agentdRoutes,
+  ManifestProblem,
+  RunBriefing,
+  SendMessage,
+  StatusView,
+} from '../../wire/agentd.ts';
+import type { RunCaller } from '../../wire/caller.ts';
+import { fault } from '../../wire/errors.ts';
+import type { Agents } from './agents.ts';
+import type { Artifacts } from './artifacts.ts';
+import type { CallHandlers } from './calls.ts';
+import type { AgentdConfig } from './config.ts';
+import type { Halt } from './halt.ts';
+import { checkMessage, labelsOfMessage } from './message-rules.ts';
+import type { Replays } from './replay.ts';
+import type { Service } from './service.ts';
+import { artifactView, messageView, runView, waitView } from './store/rows.ts';
+import type { RunKey, Store } from './store/store.ts';
+
+type Routes = typeof agentdRoutes;
+
+export type ApiParts = {
+  store: Store;
+  service: Service;
+  agents: Agents;
+  artifacts: Artifacts;
+  calls: CallHandlers;
+  replays: Replays;
+  halt: Halt;
+  config: AgentdConfig;
+  clock: Clock;
+  serviceRunning: (name: string) => boolean;
+  about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
+};
+
+function onceOf(context: Context): Once | undefined {
+  if (context.idempotencyKey === undefined) return undefined;
+  return {
+    scope: context.caller.principal,
+    key: context.idempotencyKey,
+    requestHash: hashJson([context.params, context.body]),
+  };
+}
+
+function runKey(context: { caller: Context['caller'] }): RunKey & { caller: RunCaller } {
+  const caller = context.caller as RunCaller;
+  return { runId: caller.runId, fence: caller.fence, caller };
+}
+
+export function makeApi(parts: ApiParts): Handlers<Routes> {
+  return {
+    ...parts.calls,
+    ...taskHandlers(parts),
+    ...agentHandlers(parts),
+    ...threadHandlers(parts),
+    ...runHandlers(parts),
+    ...siteHandlers(parts),
+  };
+}
+
+function taskHandlers({ store, service, replays }: ApiParts) {
+  return {
+    createTask: async (c: Context<Routes['createTask']>) => ({
+      task: await service.createTask(c.body, c.caller.principal, onceOf(c as unknown as Context)),
+    }),
+    async listTasks({ query }: Context<Routes['listTasks']>) {
+      const { limit, cursor, agent, ...filter } = query;
+      const page = await store.tasks({ ...filter, assigned_to: agent }, { limit, cursor });
+      return { tasks: page.rows, cursor: page.cursor };
+    },
+    getTask: async (c: Context<Routes['getTask']>) => ({ task: await store.task(c.params.id) }),
+    getTree: async (c: Context<Routes['getTree']>) => ({ tree: await store.tree(c.params.id) }),
+    async cancelTask(c: Context<Routes['cancelTask']>) {
+      const row = await store.cancelTask(
+        c.params.id,
+        c.body.reason ?? `canceled by ${c.caller.principal}`,
+        c.caller.principal,
+      );
+      return { task: await store.viewOf(row) };
+    },
+    retryTask: async (c: Context<Routes['retryTask']>) => ({
+      task: await service.retryTask(
+        c.params.id,
+        c.caller.principal,
+        onceOf(c as unknown as Context),
+      ),
+    }),
+    async assignTask(c: Context<Routes['assignTask']>) {
+      return {
+        task: await store.viewOf(
+          await store.assignTask(c.params.id, c.body.agent, c.caller.principal),
+        ),
+      };
+    },
+    replayTask: async (c: Context<Routes['replayTask']>) => ({
+      replay: await replays.replay(c.params.id),
+    }),
+    async listRuns({ query }: Context<Routes['listRuns']>) {
+      const { limit, cursor, ...filter } = query;
+      const page = await store.runs(filter, { limit, cursor });
+      return { runs: page.rows, cursor: page.cursor };
+    },
+    getRun: async (c: Context<Routes['getRun']>) => ({
+      run: runView(await store.runRow(c.params.id)),
+    }),
+  };
+}
+
+function agentHandlers({ store, agents }: ApiParts) {
+  const view = async (name: string) => ({ agent: (await store.agent(name)).view });
+  return {
+    listAgents: async () => ({
+      agents: (await store.agents()).map((agent) => agent.view),
+      problems: agents.problems(),
+    }),
+    async getAgent(c: Context<Routes['getAgent']>) {
+      const agent = await store.agent(c.params.name);
+      return { agent: agent.view, manifest: agent.spec.manifest as Record<string, unknown> };
+    },
+    async putAgent(c: Context<Routes['putAgent']>) {
+      await agents.put(c.params.name, c.body.manifest_yaml, {
+        createOnly: c.body.create_only === true,
+        by: c.caller.principal,
+      });
+      return view(c.params.name);
+    },
+    async removeAgent(c: Context<Routes['removeAgent']>) {
+      await agents.remove(c.params.name, c.caller.principal);
+      return view(c.params.name);
+    },
+    async pauseAgent(c: Context<Routes['pauseAgent']>) {
+      await store.setAgentStatus(c.params.name, 'paused', c.caller.principal);
+      return view(c.params.name);
+    },
+    async resumeAgent(c: Context<Routes['resumeAgent']>) {
+      await store.setAgentStatus(c.params.name, 'active', c.caller.principal);
+      return view(c.params.name);
+    },
+    async stopAgent(c: Context<Routes['stopAgent']>) {
+      await store.setAgentStatus(c.params.name, 'stopped', c.caller.principal);
+      return view(c.params.name);
+    },
+  };
+}
+
+function threadHandlers(parts: ApiParts) {
+  const { store, artifacts } = parts;
+  return {
+    async listWaits({ query }: Context<Routes['listWaits']>) {
+      const { limit, cursor, ...filter } = query;
+      const page = await store.waits(filter, { limit, cursor });
+      return { waits: page.rows, cursor: page.cursor };
+    },
+    getWait: async (c: Context<Routes['getWait']>) => ({ wait: await store.wait(c.params.id) }),
+    answerWait: async (c: Context<Routes['answerWait']>) => ({
+      wait: waitView(await store.answerWait(c.params.id, c.body.answer, c.caller.principal)),
+    }),
+    sendMessage: async (c: Context<Routes['sendMessage']>) => ({
+      message: await sendAsPerson(
+        parts,
+        c.body,
+        c.caller.principal,
+        onceOf(c as unknown as Context),
+      ),
+    }),
+    async listMessages({ query }: Context<Routes['listMessages']>) {
+      const { limit, cursor, to, ...filter } = query;
+      const page = await store.messages({ ...filter, to_principal: to }, { limit, cursor });
+      return { messages: page.rows, cursor: page.cursor };
+    },
+    async putArtifact(c: Context<Routes['putArtifact']>) {
+      const row = await artifacts.put(c.body, {
+        by: c.caller.principal,
+        task: undefined,
+        labels: ['person'],
+        once: onceOf(c as unknown as Context),
+      });
+      return { artifact: artifactView(row) };
+    },
+    async listArtifacts({ query }: Context<Routes['listArtifacts']>) {
+      const { limit, cursor, ...filter } = query;
+      const page = await store.artifacts(filter, { limit, cursor });
+      return { artifacts: page.rows, cursor: page.cursor };
+    },
+    async getArtifact({ params, query, caller }: Context<Routes['getArtifact']>) {
+      if (caller.kind !== 'daemon') return artifacts.get(params.id);
+      if (query.run_id === undefined) return artifacts.get(params.id);
+      return artifacts.getForTask(
+        params.id,
+        await store.taskRow((await store.runRow(query.run_id)).task_id),
+      );
+    },
+  };
+}
+
+/** A person's TaskRequest is a new task; anything else joins the thread it names. */
+async function sendAsPerson(
+  parts: ApiParts,
+  body: SendMessage,
+  from: string,
+  once: Once | undefined,
+) {
+  const { store, service } = parts;
+  const verdict = checkMessage({
+    type: body.type,
+    from,
+    to: body.to,
+    inThread: true,
+    talkTo: null,
+    serviceRunning: parts.serviceRunning,
+  });
+  if (!verdict.allow) throw fault(verdict.code, verdict.message, { hint: verdict.hint });
+  const text = body.parts
+    .map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`))
+    .join('\n');
+  const name = body.to.replace(/^agent:/, '');
+  if (body.to.startsWith('agent:')) await store.agent(name);
+  let taskId: string | null = body.task_id ?? null;
+  let contextId: string | undefined = body.context_id;
+  if (body.type === 'TaskRequest') {
+    const task = await service.createTask(
+      {
+        goal: text,
+        agent: name,
+        ...(contextId === undefined ? {} : { context_id: body.context_id }),
+      },
+      from,
+      once === undefined ? undefined : { ...once, scope: `${once.scope} task` },
+    );
+    taskId = task.id;
+    contextId = task.context_id;
+  } else if (taskId !== null) contextId = (await store.taskRow(taskId)).context_id;
+  if (contextId === undefined)
+    throw fault('bad_request', 'the message names neither a task nor a thread', {
+      hint: 'Give task_id or context_id, or send a TaskRequest.',
+    });
+  const row = await store.send(
+    {
+      type: body.type,
+      contextId,
+      taskId,
+      from,
+      to: body.to,
+      inReplyTo: body.in_reply_to ?? null,
+      labels: labelsOfMessage(from, []),
+      parts: body.parts,
+      text,
+      delivered: body.type === 'TaskRequest',
+    },
+    once,
+  );
+  return messageView(row);
+}
+
+function runHandlers({ store, replays, config }: ApiParts) {
+  return {
+    async runBriefing(c: Context<Routes['runBriefing']>) {
+      const { caller, runId } = runKey(c);
+      const run = await store.runRow(runId);
+      if (caller.mode === 'live' && (run.fence !== caller.fence || run.status !== 'live'))
+        throw fault('stale_fence', `${runId} is not held by this activation any more`);
+      if (run.briefing === null) throw fault('conflict', `${runId} has no briefing yet`);
+      return {
+        ...(JSON.parse(run.briefing) as Omit<RunBriefing, 'fence' | 'mode'>),
+        fence: caller.fence,
+        mode: caller.mode,
+      };
+    },
+    async runInbox(c: Context<Routes['runInbox']>) {
+      const { caller, ...key } = runKey(c);
+      const rows =
+        caller.mode === 'replay'
+          ? await store.deliveredAt(key.runId, c.body.step)
+          : await store.inbox(key, c.body.step);
+      return { messages: rows.map(messageView) };
+    },
+    runBeat: async (c: Context<Routes['runBeat']>) => {
+      const { caller, ...key } = runKey(c);
+      if (caller.mode === 'replay') return { lease_until: toTimestamp(Date.now() + 60_000) };
+      return { lease_until: toTimestamp(await store.renewLease(key, config.lease_s * 1000)) };
+    },
+    async runPark(c: Context<Routes['runPark']>) {
+      const { caller, ...key } = runKey(c);
+      if (caller.mode === 'replay')
+        throw fault('replay_differs', 'the record ends while the run waits');
+      return { parked: await store.park(key, c.body.call_ids) };
+    },
+    async runReplayed(c: Context<Routes['runReplayed']>) {
+      return { noted: replays.note(runKey(c).runId, c.body) };
+    },
+  };
+}
+
+function siteHandlers({ store, halt, agents, about }: ApiParts) {
+  return {
+    async status(): Promise<StatusView> {
+      const [counts, list, halted] = await Promise.all([
+        store.counts(),
+        store.agents(),
+        store.halt(),
+      ]);
+      const having = (status: string) => list.filter(({ row }) => row.status === status).length;
+      const problems: ManifestProblem[] = agents.problems();
+      return {
+        version: about.version,
+        mode: about.mode,
+        state_dir: about.stateDir,
+        started_at: about.startedAt,
+        halted: halted !== undefined,
+        halt_reason: halted?.reason ?? null,
+        agents: { active: having('active'), paused: having('paused'), stopped: having('stopped') },
+        tasks: counts.tasks,
+        runs: {
+          queued: counts.runs.queued ?? 0,
+          live: counts.runs.live ?? 0,
+          parked: counts.runs.parked ?? 0,
+        },
+        waits_open: counts.waitsOpen,
+        problems,
+      };
+    },
+    halt: async (c: Context<Routes['halt']>) => ({
+      halted: true,
+      stopped_runs: await halt.set(
+        c.body.reason ?? `halted by ${c.caller.principal}`,
+        c.caller.principal,
+      ),
+    }),
+    async unhalt(c: Context<Routes['unhalt']>) {
+      await halt.lift(c.caller.principal);
+      return { halted: false };
+    },
+  };
+}

@@ -1,0 +1,107 @@
+// Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread and
+// those it was given.
+import type { NewId } from '../../platform/ids.ts';
+import type { Once } from '../../platform/sql/once.ts';
+import {
+  type ArtifactView,
+  artifactSizeBytesMax,
+  type PutArtifact,
+  type TaskInput,
+} from '../../wire/agentd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { Label } from '../../wire/words.ts';
+import type { BlobStore } from './adapters/blob-store.ts';
+import type { ArtifactRow, TaskRow } from './store/rows.ts';
+import type { RunCall, Store } from './store/store.ts';
+
+type Maker = {
+  by: string;
+  task: TaskRow | undefined;
+  labels: Label[];
+  call?: RunCall;
+  once?: Once | undefined;
+};
+type Content = { artifact: ArtifactView; text: string | null; base64: string | null };
+
+export type Artifacts = {
+  put(input: PutArtifact, maker: Maker): Promise<ArtifactRow>;
+  get(id: string): Promise<Content>;
+  getForTask(id: string, task: TaskRow): Promise<Content>;
+};
+
+const decoder = new TextDecoder('utf-8', { fatal: true });
+
+function bytesOf(input: PutArtifact): Buffer {
+  if ((input.text === undefined) === (input.base64 === undefined))
+    throw fault('bad_request', 'an artifact has either text or base64');
+  const bytes =
+    input.text === undefined
+      ? Buffer.from(input.base64!, 'base64')
+      : Buffer.from(input.text, 'utf8');
+  if (bytes.length > artifactSizeBytesMax)
+    throw fault('too_large', `an artifact may have at most ${artifactSizeBytesMax} bytes`);
+  return bytes;
+}
+
+export function makeArtifacts({
+  store,
+  blobs,
+  newId,
+}: {
+  store: Store;
+  blobs: BlobStore;
+  newId: NewId;
+}): Artifacts {
+  const read = async (artifact: ArtifactView): Promise<Content> => {
+    const bytes = await blobs.get(artifact.object_hash);
+    if (!/^text\/|json|yaml|xml|javascript/.test(artifact.mime_type))
+      return { artifact, text: null, base64: bytes.toString('base64') };
+    try {
+      return { artifact, text: decoder.decode(bytes), base64: null };
+    } catch {
+      return { artifact, text: null, base64: bytes.toString('base64') };
+    }
+  };
+  return {
+    async put(input, maker) {
+      const bytes = bytesOf(input);
+      const { hash } = await blobs.put(bytes);
+      const labels = [
+        ...new Set<Label>([
+          ...(maker.task === undefined ? [] : (JSON.parse(maker.task.labels) as Label[])),
+          ...maker.labels,
+        ]),
+      ];
+      return store.putArtifact(
+        {
+          id: newId('artifact'),
+          name: input.name,
+          mimeType:
+            input.mime_type ??
+            (input.text === undefined ? 'application/octet-stream' : 'text/plain'),
+          sizeBytes: bytes.length,
+          hash,
+          createdBy: maker.by,
+          taskId: maker.task?.id ?? null,
+          contextId: maker.task?.context_id ?? null,
+          labels,
+        },
+        maker.call,
+        maker.once,
+      );
+    },
+    get: async (id) => read(await store.artifact(id)),
+    async getForTask(id, task) {
+      const artifact = await store.artifact(id);
+      const given = (JSON.parse(task.inputs) as TaskInput[]).some(
+        (input) => input.kind === 'artifact_ref' && input.id?.replace(/^artifact:\/\//, '') === id,
+      );
+      if (artifact.context_id !== task.context_id && !given) {
+        throw fault('denied', `${id} belongs to another thread of work`, {
+          hint: 'Ask whoever has it to pass it on as an input.',
+        });
+      }
+      return read(artifact);
+    },
+  };
+}

@@ -1,0 +1,117 @@
+// What waits for what among tasks: circles, who may start, and what an ending does to those that come after.
+// Pure: it sees the tasks it is given. Ending children with their parent is the store's.
+import type { TaskStatus } from '../../wire/agentd.ts';
+
+export type TaskNode = {
+  id: string;
+  parentTaskId: string | null;
+  after: readonly string[];
+  status: TaskStatus;
+};
+
+type EndedStatus = 'completed' | 'failed' | 'canceled' | 'rejected';
+
+const ENDED: ReadonlySet<TaskStatus> = new Set<EndedStatus>([
+  'completed',
+  'failed',
+  'canceled',
+  'rejected',
+]);
+
+/** A task that has not begun and still may be held back. */
+const isHeld = (status: TaskStatus): boolean => status === 'submitted' || status === 'blocked';
+
+/**
+ * The circle a new task would close, from it and back to it, or undefined. A task waits for what it comes
+ * after, and a parent for its children; so a child that comes after its own parent would wait for ever.
+ * `tasks` are those that have not ended: an ended one holds nobody up.
+ */
+export function findCycle(
+  draft: Pick<TaskNode, 'id' | 'parentTaskId' | 'after'>,
+  tasks: Iterable<TaskNode>,
+): string[] | undefined {
+  const open = new Map<string, readonly string[]>();
+  const children = new Map<string, string[]>();
+  for (const task of tasks) {
+    if (ENDED.has(task.status) || task.id === draft.id) continue;
+    open.set(task.id, task.after);
+    if (task.parentTaskId !== null) addTo(children, task.parentTaskId, task.id);
+  }
+  if (draft.parentTaskId !== null) addTo(children, draft.parentTaskId, draft.id);
+
+  const cameFrom = new Map<string, string>();
+  const stack: string[] = [];
+  const visit = (id: string, from: string): void => {
+    if (cameFrom.has(id) || (id !== draft.id && !open.has(id))) return;
+    cameFrom.set(id, from);
+    stack.push(id);
+  };
+  for (const id of [...draft.after, ...(children.get(draft.id) ?? [])]) visit(id, draft.id);
+  while (stack.length > 0 && !cameFrom.has(draft.id)) {
+    const id = stack.pop()!;
+    for (const next of [...open.get(id)!, ...(children.get(id) ?? [])]) visit(next, id);
+  }
+  return cameFrom.has(draft.id) ? traceBack(draft.id, cameFrom) : undefined;
+}
+
+function traceBack(id: string, cameFrom: ReadonlyMap<string, string>): string[] {
+  const path = [id];
+  for (let at = cameFrom.get(id)!; at !== id; at = cameFrom.get(at)!) path.push(at);
+  return [...path, id].reverse();
+}
+
+function addTo(lists: Map<string, string[]>, key: string, value: string): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else list.push(value);
+}
+
+export type Readiness =
+  | { status: 'ready' }
+  | { status: 'blocked'; by: string[]; reason: string }
+  | { status: 'rejected'; by: string; reason: string };
+
+/** Whether a task may start, given what it comes after. One blocker that ended badly decides. */
+export function readinessOf(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]): Readiness {
+  const lost = blockers.find(({ status }) => ENDED.has(status) && status !== 'completed');
+  if (lost !== undefined) {
+    const reason = `${lost.id}, which it comes after, is ${lost.status}`;
+    return { status: 'rejected', by: lost.id, reason };
+  }
+  const by = blockers.filter(({ status }) => status !== 'completed').map(({ id }) => id);
+  return by.length === 0
+    ? { status: 'ready' }
+    : { status: 'blocked', by, reason: `after ${by.join(', ')}` };
+}
+
+export type Change = { id: string } & Exclude<Readiness, { status: 'blocked' }>;
+
+/**
+ * What follows for the held tasks once `endedId` has ended (its node says how), in the order to do it:
+ * each comes after the change that caused it. `tasks` are all that may be touched, and what they come after.
+ */
+export function settleDependants(endedId: string, tasks: Iterable<TaskNode>): Change[] {
+  const nodes = new Map<string, TaskNode>();
+  const dependants = new Map<string, string[]>();
+  for (const task of tasks) {
+    nodes.set(task.id, task);
+    for (const id of new Set(task.after)) addTo(dependants, id, task.id);
+  }
+  const changes = new Map<string, Change>();
+  const statusOf = (id: string) => changes.get(id)?.status ?? nodes.get(id)?.status;
+  const queue = [endedId];
+  for (const ended of queue) {
+    for (const id of dependants.get(ended) ?? []) {
+      const task = nodes.get(id)!;
+      if (!isHeld(task.status) || changes.has(id)) continue;
+      const readiness = readinessOf(
+        // A blocker that was not given is taken as still open: better late than too early.
+        task.after.map((before) => ({ id: before, status: statusOf(before) ?? 'submitted' })),
+      );
+      if (readiness.status === 'blocked') continue;
+      changes.set(id, { id, ...readiness });
+      if (readiness.status === 'rejected') queue.push(id);
+    }
+  }
+  return [...changes.values()];
+}

@@ -1,0 +1,95 @@
+// Replaying a task: its last run is run again in a runner that gets only recorded answers. Whatever the
+// runner would now ask differently shows as a difference; nothing is done and nothing is recorded.
+import type { ReplayView } from '../../wire/agentd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/words.ts';
+import type { LiveActivations } from './activations.ts';
+import type { Store } from './store/store.ts';
+
+export type Replayed = {
+  calls: number;
+  differences: ReplayView['differences'];
+  result: string | null;
+};
+export type Replays = {
+  replay(taskId: string): Promise<ReplayView>;
+  /** Told by the replaying runner. */
+  note(runId: string, replayed: Replayed): boolean;
+};
+
+const REPLAY_MS_MAX = 25_000;
+
+export function makeReplays({
+  store,
+  activations,
+}: {
+  store: Store;
+  activations: LiveActivations;
+}): Replays {
+  const open = new Map<string, (replayed: Replayed) => void>();
+
+  const replayRun = async (runId: string, taskId: string): Promise<Replayed> => {
+    const [run, task] = await Promise.all([store.runRow(runId), store.taskRow(taskId)]);
+    const sockets = await activations.admit(run, task, 'replay');
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      return await new Promise<Replayed>((resolve, reject) => {
+        timer = setTimeout(
+          () =>
+            reject(
+              fault(
+                'deadline',
+                `the replay of ${taskId} took longer than ${REPLAY_MS_MAX / 1000} s`,
+              ),
+            ),
+          REPLAY_MS_MAX,
+        );
+        open.set(runId, resolve);
+        activations
+          .launch(run, sockets, (exit) =>
+            reject(
+              fault(
+                'internal',
+                `the replaying runner ended without a word (exit ${exit.code ?? exit.signal}): ${exit.stderrTail.slice(-300)}`,
+              ),
+            ),
+          )
+          .catch(reject);
+      });
+    } finally {
+      clearTimeout(timer);
+      open.delete(runId);
+      await activations.dismiss(runId, run.fence, 'replay');
+    }
+  };
+
+  return {
+    note(runId, replayed) {
+      const waiting = open.get(runId);
+      waiting?.(replayed);
+      return waiting !== undefined;
+    },
+    async replay(taskId) {
+      const task = await store.task(taskId);
+      if (task.ended_at === null)
+        throw fault('conflict', `${taskId} has not ended yet`, { hint: 'Replay it when it has.' });
+      const runs = (await store.runs({ task_id: taskId }, { limit: 1_000 })).rows.filter(
+        (run) => run.activations > 0,
+      );
+      const run = runs.find((candidate) => candidate.outcome === 'completed') ?? runs[0];
+      if (run === undefined)
+        throw fault('conflict', `${taskId} never ran, so there is nothing to replay`);
+      if (open.has(run.id)) throw fault('conflict', `${taskId} is being replayed already`);
+      const replayed = await replayRun(run.id, taskId);
+      const resultSame =
+        task.status !== 'completed' || task.result_ref !== null || replayed.result === task.result;
+      return {
+        run_id: run.id as RunId,
+        calls: replayed.calls,
+        differences: replayed.differences,
+        result_same: resultSame,
+        same: replayed.differences.length === 0 && resultSame,
+      };
+    },
+  };
+}

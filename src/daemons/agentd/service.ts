@@ -1,0 +1,242 @@
+// The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended. What is
+// decided is in rules; what lasts is in the store; processes and peers are reached through small interfaces.
+import type { Clock, Timer } from '../../platform/clock.ts';
+import type { NewId } from '../../platform/ids.ts';
+import { hashJson } from '../../platform/json.ts';
+import type { Log } from '../../platform/log.ts';
+import type { Once } from '../../platform/sql/once.ts';
+import type { CreateTask, TaskView } from '../../wire/agentd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { AgentdConfig } from './config.ts';
+import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
+import type { TaskRow } from './store/rows.ts';
+import type { Claim } from './store/runs.ts';
+import type { Store } from './store/store.ts';
+import type { NewTask } from './store/tasks.ts';
+import type { Committed } from './store/tx.ts';
+
+/** Starts and stops the process of one activation, with its sockets. */
+export type Activations = {
+  start(claim: Claim): Promise<void>;
+  stop(run: { runId: string; fence: number }, reason: string): Promise<void>;
+  liveCount(): number;
+};
+
+export type ServiceParts = {
+  store: Store;
+  config: AgentdConfig;
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  activations: () => Activations;
+};
+
+export type Service = {
+  createTask(input: CreateTask, by: string, once: Once | undefined): Promise<TaskView>;
+  retryTask(id: string, by: string, once: Once | undefined): Promise<TaskView>;
+  /** Something changed that may let a run start. */
+  schedule(): void;
+  onCommitted(committed: Committed): void;
+  limitsOf(task: TaskRow): Promise<TaskLimits>;
+  begin(): Promise<void>;
+  drain(): Promise<void>;
+};
+
+export function makeService(parts: ServiceParts): Service {
+  const { store, config, clock, newId, log } = parts;
+  let scheduling = false;
+  let again = false;
+  let taking = false;
+  let timer: Timer | undefined;
+  let armedForMs = Number.POSITIVE_INFINITY;
+
+  const limitsOf = async (task: TaskRow): Promise<TaskLimits> => {
+    const agent =
+      task.assigned_to === null ? {} : (await store.agent(task.assigned_to)).spec.limits;
+    return effectiveLimits(JSON.parse(task.limits) as TaskLimits, agent, config.limits);
+  };
+
+  const claimAndStart = async (): Promise<void> => {
+    const slots = config.runs_live_max - parts.activations().liveCount();
+    const siteTimeS = config.limits.max_time_s;
+    const claims = await store.claimRuns({
+      slots,
+      leaseMs: config.lease_s * 1000,
+      maxTimeS: (task) => (JSON.parse(task.limits) as TaskLimits).max_time_s ?? siteTimeS,
+    });
+    for (const claim of claims) {
+      parts
+        .activations()
+        .start(claim)
+        .catch(async (error: unknown) => {
+          log.error('an activation could not start', { run: claim.run.id, error });
+          await store
+            .activationEnded(
+              { runId: claim.run.id, fence: claim.run.fence },
+              {
+                detail: `could not start: ${(error as Error).message}`,
+                crashesMax: config.crashes_max,
+              },
+            )
+            .catch((failure: unknown) =>
+              log.error('and could not be given back', { run: claim.run.id, error: failure }),
+            );
+        });
+    }
+  };
+
+  const work = async (): Promise<void> => {
+    do {
+      again = false;
+      const due = await store.processDue();
+      for (const run of due.expiredLeases) {
+        log.warn('a runner gave no sign of life', { run: run.id });
+        await parts
+          .activations()
+          .stop({ runId: run.id, fence: run.fence }, 'it gave no sign of life');
+        await store.activationEnded(
+          { runId: run.id, fence: run.fence },
+          { detail: 'it gave no sign of life', crashesMax: config.crashes_max },
+        );
+      }
+      await claimAndStart();
+    } while (again);
+    await arm();
+  };
+
+  const arm = async (): Promise<void> => {
+    const next = await store.nextDueMs();
+    if (next === armedForMs && timer !== undefined) return;
+    timer?.cancel();
+    timer = undefined;
+    armedForMs = next ?? Number.POSITIVE_INFINITY;
+    if (next !== undefined && taking)
+      timer = clock.at(next, () => {
+        timer = undefined;
+        schedule();
+      });
+  };
+
+  const schedule = (): void => {
+    again = true;
+    if (scheduling || !taking) return;
+    scheduling = true;
+    work()
+      .catch((error: unknown) => {
+        log.error('scheduling failed; trying again', { error });
+        setTimeout(schedule, 500).unref();
+      })
+      .finally(() => {
+        scheduling = false;
+        if (again) schedule();
+      });
+  };
+
+  const newTaskFrom = async (input: CreateTask, by: string): Promise<NewTask> => {
+    const parent =
+      input.parent_task_id === undefined ? undefined : await store.taskRow(input.parent_task_id);
+    const agents = await store.agents();
+    const agent =
+      input.agent ??
+      defaultAgent(agents.filter(({ row }) => row.status === 'active').map(({ row }) => row.name));
+    if (agent === undefined)
+      throw fault('bad_request', 'the task names no agent and there is no planner to take it', {
+        hint: 'Name one with --agent; see agentctl list.',
+      });
+    await assertContext(input.context_id, parent);
+    const limits = (input.limits ?? {}) as TaskLimits;
+    return {
+      id: newId('task'),
+      parent,
+      contextId: input.context_id ?? parent?.context_id ?? newId('ctx'),
+      goal: input.goal,
+      createdBy: by,
+      agent,
+      priority: input.priority ?? parent?.priority ?? 0,
+      inputs: input.inputs ?? [],
+      limits: (parent === undefined
+        ? limits
+        : clampToParent(limits, JSON.parse(parent.limits) as TaskLimits)) as Record<
+        string,
+        unknown
+      >,
+      delegation: input.delegation,
+      after: input.after ?? [],
+      deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
+      retryOf: null,
+      labels: parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[]),
+    };
+  };
+
+  const assertContext = async (
+    contextId: string | undefined,
+    parent: TaskRow | undefined,
+  ): Promise<void> => {
+    if (contextId === undefined || parent === undefined || parent.context_id === contextId) return;
+    throw fault('bad_request', 'context_id must be that of the parent task');
+  };
+
+  /** Work is taken only while it can be recorded and nobody has stopped it. */
+  const assertTaking = async (): Promise<void> => {
+    store.outbox.assertTaking();
+    const halt = await store.halt();
+    if (halt !== undefined) throw fault('halted', `everything is halted: ${halt.reason}`);
+  };
+
+  return {
+    limitsOf,
+    schedule,
+    onCommitted({ endedRuns }) {
+      for (const run of endedRuns)
+        void parts
+          .activations()
+          .stop(run, 'it has ended')
+          .catch((error: unknown) =>
+            log.error('a runner could not be stopped', { run: run.runId, error }),
+          );
+      schedule();
+    },
+    async createTask(input, by, once) {
+      await assertTaking();
+      const row = await store.createTask(await newTaskFrom(input, by), once);
+      return store.viewOf(row);
+    },
+    async retryTask(id, by, once) {
+      await assertTaking();
+      const old = await store.task(id);
+      if (old.ended_at === null)
+        throw fault('conflict', `${id} has not ended; it is ${old.status}`, {
+          hint: `agentctl task cancel ${id}`,
+        });
+      const task = await newTaskFrom(
+        {
+          goal: old.goal,
+          agent: old.assigned_to ?? undefined,
+          context_id: old.context_id,
+          inputs: old.inputs,
+          limits: old.limits,
+          delegation: old.delegation ?? undefined,
+          priority: old.priority,
+        } as CreateTask,
+        by,
+      );
+      return store.viewOf(
+        await store.createTask(
+          { ...task, retryOf: id },
+          once ?? { scope: `retry ${by}`, key: task.id, requestHash: hashJson(id) },
+        ),
+      );
+    },
+    async begin() {
+      const lost = await store.recoverRuns();
+      if (lost > 0) log.info('runs of an earlier life are taken up again', { runs: lost });
+      taking = true;
+      schedule();
+    },
+    async drain() {
+      taking = false;
+      timer?.cancel();
+      while (scheduling) await new Promise((resolve) => setTimeout(resolve, 5));
+    },
+  };
+}

@@ -1,0 +1,119 @@
+// Messages inside a transaction: numbered per pair, so that each is delivered once and in order. What a
+// step of a run was given is recorded, so that the same step sees the same messages when it runs again.
+import type { Label } from '../../../wire/words.ts';
+import type { MessageRow, RunRow, TaskRow } from './rows.ts';
+import type { Tx } from './tx.ts';
+import { endWaitsForMessage } from './waits.ts';
+
+export type NewMessage = {
+  type: string;
+  contextId: string;
+  taskId: string | null;
+  from: string;
+  to: string;
+  inReplyTo: string | null;
+  labels: Label[];
+  parts: unknown[];
+  text: string;
+  /** Already handed over by another way, such as the result of a wait. */
+  delivered: boolean;
+};
+
+export async function insertMessage(tx: Tx, message: NewMessage): Promise<MessageRow> {
+  const last = await tx.sql.one<{ n: number | null }>(
+    'SELECT MAX(pair_seq) AS n FROM messages WHERE from_principal = ? AND to_principal = ?',
+    message.from,
+    message.to,
+  );
+  const id = tx.newId<string>('msg');
+  const answered = await endWaitsForMessage(tx, { ...message, id });
+  const row: MessageRow = {
+    id,
+    type: message.type,
+    context_id: message.contextId,
+    task_id: message.taskId,
+    from_principal: message.from,
+    to_principal: message.to,
+    in_reply_to: message.inReplyTo,
+    labels: JSON.stringify(message.labels),
+    parts: JSON.stringify(message.parts),
+    pair_seq: Number(last?.n ?? 0) + 1,
+    sent_ms: tx.nowMs,
+    delivered_ms: message.delivered || answered ? tx.nowMs : null,
+  };
+  const names = Object.keys(row);
+  await tx.sql.run(
+    `INSERT INTO messages (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
+    ...(Object.values(row) as (string | number | null)[]),
+  );
+  await tx.event({
+    id: `${id}.sent`,
+    event: 'message.sent',
+    principal: message.from,
+    ...(message.taskId === null ? {} : { task_id: message.taskId }),
+    status: message.type,
+    data: { to: message.to, bytes: row.parts.length, pair_seq: row.pair_seq },
+  });
+  return row;
+}
+
+export async function sendSystemMessage(
+  tx: Tx,
+  m: { type: string; task: TaskRow; from: string; to: string; text: string; delivered: boolean },
+): Promise<void> {
+  const labels: Label[] = [...new Set<Label>(['agent', ...(JSON.parse(m.task.labels) as Label[])])];
+  await insertMessage(tx, {
+    type: m.type,
+    contextId: m.task.context_id,
+    taskId: m.task.id,
+    from: m.from,
+    to: m.to,
+    inReplyTo: null,
+    labels,
+    parts: [{ kind: 'text', text: m.text }],
+    text: m.text,
+    delivered: m.delivered,
+  });
+}
+
+export async function inboxForStep(
+  tx: Tx,
+  run: RunRow,
+  task: TaskRow,
+  step: number,
+): Promise<MessageRow[]> {
+  const fresh = await tx.sql.run(
+    'INSERT INTO inbox_steps (run_id, step) VALUES (?, ?) ON CONFLICT DO NOTHING',
+    run.id,
+    step,
+  );
+  if (fresh > 0) {
+    const waiting = await tx.sql.all<{ id: string }>(
+      'SELECT id FROM messages WHERE to_principal = ? AND context_id = ? AND delivered_ms IS NULL ORDER BY id LIMIT 100',
+      `agent:${run.agent}`,
+      task.context_id,
+    );
+    for (const { id } of waiting) {
+      await tx.sql.run(
+        'UPDATE messages SET delivered_ms = ?, delivered_run = ?, delivered_step = ? WHERE id = ?',
+        tx.nowMs,
+        run.id,
+        step,
+        id,
+      );
+      await tx.event({
+        id: `${id}.delivered`,
+        event: 'message.delivered',
+        agent: run.agent,
+        task_id: task.id,
+        run_id: run.id,
+        data: { message: id, step },
+      });
+    }
+  }
+  return tx.sql.all<MessageRow>(
+    'SELECT * FROM messages WHERE delivered_run = ? AND delivered_step = ? ORDER BY id',
+    run.id,
+    step,
+  );
+}

@@ -1,0 +1,205 @@
+// Rows of agentd's tables, and how each becomes what the wire shows.
+import { toTimestamp } from '../../../platform/clock.ts';
+import type {
+  ArtifactView,
+  MessageView,
+  RunView,
+  TaskView,
+  WaitView,
+} from '../../../wire/agentd.ts';
+
+export type TaskRow = {
+  id: string;
+  parent_task_id: string | null;
+  root_task_id: string;
+  context_id: string;
+  depth: number;
+  goal: string;
+  created_by: string;
+  assigned_to: string | null;
+  status: string;
+  reason: string | null;
+  priority: number;
+  inputs: string;
+  limits: string;
+  delegation: string | null;
+  deadline_ms: number | null;
+  expires_ms: number | null;
+  retry_of: string | null;
+  result: string | null;
+  result_ref: string | null;
+  error: string | null;
+  labels: string;
+  rehearsal: number;
+  created_ms: number;
+  updated_ms: number;
+  ended_ms: number | null;
+};
+export type RunRow = {
+  id: string;
+  task_id: string;
+  agent: string;
+  priority: number;
+  fence: number;
+  status: string;
+  outcome: string | null;
+  activations: number;
+  crashes: number;
+  not_before_ms: number;
+  lease_until_ms: number | null;
+  briefing: string | null;
+  created_ms: number;
+  ended_ms: number | null;
+};
+export type WaitRow = {
+  id: string;
+  run_id: string;
+  task_id: string;
+  call_id: string;
+  kind: string;
+  ended_by: string;
+  question: string | null;
+  choices: string;
+  child_task_id: string | null;
+  from_principal: string | null;
+  message_id: string | null;
+  due_ms: number | null;
+  expires_ms: number | null;
+  next_ms: number | null;
+  status: string;
+  needed: number;
+  outcome: string | null;
+  answer: string | null;
+  answered_by: string | null;
+  opened_ms: number;
+  ended_ms: number | null;
+};
+export type MessageRow = {
+  id: string;
+  type: string;
+  context_id: string;
+  task_id: string | null;
+  from_principal: string;
+  to_principal: string;
+  in_reply_to: string | null;
+  labels: string;
+  parts: string;
+  pair_seq: number;
+  sent_ms: number;
+  delivered_ms: number | null;
+};
+export type ArtifactRow = {
+  id: string;
+  name: string;
+  mime_type: string;
+  size_bytes: number;
+  object_hash: string;
+  created_by: string;
+  task_id: string | null;
+  context_id: string | null;
+  labels: string;
+  created_ms: number;
+};
+export type AgentRow = {
+  name: string;
+  status: string;
+  linux_user: string;
+  manifest_hash: string;
+  manifest_file: string | null;
+  spec: string;
+  created_ms: number;
+  updated_ms: number;
+};
+
+export const time = (ms: number | null): string | null =>
+  ms === null ? null : toTimestamp(Number(ms));
+export const parse = (text: string | null): unknown => (text === null ? null : JSON.parse(text));
+
+export function taskView(row: TaskRow, after: string[]): TaskView {
+  return {
+    ...row,
+    after,
+    inputs: parse(row.inputs),
+    limits: parse(row.limits),
+    delegation: parse(row.delegation),
+    deadline: time(row.deadline_ms),
+    error: parse(row.error),
+    labels: parse(row.labels),
+    rehearsal: row.rehearsal === 1,
+    created_at: time(row.created_ms),
+    updated_at: time(row.updated_ms),
+    ended_at: time(row.ended_ms),
+  } as unknown as TaskView;
+}
+
+export function runView(row: RunRow): RunView {
+  return {
+    id: row.id,
+    task_id: row.task_id,
+    agent: row.agent,
+    fence: row.fence,
+    status: row.status,
+    outcome: row.outcome,
+    activations: row.activations,
+    crashes: row.crashes,
+    lease_until: time(row.lease_until_ms),
+    created_at: time(row.created_ms),
+    ended_at: time(row.ended_ms),
+  } as RunView;
+}
+
+export function waitView(row: WaitRow): WaitView {
+  return {
+    id: row.id,
+    run_id: row.run_id,
+    task_id: row.task_id,
+    call_id: row.call_id,
+    kind: row.kind,
+    by: parse(row.ended_by),
+    question: row.question,
+    choices: parse(row.choices),
+    child_task_id: row.child_task_id,
+    from: row.from_principal,
+    due_at: time(row.due_ms),
+    expires_at: time(row.expires_ms),
+    status: row.status,
+    outcome: row.outcome,
+    answer: parse(row.answer),
+    answered_by: row.answered_by,
+    opened_at: time(row.opened_ms),
+    ended_at: time(row.ended_ms),
+  } as WaitView;
+}
+
+export function messageView(row: MessageRow): MessageView {
+  return {
+    id: row.id,
+    type: row.type,
+    context_id: row.context_id,
+    task_id: row.task_id,
+    from: row.from_principal,
+    to: row.to_principal,
+    in_reply_to: row.in_reply_to,
+    labels: parse(row.labels),
+    parts: parse(row.parts),
+    pair_seq: Number(row.pair_seq),
+    sent_at: time(row.sent_ms),
+    delivered_at: time(row.delivered_ms),
+  } as MessageView;
+}
+
+export function artifactView(row: ArtifactRow): ArtifactView {
+  return {
+    id: row.id,
+    ref: `artifact://${row.id}`,
+    name: row.name,
+    mime_type: row.mime_type,
+    size_bytes: Number(row.size_bytes),
+    object_hash: row.object_hash,
+    created_by: row.created_by,
+    task_id: row.task_id,
+    context_id: row.context_id,
+    labels: parse(row.labels),
+    created_at: time(row.created_ms),
+  } as ArtifactView;
+}

@@ -1,0 +1,137 @@
+// Runs inside a transaction: claiming with a lease and a fence, giving back, recovering after a crash.
+import { fault } from '../../../wire/errors.ts';
+import { crashPauseMs, isEnded } from '../rules.ts';
+import type { RunRow, TaskRow } from './rows.ts';
+import { endTask, findTask, setStatus } from './tasks.ts';
+import type { Tx } from './tx.ts';
+
+export async function findRun(tx: Pick<Tx, 'sql'>, id: string): Promise<RunRow> {
+  const row = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
+  if (row === undefined) throw fault('not_found', `there is no run ${id}`);
+  return row;
+}
+
+/** The run, if this activation is the one that holds it. */
+export async function liveRun(tx: Pick<Tx, 'sql'>, id: string, fence: number): Promise<RunRow> {
+  const run = await findRun(tx, id);
+  if (run.status !== 'live' || run.fence !== fence)
+    throw fault('stale_fence', `${id} is not held by activation ${fence} any more`);
+  return run;
+}
+
+export type Claim = { run: RunRow; task: TaskRow; first: boolean };
+
+const CANDIDATES = `
+SELECT r.*, a.spec AS agent_spec FROM runs r JOIN agents a ON a.name = r.agent
+WHERE r.status = 'queued' AND a.status = 'active' AND r.not_before_ms <= ?
+ORDER BY r.priority DESC, r.id LIMIT 500`;
+
+export async function claimRuns(
+  tx: Tx,
+  options: { slots: number; leaseMs: number; maxTimeS: (task: TaskRow) => number | undefined },
+): Promise<Claim[]> {
+  if (options.slots <= 0) return [];
+  if ((await tx.sql.one('SELECT id FROM halt')) !== undefined) return [];
+  const candidates = await tx.sql.all<RunRow & { agent_spec: string }>(CANDIDATES, tx.nowMs);
+  if (candidates.length === 0) return [];
+  const live = new Map<string, number>();
+  for (const row of await tx.sql.all<{ agent: string; n: number }>(
+    "SELECT agent, COUNT(*) AS n FROM runs WHERE status = 'live' GROUP BY agent",
+  ))
+    live.set(row.agent, Number(row.n));
+  const claims: Claim[] = [];
+  for (const { agent_spec, ...run } of candidates) {
+    if (claims.length >= options.slots) break;
+    const busy = live.get(run.agent) ?? 0;
+    if (busy >= (JSON.parse(agent_spec) as { replicas: number }).replicas) continue;
+    live.set(run.agent, busy + 1);
+    claims.push(await claimOne(tx, run, options));
+  }
+  return claims;
+}
+
+async function claimOne(
+  tx: Tx,
+  run: RunRow,
+  options: { leaseMs: number; maxTimeS: (task: TaskRow) => number | undefined },
+): Promise<Claim> {
+  const first = run.activations === 0;
+  Object.assign(run, {
+    fence: run.fence + 1,
+    status: 'live',
+    activations: run.activations + 1,
+    lease_until_ms: tx.nowMs + options.leaseMs,
+  });
+  await tx.sql.run(
+    "UPDATE runs SET fence = ?, status = 'live', activations = ?, lease_until_ms = ? WHERE id = ?",
+    run.fence,
+    run.activations,
+    run.lease_until_ms,
+    run.id,
+  );
+  const task = await findTask(tx, run.task_id);
+  const maxTimeS = options.maxTimeS(task);
+  if (first && maxTimeS !== undefined) {
+    task.expires_ms = Math.min(
+      task.deadline_ms ?? Number.MAX_SAFE_INTEGER,
+      tx.nowMs + maxTimeS * 1000,
+    );
+    await tx.sql.run('UPDATE tasks SET expires_ms = ? WHERE id = ?', task.expires_ms, task.id);
+  }
+  await setStatus(tx, task, 'working', null);
+  const base = {
+    agent: run.agent,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    run_id: run.id,
+  };
+  if (first) await tx.event({ id: `${task.id}.started.${run.id}`, event: 'task.started', ...base });
+  await tx.event({
+    id: `${run.id}.started.${run.fence}`,
+    event: first ? 'run.started' : 'run.restarted',
+    ...base,
+    data: { fence: run.fence },
+  });
+  return { run, task, first };
+}
+
+/** An activation is over and the run is neither parked nor ended: the process crashed or was lost. */
+export async function giveBack(
+  tx: Tx,
+  run: RunRow,
+  crash: { detail: string; counts: boolean; crashesMax: number },
+): Promise<void> {
+  const task = await findTask(tx, run.task_id);
+  const crashes = run.crashes + (crash.counts ? 1 : 0);
+  await tx.event({
+    id: `${run.id}.crashed.${run.fence}`,
+    event: 'run.crashed',
+    agent: run.agent,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    run_id: run.id,
+    data: { fence: run.fence, detail: crash.detail.slice(0, 500) },
+  });
+  if (crashes > crash.crashesMax) {
+    await endTask(tx, task, {
+      status: 'failed',
+      reason: `its runner crashed ${crashes} times`,
+      by: 'service:agentd',
+      error: {
+        code: 'internal',
+        message: `the runner crashed ${crashes} times: ${crash.detail.slice(0, 500)}`,
+        hint: 'See agentctl logs for the agent, then agentctl task retry.',
+      },
+    });
+    return;
+  }
+  const notBefore = crash.counts ? tx.nowMs + crashPauseMs(crashes) : 0;
+  await tx.sql.run(
+    "UPDATE runs SET status = 'queued', lease_until_ms = NULL, crashes = ?, not_before_ms = ? WHERE id = ?",
+    crashes,
+    notBefore,
+    run.id,
+  );
+  if (!isEnded(task.status))
+    await setStatus(tx, task, 'ready', crash.counts ? 'its runner crashed; starting again' : null);
+}

@@ -1,0 +1,153 @@
+// agentd's tables, in SQL that SQLite and PostgreSQL both take. Times are milliseconds since 1970, lists
+// and objects are JSON text, booleans are 0 or 1. The place of a migration in the list is its version.
+import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
+import type { Migrations } from '../../../platform/sql/database.ts';
+import { ONCE_TABLE } from '../../../platform/sql/once.ts';
+
+export const MIGRATIONS: Migrations = [
+  `
+CREATE TABLE agents (
+  name TEXT PRIMARY KEY,
+  status TEXT NOT NULL,
+  linux_user TEXT NOT NULL,
+  manifest_hash TEXT NOT NULL,
+  manifest_file TEXT,
+  spec TEXT NOT NULL,
+  created_ms BIGINT NOT NULL,
+  updated_ms BIGINT NOT NULL
+);
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY,
+  parent_task_id TEXT,
+  root_task_id TEXT NOT NULL,
+  context_id TEXT NOT NULL,
+  depth INTEGER NOT NULL,
+  goal TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  assigned_to TEXT,
+  status TEXT NOT NULL,
+  reason TEXT,
+  priority INTEGER NOT NULL,
+  inputs TEXT NOT NULL,
+  limits TEXT NOT NULL,
+  delegation TEXT,
+  deadline_ms BIGINT,
+  expires_ms BIGINT,
+  retry_of TEXT,
+  result TEXT,
+  result_ref TEXT,
+  error TEXT,
+  labels TEXT NOT NULL,
+  rehearsal INTEGER NOT NULL,
+  created_ms BIGINT NOT NULL,
+  updated_ms BIGINT NOT NULL,
+  ended_ms BIGINT
+);
+CREATE INDEX tasks_by_status ON tasks (status, id);
+CREATE INDEX tasks_by_agent ON tasks (assigned_to, id);
+CREATE INDEX tasks_by_root ON tasks (root_task_id, id);
+CREATE INDEX tasks_by_parent ON tasks (parent_task_id, id);
+CREATE INDEX tasks_by_context ON tasks (context_id, id);
+CREATE INDEX tasks_by_expiry ON tasks (expires_ms) WHERE ended_ms IS NULL AND expires_ms IS NOT NULL;
+CREATE TABLE task_counts (
+  agent TEXT NOT NULL,
+  status TEXT NOT NULL,
+  n BIGINT NOT NULL,
+  PRIMARY KEY (agent, status)
+);
+CREATE TABLE task_deps (
+  task_id TEXT NOT NULL,
+  after_id TEXT NOT NULL,
+  PRIMARY KEY (task_id, after_id)
+);
+CREATE INDEX task_deps_by_after ON task_deps (after_id);
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY,
+  task_id TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  status TEXT NOT NULL,
+  outcome TEXT,
+  activations INTEGER NOT NULL,
+  crashes INTEGER NOT NULL,
+  not_before_ms BIGINT NOT NULL,
+  lease_until_ms BIGINT,
+  briefing TEXT,
+  created_ms BIGINT NOT NULL,
+  ended_ms BIGINT
+);
+CREATE INDEX runs_by_task ON runs (task_id, id);
+CREATE INDEX runs_by_status ON runs (status, priority, id) WHERE status <> 'ended';
+CREATE TABLE waits (
+  id TEXT PRIMARY KEY,
+  run_id TEXT NOT NULL,
+  task_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  ended_by TEXT NOT NULL,
+  question TEXT,
+  choices TEXT NOT NULL,
+  child_task_id TEXT,
+  from_principal TEXT,
+  message_id TEXT,
+  due_ms BIGINT,
+  expires_ms BIGINT,
+  next_ms BIGINT,
+  status TEXT NOT NULL,
+  needed INTEGER NOT NULL,
+  outcome TEXT,
+  answer TEXT,
+  answered_by TEXT,
+  opened_ms BIGINT NOT NULL,
+  ended_ms BIGINT
+);
+CREATE INDEX waits_by_status ON waits (status, id);
+CREATE INDEX waits_by_run ON waits (run_id, status);
+CREATE INDEX waits_by_task ON waits (task_id, id);
+CREATE INDEX waits_by_child ON waits (child_task_id) WHERE child_task_id IS NOT NULL;
+CREATE INDEX waits_by_next ON waits (next_ms) WHERE status = 'open' AND next_ms IS NOT NULL;
+CREATE TABLE messages (
+  id TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  context_id TEXT NOT NULL,
+  task_id TEXT,
+  from_principal TEXT NOT NULL,
+  to_principal TEXT NOT NULL,
+  in_reply_to TEXT,
+  labels TEXT NOT NULL,
+  parts TEXT NOT NULL,
+  pair_seq BIGINT NOT NULL,
+  sent_ms BIGINT NOT NULL,
+  delivered_ms BIGINT,
+  delivered_run TEXT,
+  delivered_step INTEGER
+);
+CREATE UNIQUE INDEX messages_by_pair ON messages (from_principal, to_principal, pair_seq);
+CREATE INDEX messages_by_context ON messages (context_id, id);
+CREATE INDEX messages_waiting ON messages (to_principal, context_id, id) WHERE delivered_ms IS NULL;
+CREATE INDEX messages_by_step ON messages (delivered_run, delivered_step) WHERE delivered_run IS NOT NULL;
+CREATE TABLE inbox_steps (
+  run_id TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  PRIMARY KEY (run_id, step)
+);
+CREATE TABLE artifacts (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  mime_type TEXT NOT NULL,
+  size_bytes BIGINT NOT NULL,
+  object_hash TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  task_id TEXT,
+  context_id TEXT,
+  labels TEXT NOT NULL,
+  created_ms BIGINT NOT NULL
+);
+CREATE INDEX artifacts_by_task ON artifacts (task_id, id);
+CREATE INDEX artifacts_by_context ON artifacts (context_id, id);
+CREATE TABLE halt (id INTEGER PRIMARY KEY, reason TEXT NOT NULL, since_ms BIGINT NOT NULL);
+${OUTBOX_TABLES}
+${ONCE_TABLE}
+`,
+];

@@ -1,0 +1,452 @@
+// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same outcomes.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { PGlite } from '@electric-sql/pglite';
+import { manualClock } from '../../../platform/clock.ts';
+import { idMaker } from '../../../platform/ids.ts';
+import { silentLog } from '../../../platform/log.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { openPostgres, type PostgresClient } from '../../../platform/sql/postgres.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import { readManifest } from '../manifests.ts';
+import type { TaskRow } from './rows.ts';
+import { MIGRATIONS } from './schema.ts';
+import { openStore, type RunCall, type Store } from './store.ts';
+import type { NewTask } from './tasks.ts';
+import type { EndedRun } from './tx.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-store-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+/** Starting PGlite takes longer than a test: one serves them all, emptied before each. */
+const pglite = PGlite.create();
+async function freshPostgres(): Promise<Database> {
+  const client = (await pglite) as unknown as PostgresClient;
+  await client.exec('DROP SCHEMA public CASCADE; CREATE SCHEMA public');
+  const shared: PostgresClient = {
+    query: client.query.bind(client),
+    exec: client.exec.bind(client),
+    transaction: client.transaction.bind(client),
+    close: async () => {},
+  };
+  return openPostgres(shared, MIGRATIONS);
+}
+after(async () => (await pglite).close());
+
+let files = 0;
+const DATABASES: Record<string, () => Promise<Database>> = {
+  SQLite: async () => openSqlite({ file: join(dir, `${files++}.sqlite`), migrations: MIGRATIONS }),
+  PostgreSQL: freshPostgres,
+};
+
+type World = {
+  store: Store;
+  events: NewEvent[];
+  ended: EndedRun[];
+  advance(ms: number): void;
+  task(over?: Partial<NewTask>): Promise<TaskRow>;
+  claim(slots?: number): ReturnType<Store['claimRuns']>;
+};
+
+function agentOf(name: string, more = ''): { spec: never; file: string } {
+  const read = readManifest(
+    `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name} }\nspec: { tools: { allow: [task.delegate] }${more} }\n`,
+    `${name}.yaml`,
+  );
+  assert.ok(read.ok);
+  return { spec: read.agent as never, file: `${name}.yaml` };
+}
+
+async function world(open: () => Promise<Database>): Promise<World> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const newId = idMaker(clock);
+  const events: NewEvent[] = [];
+  const ended: EndedRun[] = [];
+  const store = await openStore({
+    db: await open(),
+    clock,
+    newId,
+    log: silentLog,
+    append: async (batch) => void events.push(...batch),
+    onCommitted: ({ endedRuns }) => void ended.push(...endedRuns),
+  });
+  await store.applyAgents({
+    agents: [agentOf('planner'), agentOf('coder', ', replicas: 2'), agentOf('tester')],
+  });
+  const task = (over: Partial<NewTask> = {}) =>
+    store.createTask(
+      {
+        id: newId('task'),
+        parent: undefined,
+        contextId: newId('ctx'),
+        goal: 'do it',
+        createdBy: 'person:alice',
+        agent: 'planner',
+        priority: 0,
+        inputs: [],
+        limits: {},
+        delegation: undefined,
+        after: [],
+        deadlineMs: null,
+        retryOf: null,
+        labels: ['person'],
+        ...over,
+      },
+      undefined,
+    );
+  return {
+    store,
+    events,
+    ended,
+    advance: (ms) => clock.advance(ms),
+    task,
+    claim: (slots = 10) => store.claimRuns({ slots, leaseMs: 60_000, maxTimeS: () => 3_600 }),
+  };
+}
+
+let calls = 0;
+const callOf = (run: { id: string; fence: number }): RunCall => ({
+  runId: run.id,
+  fence: run.fence,
+  callId: `call_${String(calls++).padStart(26, '0')}`,
+  requestHash: 'h',
+});
+const done = (result: string) => ({
+  status: 'completed' as const,
+  reason: null,
+  result,
+  by: 'agent:planner',
+});
+const faultCode = (code: string) => (error: unknown) => (error as { code?: string }).code === code;
+
+for (const [name, open] of Object.entries(DATABASES)) {
+  describe(`agentd's store on ${name}`, () => {
+    it('takes a task from ready to completed under a lease with a fence', async () => {
+      const { store, task, claim, events } = await world(open);
+      const { id } = await task();
+      const [first] = await claim();
+      assert.equal(first?.task.id, id);
+      assert.equal(first.run.fence, 1);
+      assert.equal((await store.task(id)).status, 'working');
+      assert.deepEqual(await claim(), []);
+      await store.finish(callOf(first.run), done('42'));
+      const ended = await store.task(id);
+      assert.equal(ended.status, 'completed');
+      assert.equal(ended.result, '42');
+      assert.equal((await store.runRow(first.run.id)).outcome, 'completed');
+      assert.ok(await store.outbox.drain(1_000));
+      const kinds = events.filter((event) => event.task_id === id).map((event) => event.event);
+      assert.deepEqual(kinds, [
+        'task.created',
+        'task.started',
+        'run.started',
+        'run.ended',
+        'task.ended',
+      ]);
+      await store.close();
+    });
+
+    it('keeps the order of priority and the limit of replicas', async () => {
+      const { store, task, claim } = await world(open);
+      await task({ agent: 'coder' });
+      const high = await task({ agent: 'coder', priority: 5 });
+      await task({ agent: 'coder' });
+      const claims = await claim();
+      assert.equal(claims.length, 2);
+      assert.equal(claims[0]!.task.id, high.id);
+      await store.close();
+    });
+
+    it('parks for a child, holds no lease, and wakes with a higher fence', async () => {
+      const { store, task, claim } = await world(open);
+      const parent = await task();
+      const [held] = await claim();
+      const call = callOf(held!.run);
+      const child: NewTask = {
+        id: `task_${'1'.repeat(26)}`,
+        parent,
+        contextId: parent.context_id,
+        goal: 'part',
+        createdBy: 'agent:planner',
+        agent: 'coder',
+        priority: 0,
+        inputs: [],
+        limits: {},
+        delegation: undefined,
+        after: [],
+        deadlineMs: null,
+        retryOf: null,
+        labels: ['agent'],
+      };
+      const made = await store.delegate(call, child, {});
+      assert.equal(
+        (await store.delegate(call, { ...child, id: `task_${'2'.repeat(26)}` }, {})).task.id,
+        made.task.id,
+        'the same call delegates once',
+      );
+      assert.equal(await store.park({ runId: held!.run.id, fence: 1 }, [call.callId]), true);
+      assert.equal((await store.task(parent.id)).status, 'waiting');
+      const [childClaim] = await claim();
+      assert.equal(childClaim!.task.id, made.task.id);
+      await store.finish(callOf(childClaim!.run), { ...done('part done'), by: 'agent:coder' });
+      const [woken] = await claim();
+      assert.equal(woken!.run.id, held!.run.id);
+      assert.equal(woken!.run.fence, 2);
+      const wait = await store.wait(made.wait!.id);
+      assert.equal(wait.outcome, 'completed');
+      assert.equal(wait.answer?.result, 'part done');
+      await assert.rejects(store.finish(callOf(held!.run), done('late')), faultCode('stale_fence'));
+      await store.close();
+    });
+
+    it('does not park when everything waited for has ended already', async () => {
+      const { store, task, claim, advance } = await world(open);
+      await task();
+      const [held] = await claim();
+      const call = callOf(held!.run);
+      await store.openWait(call, {
+        kind: 'timer',
+        by: ['service:agentd'],
+        dueMs: Date.parse('2026-01-01T00:00:01Z'),
+      });
+      advance(2_000);
+      await store.processDue();
+      assert.equal(await store.park({ runId: held!.run.id, fence: 1 }, [call.callId]), false);
+      await store.close();
+    });
+
+    it('answers a question once and only with one of its choices', async () => {
+      const { store, task, claim } = await world(open);
+      await task();
+      const [held] = await claim();
+      const wait = await store.openWait(callOf(held!.run), {
+        kind: 'question',
+        by: ['person'],
+        question: 'which?',
+        choices: ['a', 'b'],
+      });
+      await assert.rejects(
+        store.answerWait(wait.id, 'c', 'person:alice'),
+        faultCode('bad_request'),
+      );
+      await store.answerWait(wait.id, 'b', 'person:alice');
+      await assert.rejects(store.answerWait(wait.id, 'a', 'person:bob'), faultCode('conflict'));
+      assert.deepEqual((await store.wait(wait.id)).answer, { text: 'b' });
+      await store.close();
+    });
+
+    it('blocks after a task, frees on completion, rejects down the chain on failure', async () => {
+      const { store, task, claim } = await world(open);
+      const a = await task();
+      const b = await task({ after: [a.id] });
+      const c = await task({ after: [b.id] });
+      assert.equal((await store.task(b.id)).status, 'blocked');
+      await store.finish(callOf((await claim())[0]!.run), done('a'));
+      assert.equal((await store.task(b.id)).status, 'ready');
+      await store.cancelTask(b.id, 'not wanted', 'person:alice');
+      const rejected = await store.task(c.id);
+      assert.equal(rejected.status, 'rejected');
+      assert.match(rejected.reason ?? '', new RegExp(b.id));
+      await assert.rejects(task({ after: [c.id] }), faultCode('conflict'));
+      await store.close();
+    });
+
+    it('refuses a child that would come after its own ancestor', async () => {
+      const { store, task } = await world(open);
+      const root = await task();
+      const child = await task({ parent: root });
+      await assert.rejects(task({ parent: child, after: [root.id] }), faultCode('cycle'));
+      await store.close();
+    });
+
+    it('cancels the whole tree and tells whose processes must go', async () => {
+      const { store, task, claim, ended } = await world(open);
+      const root = await task();
+      const [held] = await claim();
+      const child = await task({ parent: root, agent: 'coder' });
+      const [childClaim] = await claim();
+      await store.cancelTask(root.id, 'stop', 'person:alice');
+      assert.equal((await store.task(child.id)).status, 'canceled');
+      assert.deepEqual(
+        new Set(ended.map((run) => run.runId)),
+        new Set([held!.run.id, childClaim!.run.id]),
+      );
+      await assert.rejects(store.cancelTask(root.id, 'again', 'person:alice'), faultCode('ended'));
+      await store.close();
+    });
+
+    it('gives a crashed run back with a pause that grows, and fails the task in the end', async () => {
+      const { store, task, claim, advance } = await world(open);
+      const { id } = await task();
+      for (let crash = 1; crash <= 3; crash++) {
+        const [held] = await claim();
+        assert.equal(held!.run.fence, crash);
+        await store.activationEnded(
+          { runId: held!.run.id, fence: crash },
+          { detail: 'boom', crashesMax: 2 },
+        );
+        assert.deepEqual(await claim(), [], 'not before the pause is over');
+        advance(1_000);
+      }
+      const failed = await store.task(id);
+      assert.equal(failed.status, 'failed');
+      assert.match(failed.error?.message ?? '', /boom/);
+      await store.close();
+    });
+
+    it('lets several runs of one task live and the first result win', async () => {
+      const { store, task, claim, ended } = await world(open);
+      const { id } = await task({ agent: 'coder' });
+      await store.addRun(id);
+      const claims = await claim();
+      assert.equal(claims.length, 2);
+      await store.finish(callOf(claims[1]!.run), done('second was faster'));
+      assert.equal((await store.runRow(claims[0]!.run.id)).outcome, 'lost');
+      assert.equal((await store.runRow(claims[1]!.run.id)).outcome, 'completed');
+      assert.deepEqual(
+        ended.map((run) => run.runId),
+        [claims[0]!.run.id],
+      );
+      await store.close();
+    });
+
+    it('numbers messages per pair and shows a step the same ones again', async () => {
+      const { store, task, claim } = await world(open);
+      const root = await task();
+      const [held] = await claim();
+      const send = (text: string) =>
+        store.send(
+          {
+            type: 'TaskProgress',
+            contextId: root.context_id,
+            taskId: root.id,
+            from: 'person:alice',
+            to: 'agent:planner',
+            inReplyTo: null,
+            labels: ['person'],
+            parts: [{ kind: 'text', text }],
+            text,
+            delivered: false,
+          },
+          undefined,
+        );
+      const one = await send('one');
+      const two = await send('two');
+      assert.deepEqual([one.pair_seq, two.pair_seq].map(Number), [1, 2]);
+      const key = { runId: held!.run.id, fence: 1 };
+      const first = await store.inbox(key, 0);
+      await send('three');
+      assert.deepEqual(
+        (await store.inbox(key, 0)).map((m) => m.id),
+        first.map((m) => m.id),
+      );
+      assert.equal(first.length, 2);
+      assert.equal((await store.inbox(key, 1)).length, 1);
+      await store.close();
+    });
+
+    it('answers the same idempotency key with the same task and refuses another request under it', async () => {
+      const { store } = await world(open);
+      const base = {
+        parent: undefined,
+        contextId: `ctx_${'0'.repeat(26)}`,
+        goal: 'g',
+        createdBy: 'person:a',
+        agent: 'planner',
+        priority: 0,
+        inputs: [],
+        limits: {},
+        delegation: undefined,
+        after: [],
+        deadlineMs: null,
+        retryOf: null,
+        labels: [],
+      };
+      const once = { scope: 's', key: 'k', requestHash: 'h1' };
+      const a = await store.createTask({ ...base, id: `task_${'a'.repeat(26)}` }, once);
+      const b = await store.createTask({ ...base, id: `task_${'b'.repeat(26)}` }, once);
+      assert.equal(a.id, b.id);
+      await assert.rejects(
+        store.createTask({ ...base, id: `task_${'c'.repeat(26)}` }, { ...once, requestHash: 'h2' }),
+        faultCode('idempotency_mismatch'),
+      );
+      await store.close();
+    });
+
+    it('halts: live runs are given back, nothing is claimed until it is lifted', async () => {
+      const { store, task, claim, ended } = await world(open);
+      await task();
+      const [held] = await claim();
+      assert.equal(await store.setHalt('enough', 'person:alice'), 1);
+      assert.deepEqual(
+        ended.map((run) => run.runId),
+        [held!.run.id],
+      );
+      assert.deepEqual(await claim(), []);
+      await store.liftHalt('person:alice');
+      assert.equal((await claim())[0]!.run.fence, 2);
+      await store.close();
+    });
+
+    it('ends a task whose time is over and names the moment that is due next', async () => {
+      const { store, task, claim, advance } = await world(open);
+      const { id } = await task({ deadlineMs: Date.parse('2026-01-01T00:10:00Z') });
+      await claim();
+      assert.equal(await store.nextDueMs(), Date.parse('2026-01-01T00:01:00Z'), 'the lease');
+      advance(11 * 60_000);
+      const due = await store.processDue();
+      assert.equal((await store.task(id)).error?.code, 'limit');
+      assert.deepEqual(due.expiredLeases, []);
+      await store.close();
+    });
+
+    it('refuses work for agents that are missing or paused, and gives back what a stopped one held', async () => {
+      const { store, task, claim, ended } = await world(open);
+      await assert.rejects(task({ agent: 'nobody' }), faultCode('not_found'));
+      await store.setAgentStatus('tester', 'paused', 'person:alice');
+      await assert.rejects(task({ agent: 'tester' }), faultCode('agent_paused'));
+      await task();
+      const [held] = await claim();
+      await store.setAgentStatus('planner', 'stopped', 'person:alice');
+      assert.deepEqual(
+        ended.map((run) => run.runId),
+        [held!.run.id],
+      );
+      assert.deepEqual(await claim(), []);
+      await store.setAgentStatus('planner', 'active', 'person:alice');
+      assert.equal((await claim()).length, 1);
+      await store.close();
+    });
+
+    it('takes up live runs of an earlier life without counting a crash', async () => {
+      const { store, task, claim } = await world(open);
+      await task();
+      await claim();
+      assert.equal(await store.recoverRuns(), 1);
+      const [again] = await claim();
+      assert.equal(again!.run.fence, 2);
+      assert.equal(again!.run.crashes, 0);
+      await store.close();
+    });
+
+    it('lists by keyset, newest first, and builds the tree', async () => {
+      const { store, task } = await world(open);
+      const root = await task();
+      for (let i = 0; i < 4; i++) await task({ parent: root, agent: 'coder' });
+      const first = await store.tasks({ root_task_id: root.id }, { limit: 3 });
+      const rest = await store.tasks(
+        { root_task_id: root.id },
+        { limit: 3, cursor: first.cursor! },
+      );
+      assert.equal(first.rows.length + rest.rows.length, 5);
+      assert.equal(rest.cursor, null);
+      assert.equal((await store.tree(root.id)).children.length, 4);
+      assert.deepEqual((await store.counts()).tasks, { ready: 5 });
+      await store.close();
+    });
+  });
+}

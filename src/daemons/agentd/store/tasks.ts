@@ -1,0 +1,331 @@
+// Tasks inside a transaction: making them, moving them from status to status, ending them, and everything
+// an ending sets off (runs, waits, children, dependants, the message to whoever asked).
+
+import type { TaskStatus } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
+import { isEnded } from '../rules.ts';
+import { sendSystemMessage } from './messages.ts';
+import type { RunRow, TaskRow } from './rows.ts';
+import type { Tx } from './tx.ts';
+import { cancelWaitsOfRun, endWait, waitsOnChild } from './waits.ts';
+
+export type NewTask = {
+  id: string;
+  parent: TaskRow | undefined;
+  contextId: string;
+  goal: string;
+  createdBy: string;
+  agent: string;
+  priority: number;
+  inputs: unknown[];
+  limits: Record<string, unknown>;
+  delegation: unknown;
+  after: string[];
+  deadlineMs: number | null;
+  retryOf: string | null;
+  labels: string[];
+};
+
+export async function findTask(tx: Pick<Tx, 'sql'>, id: string): Promise<TaskRow> {
+  const row = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', id);
+  if (row === undefined)
+    throw fault('not_found', `there is no task ${id}`, { hint: 'See agentctl task list.' });
+  return row;
+}
+
+async function count(tx: Tx, agent: string | null, status: string, by: number): Promise<void> {
+  await tx.sql.run(
+    'INSERT INTO task_counts (agent, status, n) VALUES (?, ?, ?) ON CONFLICT (agent, status) DO UPDATE SET n = task_counts.n + ?',
+    agent ?? '',
+    status,
+    by,
+    by,
+  );
+}
+
+export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
+  const blockers = await openBlockers(tx, task.after);
+  const status: TaskStatus = blockers.length > 0 ? 'blocked' : 'ready';
+  const row: TaskRow = {
+    id: task.id,
+    parent_task_id: task.parent?.id ?? null,
+    root_task_id: task.parent?.root_task_id ?? task.id,
+    context_id: task.contextId,
+    depth: (task.parent?.depth ?? -1) + 1,
+    goal: task.goal,
+    created_by: task.createdBy,
+    assigned_to: task.agent,
+    status,
+    reason: blockers.length > 0 ? `after ${blockers.join(', ')}` : null,
+    priority: task.priority,
+    inputs: JSON.stringify(task.inputs),
+    limits: JSON.stringify(task.limits),
+    delegation:
+      task.delegation === undefined || task.delegation === null
+        ? null
+        : JSON.stringify(task.delegation),
+    deadline_ms: task.deadlineMs,
+    expires_ms: task.deadlineMs,
+    retry_of: task.retryOf,
+    result: null,
+    result_ref: null,
+    error: null,
+    labels: JSON.stringify(task.labels),
+    rehearsal: 0,
+    created_ms: tx.nowMs,
+    updated_ms: tx.nowMs,
+    ended_ms: null,
+  };
+  const names = Object.keys(row);
+  await tx.sql.run(
+    `INSERT INTO tasks (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
+    ...(Object.values(row) as (string | number | null)[]),
+  );
+  await count(tx, row.assigned_to, status, 1);
+  for (const after of task.after)
+    await tx.sql.run(
+      'INSERT INTO task_deps (task_id, after_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
+      row.id,
+      after,
+    );
+  await tx.event({
+    id: `${row.id}.created`,
+    event: 'task.created',
+    principal: row.created_by,
+    agent: task.agent,
+    task_id: row.id,
+    root_task_id: row.root_task_id,
+    data: {
+      goal_bytes: Buffer.byteLength(row.goal),
+      parent: row.parent_task_id,
+      after: task.after.length,
+    },
+  });
+  if (status === 'ready') await queueRun(tx, row);
+  return row;
+}
+
+/** Blockers that have not completed; one that ended otherwise can never be waited for. */
+async function openBlockers(tx: Tx, after: string[]): Promise<string[]> {
+  const open: string[] = [];
+  for (const id of after) {
+    const blocker = await findTask(tx, id);
+    if (blocker.status === 'completed') continue;
+    if (isEnded(blocker.status))
+      throw fault('conflict', `${id}, which it should come after, is ${blocker.status}`, {
+        hint: 'Retry that task first, or leave it out.',
+      });
+    open.push(id);
+  }
+  return open;
+}
+
+export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
+  const id = tx.newId<string>('run');
+  await tx.sql.run(
+    `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations, crashes, not_before_ms, lease_until_ms, briefing, created_ms, ended_ms)
+     VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, NULL)`,
+    id,
+    task.id,
+    task.assigned_to,
+    task.priority,
+    tx.nowMs,
+  );
+  return id;
+}
+
+export async function setStatus(
+  tx: Tx,
+  task: TaskRow,
+  status: TaskStatus,
+  reason: string | null,
+): Promise<void> {
+  if (task.status !== status) {
+    await count(tx, task.assigned_to, task.status, -1);
+    await count(tx, task.assigned_to, status, 1);
+  }
+  await tx.sql.run(
+    'UPDATE tasks SET status = ?, reason = ?, updated_ms = ? WHERE id = ?',
+    status,
+    reason,
+    tx.nowMs,
+    task.id,
+  );
+  task.status = status;
+  task.reason = reason;
+}
+
+export async function reassign(tx: Tx, task: TaskRow, agent: string): Promise<void> {
+  await count(tx, task.assigned_to, task.status, -1);
+  await count(tx, agent, task.status, 1);
+  await tx.sql.run(
+    'UPDATE tasks SET assigned_to = ?, updated_ms = ? WHERE id = ?',
+    agent,
+    tx.nowMs,
+    task.id,
+  );
+  await tx.sql.run(
+    "UPDATE runs SET agent = ? WHERE task_id = ? AND status <> 'ended'",
+    agent,
+    task.id,
+  );
+  task.assigned_to = agent;
+}
+
+export type Ending = {
+  status: 'completed' | 'failed' | 'canceled' | 'rejected';
+  reason: string | null;
+  result?: string | null;
+  resultRef?: string | null;
+  error?: { code: string; message: string; hint: string } | null;
+  rehearsal?: boolean;
+  /** The run that brought the result; the others of the task are lost. */
+  winner?: string | undefined;
+  by: string;
+};
+
+export async function endTask(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+  if (isEnded(task.status)) return;
+  await setStatus(tx, task, ending.status, ending.reason);
+  await tx.sql.run(
+    'UPDATE tasks SET result = ?, result_ref = ?, error = ?, rehearsal = ?, ended_ms = ?, expires_ms = NULL WHERE id = ?',
+    ending.result ?? null,
+    ending.resultRef ?? null,
+    ending.error == null ? null : JSON.stringify(ending.error),
+    ending.rehearsal === true ? 1 : task.rehearsal,
+    tx.nowMs,
+    task.id,
+  );
+  Object.assign(task, {
+    ended_ms: tx.nowMs,
+    result: ending.result ?? null,
+    result_ref: ending.resultRef ?? null,
+  });
+  await endRuns(tx, task, ending);
+  await tx.event({
+    id: `${task.id}.ended`,
+    event: 'task.ended',
+    principal: ending.by,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    status: ending.status,
+    ...(task.assigned_to === null ? {} : { agent: task.assigned_to }),
+    ...(ending.resultRef == null ? {} : { artifact: ending.resultRef }),
+    data: {
+      result_bytes: Buffer.byteLength(ending.result ?? ''),
+      error: ending.error?.code ?? null,
+    },
+  });
+  if (ending.status !== 'completed') await cancelChildren(tx, task);
+  await tellAsker(tx, task, ending);
+  await settleDependants(tx, task);
+}
+
+async function endRuns(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+  const runs = await tx.sql.all<RunRow>(
+    "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
+    task.id,
+  );
+  for (const run of runs) {
+    const outcome =
+      run.id === ending.winner || ending.winner === undefined
+        ? ending.status === 'rejected'
+          ? 'canceled'
+          : ending.status
+        : 'lost';
+    await tx.sql.run(
+      "UPDATE runs SET status = 'ended', outcome = ?, lease_until_ms = NULL, ended_ms = ? WHERE id = ?",
+      outcome,
+      tx.nowMs,
+      run.id,
+    );
+    await cancelWaitsOfRun(tx, run.id);
+    if (run.status === 'live') tx.endedRuns.push({ runId: run.id, fence: run.fence });
+    await tx.event({
+      id: `${run.id}.ended`,
+      event: 'run.ended',
+      principal: ending.by,
+      agent: run.agent,
+      task_id: task.id,
+      root_task_id: task.root_task_id,
+      run_id: run.id,
+      status: outcome,
+    });
+  }
+}
+
+async function cancelChildren(tx: Tx, task: TaskRow): Promise<void> {
+  const children = await tx.sql.all<TaskRow>(
+    'SELECT * FROM tasks WHERE parent_task_id = ? AND ended_ms IS NULL',
+    task.id,
+  );
+  for (const child of children) {
+    await endTask(tx, child, {
+      status: 'canceled',
+      reason: `its parent ${task.id} is ${task.status}`,
+      by: 'service:agentd',
+    });
+  }
+}
+
+/** The answer goes to the run that waits for it; an agent that did not wait finds it among its messages. */
+async function tellAsker(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+  const waits = await waitsOnChild(tx, task.id);
+  const answer = {
+    task_id: task.id,
+    agent: task.assigned_to,
+    status: ending.status,
+    result: ending.result ?? null,
+    result_ref: ending.resultRef ?? null,
+    error: ending.error ?? null,
+    reason: ending.reason,
+  };
+  for (const wait of waits)
+    await endWait(tx, wait, {
+      outcome: ending.status === 'completed' ? 'completed' : 'failed',
+      answer,
+      by: `agent:${task.assigned_to}`,
+    });
+  if (task.created_by.startsWith('agent:') && task.assigned_to !== null) {
+    const text = ending.result ?? ending.error?.message ?? ending.reason ?? ending.status;
+    await sendSystemMessage(tx, {
+      type: ending.status === 'rejected' ? 'TaskRejected' : 'TaskResult',
+      task,
+      from: `agent:${task.assigned_to}`,
+      to: task.created_by,
+      text: clip(text),
+      delivered: waits.length > 0,
+    });
+  }
+}
+
+const clip = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
+
+async function settleDependants(tx: Tx, task: TaskRow): Promise<void> {
+  const rows = await tx.sql.all<TaskRow>(
+    "SELECT t.* FROM task_deps d JOIN tasks t ON t.id = d.task_id WHERE d.after_id = ? AND t.status = 'blocked'",
+    task.id,
+  );
+  for (const dependant of rows) {
+    if (task.status !== 'completed') {
+      await endTask(tx, dependant, {
+        status: 'rejected',
+        reason: `${task.id}, which it comes after, is ${task.status}`,
+        by: 'service:agentd',
+        error: {
+          code: 'conflict',
+          message: `${task.id}, which it comes after, is ${task.status}`,
+          hint: 'Retry that task, then create this one again.',
+        },
+      });
+      continue;
+    }
+    const open = await tx.sql.one<{ n: number }>(
+      "SELECT COUNT(*) AS n FROM task_deps d JOIN tasks t ON t.id = d.after_id WHERE d.task_id = ? AND t.status <> 'completed'",
+      dependant.id,
+    );
+    if (Number(open?.n ?? 0) > 0) continue;
+    await setStatus(tx, dependant, 'ready', null);
+    await queueRun(tx, dependant);
+  }
+}

@@ -1,0 +1,50 @@
+// One transaction of agentd's store: statements, the time it happens at, events that go with it, and what
+// must be done outside once it is durable (processes to stop).
+import type { Clock } from '../../../platform/clock.ts';
+import type { NewId } from '../../../platform/ids.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+
+export type EndedRun = { runId: string; fence: number };
+
+export type Tx = {
+  sql: Sql;
+  nowMs: number;
+  newId: NewId;
+  event(draft: EventDraft): Promise<void>;
+  /** Live runs that this transaction ended: their processes must go. */
+  endedRuns: EndedRun[];
+};
+
+export type Committed = { endedRuns: EndedRun[] };
+export type WriteTx = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>;
+
+export type TxOptions = {
+  db: Database;
+  outbox: Outbox;
+  clock: Clock;
+  newId: NewId;
+  onCommitted: (committed: Committed) => void;
+};
+
+export function makeWriteTx({ db, outbox, clock, newId, onCommitted }: TxOptions): WriteTx {
+  return async (work) => {
+    let endedRuns: EndedRun[] = [];
+    const value = await db.write(async (sql) => {
+      endedRuns = [];
+      return work({
+        sql,
+        newId,
+        endedRuns,
+        nowMs: clock.nowMs(),
+        event: async (draft) => {
+          await outbox.add(sql, draft);
+        },
+      });
+    });
+    outbox.poke();
+    onCommitted({ endedRuns });
+    return value;
+  };
+}

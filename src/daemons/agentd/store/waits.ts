@@ -1,0 +1,230 @@
+// Waits inside a transaction: the one way to park a run. A wait holds no process; when the last one that a
+// parked run needs has ended, the run is queued again.
+
+import { fault } from '../../../wire/errors.ts';
+import type { WaitKind } from '../../../wire/toold.ts';
+import { isEnded } from '../rules.ts';
+import type { RunRow, TaskRow, WaitRow } from './rows.ts';
+import { findTask, setStatus } from './tasks.ts';
+import type { Tx } from './tx.ts';
+
+export type NewWait = {
+  run: RunRow;
+  callId: string;
+  kind: WaitKind;
+  by: string[];
+  question?: string;
+  choices?: string[];
+  childTaskId?: string;
+  from?: string;
+  messageId?: string;
+  dueMs?: number;
+  expiresMs?: number;
+};
+
+export async function openWait(tx: Tx, wait: NewWait): Promise<WaitRow> {
+  const next = Math.min(
+    wait.dueMs ?? Number.MAX_SAFE_INTEGER,
+    wait.expiresMs ?? Number.MAX_SAFE_INTEGER,
+  );
+  const row: WaitRow = {
+    id: tx.newId('wait'),
+    run_id: wait.run.id,
+    task_id: wait.run.task_id,
+    call_id: wait.callId,
+    kind: wait.kind,
+    ended_by: JSON.stringify(wait.by),
+    question: wait.question ?? null,
+    choices: JSON.stringify(wait.choices ?? []),
+    child_task_id: wait.childTaskId ?? null,
+    from_principal: wait.from ?? null,
+    message_id: wait.messageId ?? null,
+    due_ms: wait.dueMs ?? null,
+    expires_ms: wait.expiresMs ?? null,
+    next_ms: next === Number.MAX_SAFE_INTEGER ? null : next,
+    status: 'open',
+    needed: 0,
+    outcome: null,
+    answer: null,
+    answered_by: null,
+    opened_ms: tx.nowMs,
+    ended_ms: null,
+  };
+  const names = Object.keys(row);
+  await tx.sql.run(
+    `INSERT INTO waits (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
+    ...(Object.values(row) as (string | number | null)[]),
+  );
+  await tx.event({
+    id: `${row.id}.opened`,
+    event: 'wait.opened',
+    agent: wait.run.agent,
+    task_id: row.task_id,
+    run_id: row.run_id,
+    call_id: row.call_id,
+    status: row.kind,
+  });
+  return row;
+}
+
+export type WaitEnding = {
+  outcome: 'answered' | 'completed' | 'failed' | 'expired' | 'canceled';
+  answer: Record<string, unknown> | null;
+  by: string;
+};
+
+export async function endWait(tx: Tx, wait: WaitRow, ending: WaitEnding): Promise<void> {
+  if (wait.status !== 'open') return;
+  const answer = ending.answer === null ? null : JSON.stringify(ending.answer);
+  await tx.sql.run(
+    "UPDATE waits SET status = 'ended', outcome = ?, answer = ?, answered_by = ?, ended_ms = ?, next_ms = NULL WHERE id = ?",
+    ending.outcome,
+    answer,
+    ending.by,
+    tx.nowMs,
+    wait.id,
+  );
+  Object.assign(wait, {
+    status: 'ended',
+    outcome: ending.outcome,
+    answer,
+    answered_by: ending.by,
+    ended_ms: tx.nowMs,
+  });
+  await tx.event({
+    id: `${wait.id}.ended`,
+    event: 'wait.ended',
+    principal: ending.by,
+    task_id: wait.task_id,
+    run_id: wait.run_id,
+    call_id: wait.call_id,
+    status: ending.outcome,
+    data: { kind: wait.kind, answer_bytes: answer?.length ?? 0 },
+  });
+  if (ending.outcome !== 'canceled') await wakeIfDone(tx, wait.run_id);
+}
+
+async function wakeIfDone(tx: Tx, runId: string): Promise<void> {
+  const open = await tx.sql.one(
+    "SELECT id FROM waits WHERE run_id = ? AND status = 'open' AND needed = 1",
+    runId,
+  );
+  if (open !== undefined) return;
+  const changed = await tx.sql.run(
+    "UPDATE runs SET status = 'queued', not_before_ms = 0, crashes = 0 WHERE id = ? AND status = 'parked'",
+    runId,
+  );
+  if (changed === 0) return;
+  const task = await tx.sql.one<TaskRow>(
+    'SELECT t.* FROM runs r JOIN tasks t ON t.id = r.task_id WHERE r.id = ?',
+    runId,
+  );
+  if (task !== undefined && !isEnded(task.status)) await setStatus(tx, task, 'ready', null);
+}
+
+const WAITING_FOR: Record<string, string> = {
+  child: 'a colleague',
+  question: "a person's answer",
+  approval: 'an approval',
+  message: 'a reply',
+  timer: 'a timer',
+  input: 'input',
+  auth: 'a sign-in',
+};
+
+/** True when the run now holds no process and waits; false when everything it waited for has ended already. */
+export async function parkRun(tx: Tx, run: RunRow, callIds: string[]): Promise<boolean> {
+  const kinds = new Set<string>();
+  for (const callId of callIds) {
+    const waits = await tx.sql.all<WaitRow>(
+      "SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND status = 'open'",
+      run.id,
+      callId,
+    );
+    for (const wait of waits) {
+      kinds.add(WAITING_FOR[wait.kind] ?? wait.kind);
+      await tx.sql.run('UPDATE waits SET needed = 1 WHERE id = ?', wait.id);
+    }
+  }
+  if (kinds.size === 0) return false;
+  await tx.sql.run(
+    "UPDATE runs SET status = 'parked', lease_until_ms = NULL, crashes = 0 WHERE id = ?",
+    run.id,
+  );
+  const task = await findTask(tx, run.task_id);
+  const reason = `waiting for ${[...kinds].join(' and ')}`;
+  await setStatus(tx, task, 'waiting', reason);
+  await tx.event({
+    id: `${run.id}.parked.${run.fence}`,
+    event: 'run.parked',
+    agent: run.agent,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    run_id: run.id,
+    data: { fence: run.fence, waits: callIds.length },
+  });
+  await tx.event({
+    id: `${task.id}.waiting.${run.id}.${run.fence}`,
+    event: 'task.waiting',
+    agent: run.agent,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    run_id: run.id,
+    status: reason,
+  });
+  return true;
+}
+
+export async function findWait(tx: Pick<Tx, 'sql'>, id: string): Promise<WaitRow> {
+  const row = await tx.sql.one<WaitRow>('SELECT * FROM waits WHERE id = ?', id);
+  if (row === undefined)
+    throw fault('not_found', `there is no wait ${id}`, { hint: 'See agentctl questions.' });
+  return row;
+}
+
+export function waitsOnChild(tx: Tx, taskId: string): Promise<WaitRow[]> {
+  return tx.sql.all<WaitRow>(
+    "SELECT * FROM waits WHERE child_task_id = ? AND status = 'open'",
+    taskId,
+  );
+}
+
+/** A message ends the waits of whoever waits for this sender in this thread. */
+export async function endWaitsForMessage(
+  tx: Tx,
+  message: {
+    id: string;
+    from: string;
+    to: string;
+    contextId: string;
+    inReplyTo: string | null;
+    text: string;
+  },
+): Promise<boolean> {
+  const waits = await tx.sql.all<WaitRow>(
+    `SELECT w.* FROM waits w JOIN runs r ON r.id = w.run_id JOIN tasks t ON t.id = w.task_id
+     WHERE w.status = 'open' AND w.kind = 'message' AND w.from_principal = ? AND r.agent = ? AND t.context_id = ?`,
+    message.from,
+    message.to.replace(/^agent:/, ''),
+    message.contextId,
+  );
+  const mine = waits.filter(
+    (wait) => message.inReplyTo === null || wait.message_id === message.inReplyTo,
+  );
+  for (const wait of mine)
+    await endWait(tx, wait, {
+      outcome: 'answered',
+      answer: { message_id: message.id, from: message.from, text: message.text },
+      by: message.from,
+    });
+  return mine.length > 0;
+}
+
+export async function cancelWaitsOfRun(tx: Tx, runId: string): Promise<void> {
+  const waits = await tx.sql.all<WaitRow>(
+    "SELECT * FROM waits WHERE run_id = ? AND status = 'open'",
+    runId,
+  );
+  for (const wait of waits)
+    await endWait(tx, wait, { outcome: 'canceled', answer: null, by: 'service:agentd' });
+}

@@ -1,0 +1,35 @@
+// auditd-ai's routes.
+import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
+import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { AuditService } from './service.ts';
+import type { Where } from './store.ts';
+
+export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
+  return {
+    append: ({ body }) => service.append(body.events),
+    async events({ query, signal }) {
+      const { follow, after, order, event, root_task_id, run_id, limit, cursor } = query;
+      if (follow === '1') {
+        const body = service.follow({ event, root_task_id, run_id }, after, signal);
+        return new RawAnswer({
+          status: 200,
+          headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' },
+          body,
+        });
+      }
+      const where: Where[] = [];
+      if (event !== undefined) where.push({ column: 'event', value: event });
+      if (root_task_id !== undefined) where.push({ column: 'root_task_id', value: root_task_id });
+      if (run_id !== undefined) where.push({ column: 'run_id', value: run_id });
+      return service.list(where, { limit, cursor, after, order });
+    },
+    task: ({ params, query }) =>
+      service.list([{ column: 'task_id', value: params.task_id }], query),
+    agent: ({ params, query }) =>
+      service.list([{ column: 'agent', value: params.agent.replace(/^agent:/, '') }], query),
+    tool: ({ params, query }) => service.list([{ column: 'tool', value: params.tool }], query),
+    checkpoint: () => service.checkpoint(),
+    prove: ({ params }) => service.prove(params.id),
+    rotateKey: ({ caller }) => service.rotateKey(caller.principal),
+  };
+}

@@ -1,0 +1,33 @@
+// What auditd-ai decides, as pure functions: which events of a batch are new, and which a reader wants.
+import type { AuditEvent, NewEvent } from '../../wire/events.ts';
+
+/** The highest number taken from each source's store. */
+export type Taken = ReadonlyMap<string, number>;
+
+/** Events not seen before, by source and number. A source sends in order, so one number tells. */
+export function newOnes(events: readonly NewEvent[], taken: Taken): NewEvent[] {
+  const last = new Map(taken);
+  return events.filter((event) => {
+    if (event.source_seq <= (last.get(event.source_store) ?? 0)) return false;
+    last.set(event.source_store, event.source_seq);
+    return true;
+  });
+}
+
+export type EventFilter = {
+  event?: string | undefined;
+  root_task_id?: string | undefined;
+  run_id?: string | undefined;
+};
+
+export function wants(filter: EventFilter, event: AuditEvent): boolean {
+  return (
+    (filter.event === undefined ||
+      event.event === filter.event ||
+      event.event.startsWith(`${filter.event}.`)) &&
+    (filter.root_task_id === undefined ||
+      event.root_task_id === filter.root_task_id ||
+      event.task_id === filter.root_task_id) &&
+    (filter.run_id === undefined || event.run_id === filter.run_id)
+  );
+}

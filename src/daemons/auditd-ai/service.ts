@@ -1,0 +1,160 @@
+// Taking events and giving them back: each event once, acknowledged when durable; readers by number, by
+// index, or following the end of the log.
+import type { Log } from '../../platform/log.ts';
+import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
+import { fault } from '../../wire/errors.ts';
+import type { AuditEvent, NewEvent } from '../../wire/events.ts';
+import type { AuditLog } from './log/log.ts';
+import { proveEvent } from './log/prove.ts';
+import { type EventFilter, newOnes, wants } from './rules.ts';
+import type { AuditIndex, Where } from './store.ts';
+
+export type Page = { events: AuditEvent[]; cursor: string | null };
+export type PageOptions = { limit?: number | undefined; cursor?: string | undefined };
+
+export type AuditService = {
+  append(events: NewEvent[]): Promise<{ size: number; accepted: number }>;
+  list(
+    where: Where[],
+    options: PageOptions & { after?: number | undefined; order?: 'asc' | 'desc' | undefined },
+  ): Promise<Page>;
+  follow(
+    filter: EventFilter,
+    after: number | undefined,
+    signal: AbortSignal,
+  ): AsyncGenerator<string>;
+  checkpoint(): Promise<CheckpointView>;
+  prove(id: string): Promise<ProofView>;
+  rotateKey(by: string): Promise<{ vkey: string; previous: string }>;
+};
+
+const PAGE = 100;
+const BEAT_MS = 15_000;
+
+export function makeService({
+  log,
+  index,
+  taken,
+  say,
+}: {
+  log: AuditLog;
+  index: AuditIndex;
+  taken: Map<string, number>;
+  say: Log;
+}): AuditService {
+  const followers = new Set<() => void>();
+  // One batch of a source at a time: a batch that is sent again must find the first one counted.
+  const turns = new Map<string, Promise<unknown>>();
+
+  const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
+    const fresh = newOnes(events, taken);
+    if (fresh.length === 0) return { size: log.size, accepted: 0 };
+    const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
+    for (const event of fresh) taken.set(event.source_store, event.source_seq);
+    index.add(
+      firstSeq,
+      fresh.map((event, i) => ({ ...event, seq: firstSeq + i })),
+    );
+    for (const wake of followers) wake();
+    return { size, accepted: fresh.length };
+  };
+
+  const read = (seqs: number[]): AuditEvent[] => {
+    const events: AuditEvent[] = [];
+    for (let i = 0; i < seqs.length; ) {
+      const step = seqs[i + 1] === seqs[i]! + 1 ? 1 : 0;
+      let n = 1;
+      while (step === 1 && seqs[i + n] === seqs[i]! + n) n++;
+      const lines = log.readRange(seqs[i]!, n);
+      if (lines.length === 0) break;
+      for (const line of lines) events.push(JSON.parse(line) as AuditEvent);
+      i += lines.length;
+    }
+    return events;
+  };
+
+  return {
+    append(events) {
+      const store = events[0]!.source_store;
+      const turn = (turns.get(store) ?? Promise.resolve()).then(() => appendInTurn(events));
+      turns.set(
+        store,
+        turn.catch(() => undefined),
+      );
+      return turn;
+    },
+    async list(where, { limit = PAGE, cursor, after, order = 'asc' }) {
+      const at = cursor === undefined ? undefined : Number(cursor);
+      if (at !== undefined && !Number.isInteger(at))
+        throw fault('bad_request', 'the cursor is not one of this list');
+      const seqs = await index.find({
+        where,
+        limit,
+        order,
+        after: order === 'asc' ? (at ?? after) : after,
+        before: order === 'desc' ? at : undefined,
+      });
+      return {
+        events: read(seqs),
+        cursor: seqs.length === limit ? String(seqs[seqs.length - 1]) : null,
+      };
+    },
+    async *follow(filter, after, signal) {
+      let next = after === undefined ? log.size : after + 1;
+      let wake: () => void = () => {};
+      const onEvent = (): void => wake();
+      followers.add(onEvent);
+      signal.addEventListener('abort', onEvent);
+      try {
+        yield ': following\n\n';
+        while (!signal.aborted) {
+          const lines = next < log.size ? log.readRange(next, 500) : [];
+          next += lines.length;
+          for (const line of lines) {
+            const event = JSON.parse(line) as AuditEvent;
+            if (wants(filter, event)) yield `id: ${event.seq}\ndata: ${line}\n\n`;
+          }
+          if (lines.length > 0) continue;
+          const beat = await new Promise<boolean>((resolve) => {
+            const timer = setTimeout(() => resolve(true), BEAT_MS);
+            wake = () => {
+              clearTimeout(timer);
+              resolve(false);
+            };
+          });
+          if (beat) yield ': still here\n\n';
+        }
+      } finally {
+        followers.delete(onEvent);
+        signal.removeEventListener('abort', onEvent);
+      }
+    },
+    async checkpoint() {
+      const { note, size, root } =
+        log.checkpoint.size === log.size ? log.checkpoint : await log.signNow();
+      return { note, size, root: root.toString('base64'), vkey: log.vkey };
+    },
+    async prove(id) {
+      const [seq] = await index.find({
+        where: [{ column: 'id', value: id }],
+        order: 'asc',
+        limit: 1,
+      });
+      if (seq === undefined)
+        throw fault('not_found', `the log has no event ${id}`, {
+          hint: 'See agentctl audit tail for the ids.',
+        });
+      return proveEvent(log, seq);
+    },
+    async rotateKey(by) {
+      const keys = await log.rotateKey({
+        source: 'auditd-ai',
+        source_store: 'auditd-ai',
+        source_seq: log.size + 1,
+        principal: by,
+      });
+      say.info('the signing key was changed', { vkey: keys.vkey });
+      return keys;
+    },
+  };
+}

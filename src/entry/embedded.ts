@@ -1,0 +1,31 @@
+// Embedded: auditd-ai in its own process, every other daemon in this one, joined by local links.
+import { agentd } from '../daemons/agentd/daemon.ts';
+import { modeld } from '../daemons/modeld/daemon.ts';
+import { toold } from '../daemons/toold/daemon.ts';
+import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
+import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import { takeState } from './runtime.ts';
+
+async function main(): Promise<void> {
+  const told = readArgv(process.argv.slice(2));
+  try {
+    const runtime = await takeState(told);
+    await runtime.daemonProcess('auditd-ai');
+    const hosted: Hosted[] = [];
+    for (const daemon of [modeld, toold, agentd])
+      hosted.push(await hostDaemon(daemon as unknown as Daemon, runtime.options));
+    onEnd(async (why) => {
+      runtime.options.log.info('stopping', { why });
+      for (const one of hosted.toReversed()) await one.drain();
+      for (const one of hosted.toReversed()) await one.stop();
+      await runtime.down();
+    }, false);
+    const info = await runtime.up();
+    for (const one of hosted) await one.begin();
+    sayReady(told.readyFd, info);
+  } catch (error) {
+    refuseToStart(told.readyFd, error);
+  }
+}
+
+await main();

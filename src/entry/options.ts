@@ -1,0 +1,191 @@
+// What the runtime's processes are told when they start, and what they share: where state is, which
+// configuration holds, how to say that they are ready.
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { agentdConfig } from '../daemons/agentd/config.ts';
+import { auditdConfig } from '../daemons/auditd-ai/config.ts';
+import { modeldConfig } from '../daemons/modeld/config.ts';
+import { tooldConfig } from '../daemons/toold/config.ts';
+import { operatorKey } from '../platform/authenticate.ts';
+import { systemClock } from '../platform/clock.ts';
+import { type Config, loadConfig } from '../platform/config.ts';
+import type { HostOptions } from '../platform/daemon.ts';
+import { idMaker } from '../platform/ids.ts';
+import { makeLog, stderrSink } from '../platform/log.ts';
+import { defaultStateDir, ownDir, prepareStateDir, runtimeDirOf } from '../platform/state-dir.ts';
+import { Fault, fault } from '../wire/errors.ts';
+
+export const VERSION = '0.1.0';
+
+const SECTIONS = {
+  agentd: agentdConfig,
+  toold: tooldConfig,
+  modeld: modeldConfig,
+  'auditd-ai': auditdConfig,
+};
+export type RuntimeConfig = Config<typeof SECTIONS>;
+
+export type Mode = 'embedded' | 'split';
+export type Told = {
+  stateDir: string;
+  mode: Mode;
+  port: number | undefined;
+  agentsDir: string | undefined;
+  configFile: string | undefined;
+  readyFd: number;
+  daemon: string | undefined;
+  /** Where this runtime's own models are played, when no provider is configured. */
+  rehearsal: string | undefined;
+};
+
+export function readArgv(argv: string[]): Told {
+  const { values } = parseArgs({
+    args: argv,
+    strict: true,
+    options: {
+      state: { type: 'string' },
+      mode: { type: 'string' },
+      port: { type: 'string' },
+      agents: { type: 'string' },
+      config: { type: 'string' },
+      'ready-fd': { type: 'string' },
+      daemon: { type: 'string' },
+      rehearsal: { type: 'string' },
+    },
+  });
+  return {
+    stateDir: resolve(values.state ?? defaultStateDir(process.env)),
+    mode: values.mode === 'split' ? 'split' : 'embedded',
+    port: values.port === undefined ? undefined : Number(values.port),
+    agentsDir: values.agents === undefined ? undefined : resolve(values.agents),
+    configFile: values.config === undefined ? undefined : resolve(values.config),
+    readyFd: Number(values['ready-fd'] ?? 1),
+    daemon: values.daemon,
+    rehearsal: values.rehearsal,
+  };
+}
+
+/** The built program `name`, or its source when run from the sources. */
+export function programPath(name: 'runner' | 'daemon' | 'rehearsal'): string {
+  const here = dirname(fileURLToPath(import.meta.url));
+  const built = join(here, `${name}.mjs`);
+  if (existsSync(built)) return built;
+  const root = rootDir();
+  return join(
+    root,
+    name === 'daemon'
+      ? 'src/entry/daemon.ts'
+      : name === 'runner'
+        ? 'src/runner/main.ts'
+        : 'rehearsal/main.ts',
+  );
+}
+
+/** The top of the tree that this program belongs to: beside build/ or src/. */
+export function rootDir(): string {
+  let at = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(at, 'presets')) && at !== '/') at = dirname(at);
+  return at;
+}
+
+export function loadRuntimeConfig(told: Told): RuntimeConfig {
+  const config = loadConfig(
+    told.configFile ?? join(told.stateDir, 'agentd.yaml'),
+    SECTIONS,
+    told.configFile !== undefined,
+  );
+  config.agentd.runner ??= programPath('runner');
+  config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
+  if (told.agentsDir !== undefined) {
+    if (!existsSync(told.agentsDir))
+      throw fault('bad_config', `there is no directory ${told.agentsDir}`, {
+        hint: 'Check the path given with --agents.',
+      });
+    config.agentd.agents_dir = told.agentsDir;
+  }
+  if (told.rehearsal !== undefined) config.modeld.rehearsal = { address: told.rehearsal };
+  return config;
+}
+
+/** What every daemon of this process is hosted with. */
+export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
+  prepareStateDir(told.stateDir);
+  const runtimeDir = ownDir(runtimeDirOf(told.stateDir, process.env));
+  const clock = systemClock();
+  return {
+    version: VERSION,
+    mode: told.mode,
+    stateDir: told.stateDir,
+    runtimeDir,
+    operatorKey: operatorKey(join(told.stateDir, 'operator.key')),
+    config,
+    clock,
+    random: randomBytes,
+    newId: idMaker(clock),
+    log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
+    here: new Map(),
+    ...(process.env.AGENTD_FAULTS === '1'
+      ? { moment: crashAtMoment(join(told.stateDir, 'crash-at')) }
+      : {}),
+  };
+}
+
+/** For fault tests: the file names a moment and how many times to let it pass; then this process dies. */
+function crashAtMoment(file: string): (name: string) => void {
+  let passed = 0;
+  return (name) => {
+    if (!existsSync(file)) return;
+    const [wanted, times = '0'] = readFileSync(file, 'utf8').trim().split(' ');
+    if (wanted !== name || passed++ < Number(times)) return;
+    rmSync(file, { force: true });
+    process.kill(process.pid, 'SIGKILL');
+    // The signal is asynchronous; nothing may happen after the moment.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10_000);
+  };
+}
+
+export function sayReady(fd: number, extra: Record<string, unknown> = {}): void {
+  writeSync(fd, `${JSON.stringify({ ready: true, pid: process.pid, ...extra })}\n`);
+}
+
+/** The reason for not starting goes to whoever waits for the ready line, and sets the exit status. */
+export function refuseToStart(fd: number, error: unknown): never {
+  const known =
+    error instanceof Fault
+      ? error
+      : fault('internal', (error as Error).message ?? String(error), { cause: error });
+  try {
+    writeSync(fd, `${JSON.stringify({ error: known.toBody() })}\n`);
+  } catch {
+    // Nobody waits any more; the exit status and the log still tell.
+  }
+  process.stderr.write(
+    `${JSON.stringify({ ts: new Date().toISOString(), level: 'error', message: known.message, code: known.code, stack: (error as Error).stack })}\n`,
+  );
+  process.exit(known.code === 'internal' ? 70 : 78);
+}
+
+/** Calls `stop` once, on the first sign that this process should end. */
+export function onEnd(stop: (why: string) => Promise<void>, withStdin: boolean): void {
+  let ending = false;
+  const end = (why: string): void => {
+    if (ending) return;
+    ending = true;
+    const last = setTimeout(() => process.exit(1), 15_000);
+    last.unref();
+    stop(why).then(
+      () => process.exit(0),
+      () => process.exit(1),
+    );
+  };
+  process.on('SIGTERM', () => end('SIGTERM'));
+  process.on('SIGINT', () => end('SIGINT'));
+  if (withStdin) {
+    process.stdin.on('end', () => end('the parent is gone'));
+    process.stdin.on('error', () => end('the parent is gone'));
+    process.stdin.resume();
+  }
+}

@@ -1,0 +1,146 @@
+// What embedded and split have in common: the state directory is taken, the processes beside are started
+// in order, the port is opened, who holds the state is written down, and all ends in the opposite order.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { HostOptions } from '../platform/daemon.ts';
+import { openFront } from '../platform/front.ts';
+import {
+  type Lock,
+  ownDir,
+  prepareStateDir,
+  type RuntimeInfo,
+  readRuntimeInfo,
+  tryLock,
+  writeAtomically,
+} from '../platform/state-dir.ts';
+import { type Supervised, supervise } from '../platform/supervise.ts';
+import { fault } from '../wire/errors.ts';
+import {
+  hostOptions,
+  loadRuntimeConfig,
+  programPath,
+  type RuntimeConfig,
+  type Told,
+  VERSION,
+} from './options.ts';
+
+export type Runtime = {
+  told: Told;
+  config: RuntimeConfig;
+  options: HostOptions;
+  /** Starts one more process of the runtime; ended in reverse order. */
+  process(name: string, argv: string[]): Promise<void>;
+  daemonProcess(name: string): Promise<void>;
+  /** Opens the port and writes down that this runtime is up. */
+  up(): Promise<RuntimeInfo>;
+  down(): Promise<void>;
+};
+
+export async function takeState(told: Told): Promise<Runtime> {
+  prepareStateDir(told.stateDir);
+  const lock = tryLock(join(told.stateDir, 'runtime.lock'));
+  if (lock === undefined) throw heldBy(told.stateDir);
+  try {
+    const needsRehearsal = Object.keys(loadRuntimeConfig(told).modeld.providers).length === 0;
+    const options = hostOptions(told, loadRuntimeConfig(told));
+    const address = join(ownDir(join(options.runtimeDir, 'rehearsal')), 'rehearsal.sock');
+    const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
+    const runtime = makeRuntime(full, { ...options, config: loadRuntimeConfig(full) }, lock);
+    if (needsRehearsal)
+      await runtime.process('rehearsal', [
+        programPath('rehearsal'),
+        '--listen',
+        address,
+        '--exit-with-stdin',
+      ]);
+    return runtime;
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+function heldBy(stateDir: string) {
+  const info = readRuntimeInfo(stateDir);
+  const who =
+    info === undefined
+      ? 'another runtime'
+      : `the runtime with pid ${info.pid} (${info.mode}, since ${info.started_at})`;
+  return fault('state_in_use', `${stateDir} is held by ${who}`, { details: { ...info } });
+}
+
+function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
+  const children: Supervised[] = [];
+  let closeFront: () => Promise<void> = async () => {};
+  const config = options.config as RuntimeConfig;
+  const runtime: Runtime = {
+    told,
+    config,
+    options,
+    async process(name, argv) {
+      const { PATH, XDG_RUNTIME_DIR, AGENTD_FAULTS, AGENTD_LOG } = process.env;
+      const env: Record<string, string> = {};
+      for (const [key, value] of Object.entries({
+        PATH,
+        XDG_RUNTIME_DIR,
+        AGENTD_FAULTS,
+        AGENTD_LOG,
+      }))
+        if (value !== undefined) env[key] = value;
+      children.push(
+        await supervise({
+          name,
+          argv,
+          env,
+          logFile: join(told.stateDir, 'logs', `${name}.log`),
+          log: options.log,
+        }),
+      );
+    },
+    daemonProcess: (name) =>
+      runtime.process(name, [
+        programPath('daemon'),
+        '--daemon',
+        name,
+        '--state',
+        told.stateDir,
+        '--mode',
+        told.mode,
+        ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
+        ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
+        ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),
+      ]),
+    async up() {
+      let port: number | null = null;
+      if (told.port !== undefined) {
+        const front = await openFront({
+          port: told.port,
+          runtimeDir: options.runtimeDir,
+          operatorKey: options.operatorKey,
+          log: options.log,
+        });
+        port = front.port;
+        closeFront = front.close;
+      }
+      const info: RuntimeInfo = {
+        pid: process.pid,
+        mode: told.mode,
+        runtime_dir: options.runtimeDir,
+        started_at: new Date().toISOString(),
+        port,
+        rehearsal: told.rehearsal !== undefined,
+        version: VERSION,
+      };
+      writeAtomically(join(told.stateDir, 'runtime.json'), `${JSON.stringify(info)}\n`);
+      return info;
+    },
+    async down() {
+      await closeFront();
+      for (const child of children.reverse()) await child.stop(10_000);
+      rmSync(join(told.stateDir, 'runtime.json'), { force: true });
+      rmSync(options.runtimeDir, { recursive: true, force: true });
+      lock.release();
+    },
+  };
+  return runtime;
+}

@@ -1,0 +1,21 @@
+// Split: one process per daemon, started in order and watched by this one, which does no work itself.
+import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import { takeState } from './runtime.ts';
+
+async function main(): Promise<void> {
+  const told = { ...readArgv(process.argv.slice(2)), mode: 'split' as const };
+  try {
+    const runtime = await takeState(told);
+    for (const name of ['auditd-ai', 'modeld', 'toold', 'agentd'])
+      await runtime.daemonProcess(name);
+    onEnd(async (why) => {
+      runtime.options.log.info('stopping', { why });
+      await runtime.down();
+    }, false);
+    sayReady(told.readyFd, await runtime.up());
+  } catch (error) {
+    refuseToStart(told.readyFd, error);
+  }
+}
+
+await main();

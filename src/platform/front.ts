@@ -1,0 +1,126 @@
+// The one TCP port: checks Host, Origin and the operator's key, then passes each request on to the daemon
+// that owns its path, over that daemon's own operator socket.
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Fault, fault } from '../wire/errors.ts';
+import { type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
+import { operatorOverTcp } from './authenticate.ts';
+import { socketPathOf } from './daemon.ts';
+import type { Log } from './log.ts';
+
+export type Front = { port: number; close(): Promise<void> };
+
+const HOP_HEADERS = new Set([
+  'connection',
+  'keep-alive',
+  'transfer-encoding',
+  'upgrade',
+  'te',
+  'trailer',
+  'proxy-authorization',
+  'host',
+  'authorization',
+  'x-api-key',
+  'expect',
+]);
+
+function ownerOf(path: string): DaemonName {
+  return PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix))!.daemon;
+}
+
+export async function openFront(options: {
+  port: number;
+  runtimeDir: string;
+  operatorKey: string;
+  log: Log;
+}): Promise<Front> {
+  let port = options.port;
+  const authenticate = operatorOverTcp(options.operatorKey, () => port);
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
+  const server = http.createServer(
+    { headersTimeout: 15_000, requestTimeout: 120_000, maxHeaderSize: 16_384 },
+    (request, response) => {
+      try {
+        const caller = authenticate(request);
+        passOn(request, response, caller.principal.replace(/^person:/, ''));
+      } catch (error) {
+        refuse(
+          response,
+          error instanceof Fault
+            ? error
+            : fault('internal', 'something went wrong here', { cause: error }),
+        );
+      }
+    },
+  );
+  server.maxConnections = 1_024;
+
+  const passOn = (
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+    person: string,
+  ): void => {
+    const path = request.url ?? '/';
+    // /daemons/<name>/metrics and /daemons/<name>/healthz reach the routes every daemon has.
+    const own = /^\/daemons\/([a-z-]+)(\/(?:metrics|healthz))$/.exec(path);
+    const daemon = (own?.[1] as DaemonName | undefined) ?? ownerOf(path);
+    const headers: http.OutgoingHttpHeaders = {
+      host: 'agentd',
+      authorization: `Bearer ${options.operatorKey}`,
+      'agentd-person': person,
+    };
+    for (const [name, value] of Object.entries(request.headers))
+      if (!HOP_HEADERS.has(name) && value !== undefined) headers[name] = value;
+    const onward = http.request({
+      agent,
+      socketPath: socketPathOf(options.runtimeDir, daemon, 'operator'),
+      method: request.method,
+      path: own?.[2] ?? path,
+      headers,
+    });
+    onward.on('response', (answer) => {
+      const { connection: _, 'keep-alive': __, ...rest } = answer.headers;
+      response.writeHead(answer.statusCode ?? 502, rest);
+      answer.pipe(response);
+      answer.on('error', () => response.destroy());
+    });
+    onward.on('error', (cause) => {
+      options.log.debug('a daemon did not answer', { daemon, error: cause });
+      if (response.headersSent) response.destroy();
+      else refuse(response, fault('unavailable', `${daemon} does not answer`, { cause }));
+    });
+    response.on('close', () => onward.destroy());
+    request.pipe(onward);
+  };
+
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        error.code === 'EADDRINUSE'
+          ? fault('conflict', `port ${options.port} is in use`, { hint: 'Choose another --port.' })
+          : error,
+      ),
+    );
+    server.listen(options.port, '127.0.0.1', resolve);
+  });
+  port = (server.address() as AddressInfo).port;
+  return {
+    port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+        agent.destroy();
+      }),
+  };
+}
+
+function refuse(response: http.ServerResponse, error: Fault): void {
+  const body = JSON.stringify({ error: error.toBody() });
+  response.writeHead(error.http, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  });
+  response.end(body);
+}

@@ -1,0 +1,125 @@
+// Child processes of the runtime: started, watched until they say they are ready, started again when they
+// die, ended with the runtime. A child sees the end of its parent as the end of its standard input.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { fault, faultFromBody } from '../wire/errors.ts';
+import type { Log } from './log.ts';
+
+export type Supervised = {
+  name: string;
+  pid(): number | undefined;
+  restarts(): number;
+  stop(graceMs: number): Promise<void>;
+};
+
+export type SuperviseOptions = {
+  name: string;
+  argv: string[];
+  env: Record<string, string>;
+  logFile: string;
+  log: Log;
+};
+
+const READY_MS_MAX = 20_000;
+const PAUSE_MS_MAX = 5_000;
+
+/** Resolves when the child has said `{"ready":true}` for the first time; its first refusal is thrown. */
+export async function supervise(options: SuperviseOptions): Promise<Supervised> {
+  const { name, log } = options;
+  let child: ChildProcess | undefined;
+  let stopping = false;
+  let restarts = 0;
+  let pauseMs = 50;
+
+  const begin = (): Promise<void> => {
+    const logFd = openSync(options.logFile, 'a', 0o600);
+    const started = spawn(process.execPath, options.argv, {
+      stdio: ['pipe', 'pipe', logFd],
+      env: options.env,
+      cwd: '/',
+    });
+    closeSync(logFd);
+    child = started;
+    started.stdin?.on('error', () => undefined);
+    const beganAt = Date.now();
+    started.on('exit', (code, signal) => {
+      if (stopping) return;
+      if (Date.now() - beganAt > 10_000) pauseMs = 50;
+      log.warn('a process of the runtime ended; starting it again', { name, code, signal });
+      setTimeout(again, pauseMs);
+      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+    });
+    return readyLine(started, name);
+  };
+  const again = (): void => {
+    if (stopping) return;
+    restarts++;
+    begin().then(
+      () => log.info('a process of the runtime is back', { name, pid: child?.pid }),
+      (error: unknown) => log.error('a process of the runtime did not come back', { name, error }),
+    );
+  };
+
+  try {
+    await begin();
+  } catch (error) {
+    stopping = true;
+    child?.kill('SIGKILL');
+    throw error;
+  }
+  return {
+    name,
+    pid: () => child?.pid,
+    restarts: () => restarts,
+    async stop(graceMs) {
+      stopping = true;
+      const gone = child;
+      if (gone === undefined || gone.exitCode !== null || gone.signalCode !== null) return;
+      const ended = new Promise<void>((resolve) => gone.once('exit', () => resolve()));
+      gone.kill('SIGTERM');
+      const timer = setTimeout(() => gone.kill('SIGKILL'), graceMs);
+      await ended;
+      clearTimeout(timer);
+    },
+  };
+}
+
+function readyLine(child: ChildProcess, name: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const timer = setTimeout(
+      () =>
+        reject(fault('unavailable', `${name} did not become ready in ${READY_MS_MAX / 1000} s`)),
+      READY_MS_MAX,
+    );
+    const settle = (work: () => void): void => {
+      clearTimeout(timer);
+      work();
+    };
+    child.stdout?.on('data', (chunk: Buffer) => {
+      text += chunk.toString('utf8');
+      const end = text.indexOf('\n');
+      if (end < 0) return;
+      child.stdout?.removeAllListeners('data');
+      child.stdout?.resume();
+      try {
+        const line = JSON.parse(text.slice(0, end)) as { ready?: boolean };
+        settle(() => (line.ready === true ? resolve() : reject(faultFromBody(line))));
+      } catch (cause) {
+        settle(() =>
+          reject(fault('internal', `${name} said something else than that it is ready`, { cause })),
+        );
+      }
+    });
+    child.once('error', (cause) =>
+      settle(() => reject(fault('internal', `${name} could not be started`, { cause }))),
+    );
+    child.once('exit', (code, signal) =>
+      settle(() =>
+        reject(
+          fault('unavailable', `${name} ended before it was ready (${signal ?? `exit ${code}`})`),
+        ),
+      ),
+    );
+  });
+}

@@ -1,0 +1,96 @@
+// What runs inside a runner sandbox: one activation of one run. It is told three sockets and nothing else,
+// speaks only to them, and ends when the run is finished, parked, taken away, or its parent is gone.
+import { read } from 'node:fs';
+import type { RunBriefing } from '../wire/agentd.ts';
+import type { ToolView } from '../wire/toold.ts';
+import { type Ask, askAt, patiently, Refused } from './ask.ts';
+import { type Daemons, type Ended, Loop } from './loop.ts';
+
+const PATIENCE_MS = 60_000;
+const BEAT_MS = 15_000;
+/** Exit statuses: 0 done here, 75 try again later. */
+const TRY_AGAIN = 75;
+
+function socketOf(name: string): string {
+  const at = process.argv.indexOf(`--${name}`);
+  const path = at < 0 ? undefined : process.argv[at + 1];
+  if (path === undefined) throw new Error(`--${name} SOCKET is missing`);
+  return path;
+}
+
+/** Standard input ends when agentd does; a runner without agentd has nobody to work for. */
+function endWithParent(): void {
+  read(0, Buffer.alloc(1), 0, 1, null, (_, bytes) => {
+    if (bytes === 0) process.exit(TRY_AGAIN);
+  });
+}
+
+function keepBeating(agentd: Ask): void {
+  const timer = setInterval(() => {
+    agentd('POST', '/v1/run/beat').catch((error: unknown) => {
+      if (error instanceof Refused && error.refusal.code === 'stale_fence') process.exit(0);
+    });
+  }, BEAT_MS);
+  timer.unref();
+}
+
+async function replay(daemons: Daemons, work: () => Promise<Ended>): Promise<void> {
+  const differences: { at: string; expected: string; got: string }[] = [];
+  let ended: Ended = { how: 'gone', calls: 0, result: null };
+  try {
+    ended = await work();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    const { code, message, hint } = error.refusal;
+    // The record ending while the run waits is how canceled runs end; that is no difference.
+    if (!message.includes('while the run waits'))
+      differences.push({
+        at: code,
+        expected: 'the recorded call',
+        got: `${message} ${hint}`.slice(0, 4_000),
+      });
+  }
+  await daemons.agentd('POST', '/v1/run/replayed', {
+    calls: ended.calls,
+    differences,
+    result: ended.result,
+  });
+}
+
+async function main(): Promise<void> {
+  const bare = {
+    agentd: askAt(socketOf('agentd')),
+    toold: askAt(socketOf('toold')),
+    modeld: askAt(socketOf('modeld')),
+  };
+  const daemons: Daemons = {
+    agentd: patiently(bare.agentd, PATIENCE_MS),
+    toold: patiently(bare.toold, PATIENCE_MS),
+    modeld: patiently(bare.modeld, PATIENCE_MS),
+  };
+  endWithParent();
+  const [briefing, { tools }] = await Promise.all([
+    daemons.agentd<RunBriefing>('GET', '/v1/run'),
+    daemons.toold<{ tools: ToolView[] }>('GET', '/v1/tools'),
+  ]);
+  const work = () => new Loop(daemons, briefing, tools).run();
+  if (briefing.mode === 'replay') return replay(daemons, work);
+  keepBeating(bare.agentd);
+  await work();
+}
+
+main().then(
+  () => process.exit(0),
+  (error: unknown) => {
+    // Taken away or canceled: nothing to report, somebody else decides what follows.
+    if (
+      error instanceof Refused &&
+      ['stale_fence', 'canceled', 'ended', 'forbidden_caller'].includes(error.refusal.code)
+    )
+      process.exit(0);
+    process.stderr.write(
+      `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+    );
+    process.exit(TRY_AGAIN);
+  },
+);
