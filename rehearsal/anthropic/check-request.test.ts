@@ -1,0 +1,299 @@
+// What is refused about a request besides its messages: fields, limits, tools, thinking, headers.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import {
+  ANTHROPIC_HEADERS,
+  ANTHROPIC_TOOLS,
+  dig,
+  post,
+  postMessages,
+  startServer,
+  type TestServer,
+} from '../testing.ts';
+import {
+  answers,
+  assistant,
+  base,
+  custom,
+  type Row,
+  result,
+  say,
+  small,
+  testRefusals,
+  text,
+  use,
+  user,
+} from './refusal-rows.ts';
+import { signThinking } from './signature.ts';
+
+const ROWS: Row[] = [
+  ['a body that is not JSON', '{', /not valid JSON/],
+  ['no model', { max_tokens: 1, messages: [user] }, /^model: Field required$/],
+  ['an unknown model', { ...base, model: 'claude-x' }, /^model: claude-x$/, 404, 'not_found_error'],
+  [
+    'an embedding model',
+    { ...base, model: 'rehearsal-embed' },
+    /^model: rehearsal-embed$/,
+    404,
+    'not_found_error',
+  ],
+  ['an unknown field', { ...base, n: 2 }, /^n: Extra inputs are not permitted$/],
+  [
+    'the other vendor’s limit',
+    { ...base, max_completion_tokens: 2 },
+    /^max_completion_tokens: Extra inputs/,
+  ],
+  ['temperature, which is gone', { ...base, temperature: 1 }, /^temperature: Extra inputs/],
+  ['top_p, which is gone', { ...base, top_p: 0.5 }, /^top_p: Extra inputs/],
+  ['no max_tokens', { model: base.model, messages: [user] }, /^max_tokens: Field required$/],
+  [
+    'max_tokens as text',
+    { ...base, max_tokens: '5' },
+    /^max_tokens: Input should be a valid integer$/,
+  ],
+  [
+    'max_tokens below 0',
+    { ...base, max_tokens: -1 },
+    /^max_tokens: Input should be greater than or equal to 0$/,
+  ],
+  [
+    'max_tokens over the model',
+    { ...base, max_tokens: 64_001 },
+    /^max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for reh/,
+  ],
+  ['system as an object', { ...base, system: {} }, /^system: Input should be a valid list$/],
+  [
+    'an empty system block',
+    { ...base, system: [text('')] },
+    /^system: text content blocks must be non-empty$/,
+  ],
+  ['an image as system', { ...base, system: [{ type: 'image' }] }, /^system\.0: Input tag 'image'/],
+  ['tools as an object', { ...base, tools: {} }, /^tools: Input should be a valid list$/],
+  [
+    'a tool without a name',
+    { ...base, tools: [{ input_schema: { type: 'object' } }] },
+    /^tools\.0\.custom\.name: Field required$/,
+  ],
+  [
+    'a tool name with a dot',
+    { ...base, tools: [custom({ name: 'task.delegate' })] },
+    /^tools\.0\.custom\.name: String should match pattern '\^\[a-zA-Z0-9_-\]\{1,128\}\$'$/,
+  ],
+  [
+    'a tool name of 129 characters',
+    { ...base, tools: [custom({ name: 'x'.repeat(129) })] },
+    /^tools\.0\.custom\.name: String should have at most 128 characters$/,
+  ],
+  [
+    'a tool without a schema',
+    { ...base, tools: [{ name: 'x' }] },
+    /^tools\.0\.custom\.input_schema: Field required$/,
+  ],
+  [
+    'a schema without a type',
+    { ...base, tools: [custom({ input_schema: {} })] },
+    /input_schema\.type: Field required$/,
+  ],
+  [
+    'a schema of another type',
+    { ...base, tools: [custom({ input_schema: { type: 'string' } })] },
+    /Input should be 'object'$/,
+  ],
+  [
+    'a schema with anyOf',
+    { ...base, tools: [custom({ input_schema: { type: 'object', anyOf: [] } })] },
+    /does not support oneOf, allOf, or anyOf/,
+  ],
+  [
+    'the other vendor’s parameters',
+    { ...base, tools: [custom({ parameters: {} })] },
+    /^tools\.0\.custom\.parameters: Extra inputs/,
+  ],
+  [
+    'the other vendor’s tool',
+    { ...base, tools: [{ type: 'function', function: { name: 'x' } }] },
+    /^tools\.0: Input tag 'function' found/,
+  ],
+  [
+    'two tools of one name',
+    { ...base, tools: [custom({}), custom({})] },
+    /^tools: Tool names must be unique\.$/,
+  ],
+  [
+    'tool_choice without tools',
+    { ...base, tool_choice: { type: 'auto' } },
+    /only be specified while providing tools/,
+  ],
+  [
+    'tool_choice as text',
+    { ...base, tools: ANTHROPIC_TOOLS, tool_choice: 'auto' },
+    /^tool_choice: Input should be a valid dictionary$/,
+  ],
+  [
+    'tool_choice required',
+    { ...base, tools: ANTHROPIC_TOOLS, tool_choice: { type: 'required' } },
+    /^tool_choice: Input tag 'required'/,
+  ],
+  [
+    'tool_choice of a tool not offered',
+    { ...base, tools: ANTHROPIC_TOOLS, tool_choice: { type: 'tool', name: 'x' } },
+    /Tool 'x' not found in provided tools/,
+  ],
+  [
+    'a small thinking budget',
+    { ...base, thinking: { type: 'enabled', budget_tokens: 1000 } },
+    /budget_tokens: Input should be greater than or equal to 1024/,
+  ],
+  [
+    'a thinking budget over max_tokens',
+    { ...base, thinking: { type: 'enabled', budget_tokens: 1024 } },
+    /`max_tokens` must be greater than `thinking\.budget_tokens`/,
+  ],
+  [
+    'thinking left out of the turn',
+    {
+      ...base,
+      max_tokens: 4096,
+      thinking: { type: 'enabled', budget_tokens: 1024 },
+      messages: [user, assistant(use('a')), answers(result('a'))],
+    },
+    /^messages\.1\.content\.0\.type: Expected `thinking` or .*, but found `tool_use`/,
+  ],
+  ['a blank stop sequence', { ...base, stop_sequences: [' '] }, /must contain non-whitespace/],
+  ['stream as text', { ...base, stream: 'yes' }, /^stream: Input should be a valid boolean$/],
+  ['metadata too wide', { ...base, metadata: { trace: 1 } }, /^metadata\.trace: Extra inputs/],
+  [
+    'five cache marks',
+    say(
+      answers(
+        ...Array.from({ length: 5 }, () => ({
+          ...text('x'),
+          cache_control: { type: 'ephemeral' },
+        })),
+      ),
+    ),
+    /^A maximum of 4 blocks with cache_control may be provided\. Found 5\.$/,
+  ],
+  [
+    'a prompt over the window',
+    { ...small, messages: [{ role: 'user', content: 'x'.repeat(128_004) }] },
+    /^prompt is too long: 32001 tokens > 32000 maximum$/,
+  ],
+  [
+    'prompt and answer over the window',
+    { ...small, max_tokens: 8_000, messages: [{ role: 'user', content: 'x'.repeat(100_000) }] },
+    /^input length and `max_tokens` exceed context limit: 25000 \+ 8000 > 32000/,
+  ],
+];
+
+testRefusals('what is refused about a request', ROWS);
+
+describe('what the version and the headers decide', () => {
+  let server: TestServer;
+  before(async () => {
+    server = await startServer();
+  });
+  after(() => server[Symbol.asyncDispose]());
+
+  const old = { ...ANTHROPIC_HEADERS, 'anthropic-version': '2023-06-01' };
+
+  test('sampling under the older version: fixed on large, free on small', async () => {
+    const large = await postMessages(server, { ...base, temperature: 0.2 }, old);
+    assert.match(
+      dig(large.json, 'error.message'),
+      /^`temperature` is deprecated for this model\.$/,
+    );
+    assert.equal((await postMessages(server, { ...base, temperature: 1 }, old)).status, 200);
+    assert.equal((await postMessages(server, { ...small, temperature: 0.2 }, old)).status, 200);
+    const hot = await postMessages(server, { ...small, temperature: 1.5 }, old);
+    assert.match(
+      dig(hot.json, 'error.message'),
+      /^temperature: Input should be less than or equal to 1$/,
+    );
+  });
+
+  test('headers: no key, a bad key, no version, an unknown version', async () => {
+    const url = `${server.url}/v1/messages`;
+    const version = { 'anthropic-version': '2026-10-21' };
+    const rows: [Record<string, string>, number, string, RegExp][] = [
+      [version, 401, 'authentication_error', /^x-api-key header is required$/],
+      [{ ...version, 'x-api-key': 'bad-key' }, 401, 'authentication_error', /^invalid x-api-key$/],
+      [
+        { ...version, authorization: 'Bearer bad-key' },
+        401,
+        'authentication_error',
+        /^Invalid bearer token$/,
+      ],
+      [
+        { 'x-api-key': 'k' },
+        400,
+        'invalid_request_error',
+        /^anthropic-version: header is required$/,
+      ],
+      [
+        { 'x-api-key': 'k', 'anthropic-version': '2020-01-01' },
+        400,
+        'invalid_request_error',
+        /not a valid version/,
+      ],
+    ];
+    for (const [headers, status, type, message] of rows) {
+      const answer = await post(url, headers, base);
+      assert.equal(answer.status, status);
+      assert.equal(dig(answer.json, 'error.type'), type);
+      assert.match(dig(answer.json, 'error.message'), message);
+    }
+    const bearer = await post(url, { ...version, authorization: 'Bearer k' }, base);
+    assert.equal(bearer.status, 200);
+  });
+
+  test('counting refuses what it does not know, and needs no max_tokens', async () => {
+    const url = `${server.url}/v1/messages/count_tokens`;
+    const { max_tokens: _, ...body } = base;
+    const counted = await post(url, ANTHROPIC_HEADERS, body);
+    assert.deepEqual(counted.json, { input_tokens: 2 });
+    const refused = await post(url, ANTHROPIC_HEADERS, base);
+    assert.match(dig(refused.json, 'error.message'), /^max_tokens: Extra inputs/);
+  });
+
+  test('an unknown address has the vendor’s shape', async () => {
+    const answer = await post(`${server.url}/v1/complete`, ANTHROPIC_HEADERS, base);
+    assert.equal(answer.status, 404);
+    assert.equal(dig(answer.json, 'error.type'), 'not_found_error');
+  });
+
+  test('what is right is not refused', async () => {
+    const thought = { type: 'thinking', thinking: 'x', signature: signThinking('x') };
+    const rights = [
+      base,
+      { ...base, max_tokens: 0 },
+      { ...base, system: '', metadata: { user_id: 'u' }, stop_sequences: ['END'] },
+      { ...base, tools: [] },
+      {
+        ...base,
+        tools: [custom({ name: 'x'.repeat(128) }), { type: 'bash_20250124', name: 'bash' }],
+      },
+      say(
+        user,
+        user,
+        { role: 'assistant', content: 'x' },
+        { role: 'assistant', content: 'y' },
+        user,
+      ),
+      say(
+        user,
+        assistant(text('x'), use('a'), use('b')),
+        answers(result('b'), result('a'), text('go')),
+      ),
+      say(user, assistant(use('a')), answers({ type: 'tool_result', tool_use_id: 'a' })),
+      say(user, assistant(thought, use('a')), answers(result('a'))),
+      say(user, { role: 'system', content: 'x' }),
+      say(user, { role: 'system', content: 'x' }, { role: 'assistant', content: 'x' }, user),
+      { ...small, messages: [user, { role: 'assistant', content: 'So' }] },
+    ];
+    for (const body of rights) {
+      const answer = await postMessages(server, body);
+      assert.equal(answer.status, 200, answer.text);
+    }
+  });
+});

@@ -1,0 +1,71 @@
+// The sentences and shapes in which Anthropic refuses, as its API writes them. Which request
+// deserves which one is decided in the checks.
+import type { Refusal } from '../refusal.ts';
+
+export function refuse(message: string): Refusal {
+  return { status: 400, type: 'invalid_request_error', message };
+}
+
+export const refuseMissing = (path: string) => refuse(`${path}: Field required`);
+export const refuseExtra = (path: string) => refuse(`${path}: Extra inputs are not permitted`);
+export const refuseKind = (path: string, kind: string) =>
+  refuse(`${path}: Input should be a valid ${kind}`);
+export const refusePattern = (path: string, pattern: string) =>
+  refuse(`${path}: String should match pattern '${pattern}'`);
+
+export function refuseTag(path: string, tag: unknown, expected: readonly string[]): Refusal {
+  const tags = expected.map((word) => `'${word}'`).join(', ');
+  return refuse(
+    `${path}: Input tag '${String(tag)}' found using 'type' does not match any of the expected ` +
+      `tags: ${tags}`,
+  );
+}
+
+export const BODY_NOT_JSON = refuse('The request body is not valid JSON');
+
+export function refuseKey(key: string | undefined, isBearer: boolean): Refusal | undefined {
+  const type = 'authentication_error';
+  if (key === undefined || key === '') {
+    return { status: 401, type, message: 'x-api-key header is required' };
+  }
+  if (key !== 'bad-key') return undefined;
+  return { status: 401, type, message: isBearer ? 'Invalid bearer token' : 'invalid x-api-key' };
+}
+
+export const API_VERSIONS = ['2023-01-01', '2023-06-01', '2026-10-21'] as const;
+export type ApiVersion = (typeof API_VERSIONS)[number];
+
+export function refuseVersion(version: string | undefined): Refusal | undefined {
+  if (version === undefined) return refuse('anthropic-version: header is required');
+  return API_VERSIONS.some((known) => known === version)
+    ? undefined
+    : refuse(`anthropic-version: "${version}" is not a valid version`);
+}
+
+export const refuseModel = (model: string): Refusal => ({
+  status: 404,
+  type: 'not_found_error',
+  message: `model: ${model}`,
+});
+
+const TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  409: 'conflict_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  504: 'timeout_error',
+  529: 'overloaded_error',
+};
+
+/** The `error.type` the vendor gives to a status when a play does not name one. */
+export function typeOfStatus(status: number): string {
+  return TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
+}
+
+export function shapeRefusal(refusal: Refusal, requestId: string): string {
+  const { type, message } = refusal;
+  return JSON.stringify({ type: 'error', error: { type, message }, request_id: requestId });
+}

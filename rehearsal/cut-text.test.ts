@@ -1,0 +1,30 @@
+// Cutting texts: nothing is lost between pieces, and no character is cut in two.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { cutText, splitText } from './cut-text.ts';
+
+const text = fc.string({ unit: 'grapheme', maxLength: 400 });
+
+test('the pieces of a text make the text, and each is well formed', () => {
+  fc.assert(
+    fc.property(text, (whole) => {
+      const pieces = splitText(whole);
+      assert.equal(pieces.join(''), whole);
+      assert.ok(pieces.every((piece) => piece !== '' && piece.isWellFormed()));
+    }),
+  );
+  const pairs = `x${'🎭'.repeat(100)}`;
+  assert.ok(splitText(pairs).every((piece) => piece.isWellFormed()));
+});
+
+test('a cut text is a beginning of it, well formed, and no longer than allowed', () => {
+  fc.assert(
+    fc.property(text, fc.integer({ min: 0, max: 500 }), (whole, charsMax) => {
+      const cut = cutText(whole, charsMax);
+      assert.ok(whole.startsWith(cut) && cut.isWellFormed());
+      assert.ok(cut.length <= charsMax && cut.length >= Math.min(whole.length, charsMax) - 1);
+    }),
+  );
+  assert.equal(cutText('🎭🎭', 3), '🎭');
+});

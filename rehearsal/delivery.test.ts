@@ -1,0 +1,168 @@
+// Answers that break on request, as a caller meets them: cut off, garbled, endless, slow, late.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import {
+  ANTHROPIC_HEADERS,
+  dig,
+  OPENAI_HEADERS,
+  post,
+  startServer,
+  type TestServer,
+} from './testing.ts';
+
+let server: TestServer;
+before(async () => {
+  server = await startServer();
+});
+after(() => server[Symbol.asyncDispose]());
+
+type Vendor = { path: string; headers: Record<string, string>; body: object };
+const VENDORS: Record<string, Vendor> = {
+  openai: { path: '/v1/chat/completions', headers: OPENAI_HEADERS, body: {} },
+  anthropic: { path: '/v1/messages', headers: ANTHROPIC_HEADERS, body: { max_tokens: 1000 } },
+};
+
+function request(vendor: Vendor, words: string, isStream: boolean) {
+  const messages = [{ role: 'user', content: `rehearse: ${words}` }];
+  return { model: 'rehearsal-large', messages, stream: isStream, ...vendor.body };
+}
+
+function open(vendor: Vendor, words: string, isStream: boolean, signal?: AbortSignal) {
+  return fetch(`${server.url}${vendor.path}`, {
+    method: 'POST',
+    headers: vendor.headers,
+    body: JSON.stringify(request(vendor, words, isStream)),
+    ...(signal ? { signal } : {}),
+  });
+}
+
+async function readUntilBroken(response: Response): Promise<{ text: string; isBroken: boolean }> {
+  let text = '';
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of response.body!) text += decoder.decode(chunk, { stream: true });
+    return { text, isBroken: false };
+  } catch {
+    return { text, isBroken: true };
+  }
+}
+
+for (const [name, vendor] of Object.entries(VENDORS)) {
+  describe(`broken answers on the ${name} wire`, () => {
+    for (const isStream of [true, false]) {
+      const kind = isStream ? 'a stream' : 'a body';
+
+      test(`${kind} that is cut off`, async () => {
+        const { text, isBroken } = await readUntilBroken(
+          await open(vendor, 'cut_mid_stream', isStream),
+        );
+        assert.ok(isBroken);
+        assert.ok(text.length > 50);
+        assert.doesNotMatch(text, /\[DONE\]|message_stop|"usage":\{.*\}\}$/);
+      });
+
+      test(`${kind} that is garbled`, async () => {
+        const response = await open(vendor, 'malformed_json', isStream);
+        assert.equal(response.status, 200);
+        const text = await response.text();
+        const documents = isStream
+          ? [...text.matchAll(/^data: (\{.*)$/gm)].map((line) => line[1]!)
+          : [text];
+        const broken = documents.filter((document) => {
+          try {
+            JSON.parse(document);
+            return false;
+          } catch {
+            return true;
+          }
+        });
+        assert.equal(broken.length, 1);
+        if (isStream) assert.match(text, /\[DONE\]|message_stop/);
+      });
+
+      test(`${kind} without end, until the caller hangs up`, async () => {
+        const abort = new AbortController();
+        const response = await open(vendor, 'endless', isStream, abort.signal);
+        let text = '';
+        await assert.rejects(async () => {
+          for await (const chunk of response.body!) {
+            text += Buffer.from(chunk).toString();
+            if (text.length > 200_000) abort.abort();
+          }
+        });
+        assert.ok(text.length > 200_000);
+        assert.match(text, /\[rehearsal\] and on and on/);
+      });
+
+      test(`${kind} in slow bytes arrives whole`, async () => {
+        const slow = await (await open(vendor, 'slow_bytes', isStream)).text();
+        assert.match(slow.replaceAll(/"\}[\s\S]*?":"/g, ''), /ünïcödé/);
+        if (!isStream) assert.match(slow, /🎭 cut in two/);
+      });
+
+      test(`${kind} that is late can be given up, and the server goes on`, async () => {
+        const signal = AbortSignal.timeout(30);
+        await assert.rejects(async () => {
+          const response = await open(vendor, 'slow 60000 ms', isStream, signal);
+          await response.text();
+        });
+        assert.equal((await open(vendor, 'usage', isStream)).status, 200);
+      });
+    }
+
+    test('a late stream opens before the model speaks', async () => {
+      const abort = new AbortController();
+      const response = await open(vendor, 'slow 60000 ms', true, abort.signal);
+      const first = await response.body!.getReader().read();
+      assert.match(Buffer.from(first.value!).toString(), /message_start|"role":"assistant"/);
+      abort.abort();
+    });
+
+    test('an error that recovers counts each request by itself', async () => {
+      const ask = (words: string) =>
+        post(`${server.url}${vendor.path}`, vendor.headers, request(vendor, words, false));
+      const statuses = async (words: string) => [
+        (await ask(words)).status,
+        (await ask(words)).status,
+        (await ask(words)).status,
+      ];
+      assert.deepEqual(await statuses('error 529 2 times'), [529, 529, 200]);
+      assert.deepEqual(await statuses('error 500 1 times'), [500, 200, 200]);
+      assert.deepEqual(await statuses('error 503'), [503, 503, 503]);
+      const plain = await ask('error 402');
+      assert.equal(plain.headers.get('retry-after'), null);
+      assert.match(dig(plain.json, 'error.message'), /^\[rehearsal\]/);
+    });
+  });
+}
+
+describe('broken answers as the packages see them', () => {
+  const body = (words: string) => ({
+    model: 'rehearsal-large',
+    max_tokens: 1000,
+    messages: [{ role: 'user' as const, content: `rehearse: ${words}` }],
+  });
+  const openai = () => new OpenAI({ apiKey: 'k', baseURL: `${server.url}/v1`, maxRetries: 0 });
+  const anthropic = () =>
+    new Anthropic({ apiKey: 'k', baseURL: server.url, maxRetries: 0, logLevel: 'off' });
+
+  test('openai: cut off, in slow bytes, an error in the stream', async () => {
+    const read = async (words: string) => {
+      const stream = await openai().chat.completions.create({ ...body(words), stream: true });
+      const chunks = await Array.fromAsync(stream);
+      return chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('');
+    };
+    await assert.rejects(read('cut_mid_stream'));
+    assert.match(await read('slow_bytes'), /ünïcödé and 🎭 cut in two/);
+    await assert.rejects(read('error 500 in stream'), /Played on request/);
+  });
+
+  test('anthropic: cut off, garbled, in slow bytes', async () => {
+    const read = (words: string) => anthropic().messages.stream(body(words)).finalText();
+    await assert.rejects(read('cut_mid_stream'));
+    await assert.rejects(read('malformed_json'));
+    assert.match(await read('slow_bytes'), /ünïcödé and 🎭 cut in two/);
+  });
+});

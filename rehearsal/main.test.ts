@@ -1,0 +1,139 @@
+// The program: its ready line, both kinds of address, and every way it stops.
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { test } from 'node:test';
+import { parseCommandLine } from './command-line.ts';
+
+const program = join(import.meta.dirname, 'main.ts');
+
+type Running = { child: ChildProcess; address: string };
+
+async function start(...words: string[]): Promise<Running> {
+  const child = spawn(process.execPath, [program, ...words], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const [line] = await once(createInterface({ input: child.stdout! }), 'line');
+  const ready = JSON.parse(String(line));
+  assert.equal(ready.ready, true);
+  return { child, address: ready.address };
+}
+
+async function exitOf(child: ChildProcess): Promise<number | string | null> {
+  if (child.exitCode !== null) return child.exitCode;
+  const [code, signal] = await once(child, 'exit');
+  return code ?? signal;
+}
+
+async function fail(...words: string[]): Promise<{ code: number | string | null; stderr: string }> {
+  const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let stderr = '';
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk;
+  });
+  const [code, signal] = await once(child, 'close');
+  return { code: code ?? signal, stderr };
+}
+
+function scratch(context: { after(clean: () => void): void }): string {
+  const directory = mkdtempSync(join(tmpdir(), 'rehearsal-'));
+  context.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+function getModels(socketPath: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const headers = { authorization: 'Bearer k' };
+    request({ socketPath, path: '/v1/models', headers }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+test('listens on a free port, answers, and stops on SIGTERM', async () => {
+  const { child, address } = await start('--listen', '127.0.0.1:0');
+  assert.match(address, /^127\.0\.0\.1:\d+$/);
+  const response = await fetch(`http://${address}/v1/models`, {
+    headers: { authorization: 'Bearer k' },
+  });
+  assert.equal(response.status, 200);
+  child.kill('SIGTERM');
+  assert.equal(await exitOf(child), 0);
+});
+
+test('stops on SIGTERM in the middle of an answer without end', async () => {
+  const { child, address } = await start();
+  const response = await fetch(`http://${address}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: 'Bearer k' },
+    body: JSON.stringify({
+      model: 'rehearsal-large',
+      messages: [{ role: 'user', content: 'rehearse: endless' }],
+    }),
+  });
+  child.kill('SIGTERM');
+  assert.equal(await exitOf(child), 0);
+  await assert.rejects(response.text());
+});
+
+test('stops when standard input closes, if asked', async () => {
+  const { child } = await start('--exit-with-stdin');
+  child.stdin!.end();
+  assert.equal(await exitOf(child), 0);
+});
+
+test('listens on a socket, and replaces one left by a killed server', async (context) => {
+  const path = join(scratch(context), 'model.sock');
+  const first = await start('--listen', path);
+  assert.equal(first.address, path);
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  assert.equal(await getModels(path), 200);
+  const second = await fail('--listen', path);
+  assert.equal(second.code, 6);
+  assert.match(second.stderr, /cannot listen/);
+  first.child.kill('SIGKILL');
+  await exitOf(first.child);
+  assert.ok(existsSync(path));
+  const third = await start('--listen', path);
+  assert.equal(await getModels(path), 200);
+  third.child.kill('SIGTERM');
+  assert.equal(await exitOf(third.child), 0);
+  assert.ok(!existsSync(path));
+});
+
+test('refuses wrong usage and wrong screenplays, and says what is wrong', async (context) => {
+  const usage = await fail('--listen', '0.0.0.0:80');
+  assert.equal(usage.code, 2);
+  assert.match(usage.stderr, /neither a path nor a loopback address/);
+  const directory = scratch(context);
+  writeFileSync(join(directory, 'a.yaml'), 'plays:\n  - play: x\n    anwsers: []\n');
+  const broken = await fail('--screenplays', directory);
+  assert.equal(broken.code, 78);
+  assert.match(broken.stderr, /a\.yaml:3: a play has no "anwsers"; did you mean "answers"\?/);
+});
+
+test('the command line', () => {
+  const rows: [words: string[], expected: RegExp][] = [
+    [['--listen', 'example.org:80'], /neither a path nor a loopback/],
+    [['--listen', '127.0.0.1:70000'], /neither a path nor a loopback/],
+    [['--listen', `/${'x'.repeat(120)}`], /more than 107 bytes/],
+    [['--lisen', 'x'], /Unknown option '--lisen'/],
+    [['word'], /Unexpected argument 'word'/],
+    [['--help'], /^help$/],
+  ];
+  for (const [words, expected] of rows) assert.match(String(parseCommandLine(words)), expected);
+  assert.deepEqual(parseCommandLine(['--listen', '[::1]:80', '--screenplays', 'a']), {
+    address: { kind: 'tcp', host: '::1', port: 80 },
+    screenplays: ['a'],
+    exitsWithStdin: false,
+    onlyChecks: false,
+  });
+});

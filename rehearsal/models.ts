@@ -1,0 +1,47 @@
+// The models this server offers and their limits. What a wire refuses because of a limit or an
+// ability is decided in that wire's folder; here are only the facts.
+
+export type Model = {
+  readonly id: string;
+  readonly kind: 'chat' | 'embedding';
+  readonly contextTokensMax: number;
+  readonly outputTokensMax: number;
+  readonly dimensions: number;
+  /**
+   * Behaves like the vendors' newer models: fixed sampling, no prefill, system messages mid-way.
+   */
+  readonly isModern: boolean;
+};
+
+export const MODELS: readonly Model[] = [
+  {
+    id: 'rehearsal-large',
+    kind: 'chat',
+    contextTokensMax: 200_000,
+    outputTokensMax: 64_000,
+    dimensions: 0,
+    isModern: true,
+  },
+  {
+    id: 'rehearsal-small',
+    kind: 'chat',
+    contextTokensMax: 32_000,
+    outputTokensMax: 8_192,
+    dimensions: 0,
+    isModern: false,
+  },
+  {
+    id: 'rehearsal-embed',
+    kind: 'embedding',
+    contextTokensMax: 8_192,
+    outputTokensMax: 0,
+    dimensions: 256,
+    isModern: false,
+  },
+];
+
+const BY_ID = new Map(MODELS.map((model) => [model.id, model]));
+
+export function findModel(id: string): Model | undefined {
+  return BY_ID.get(id);
+}

@@ -1,0 +1,44 @@
+// Makes arguments that fit a tool's JSON schema, for a request that forces a call the play did not
+// plan.
+
+type Schema = { [key: string]: unknown };
+
+function isSchema(value: unknown): value is Schema {
+  return value !== null && typeof value === 'object' && !Array.isArray(value);
+}
+
+function sampleValue(schema: unknown, words: string, depth: number): unknown {
+  if (!isSchema(schema)) return words;
+  if ('const' in schema) return schema.const;
+  if (Array.isArray(schema.enum) && schema.enum.length > 0) return schema.enum[0];
+  switch (schema.type) {
+    case 'integer':
+    case 'number':
+      return typeof schema.minimum === 'number' ? schema.minimum : 1;
+    case 'boolean':
+      return true;
+    case 'null':
+      return null;
+    case 'array':
+      return depth > 0 && Number(schema.minItems) > 0
+        ? [sampleValue(schema.items, words, depth - 1)]
+        : [];
+    case 'object':
+      return depth > 0 ? sampleArguments(schema, words, depth - 1) : {};
+    default:
+      return words;
+  }
+}
+
+export function sampleArguments(
+  schema: unknown,
+  words: string,
+  depth = 4,
+): Record<string, unknown> {
+  if (!isSchema(schema) || !isSchema(schema.properties)) return {};
+  const required = Array.isArray(schema.required) ? schema.required.map(String) : [];
+  const properties = schema.properties;
+  return Object.fromEntries(
+    required.map((key) => [key, sampleValue(properties[key], words, depth)]),
+  );
+}

@@ -1,0 +1,84 @@
+// A request as a model understands it, whatever wire it came on: who it is, what the goal is, what
+// the tools last answered. Everything a screenplay can match or quote comes from here.
+import { cutText } from './cut-text.ts';
+
+export type ToolOffer = { readonly name: string; readonly schema: unknown };
+
+export type ToolResult = { readonly tool: string; readonly text: string };
+
+export type ToolChoice =
+  | { readonly kind: 'auto' | 'none' | 'required' }
+  | { readonly kind: 'named'; readonly name: string };
+
+export type Scene = {
+  readonly wire: 'openai' | 'anthropic';
+  readonly model: string;
+  /** '' when the system prompt has no line `You are agent:<name>`. */
+  readonly agent: string;
+  /** '' when the first user message has no line that starts with `Goal: `. */
+  readonly goal: string;
+  /** One more than the assistant messages so far: the same request is always the same step. */
+  readonly step: number;
+  /** Text of the newest user message that has any. */
+  readonly lastUser: string;
+  /** The tool results since the newest assistant message, in the order of their calls. */
+  readonly results: readonly ToolResult[];
+  /** Every tool result of the conversation, oldest first. */
+  readonly allResults: readonly ToolResult[];
+  readonly tools: ReadonlyMap<string, ToolOffer>;
+  readonly toolChoice: ToolChoice;
+  readonly allowsParallelCalls: boolean;
+  readonly maxOutputTokens: number;
+  readonly stopSequences: readonly string[];
+  /** False when the request has switched thinking off. */
+  readonly mayThink: boolean;
+};
+
+/** Longer goals are cut before a pattern sees them, so that no pattern can take seconds. */
+const goalCharsMax = 8_000;
+
+const AGENT_LINE = /^You are agent:([a-z][a-z0-9-]*)/m;
+const GOAL_LINE = /^Goal: (.*)/m;
+
+export function readAgent(systemText: string): string {
+  return AGENT_LINE.exec(systemText)?.[1] ?? '';
+}
+
+export function readGoal(firstUserText: string): string {
+  return cutText(GOAL_LINE.exec(firstUserText)?.[1] ?? '', goalCharsMax).trim();
+}
+
+const LABEL = '[rehearsal]';
+const WORDS_KEYS = ['result', 'answer', 'text', 'output', 'summary', 'message', 'content'];
+
+/**
+ * What a tool result says in words. Tools answer with JSON; a person reading the rehearsal wants
+ * the sentence inside it, and wants the label once, not once per colleague.
+ */
+export function readWords(resultText: string): string {
+  const text = resultText.trim();
+  if (!text.startsWith('{')) return stripLabel(text);
+  try {
+    return stripLabel(wordsOf(JSON.parse(text), 3) ?? text);
+  } catch {
+    return text;
+  }
+}
+
+function wordsOf(value: unknown, depth: number): string | undefined {
+  if (typeof value === 'string') return value;
+  if (depth === 0 || value === null || typeof value !== 'object') return undefined;
+  for (const key of WORDS_KEYS) {
+    const words = wordsOf((value as Record<string, unknown>)[key], depth - 1);
+    if (words !== undefined) return words;
+  }
+  return undefined;
+}
+
+function stripLabel(text: string): string {
+  return text.startsWith(LABEL) ? text.slice(LABEL.length).trimStart() : text;
+}
+
+export function withLabel(text: string): string {
+  return text.includes(LABEL) ? text : `${LABEL} ${text}`;
+}

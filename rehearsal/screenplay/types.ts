@@ -1,0 +1,86 @@
+// The compiled form of a screenplay: what is left after reading the YAML once. No behaviour.
+import type { Template, ValueTemplate } from './template.ts';
+
+export type Pattern =
+  | { readonly kind: 'equal'; readonly value: string }
+  | { readonly kind: 'regex'; readonly regex: RegExp };
+
+export type Match = {
+  readonly agent?: readonly Pattern[];
+  readonly model?: readonly Pattern[];
+  readonly goal?: Pattern;
+  readonly lastUser?: Pattern;
+  readonly lastResult?: Pattern;
+  readonly step?: readonly number[];
+  readonly hasTool?: readonly string[];
+  readonly wire?: 'openai' | 'anthropic';
+};
+
+export const BROKEN_KINDS = [
+  'cut_mid_stream',
+  'malformed_json',
+  'endless',
+  'unknown_tool',
+  'bad_arguments',
+  'slow_bytes',
+] as const;
+export type Broken = (typeof BROKEN_KINDS)[number];
+
+export const STOP_REASONS = [
+  'end',
+  'tool_calls',
+  'max_tokens',
+  'stop_sequence',
+  'refusal',
+] as const;
+export type StopReason = (typeof STOP_REASONS)[number];
+
+export const USAGE_KEYS = [
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_tokens',
+  'reasoning_tokens',
+] as const;
+export type UsageOverride = { readonly [K in (typeof USAGE_KEYS)[number]]?: number };
+
+/** A number written out, or a template that gives one. */
+export type Amount = number | Template;
+
+export type Call = { readonly tool: string; readonly arguments: ValueTemplate };
+
+export type ErrorAnswer = {
+  readonly status: Amount;
+  readonly type?: string;
+  readonly code?: string;
+  readonly message: Template;
+  readonly retryAfterSeconds?: Amount;
+  /** Only the first so many arrivals of one and the same request fail; without it all of them. */
+  readonly times?: Amount;
+  /** In a stream: after its start, as an event, with status 200. */
+  readonly inStream: boolean;
+};
+
+export type Answer = {
+  readonly when?: Match;
+  /** How many steps this answer serves. */
+  readonly times: Amount | 'forever';
+  readonly text?: Template;
+  readonly thinking?: Template;
+  readonly calls: readonly Call[];
+  readonly delayMs: Amount;
+  readonly error?: ErrorAnswer;
+  readonly broken?: Broken;
+  readonly stopReason?: StopReason;
+  readonly usage?: UsageOverride;
+};
+
+export type Play = {
+  readonly name: string;
+  readonly file: string;
+  readonly match: Match;
+  readonly isFallback: boolean;
+  readonly answers: readonly Answer[];
+};
+
+export type Problem = { readonly file: string; readonly line: number; readonly message: string };
