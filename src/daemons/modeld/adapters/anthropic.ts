@@ -1,0 +1,32 @@
+// Anthropic Messages as a dialect. Its parts are in the folder of the same name.
+import { readAnswer, readStream } from './anthropic/answer-in.ts';
+import { writeAnswer, writeStream } from './anthropic/answer-out.ts';
+import { toAnthropicError, toAnthropicStreamError } from './anthropic/errors-out.ts';
+import { readRequest } from './anthropic/request-in.ts';
+import { writeRequest } from './anthropic/request-out.ts';
+import { versionFor } from './anthropic/version.ts';
+import type { Dialect } from './dialect.ts';
+import { asNumber, asText } from './reading.ts';
+
+export const anthropic: Dialect = {
+  name: 'anthropic',
+  chatPath: '/v1/messages',
+  authHeaders: (key) => ({ 'x-api-key': key }),
+  passHeaders(body, clientHeaders) {
+    const headers = {
+      'anthropic-version': asText(clientHeaders['anthropic-version']) ?? versionFor(body),
+    };
+    const beta = asText(clientHeaders['anthropic-beta']);
+    return beta === undefined ? headers : { ...headers, 'anthropic-beta': beta };
+  },
+  writeRequest,
+  readAnswer,
+  readStream,
+  readRequest,
+  writeAnswer,
+  writeStream,
+  writeError: toAnthropicError,
+  writeStreamError: toAnthropicStreamError,
+  readOutputLimit: (body) => ({ tokens: asNumber(body.max_tokens), choices: 1 }),
+  outputLimit: (_body, tokens) => ({ max_tokens: tokens }),
+};

@@ -1,0 +1,159 @@
+// A Messages body from an SDK client as a neutral request, for providers of another dialect.
+// What only tunes sampling or caching is dropped; what would change the answer's shape is refused by name.
+import { fault } from '../../../../wire/errors.ts';
+import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
+import type { ModelRequest } from '../dialect.ts';
+import { asList, asNumber, asObject, asText, type JsonObject, takeArguments } from '../reading.ts';
+import { sealRedacted } from './thinking.ts';
+
+function refuse(what: string): never {
+  throw fault('bad_request', `${what} cannot be carried to this model's provider`, {
+    hint: 'Leave it out, or use a model whose provider speaks the Anthropic dialect.',
+  });
+}
+
+function wrong(what: string): never {
+  throw fault('bad_request', what);
+}
+
+const REFUSED = ['container', 'mcp_servers', 'context_management', 'fallbacks'];
+
+export function readRequest(body: JsonObject): ModelRequest & { model: string } {
+  for (const name of REFUSED) if (body[name] !== undefined && body[name] !== null) refuse(name);
+  const model = asText(body.model);
+  if (model === undefined || model === '') wrong('model must be a name');
+  const maxOutputTokens = asNumber(body.max_tokens);
+  if (maxOutputTokens === undefined || maxOutputTokens < 1)
+    wrong('max_tokens must be a number above 0');
+  if (!Array.isArray(body.messages) || body.messages.length === 0)
+    wrong('messages must be a list with at least one message');
+  const messages = body.messages.map(readMessage);
+  if (body.system !== undefined && body.system !== null && body.system !== '')
+    messages.unshift({ role: 'system', parts: readText(body.system, 'system') });
+  const choice = asObject(body.tool_choice);
+  const config = asObject(body.output_config);
+  return {
+    model,
+    messages,
+    tools: asList(body.tools).map(readTool),
+    toolChoice: readChoice(choice),
+    temperature: asNumber(body.temperature),
+    topP: asNumber(body.top_p),
+    stop: asList(body.stop_sequences).map(String),
+    maxOutputTokens,
+    stream: body.stream === true,
+    streamUsage: true,
+    parallelToolCalls: choice?.disable_parallel_tool_use === true ? false : undefined,
+    effort: asText(config?.effort),
+    outputSchema: readFormat(config?.format),
+  };
+}
+
+function readMessage(value: unknown, index: number): Message {
+  const where = `messages[${index}]`;
+  const message = asObject(value);
+  const role = message?.role;
+  if (role !== 'user' && role !== 'assistant' && role !== 'system')
+    wrong(`${where}.role must be user, assistant or system`);
+  const content = message?.content;
+  if (role === 'system') return { role, parts: readText(content, where) };
+  if (typeof content === 'string') return { role, parts: [{ type: 'text', text: content }] };
+  if (!Array.isArray(content)) wrong(`${where}.content must be text or a list of blocks`);
+  const parts = content.map((block, at) => readPart(block, `${where}.content[${at}]`));
+  return { role, parts: parts.length > 0 ? parts : [{ type: 'text', text: '' }] };
+}
+
+function readText(content: unknown, where: string): (Part & { type: 'text' })[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }];
+  if (!Array.isArray(content) || content.length === 0)
+    wrong(`${where} must be text or a list of text blocks`);
+  return content.map((value, index) => {
+    const block = asObject(value);
+    if (block?.type !== 'text')
+      refuse(`${where}[${index}] of type ${asText(block?.type) ?? 'unknown'}`);
+    return { type: 'text', text: asText(block.text) ?? '' };
+  });
+}
+
+function readPart(value: unknown, where: string): Part {
+  const block = asObject(value) ?? {};
+  switch (block.type) {
+    case 'text':
+      return { type: 'text', text: asText(block.text) ?? '' };
+    case 'thinking': {
+      const signature = asText(block.signature);
+      const text = asText(block.thinking) ?? '';
+      return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }) };
+    }
+    case 'redacted_thinking':
+      return sealRedacted(asText(block.data) ?? '', '');
+    case 'tool_use': {
+      const id = asText(block.id);
+      const name = asText(block.name);
+      if (id === undefined || id === '' || name === undefined || name === '')
+        wrong(`${where} must have an id and a name`);
+      return { type: 'tool_call', id, name, ...takeArguments(block.input) };
+    }
+    case 'tool_result':
+      return readResult(block, where);
+    default:
+      return refuse(`${where} of type ${asText(block.type) ?? 'unknown'}`);
+  }
+}
+
+function readResult(block: JsonObject, where: string): Part {
+  const id = asText(block.tool_use_id);
+  if (id === undefined || id === '') wrong(`${where}.tool_use_id must name the call`);
+  const given = block.content;
+  const isEmpty = given === undefined || given === null || asList(given).length === 0;
+  const texts =
+    typeof given === 'string' ? [given] : isEmpty ? [] : readText(given, `${where}.content`);
+  const content = texts.map((part) => (typeof part === 'string' ? part : part.text)).join('\n');
+  return {
+    type: 'tool_result',
+    tool_call_id: id,
+    content,
+    ...(block.is_error === true ? { is_error: true } : {}),
+  };
+}
+
+function readTool(value: unknown, index: number): ToolSpec {
+  const tool = asObject(value);
+  const type = tool?.type;
+  if (type !== undefined && type !== null && type !== 'custom')
+    refuse(`tools[${index}] of type ${String(type)}`);
+  const name = asText(tool?.name);
+  if (name === undefined || name === '') wrong(`tools[${index}].name must be a name`);
+  return {
+    name,
+    description: asText(tool?.description) ?? '',
+    input_schema: asObject(tool?.input_schema) ?? { type: 'object', properties: {} },
+  };
+}
+
+function readChoice(choice: JsonObject | undefined): ModelRequest['toolChoice'] {
+  switch (choice?.type) {
+    case undefined:
+      return undefined;
+    case 'auto':
+    case 'none':
+      return choice?.type;
+    case 'any':
+      return 'required';
+    case 'tool': {
+      const name = asText(choice?.name);
+      if (name === undefined) wrong('tool_choice.name must be a name');
+      return { name };
+    }
+    default:
+      return wrong('tool_choice.type must be auto, any, tool or none');
+  }
+}
+
+function readFormat(value: unknown): JsonObject | undefined {
+  const format = asObject(value);
+  if (format === undefined) return undefined;
+  const schema = asObject(format.schema);
+  if (format.type !== 'json_schema' || schema === undefined) refuse('output_config.format');
+  return schema;
+}

@@ -1,0 +1,52 @@
+// Thinking that goes back to who signed it. A signature is good for one model only, so ours names the
+// model; what another model signed is left out. Redacted thinking is all signature and no text.
+import type { Part } from '../../../../wire/modeld.ts';
+import type { JsonObject } from '../reading.ts';
+
+type ThinkingPart = Part & { type: 'thinking' };
+
+const SIGNED = 'signed';
+const REDACTED = 'redacted';
+
+export function sealThinking(text: string, signature: string, model: string): ThinkingPart {
+  if (signature === '') return { type: 'thinking', text };
+  return {
+    type: 'thinking',
+    text,
+    signature: `${SIGNED}:${encodeURIComponent(model)}:${signature}`,
+  };
+}
+
+export function sealRedacted(data: string, model: string): ThinkingPart {
+  return {
+    type: 'thinking',
+    text: '',
+    signature: `${REDACTED}:${encodeURIComponent(model)}:${data}`,
+  };
+}
+
+type Opened = { isRedacted: boolean; model: string | undefined; signature: string };
+
+/** A signature without our mark came from the client and is taken to fit. */
+function openSignature(signature: string): Opened {
+  const [kind, model, ...rest] = signature.split(':');
+  if ((kind === SIGNED || kind === REDACTED) && model !== undefined && rest.length > 0)
+    return { isRedacted: kind === REDACTED, model, signature: rest.join(':') };
+  return { isRedacted: false, model: undefined, signature };
+}
+
+/** The block for the provider, or undefined when this model did not sign it. */
+export function writeThinking(part: ThinkingPart, model: string): JsonObject | undefined {
+  if (part.signature === undefined || part.signature === '') return undefined;
+  const opened = openSignature(part.signature);
+  if (opened.model !== undefined && opened.model !== encodeURIComponent(model)) return undefined;
+  if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };
+  return { type: 'thinking', thinking: part.text, signature: opened.signature };
+}
+
+/** The block for a client, which gets what the provider said. */
+export function giveThinking(part: ThinkingPart): JsonObject {
+  const opened = openSignature(part.signature ?? '');
+  if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };
+  return { type: 'thinking', thinking: part.text, signature: opened.signature };
+}

@@ -1,0 +1,19 @@
+// What both dialects' errors share: headers that tell the vendors' SDKs whether and when to try again.
+import type { Fault } from '../../../wire/errors.ts';
+
+export function errorHeaders(fault: Fault): Record<string, string> {
+  const headers: Record<string, string> = { 'content-type': 'application/json' };
+  // Without it both SDKs repeat every 409, 429 and 5xx, also where that cannot help.
+  if (!fault.retry) headers['x-should-retry'] = 'false';
+  if (fault.retryAfterMs !== undefined) {
+    headers['retry-after-ms'] = String(fault.retryAfterMs);
+    headers['retry-after'] = String(Math.ceil(fault.retryAfterMs / 1000));
+  }
+  return headers;
+}
+
+/** The vendor's own status of a refusal: the client's request was wrong, not the gateway. */
+export function upstreamStatus(fault: Fault): number | undefined {
+  const status = fault.details?.upstream_status;
+  return typeof status === 'number' && status >= 400 && status < 500 ? status : undefined;
+}

@@ -1,0 +1,138 @@
+// The door to one provider: how many calls at once, how many calls and tokens a minute. Who does not get
+// in waits in a line of bounded length, first come first served, and can leave it.
+import type { Clock, Timer } from '../../../platform/clock.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+
+export type GateLimits = {
+  inFlightMax: number;
+  requestsPerMinute?: number | undefined;
+  tokensPerMinute?: number | undefined;
+  queueMax: number;
+};
+
+export const GATE: GateLimits = { inFlightMax: 64, queueMax: 1_024 };
+
+export type Pass = {
+  /** Gives the place back. The tokens really used correct what was taken for them. */
+  release(tokensUsed?: number): void;
+};
+
+export type Gate = {
+  enter(options: { tokens: number; signal?: AbortSignal | undefined }): Promise<Pass>;
+  inFlight(): number;
+  waiting(): number;
+};
+
+const MINUTE_MS = 60_000;
+
+/** Fills evenly over a minute and holds one minute's worth. May go below zero and then refills first. */
+type Bucket = { level: number; perMinute: number; atMs: number };
+
+const makeBucket = (perMinute: number | undefined, nowMs: number): Bucket | undefined =>
+  perMinute === undefined ? undefined : { level: perMinute, perMinute, atMs: nowMs };
+
+function refill(bucket: Bucket, nowMs: number): void {
+  const gained = ((nowMs - bucket.atMs) * bucket.perMinute) / MINUTE_MS;
+  bucket.level = Math.min(bucket.perMinute, bucket.level + gained);
+  bucket.atMs = nowMs;
+}
+
+/** How long until the bucket holds `amount`. More than it can ever hold is let through when it is full. */
+function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): number {
+  if (bucket === undefined) return 0;
+  refill(bucket, nowMs);
+  const missing = Math.min(amount, bucket.perMinute) - bucket.level;
+  return missing <= 0 ? 0 : Math.ceil((missing * MINUTE_MS) / bucket.perMinute);
+}
+
+type Waiter = { tokens: number; admit(): void };
+
+export function makeGate(provider: string, clock: Clock, limits: GateLimits = GATE): Gate {
+  const requests = makeBucket(limits.requestsPerMinute, clock.nowMs());
+  const tokens = makeBucket(limits.tokensPerMinute, clock.nowMs());
+  const line = new Set<Waiter>();
+  let inFlight = 0;
+  let timer: Timer | undefined;
+
+  /** 0 when a call may start now; Infinity when only another's end can help. */
+  const blockedMs = (amount: number): number => {
+    if (inFlight >= limits.inFlightMax) return Number.POSITIVE_INFINITY;
+    const nowMs = clock.nowMs();
+    return Math.max(waitMs(requests, 1, nowMs), waitMs(tokens, amount, nowMs));
+  };
+
+  const take = (amount: number): Pass => {
+    inFlight++;
+    if (requests !== undefined) requests.level -= 1;
+    if (tokens !== undefined) tokens.level -= amount;
+    let isOver = false;
+    return {
+      release(tokensUsed) {
+        if (isOver) return;
+        isOver = true;
+        inFlight--;
+        if (tokens !== undefined && tokensUsed !== undefined) tokens.level += amount - tokensUsed;
+        admitNext();
+      },
+    };
+  };
+
+  const admitNext = (): void => {
+    timer?.cancel();
+    timer = undefined;
+    for (const waiter of line) {
+      const ms = blockedMs(waiter.tokens);
+      if (ms === 0) {
+        line.delete(waiter);
+        waiter.admit();
+        continue;
+      }
+      // The first in line holds up the rest: a small call must not starve a large one.
+      if (ms !== Number.POSITIVE_INFINITY) timer = clock.at(clock.nowMs() + ms, admitNext);
+      return;
+    }
+  };
+
+  const wait = (amount: number, signal: AbortSignal | undefined): Promise<Pass> =>
+    new Promise((resolve, reject) => {
+      const onAbort = (): void => {
+        line.delete(waiter);
+        reject(canceledFault(provider, signal));
+        admitNext();
+      };
+      const waiter: Waiter = {
+        tokens: amount,
+        admit() {
+          signal?.removeEventListener('abort', onAbort);
+          resolve(take(amount));
+        },
+      };
+      line.add(waiter);
+      signal?.addEventListener('abort', onAbort, { once: true });
+      if (line.size === 1) admitNext();
+    });
+
+  return {
+    async enter({ tokens: amount, signal }) {
+      if (signal?.aborted === true) throw canceledFault(provider, signal);
+      if (line.size === 0 && blockedMs(amount) === 0) return take(amount);
+      if (line.size >= limits.queueMax) {
+        throw fault('overloaded', `${line.size} calls already wait for provider ${provider}`, {
+          retryAfterMs: 1_000,
+          details: { provider },
+        });
+      }
+      return wait(amount, signal);
+    },
+    inFlight: () => inFlight,
+    waiting: () => line.size,
+  };
+}
+
+function canceledFault(provider: string, signal: AbortSignal | undefined): Fault {
+  const reason: unknown = signal?.reason;
+  if (reason instanceof Fault) return reason;
+  return reason instanceof Error && reason.name === 'TimeoutError'
+    ? fault('deadline', `no place at provider ${provider} came free in time`)
+    : fault('canceled', `the call was canceled while it waited for provider ${provider}`);
+}

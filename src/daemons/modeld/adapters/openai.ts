@@ -1,0 +1,37 @@
+// OpenAI Chat Completions as a dialect. Its parts are in the folder of the same name.
+import type { Dialect } from './dialect.ts';
+import { readAnswer, readStream } from './openai/answer-in.ts';
+import { writeAnswer, writeStream } from './openai/answer-out.ts';
+import { toOpenaiError, toOpenaiStreamError } from './openai/errors-out.ts';
+import { readRequest } from './openai/request-in.ts';
+import { writeRequest } from './openai/request-out.ts';
+import { asNumber, type JsonObject } from './reading.ts';
+
+const LIMIT_FIELDS = ['max_completion_tokens', 'max_tokens'] as const;
+
+export const openai: Dialect = {
+  name: 'openai',
+  chatPath: '/chat/completions',
+  authHeaders: (key) => ({ authorization: `Bearer ${key}` }),
+  passHeaders: () => ({}),
+  writeRequest,
+  readAnswer,
+  readStream,
+  readRequest,
+  writeAnswer,
+  writeStream,
+  writeError: toOpenaiError,
+  writeStreamError: toOpenaiStreamError,
+  readOutputLimit(body) {
+    const limits = LIMIT_FIELDS.map((name) => asNumber(body[name])).filter((n) => n !== undefined);
+    const choices = Math.max(1, asNumber(body.n) ?? 1);
+    return { tokens: limits.length === 0 ? undefined : Math.min(...limits), choices };
+  },
+  outputLimit(body, tokens, options) {
+    const changes: JsonObject = {};
+    for (const name of LIMIT_FIELDS) if (asNumber(body[name]) !== undefined) changes[name] = tokens;
+    if (Object.keys(changes).length === 0)
+      changes[options.maxTokensField ?? 'max_completion_tokens'] = tokens;
+    return changes;
+  },
+};

@@ -1,0 +1,126 @@
+// A neutral answer as OpenAI writes it, whole or as stream chunks, for SDK clients.
+import type { Message, Part, StopReason, Usage } from '../../../../wire/modeld.ts';
+import type { Answer, AnswerEvent, AnswerMeta, StreamWriter } from '../dialect.ts';
+import type { JsonObject } from '../reading.ts';
+import { writeSse } from '../sse.ts';
+
+const FINISH: Record<StopReason, string> = {
+  end: 'stop',
+  tool_calls: 'tool_calls',
+  max_tokens: 'length',
+  stop_sequence: 'stop',
+  refusal: 'content_filter',
+  other: 'stop',
+};
+
+export function writeUsage(usage: Usage): JsonObject {
+  const prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: usage.output_tokens,
+    total_tokens: prompt + usage.output_tokens,
+    prompt_tokens_details: {
+      cached_tokens: usage.cache_read_tokens,
+      cache_write_tokens: usage.cache_write_tokens,
+    },
+    completion_tokens_details: { reasoning_tokens: usage.reasoning_tokens },
+  };
+}
+
+const joinText = (parts: Part[], type: 'text' | 'thinking'): string =>
+  parts.map((part) => (part.type === type ? part.text : '')).join('');
+
+function writeMessage(message: Message, stopReason: StopReason): JsonObject {
+  const text = joinText(message.parts, 'text');
+  const thinking = joinText(message.parts, 'thinking');
+  const calls: JsonObject[] = [];
+  for (const part of message.parts) {
+    if (part.type !== 'tool_call') continue;
+    calls.push({
+      id: part.id,
+      type: 'function',
+      function: { name: part.name, arguments: JSON.stringify(part.arguments) },
+    });
+  }
+  const isRefusal = stopReason === 'refusal' && text !== '';
+  return {
+    role: 'assistant',
+    content: isRefusal || (text === '' && calls.length > 0) ? null : text,
+    refusal: isRefusal ? text : null,
+    ...(thinking === '' ? {} : { reasoning_content: thinking }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  };
+}
+
+export function writeAnswer(answer: Answer, meta: AnswerMeta): JsonObject {
+  return {
+    id: meta.id,
+    object: 'chat.completion',
+    created: Math.floor(meta.createdMs / 1000),
+    model: meta.model,
+    choices: [
+      {
+        index: 0,
+        message: writeMessage(answer.message, answer.stopReason),
+        logprobs: null,
+        finish_reason: FINISH[answer.stopReason],
+      },
+    ],
+    usage: writeUsage(answer.usage),
+  };
+}
+
+export function writeStream(meta: AnswerMeta): StreamWriter {
+  const indexOf = new Map<string, number>();
+  let isOpen = false;
+  const head = {
+    id: meta.id,
+    object: 'chat.completion.chunk',
+    created: Math.floor(meta.createdMs / 1000),
+    model: meta.model,
+  };
+  const write = (choices: unknown[], more: JsonObject = {}): string =>
+    writeSse({ data: JSON.stringify({ ...head, choices, ...more }) });
+  const give = (delta: JsonObject, finish: string | null = null): string => {
+    const first = isOpen ? {} : { role: 'assistant', content: '' };
+    isOpen = true;
+    const choice = {
+      index: 0,
+      delta: { ...first, ...delta },
+      logprobs: null,
+      finish_reason: finish,
+    };
+    return write([choice]);
+  };
+  const giveCall = (id: string, more: JsonObject): string => {
+    if (!indexOf.has(id)) indexOf.set(id, indexOf.size);
+    return give({ tool_calls: [{ index: indexOf.get(id), ...more }] });
+  };
+  const finish = (answer: Answer): string => {
+    const last = give({}, FINISH[answer.stopReason]);
+    const usage = meta.streamUsage === true ? write([], { usage: writeUsage(answer.usage) }) : '';
+    return `${last}${usage}${writeSse({ data: '[DONE]' })}`;
+  };
+  return {
+    write(event: AnswerEvent): string {
+      switch (event.type) {
+        case 'text':
+          return give({ content: event.text });
+        case 'thinking':
+          return give({ reasoning_content: event.text });
+        case 'signature':
+          return '';
+        case 'tool_call':
+          return giveCall(event.id, {
+            id: event.id,
+            type: 'function',
+            function: { name: event.name, arguments: '' },
+          });
+        case 'tool_arguments':
+          return giveCall(event.id, { function: { arguments: event.text } });
+        case 'done':
+          return finish(event.answer);
+      }
+    },
+  };
+}

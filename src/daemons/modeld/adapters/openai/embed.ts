@@ -1,0 +1,91 @@
+// Embeddings in OpenAI's dialect, both directions. Anthropic has none.
+import { fault } from '../../../../wire/errors.ts';
+import type { Usage } from '../../../../wire/modeld.ts';
+import { NO_USAGE } from '../dialect.ts';
+import { asCount, asList, asObject, asText, type JsonObject } from '../reading.ts';
+
+export const EMBED_PATH = '/embeddings';
+
+export type EmbedAnswer = {
+  model: string;
+  embeddings: number[][];
+  usage: Usage;
+  usageReported: boolean;
+};
+
+export function writeEmbedRequest(request: { input: string[] }, model: string): JsonObject {
+  return { model, input: request.input, encoding_format: 'float' };
+}
+
+function readVector(value: unknown): number[] | undefined {
+  if (Array.isArray(value) && value.every((n) => typeof n === 'number' && Number.isFinite(n)))
+    return value as number[];
+  if (typeof value !== 'string') return undefined;
+  const bytes = Buffer.from(value, 'base64');
+  if (bytes.length === 0 || bytes.length % 4 !== 0) return undefined;
+  return Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readFloatLE(i * 4));
+}
+
+export function readEmbedAnswer(
+  value: unknown,
+  expected: { count: number; model: string },
+): EmbedAnswer {
+  const json = asObject(value);
+  const embeddings: (number[] | undefined)[] = Array.from({ length: expected.count });
+  const rows = asList(json?.data);
+  rows.forEach((entry, position) => {
+    const row = asObject(entry);
+    const index = typeof row?.index === 'number' ? row.index : position;
+    if (index in embeddings) embeddings[index] = readVector(row?.embedding);
+  });
+  const whole = embeddings.filter((vector) => vector !== undefined);
+  if (json === undefined || rows.length !== expected.count || whole.length !== expected.count) {
+    throw fault(
+      'provider_malformed',
+      `the provider sent ${whole.length} embeddings for ${expected.count} texts`,
+    );
+  }
+  const usage = asObject(json.usage);
+  return {
+    model: asText(json.model) ?? expected.model,
+    embeddings: whole,
+    usage: { ...NO_USAGE, input_tokens: asCount(usage?.prompt_tokens) },
+    usageReported: usage !== undefined,
+  };
+}
+
+/** A client's embeddings body. Its SDK asks for base64 unless told otherwise. */
+export function readEmbedRequest(body: JsonObject): {
+  model: string;
+  input: string[];
+  encoding: 'float' | 'base64';
+} {
+  const model = asText(body.model);
+  if (model === undefined || model === '') throw fault('bad_request', 'model must be a name');
+  const given = typeof body.input === 'string' ? [body.input] : asList(body.input);
+  const input = given.filter((text) => typeof text === 'string' && text !== '') as string[];
+  if (input.length === 0 || input.length !== given.length)
+    throw fault('bad_request', 'input must be a text or a list of texts, none of them empty');
+  return { model, input, encoding: body.encoding_format === 'base64' ? 'base64' : 'float' };
+}
+
+export function writeEmbedAnswer(
+  answer: EmbedAnswer,
+  options: { model: string; encoding: 'float' | 'base64' },
+): JsonObject {
+  const write = (vector: number[]): number[] | string =>
+    options.encoding === 'float'
+      ? vector
+      : Buffer.from(Float32Array.from(vector).buffer).toString('base64');
+  const tokens = answer.usage.input_tokens;
+  return {
+    object: 'list',
+    data: answer.embeddings.map((vector, index) => ({
+      object: 'embedding',
+      index,
+      embedding: write(vector),
+    })),
+    model: options.model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  };
+}

@@ -1,0 +1,53 @@
+// A fault as OpenAI writes errors, so that its SDKs raise the class their users catch.
+import type { Fault, FaultCode } from '../../../../wire/errors.ts';
+import type { DialectError } from '../dialect.ts';
+import { errorHeaders, upstreamStatus } from '../error-headers.ts';
+import type { JsonObject } from '../reading.ts';
+import { writeSse } from '../sse.ts';
+
+type Row = { status?: number; type: string; code?: string };
+
+const ROWS: Partial<Record<FaultCode, Row>> = {
+  unauthenticated: { status: 401, type: 'invalid_request_error', code: 'invalid_api_key' },
+  not_found: { status: 404, type: 'invalid_request_error', code: 'model_not_found' },
+  context_too_long: {
+    status: 400,
+    type: 'invalid_request_error',
+    code: 'context_length_exceeded',
+  },
+  rate_limited: { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
+  // OpenAI's own answer when the money is spent.
+  budget: { status: 429, type: 'insufficient_quota', code: 'insufficient_quota' },
+  limit: { status: 429, type: 'insufficient_quota', code: 'insufficient_quota' },
+};
+
+function statusOf(fault: Fault): number {
+  if (fault.code === 'provider_refused') return upstreamStatus(fault) ?? 400;
+  return ROWS[fault.code]?.status ?? fault.http;
+}
+
+function writeBody(fault: Fault): JsonObject {
+  const row = ROWS[fault.code];
+  const status = statusOf(fault);
+  return {
+    error: {
+      message: fault.message,
+      type: row?.type ?? (status >= 500 ? 'server_error' : 'invalid_request_error'),
+      param: null,
+      code: row?.code ?? fault.code,
+      agentd: fault.toBody(),
+    },
+  };
+}
+
+export function toOpenaiError(fault: Fault): DialectError {
+  return {
+    status: statusOf(fault),
+    headers: errorHeaders(fault),
+    body: JSON.stringify(writeBody(fault)),
+  };
+}
+
+export function toOpenaiStreamError(fault: Fault): string {
+  return writeSse({ data: JSON.stringify(writeBody(fault)) });
+}

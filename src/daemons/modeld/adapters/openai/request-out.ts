@@ -1,0 +1,130 @@
+// A neutral request as an OpenAI Chat Completions body. Thinking is left out: this API has no place for it.
+import { fault } from '../../../../wire/errors.ts';
+import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
+import {
+  assertParts,
+  type ModelRequest,
+  type WriteOptions,
+  type WrittenRequest,
+} from '../dialect.ts';
+import type { JsonObject } from '../reading.ts';
+import { makeWireNames, type WireNames } from '../tool-names.ts';
+
+const TOOL_NAME_LENGTH_MAX = 64;
+const CALL_ID_LENGTH_MAX = 40;
+const STOP_MAX = 4;
+
+export function writeRequest(request: ModelRequest, options: WriteOptions): WrittenRequest {
+  assertParts(request.messages);
+  if (request.stop.length > STOP_MAX) {
+    throw fault(
+      'bad_request',
+      `stop has ${request.stop.length} entries; ${options.model} takes at most ${STOP_MAX}`,
+    );
+  }
+  const names = makeWireNames(request, {
+    model: options.model,
+    provider: options.provider,
+    toolLengthMax: TOOL_NAME_LENGTH_MAX,
+    callIdLengthMax: CALL_ID_LENGTH_MAX,
+  });
+  const body: JsonObject = {
+    model: options.model,
+    messages: writeMessages(request.messages, names),
+    [options.maxTokensField ?? 'max_completion_tokens']: options.maxOutputTokens,
+  };
+  if (request.tools.length > 0) writeTools(body, request, names);
+  if (request.temperature !== undefined) body.temperature = request.temperature;
+  if (request.topP !== undefined) body.top_p = request.topP;
+  if (request.stop.length > 0) body.stop = request.stop;
+  if (request.effort !== undefined) body.reasoning_effort = request.effort;
+  if (request.outputSchema !== undefined) {
+    body.response_format = {
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema: request.outputSchema, strict: true },
+    };
+  }
+  if (options.stream) {
+    body.stream = true;
+    body.stream_options = { include_usage: true };
+  }
+  return { body, names, headers: {} };
+}
+
+function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): void {
+  body.tools = request.tools.map((tool: ToolSpec) => ({
+    type: 'function',
+    function: {
+      name: names.tools.toWire(tool.name),
+      description: tool.description,
+      parameters: tool.input_schema,
+    },
+  }));
+  const choice = request.toolChoice;
+  if (typeof choice === 'string') body.tool_choice = choice;
+  else if (choice !== undefined) {
+    const name = names.tools.toWire(choice.name);
+    body.tool_choice = { type: 'function', function: { name } };
+  }
+  if (request.parallelToolCalls !== undefined) body.parallel_tool_calls = request.parallelToolCalls;
+}
+
+function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
+  const out: JsonObject[] = [];
+  // Results must follow their calls at once, so a turn's own text waits until all its results are out.
+  let waiting: JsonObject[] = [];
+  for (const message of messages) {
+    if (message.role !== 'user') {
+      out.push(...waiting);
+      waiting = [];
+    }
+    if (message.role === 'assistant') out.push(writeAssistant(message.parts, names));
+    else if (message.role === 'system')
+      out.push({ role: 'system', content: writeText(message.parts) });
+    else {
+      for (const part of message.parts) {
+        if (part.type === 'tool_result') out.push(writeResult(part, names));
+      }
+      const content = writeText(message.parts);
+      if (content !== '' || message.parts.every((part) => part.type === 'text'))
+        waiting.push({ role: 'user', content });
+    }
+  }
+  out.push(...waiting);
+  return out;
+}
+
+/** One text is a string, as every server takes it; several keep their borders. */
+function writeText(parts: Part[]): string | JsonObject[] {
+  const texts = parts.filter((part) => part.type === 'text');
+  if (texts.length <= 1) return texts[0]?.text ?? '';
+  return texts.map(({ text }) => ({ type: 'text', text }));
+}
+
+function writeAssistant(parts: Part[], names: WireNames): JsonObject {
+  const calls: JsonObject[] = [];
+  for (const part of parts) {
+    if (part.type !== 'tool_call') continue;
+    calls.push({
+      id: names.callIds.toWire(part.id),
+      type: 'function',
+      function: {
+        name: names.tools.toWire(part.name),
+        arguments: JSON.stringify(part.arguments),
+      },
+    });
+  }
+  const content = writeText(parts);
+  if (calls.length === 0) return { role: 'assistant', content };
+  return { role: 'assistant', content: content === '' ? null : content, tool_calls: calls };
+}
+
+/** This API cannot mark a result as failed, so the text must say it. */
+function writeResult(part: Part & { type: 'tool_result' }, names: WireNames): JsonObject {
+  const isSaid = part.is_error !== true || /^\W*error\b/i.test(part.content);
+  return {
+    role: 'tool',
+    tool_call_id: names.callIds.toWire(part.tool_call_id),
+    content: isSaid ? part.content : `Error: ${part.content}`,
+  };
+}

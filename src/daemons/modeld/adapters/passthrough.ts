@@ -1,0 +1,85 @@
+// Client and provider speak the same dialect: the client's body goes out as it came but for the model and
+// the output limit, and the answer's bytes come back untouched while a tap reads what was used.
+import type { Answer, Dialect } from './dialect.ts';
+import type { StreamedAnswer, WholeAnswer } from './provider-client.ts';
+import { asObject, type JsonObject } from './reading.ts';
+import { spliceJson } from './splice-json.ts';
+import { type ReadBlock, type StartedStream, startStream } from './stream-answer.ts';
+import { keptNames } from './tool-names.ts';
+
+export type PassedRequest = {
+  text: string;
+  stream: boolean;
+  /** The client did not ask for usage in its stream; we did, and keep that chunk to ourselves. */
+  hidesUsage: boolean;
+};
+
+export function passRequest(options: {
+  dialect: Dialect;
+  /** The body as it came, and the same parsed. */
+  text: string;
+  body: JsonObject;
+  model: string;
+  /** Left as the client wrote it when undefined. */
+  maxOutputTokens?: number | undefined;
+  maxTokensField?: 'max_completion_tokens' | 'max_tokens' | undefined;
+}): PassedRequest {
+  const { dialect, body, maxOutputTokens } = options;
+  const changes: JsonObject = { model: options.model };
+  if (maxOutputTokens !== undefined)
+    Object.assign(changes, dialect.outputLimit(body, maxOutputTokens, options));
+  const stream = body.stream === true;
+  const streamOptions = asObject(body.stream_options) ?? {};
+  const hidesUsage = dialect.name === 'openai' && stream && streamOptions.include_usage !== true;
+  if (hidesUsage) changes.stream_options = { ...streamOptions, include_usage: true };
+  return { text: spliceJson(options.text, changes), stream, hidesUsage };
+}
+
+/** What a whole answer says of itself. Its bytes are in the answer, to be sent as they are. */
+export function tapAnswer(options: {
+  dialect: Dialect;
+  answer: WholeAnswer;
+  model: string;
+  provider: string;
+}): Answer {
+  const { dialect, answer, model, provider } = options;
+  return dialect.readAnswer(answer.json, keptNames(model, provider));
+}
+
+export function passStream(options: {
+  dialect: Dialect;
+  upstream: StreamedAnswer;
+  model: string;
+  provider: string;
+  hidesUsage: boolean;
+}): Promise<StartedStream<Buffer>> {
+  const { dialect, upstream, model, provider, hidesUsage } = options;
+  return startStream<Buffer>({
+    upstream,
+    provider,
+    reader: dialect.readStream(keptNames(model, provider)),
+    give: (blocks, chunk) => joinBlocks(blocks, chunk, hidesUsage),
+    giveEnd: () => undefined,
+    // Ours and not the vendor's own event, whose words nobody has looked through.
+    giveFault: (reason) => Buffer.from(dialect.writeStreamError(reason)),
+  });
+}
+
+/** Whole blocks only, so that a cut never leaves half an event at the client; no copy in the usual case. */
+function joinBlocks(blocks: ReadBlock[], chunk: Buffer, hidesUsage: boolean): Buffer | undefined {
+  const raws: Buffer[] = [];
+  let size = 0;
+  for (const { block, isUsageOnly } of blocks) {
+    if (hidesUsage && isUsageOnly) continue;
+    raws.push(block.raw);
+    size += block.raw.length;
+  }
+  const first = raws[0];
+  if (first === undefined) return undefined;
+  if (raws.length === 1) return first;
+  const isUnbroken =
+    raws.length === blocks.length &&
+    first.buffer === chunk.buffer &&
+    first.byteOffset === chunk.byteOffset;
+  return isUnbroken ? chunk.subarray(0, size) : Buffer.concat(raws, size);
+}

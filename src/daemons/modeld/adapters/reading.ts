@@ -1,0 +1,80 @@
+// Reading JSON that somebody else wrote: values of the wrong kind become nothing instead of a crash.
+// What is missing or wrong is judged by the dialect that reads.
+import { createHash, randomUUID } from 'node:crypto';
+import { parseJson } from '../../../platform/json.ts';
+
+export type JsonObject = Record<string, unknown>;
+
+export function asObject(value: unknown): JsonObject | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as JsonObject)
+    : undefined;
+}
+
+export function asList(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+export function asText(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** A count of something. A provider that reports nonsense counts as having reported nothing. */
+export function asCount(value: unknown): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0;
+}
+
+export function asNumber(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+/** The object a JSON text holds, or undefined when it is not JSON or not an object. */
+export function tryObject(text: string): JsonObject | undefined {
+  try {
+    return asObject(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+export type Arguments = { arguments: JsonObject; arguments_error?: string };
+
+/** The arguments a model wrote as text. Models leave them empty for a tool without parameters. */
+export function readArguments(text: string): Arguments {
+  if (text.trim() === '') return { arguments: {} };
+  let problem = 'not a JSON object';
+  try {
+    const value = asObject(parseJson(text));
+    if (value !== undefined) return { arguments: value };
+  } catch (error) {
+    problem = (error as Error).message.replace('the body', 'the text');
+  }
+  return { arguments: {}, arguments_error: clip(`${problem}; the model wrote: ${text}`, 600) };
+}
+
+/** Arguments that come as a value already, as Anthropic sends them. */
+export function takeArguments(value: unknown): Arguments {
+  const object = asObject(value);
+  if (object !== undefined) return { arguments: object };
+  if (value === undefined || value === null) return { arguments: {} };
+  return {
+    arguments: {},
+    arguments_error: clip(`not a JSON object; the model wrote: ${JSON.stringify(value)}`, 600),
+  };
+}
+
+export function clip(text: string, lengthMax: number): string {
+  return text.length <= lengthMax ? text : `${text.slice(0, lengthMax - 1)}…`;
+}
+
+const CALL_ID_LENGTH_MAX = 128;
+/** The longest name our own form has room for; no vendor allows a longer one. */
+export const TOOL_NAME_LENGTH_MAX = 128;
+
+/** A tool call's id as we keep it. Some servers give none, and two calls must never share one. */
+export function takeCallId(value: unknown): string {
+  const id = asText(value);
+  if (id === undefined || id === '') return `call_${randomUUID().replaceAll('-', '')}`;
+  if (id.length <= CALL_ID_LENGTH_MAX) return id;
+  return `call_${createHash('sha256').update(id).digest('hex').slice(0, 32)}`;
+}

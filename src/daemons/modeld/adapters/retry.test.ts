@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { type ManualClock, manualClock } from '../../../platform/clock.ts';
+import { Fault, type FaultCode, type FaultExtra, fault } from '../../../wire/errors.ts';
+import { type Circuit, makeCircuit } from './circuit.ts';
+import { delayMs, RETRY, type RouteRun, runRoutes, type Try } from './retry.ts';
+
+const down = (extra?: FaultExtra) => fault('provider_down', 'down', extra);
+const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
+
+/** Moves the clock on whenever the run only waits for it. */
+async function drive<T>(clock: ManualClock, work: Promise<T>): Promise<T> {
+  let isOver = false;
+  const settled = work.finally(() => {
+    isOver = true;
+  });
+  settled.catch(() => {});
+  while (!isOver) {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (!isOver) clock.advance(10);
+  }
+  return settled;
+}
+
+type Plan = Record<string, (Fault | 'ok')[]>;
+
+function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
+  const clock = manualClock(0);
+  const circuits = new Map<string, Circuit>();
+  const asked: { route: string; atMs: number; budgetMs: number }[] = [];
+  const next: string[] = [];
+  const run = runRoutes<string, string>({
+    routes: Object.keys(plan),
+    circuitOf: (route) => {
+      const circuit = circuits.get(route) ?? makeCircuit(clock);
+      circuits.set(route, circuit);
+      return circuit;
+    },
+    nameOf: (route) => route,
+    attempt: async ({ route, budgetMs }) => {
+      asked.push({ route, atMs: clock.nowMs(), budgetMs });
+      const result = plan[route]?.shift() ?? 'ok';
+      if (result === 'ok') return `${route} answered`;
+      throw result;
+    },
+    totalMs: 60_000,
+    clock,
+    random: () => 0.5,
+    onFailure: (failure) => next.push(failure.next),
+    ...more,
+  });
+  return { result: drive(clock, run), asked, next, clock };
+}
+
+test('what passes is tried again, with growing waits', async () => {
+  const { result, asked, next } = play({ a: [down(), down(), 'ok'] });
+  assert.equal(await result, 'a answered');
+  assert.equal(asked.length, 3);
+  assert.ok(asked[1]!.atMs >= 125 && asked[2]!.atMs - asked[1]!.atMs >= 250);
+  assert.deepEqual(next, ['retry', 'retry']);
+});
+
+test('Retry-After is kept to', async () => {
+  const { result, asked } = play({
+    a: [fault('rate_limited', 'w', { retryAfterMs: 5_000 }), 'ok'],
+  });
+  await result;
+  assert.ok(asked[1]!.atMs >= 5_000);
+});
+
+test('with another route left, a long wait is not waited', async () => {
+  const wait = fault('rate_limited', 'w', { retryAfterMs: 5_000 });
+  const { result, asked } = play({ a: [wait], b: ['ok'] });
+  assert.equal(await result, 'b answered');
+  assert.ok(asked[1]!.atMs < 1_000);
+});
+
+test('a wait beyond the total time is not begun, and the caller hears of it', async () => {
+  const wait = fault('rate_limited', 'w', { retryAfterMs: 90_000 });
+  const { result, asked } = play({ a: [wait] });
+  await assert.rejects(result, (error: Fault) => error.retryAfterMs === 90_000);
+  assert.equal(asked.length, 1);
+});
+
+const kinds: [FaultCode, FaultExtra | undefined, string[]][] = [
+  ['provider_down', undefined, ['a', 'a', 'a', 'b']],
+  ['provider_malformed', undefined, ['a', 'a', 'a', 'b']],
+  ['provider_auth', undefined, ['a', 'b']],
+  ['overloaded', undefined, ['a', 'b']],
+  ['provider_refused', { details: { upstream_status: 404 } }, ['a', 'b']],
+  ['provider_refused', { details: { upstream_status: 429, unpaid: true } }, ['a', 'b']],
+  ['provider_refused', { details: { upstream_status: 400 } }, ['a']],
+  ['context_too_long', undefined, ['a']],
+  ['canceled', undefined, ['a']],
+  ['budget', undefined, ['a']],
+  ['deadline', undefined, ['a']],
+];
+for (const [code, extra, expected] of kinds) {
+  test(`${code} ${JSON.stringify(extra?.details ?? {})}: asked are ${expected.join(', ')}`, async () => {
+    const same = Array.from({ length: 9 }, () => fault(code, 'm', extra));
+    const { result, asked } = play({ a: same, b: ['ok'] });
+    await result.catch((error) => assert.ok(isFault(code)(error)));
+    assert.deepEqual(
+      asked.map((entry) => entry.route),
+      expected,
+    );
+  });
+}
+
+test('nothing is tried again once the client was given something', async () => {
+  const seen: string[] = [];
+  const attempt = async (current: Try<string>) => {
+    seen.push(current.route);
+    current.commit();
+    throw down();
+  };
+  await assert.rejects(play({ a: [], b: [] }, { attempt }).result, isFault('provider_down'));
+  assert.deepEqual(seen, ['a']);
+});
+
+test('the tries share one total time', async () => {
+  const { result, asked } = play({ a: Array.from({ length: 9 }, () => down()) }, { totalMs: 300 });
+  await assert.rejects(result, isFault('provider_down'));
+  assert.ok(asked.every((entry) => entry.atMs < 300 && entry.budgetMs <= 300 - entry.atMs));
+});
+
+test('a cancel ends the wait', async () => {
+  const abort = new AbortController();
+  const { result } = play(
+    { a: [fault('rate_limited', 'w', { retryAfterMs: 30_000 }), 'ok'] },
+    { signal: abort.signal, onFailure: () => setImmediate(() => abort.abort()) },
+  );
+  await assert.rejects(result, isFault('canceled'));
+});
+
+test('a bug is not tried again and does not keep the door to itself', async () => {
+  const attempt = async () => {
+    throw new TypeError('bug');
+  };
+  await assert.rejects(play({ a: [], b: [] }, { attempt }).result, TypeError);
+});
+
+test('no route is said as such', async () => {
+  await assert.rejects(play({}).result, isFault('unavailable'));
+});
+
+test('waits are within full jitter, and never shorter than asked for', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 20 }),
+      fc.option(fc.nat({ max: 60_000 }), { nil: undefined }),
+      fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+      (attempt, retryAfterMs, random) => {
+        const ms = delayMs({ attempt, retryAfterMs }, RETRY, () => random);
+        assert.ok(Number.isSafeInteger(ms) && ms >= 0);
+        if (retryAfterMs === undefined)
+          assert.ok(ms <= Math.min(RETRY.delayMsMax, RETRY.baseMs * 2 ** (attempt - 1)));
+        else assert.ok(ms >= retryAfterMs && ms <= retryAfterMs + RETRY.baseMs);
+      },
+    ),
+  );
+});
+
+test('a circuit opens after failures in a row, lets one call try, and closes again', () => {
+  const clock = manualClock(0);
+  const circuit = makeCircuit(clock, { failuresMax: 2, openMs: 1_000 });
+  circuit.enter()?.fail(down());
+  circuit.enter()?.succeed();
+  circuit.enter()?.fail(down());
+  assert.equal(circuit.availability().available, true);
+  circuit.enter()?.fail(down());
+  assert.deepEqual(circuit.availability(), {
+    available: false,
+    reason: 'down',
+    retryAfterMs: 1_000,
+  });
+  assert.equal(circuit.enter(), undefined);
+  clock.advance(1_000);
+  const probe = circuit.enter();
+  assert.notEqual(probe, undefined);
+  assert.equal(circuit.enter(), undefined, 'only one probe at a time');
+  probe?.fail(down());
+  assert.equal(circuit.enter(), undefined);
+  clock.advance(1_000);
+  circuit.enter()?.release();
+  circuit.enter()?.succeed();
+  assert.equal(circuit.availability().available, true);
+});
+
+test('a refused key opens at once; a refused request and a full queue never do', () => {
+  const circuit = makeCircuit(manualClock(0), { failuresMax: 2, openMs: 1_000 });
+  for (let i = 0; i < 9; i++) {
+    circuit.enter()?.fail(fault('provider_refused', 'm'));
+    circuit.enter()?.fail(fault('overloaded', 'm'));
+    circuit.enter()?.fail(fault('canceled', 'm'));
+  }
+  assert.equal(circuit.availability().available, true);
+  circuit.enter()?.fail(fault('provider_auth', 'm'));
+  assert.equal(circuit.availability().available, false);
+});
+
+test('an open circuit is passed by, and if it is the only one the caller hears why', async () => {
+  const clock = manualClock(0);
+  const circuit = makeCircuit(clock, { failuresMax: 1, openMs: 1_000 });
+  circuit.enter()?.fail(down());
+  const closed = makeCircuit(clock);
+  const circuitOf = (route: string) => (route === 'a' ? circuit : closed);
+  const { result, asked } = play({ a: ['ok'], b: ['ok'] }, { circuitOf });
+  assert.equal(await result, 'b answered');
+  assert.deepEqual(
+    asked.map((entry) => entry.route),
+    ['b'],
+  );
+  await assert.rejects(play({ a: ['ok'] }, { circuitOf }).result, /left alone for now.*down/);
+});

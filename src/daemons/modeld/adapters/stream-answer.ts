@@ -1,0 +1,161 @@
+// A provider's stream, read to its end: blocks become whatever the client gets, and whoever pays learns
+// exactly once how it ended. Nothing is given before the first piece is there, so that until then the
+// call may still be tried again or elsewhere.
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { Answer, AnswerEvent, Dialect, StreamReader, StreamWriter } from './dialect.ts';
+import type { StreamedAnswer } from './provider-client.ts';
+import { type SseBlock, SseParser } from './sse.ts';
+
+/** How a stream ended. With a fault, the answer is what had come until then. */
+export type StreamEnd = { answer: Answer; fault?: Fault };
+
+export type ReadBlock = { block: SseBlock; events: AnswerEvent[]; isUsageOnly: boolean };
+
+export type StreamPlan<T> = {
+  upstream: StreamedAnswer;
+  reader: StreamReader;
+  provider: string;
+  /** What the client gets for blocks that came together; undefined for nothing. */
+  give(blocks: ReadBlock[], chunk: Buffer): T | undefined;
+  giveEnd(answer: Answer): T | undefined;
+  giveFault(fault: Fault): T | undefined;
+};
+
+export type StartedStream<T> = { items: AsyncIterableIterator<T>; ended: Promise<StreamEnd> };
+
+/** Resolves when the client can be given something; throws when the stream failed before that. */
+export async function startStream<T>(plan: StreamPlan<T>): Promise<StartedStream<T>> {
+  const { promise: ended, resolve } = Promise.withResolvers<StreamEnd>();
+  const items = readItems(plan, resolve);
+  // Also when nobody reads any more, a deadline ends the call and what it cost must be settled.
+  plan.upstream.body.onFail((reason) => resolve({ answer: plan.reader.answer(), fault: reason }));
+  let first: IteratorResult<T, undefined> | undefined = await items.next();
+  const iterator: AsyncIterableIterator<T> = {
+    next() {
+      if (first === undefined) return items.next();
+      const result = first;
+      first = undefined;
+      return Promise.resolve(result);
+    },
+    return: () => items.return(undefined),
+    [Symbol.asyncIterator]: () => iterator,
+  };
+  return { items: iterator, ended };
+}
+
+async function* readItems<T>(
+  plan: StreamPlan<T>,
+  settle: (end: StreamEnd) => void,
+): AsyncGenerator<T, undefined> {
+  const { upstream, reader } = plan;
+  let isGiven = false;
+  try {
+    for await (const item of readChunks(plan)) {
+      isGiven = true;
+      yield item;
+    }
+    const answer = reader.answer();
+    settle({ answer });
+    const last = plan.giveEnd(answer);
+    if (last !== undefined) yield last;
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    const reason = upstream.clean(error);
+    settle({ answer: reader.answer(), fault: reason });
+    if (!isGiven) throw reason;
+    const last = plan.giveFault(reason);
+    if (last !== undefined) yield last;
+  } finally {
+    // Only a client that left early gets here with the end still open.
+    const left = fault('canceled', 'the client went away before the answer was whole');
+    settle(
+      reader.isDone() ? { answer: reader.answer() } : { answer: reader.answer(), fault: left },
+    );
+    await upstream.body.return();
+  }
+  return undefined;
+}
+
+async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
+  const { upstream, reader } = plan;
+  const parser = new SseParser();
+  for await (const chunk of upstream.body) {
+    const { read, broken } = readBlocks(parser.push(chunk), reader);
+    const item = plan.give(read, chunk);
+    if (item !== undefined) yield item;
+    if (broken !== undefined) throw broken;
+    if (reader.isDone()) return upstream.body.complete();
+  }
+  const rest = parser.end();
+  if (rest !== null) {
+    const { read, broken } = readBlocks([rest], reader);
+    // Half an event is no broken event: the stream was cut, and that is said below.
+    const isHalf = broken instanceof Fault && broken.code === 'provider_malformed';
+    if (broken !== undefined && !isHalf) throw broken;
+    const item = reader.isDone() ? plan.give(read, rest.raw) : undefined;
+    if (item !== undefined) yield item;
+  }
+  if (!reader.isDone()) {
+    throw fault(
+      'provider_malformed',
+      `the provider ${plan.provider} ended its stream without saying that the answer is over`,
+    );
+  }
+}
+
+/** Blocks up to the end mark, or up to the one that told of a fault: those before it still count. */
+function readBlocks(
+  blocks: SseBlock[],
+  reader: StreamReader,
+): { read: ReadBlock[]; broken: unknown } {
+  const read: ReadBlock[] = [];
+  for (const block of blocks) {
+    try {
+      const events = reader.push(block);
+      read.push({ block, events, isUsageOnly: reader.wasUsageOnly() });
+    } catch (broken) {
+      return { read, broken };
+    }
+    if (reader.isDone()) break;
+  }
+  return { read, broken: undefined };
+}
+
+/** The stream as neutral events, several at a time as they came. */
+export function startEvents(options: {
+  upstream: StreamedAnswer;
+  reader: StreamReader;
+  provider: string;
+}): Promise<StartedStream<AnswerEvent[]>> {
+  return startStream<AnswerEvent[]>({
+    ...options,
+    give(blocks) {
+      const events = blocks.flatMap((read) => read.events);
+      return events.length === 0 ? undefined : events;
+    },
+    giveEnd: (answer) => [{ type: 'done', answer }],
+    // A neutral client hears of a fault from the service, which has `ended`.
+    giveFault: () => undefined,
+  });
+}
+
+/** The stream of one dialect as text in another. */
+export function startTranslation(options: {
+  upstream: StreamedAnswer;
+  reader: StreamReader;
+  provider: string;
+  writer: StreamWriter;
+  client: Dialect;
+}): Promise<StartedStream<string>> {
+  const { writer, client } = options;
+  return startStream<string>({
+    ...options,
+    give(blocks) {
+      let text = '';
+      for (const { events } of blocks) for (const event of events) text += writer.write(event);
+      return text === '' ? undefined : text;
+    },
+    giveEnd: (answer) => writer.write({ type: 'done', answer }),
+    giveFault: (reason) => client.writeStreamError(reason),
+  });
+}

@@ -1,0 +1,91 @@
+// How many input tokens a body can cost at most, said before the call so that a budget can hold the money.
+//
+// The bound: every tokenizer in use (byte-level BPE as at OpenAI and Anthropic, SentencePiece with byte
+// fallback as in Llama, Gemma, Mistral) makes at least one byte of UTF-8 into each token, and a JSON body
+// is never shorter than the text in it. So bytes of body ≥ tokens of text, typically by a factor of 3 to 4;
+// role marks and tool wrappers fit into what JSON spends on them. On top come the words a vendor adds by
+// itself, and images, whose cost does not follow their size.
+import type { DialectName } from './dialect.ts';
+import { asList, asObject, type JsonObject } from './reading.ts';
+
+/** Anthropic adds up to about 530 tokens of its own to a request with tools; this is twice that. */
+const OVERHEAD_TOKENS = 64;
+const TOOLS_TOKENS = 1_024;
+/** Above what either vendor counts for one image at the highest detail. */
+const IMAGE_TOKENS = 12_000;
+
+export type TokenBound = {
+  tokens: number;
+  /** The body names something by address (a file, a URL) that may be of any size. */
+  isOpenEnded: boolean;
+};
+
+/** Walks only lists of content: the rest of a body cannot hold media. */
+function countMedia(body: JsonObject): { images: number; isOpenEnded: boolean } {
+  const found = { images: 0, isOpenEnded: false };
+  for (const message of asList(body.messages)) {
+    const content = asObject(message)?.content;
+    if (Array.isArray(content)) countBlocks(content, found);
+  }
+  return found;
+}
+
+function countBlocks(blocks: unknown[], found: { images: number; isOpenEnded: boolean }): void {
+  for (const value of blocks) {
+    const block = asObject(value);
+    switch (block?.type) {
+      case 'text':
+        break;
+      case 'image':
+      case 'image_url':
+        found.images++;
+        break;
+      case 'tool_result':
+        countBlocks(asList(block.content), found);
+        break;
+      case 'file':
+      case 'document':
+        if (!hasInlineText(block)) found.isOpenEnded = true;
+        break;
+      case 'container_upload':
+        found.isOpenEnded = true;
+        break;
+    }
+  }
+}
+
+/** Text inside the body is counted by its bytes; a PDF's pages are not, nor is what a link points to. */
+function hasInlineText(block: JsonObject): boolean {
+  return asObject(block.source)?.type === 'text';
+}
+
+export function boundInputTokens(options: {
+  body: JsonObject;
+  sizeBytes: number;
+  dialect: DialectName;
+  /** No provider takes more than its window, so no call can cost more input. */
+  contextTokens: number;
+}): TokenBound {
+  const { body, sizeBytes, contextTokens } = options;
+  const { images, isOpenEnded } = countMedia(body);
+  const hasServerSide = options.dialect === 'anthropic' && usesServerTools(body);
+  if (isOpenEnded || hasServerSide) return { tokens: contextTokens, isOpenEnded: true };
+  const tools = asList(body.tools).length > 0 ? TOOLS_TOKENS : 0;
+  const tokens = sizeBytes + OVERHEAD_TOKENS + tools + images * IMAGE_TOKENS;
+  return { tokens: Math.min(tokens, contextTokens), isOpenEnded: false };
+}
+
+/** Tools that run at the vendor put their results into the input by themselves. */
+function usesServerTools(body: JsonObject): boolean {
+  return asList(body.tools).some((tool) => {
+    const type = asObject(tool)?.type;
+    return type !== undefined && type !== null && type !== 'custom';
+  });
+}
+
+/** For embeddings: the texts alone. */
+export function boundEmbedTokens(input: string[]): number {
+  let tokens = 0;
+  for (const text of input) tokens += Buffer.byteLength(text) + OVERHEAD_TOKENS;
+  return tokens;
+}
