@@ -2,7 +2,12 @@
 import { existsSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 
-export type HaltFile = { present(): string | undefined; set(reason: string): void; lift(): void; stop(): void };
+export type HaltFile = {
+  present(): string | undefined;
+  set(reason: string): void;
+  lift(): void;
+  stop(): void;
+};
 
 const LOOK_EVERY_MS = 1_000;
 
@@ -15,13 +20,16 @@ export function watchHaltFile(file: string, onChange: () => void): HaltFile {
     onChange();
   };
   // The watch is fast; the look makes sure where watching does not work.
-  const watcher = watch(dirname(file), (_, name) => (name === null || name === basename(file) ? look() : undefined));
+  const watcher = watch(dirname(file), (_, name) =>
+    name === null || name === basename(file) ? look() : undefined,
+  );
   watcher.on('error', () => watcher.close());
   const timer = setInterval(look, LOOK_EVERY_MS);
   timer.unref();
   watcher.unref();
   return {
-    present: () => (existsSync(file) ? readFileSync(file, 'utf8').trim() || 'the file HALT is there' : undefined),
+    present: () =>
+      existsSync(file) ? readFileSync(file, 'utf8').trim() || 'the file HALT is there' : undefined,
     set(reason) {
       last = true;
       if (!existsSync(file)) writeFileSync(file, `${reason}\n`, { mode: 0o600 });

@@ -112,7 +112,7 @@ export async function giveBack(
     run_id: run.id,
     data: { fence: run.fence, detail: crash.detail.slice(0, 500) },
   });
-  if (crashes > crash.crashesMax) {
+  if (crash.counts && crashes > crash.crashesMax) {
     await endTask(tx, task, {
       status: 'failed',
       reason: `its runner crashed ${crashes} times`,

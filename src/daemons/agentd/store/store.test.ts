@@ -260,6 +260,13 @@ for (const [name, open] of Object.entries(DATABASES)) {
       const root = await task();
       const child = await task({ parent: root });
       await assert.rejects(task({ parent: child, after: [root.id] }), faultCode('cycle'));
+      const later = await task({ after: [child.id] });
+      await assert.rejects(
+        task({ parent: child, after: [later.id] }),
+        faultCode('cycle'),
+        'and through others',
+      );
+      await task({ parent: child, after: [(await task()).id] });
       await store.close();
     });
 

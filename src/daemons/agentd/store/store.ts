@@ -6,8 +6,10 @@ import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, type Outbox, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Once, onceByKey } from '../../../platform/sql/once.ts';
+import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';
+import { findCycle, type TaskNode } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { type AgentSet, applyAgents, putAgent, setAgentStatus } from './agents.ts';
 import { inboxForStep, insertMessage, type NewMessage } from './messages.ts';
@@ -25,6 +27,8 @@ import {
 import { type Committed, makeWriteTx, type Tx, type WriteTx } from './tx.ts';
 import { makeViews, type Views } from './views.ts';
 import { endWait, findWait, type NewWait, openWait, parkRun } from './waits.ts';
+
+const CIRCLE_NODES_MAX = 5_000;
 
 export type RunKey = { runId: string; fence: number };
 /** A call that toold makes for a run: it happens once, whatever is asked again. */
@@ -53,7 +57,8 @@ export type Store = Views & {
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;
   park(key: RunKey, callIds: string[]): Promise<boolean>;
   activationEnded(key: RunKey, crash: { detail: string; crashesMax: number }): Promise<void>;
-  recoverRuns(): Promise<number>;
+  /** Gives back every live run without counting a crash; how many there were. */
+  recoverRuns(why?: string): Promise<number>;
   delegate(
     call: RunCall,
     task: NewTask,
@@ -229,18 +234,44 @@ async function createChecked(tx: Tx, task: NewTask): Promise<TaskRow> {
   if (task.parent !== undefined) {
     const parent = await findTask(tx, task.parent.id);
     if (isEnded(parent.status)) throw fault('ended', `the parent ${parent.id} is ${parent.status}`);
-    await assertNoCircle(tx, parent, task.after);
+    await assertNoCircle(tx, { id: task.id, parentTaskId: parent.id, after: task.after });
   }
   return insertTask(tx, task);
 }
 
-/** A parent waits for its child: a child that comes after an ancestor would wait for ever. */
-async function assertNoCircle(tx: Tx, parent: TaskRow, after: string[]): Promise<void> {
-  for (let at: TaskRow | undefined = parent; at !== undefined; ) {
-    if (after.includes(at.id))
-      throw fault('cycle', `the task would come after ${at.id}, which is one of its own ancestors`);
-    at = at.parent_task_id === null ? undefined : await findTask(tx, at.parent_task_id);
+/** What waits for what, from the new task on: a circle would wait for ever. */
+async function assertNoCircle(
+  tx: Tx,
+  draft: { id: string; parentTaskId: string | null; after: string[] },
+): Promise<void> {
+  if (draft.after.length === 0 || draft.parentTaskId === null) return;
+  const nodes = new Map<string, TaskNode>();
+  const queue = [...draft.after, draft.parentTaskId];
+  for (const id of queue) {
+    if (nodes.has(id)) continue;
+    const row = await findTask(tx, id);
+    const deps = await tx.sql.all<{ after_id: string }>(
+      'SELECT after_id FROM task_deps WHERE task_id = ?',
+      id,
+    );
+    const children = await tx.sql.all<{ id: string }>(
+      'SELECT id FROM tasks WHERE parent_task_id = ? AND ended_ms IS NULL',
+      id,
+    );
+    const after = deps.map((dep) => dep.after_id);
+    nodes.set(id, {
+      id,
+      parentTaskId: row.parent_task_id,
+      after,
+      status: row.status as TaskStatus,
+    });
+    queue.push(...after, ...children.map((child) => child.id));
+    if (nodes.size > CIRCLE_NODES_MAX)
+      throw fault('limit', 'too many tasks hang together to look for circles');
   }
+  const circle = findCycle(draft, nodes.values());
+  if (circle !== undefined)
+    throw fault('cycle', `the tasks would wait for each other for ever: ${circle.join(' → ')}`);
 }
 
 function runMethods(
@@ -289,12 +320,12 @@ function runMethods(
         if (run.status === 'live' && run.fence === key.fence)
           await giveBack(tx, run, { ...crash, counts: true });
       }),
-    recoverRuns: () =>
+    recoverRuns: (why = 'the runtime ended while it ran') =>
       write(async (tx) => {
         const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
         for (const run of runs)
           await giveBack(tx, run, {
-            detail: 'the runtime ended while it ran',
+            detail: why,
             counts: false,
             crashesMax: 0,
           });

@@ -3,6 +3,7 @@
 
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import { type Readiness, readinessOf } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { sendSystemMessage } from './messages.ts';
 import type { RunRow, TaskRow } from './rows.ts';
@@ -44,8 +45,8 @@ async function count(tx: Tx, agent: string | null, status: string, by: number): 
 }
 
 export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
-  const blockers = await openBlockers(tx, task.after);
-  const status: TaskStatus = blockers.length > 0 ? 'blocked' : 'ready';
+  const found = await readiness(tx, task.after);
+  const { status } = found;
   const row: TaskRow = {
     id: task.id,
     parent_task_id: task.parent?.id ?? null,
@@ -56,7 +57,7 @@ export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
     created_by: task.createdBy,
     assigned_to: task.agent,
     status,
-    reason: blockers.length > 0 ? `after ${blockers.join(', ')}` : null,
+    reason: found.status === 'blocked' ? found.reason : null,
     priority: task.priority,
     inputs: JSON.stringify(task.inputs),
     limits: JSON.stringify(task.limits),
@@ -105,19 +106,18 @@ export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
   return row;
 }
 
-/** Blockers that have not completed; one that ended otherwise can never be waited for. */
-async function openBlockers(tx: Tx, after: string[]): Promise<string[]> {
-  const open: string[] = [];
-  for (const id of after) {
-    const blocker = await findTask(tx, id);
-    if (blocker.status === 'completed') continue;
-    if (isEnded(blocker.status))
-      throw fault('conflict', `${id}, which it should come after, is ${blocker.status}`, {
-        hint: 'Retry that task first, or leave it out.',
-      });
-    open.push(id);
-  }
-  return open;
+/** Ready, or blocked by what; a blocker that ended badly can never be waited for. */
+async function readiness(
+  tx: Tx,
+  after: string[],
+): Promise<Exclude<Readiness, { status: 'rejected' }>> {
+  const blockers: { id: string; status: TaskStatus }[] = [];
+  for (const id of after)
+    blockers.push({ id, status: (await findTask(tx, id)).status as TaskStatus });
+  const found = readinessOf(blockers);
+  if (found.status === 'rejected')
+    throw fault('conflict', found.reason, { hint: 'Retry that task first, or leave it out.' });
+  return found;
 }
 
 export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
@@ -307,25 +307,25 @@ async function settleDependants(tx: Tx, task: TaskRow): Promise<void> {
     task.id,
   );
   for (const dependant of rows) {
-    if (task.status !== 'completed') {
+    const blockers = await tx.sql.all<{ id: string; status: TaskStatus }>(
+      'SELECT t.id, t.status FROM task_deps d JOIN tasks t ON t.id = d.after_id WHERE d.task_id = ?',
+      dependant.id,
+    );
+    const found = readinessOf(blockers);
+    if (found.status === 'rejected') {
       await endTask(tx, dependant, {
         status: 'rejected',
-        reason: `${task.id}, which it comes after, is ${task.status}`,
+        reason: found.reason,
         by: 'service:agentd',
         error: {
           code: 'conflict',
-          message: `${task.id}, which it comes after, is ${task.status}`,
+          message: found.reason,
           hint: 'Retry that task, then create this one again.',
         },
       });
-      continue;
+    } else if (found.status === 'ready') {
+      await setStatus(tx, dependant, 'ready', null);
+      await queueRun(tx, dependant);
     }
-    const open = await tx.sql.one<{ n: number }>(
-      "SELECT COUNT(*) AS n FROM task_deps d JOIN tasks t ON t.id = d.after_id WHERE d.task_id = ? AND t.status <> 'completed'",
-      dependant.id,
-    );
-    if (Number(open?.n ?? 0) > 0) continue;
-    await setStatus(tx, dependant, 'ready', null);
-    await queueRun(tx, dependant);
   }
 }

@@ -1,0 +1,84 @@
+// The agents in force: read from a directory of manifests, followed as the files change, written there by
+// the operator. A broken manifest keeps the old one in force and is named among the problems.
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { writeAtomically } from '../../platform/state-dir.ts';
+import type { ManifestProblem } from '../../wire/agentd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { ManifestDir } from './adapters/manifest-dir.ts';
+import type { ManifestSet } from './manifest-set.ts';
+import { readManifest } from './manifests.ts';
+import type { Store } from './store/store.ts';
+
+export type Agents = {
+  problems(): ManifestProblem[];
+  put(name: string, yaml: string, options: { createOnly: boolean; by: string }): Promise<void>;
+  remove(name: string, by: string): Promise<void>;
+  /** The manifests changed. */
+  apply(set: ManifestSet): Promise<void>;
+};
+
+/** Where manifests are when nobody said otherwise: a copy of the starter team that people can change. */
+export function prepareAgentsDir(dir: string, starterDir: string | undefined): void {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const isEmpty = !readdirSync(dir).some((name) => /\.ya?ml$/.test(name));
+  if (isEmpty && starterDir !== undefined && existsSync(starterDir))
+    cpSync(starterDir, dir, { recursive: true });
+}
+
+export function makeAgents({
+  store,
+  dir,
+  manifests,
+}: {
+  store: Store;
+  dir: string;
+  manifests: () => ManifestDir;
+}): Agents {
+  let problems: ManifestProblem[] = [];
+  const apply = async (set: ManifestSet): Promise<void> => {
+    problems = set.problems;
+    await store.applyAgents({
+      agents: set.agents.map(({ agent, file }) => ({ spec: agent, file })),
+    });
+  };
+  const fileOf = async (name: string): Promise<string | undefined> => {
+    const found = (await store.agents()).find(({ row }) => row.name === name);
+    return found?.row.manifest_file ?? undefined;
+  };
+  return {
+    problems: () => problems,
+    apply,
+    async put(name, yaml, { createOnly, by }) {
+      const existing = await fileOf(name);
+      if (createOnly && existing !== undefined)
+        throw fault('conflict', `there is an agent ${name} already`, {
+          hint: `agentctl agent update ${name}`,
+        });
+      const file = existing ?? join(dir, `${name}.yaml`);
+      const read = readManifest(yaml, file);
+      if (!read.ok) {
+        const lines = read.problems.map(
+          (p) => `${p.line === null ? '' : `line ${p.line}: `}${p.message}`,
+        );
+        throw fault('bad_manifest', lines.join('; '), {
+          hint: read.problems[0]!.hint,
+          details: { problems: read.problems },
+        });
+      }
+      if (read.agent.name !== name)
+        throw fault('bad_manifest', `the manifest declares ${read.agent.name}, not ${name}`, {
+          hint: 'Give it the same name as the command.',
+        });
+      writeAtomically(file, yaml);
+      await store.putAgent({ spec: read.agent, file }, by);
+      await manifests().rescan();
+    },
+    async remove(name, by) {
+      const file = await fileOf(name);
+      await store.setAgentStatus(name, 'removed', by);
+      if (file !== undefined) rmSync(file, { force: true });
+      await manifests().rescan();
+    },
+  };
+}

@@ -1,0 +1,140 @@
+// agentd as a value: the one file that knows all its parts.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { toTimestamp } from '../../platform/clock.ts';
+import { daemon, type Floor } from '../../platform/daemon.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { modeldRoutes } from '../../wire/modeld.ts';
+import { tooldRoutes } from '../../wire/toold.ts';
+import { type LiveActivations, makeActivations } from './activations.ts';
+import { openBlobStore } from './adapters/blob-store.ts';
+import { type HaltFile, watchHaltFile } from './adapters/halt-file.ts';
+import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
+import { makeProcessLauncher } from './adapters/process-launcher.ts';
+import { makeAgents, prepareAgentsDir } from './agents.ts';
+import { makeApi } from './api.ts';
+import { makeArtifacts } from './artifacts.ts';
+import { makeCalls } from './calls.ts';
+import { type AgentdConfig, agentdConfig } from './config.ts';
+import { makeHalt } from './halt.ts';
+import { makeReplays } from './replay.ts';
+import { makeService, type Service } from './service.ts';
+import { MIGRATIONS } from './store/schema.ts';
+import { openStore } from './store/store.ts';
+
+/** Services that messages can be addressed to, beside the agents and people. None of them takes any yet. */
+const serviceRunning = (): boolean => false;
+
+async function start(floor: Floor<AgentdConfig>) {
+  const { config, clock, newId, log, stateDir } = floor;
+  const toold = floor.peer('toold', tooldRoutes);
+  const modeld = floor.peer('modeld', modeldRoutes);
+  const audit = floor.peer('auditd-ai', auditRoutes);
+  let service: Service | undefined;
+  let activations: LiveActivations | undefined;
+  let manifests: ManifestDir | undefined;
+  let haltFile: HaltFile | undefined;
+
+  const store = await openStore({
+    db: openSqlite({ file: join(stateDir, 'agentd.sqlite'), migrations: MIGRATIONS }),
+    clock,
+    newId,
+    log,
+    append: (events) => audit.append({ body: { events } }),
+    onCommitted: (committed) => service?.onCommitted(committed),
+  });
+  service = makeService({ store, config, clock, newId, log, activations: () => activations! });
+  const blobs = await openBlobStore({ dir: join(stateDir, 'objects') });
+  const artifacts = makeArtifacts({ store, blobs, newId });
+  const recordsDir = join(stateDir, 'runners');
+  mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
+  const launcher = makeProcessLauncher({ runnerPath: config.runner ?? '', recordsDir, log });
+  activations = makeActivations({
+    store,
+    config,
+    log,
+    toold,
+    modeld,
+    runSockets: floor.runSockets,
+    launcher,
+    limitsOf: service.limitsOf,
+    schedule: service.schedule,
+    async readArtifactText(id) {
+      const { artifact, text } = await artifacts.get(id);
+      return {
+        name: artifact.name,
+        text: text ?? `(${artifact.mime_type}, ${artifact.size_bytes} bytes)`,
+        labels: artifact.labels,
+      };
+    },
+  });
+  const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
+  if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
+  const agents = makeAgents({ store, dir: agentsDir, manifests: () => manifests! });
+  const inForce = (await store.agents()).flatMap(({ row, spec }) =>
+    row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],
+  );
+  manifests = await openManifestDir({
+    dir: agentsDir,
+    clock,
+    log,
+    inForce,
+    onChange: agents.apply,
+  });
+  await agents.apply(manifests.current());
+  const halt = makeHalt({ store, file: () => haltFile!, log });
+  haltFile = watchHaltFile(
+    join(stateDir, 'HALT'),
+    () =>
+      void halt
+        .follow()
+        .catch((error: unknown) => log.error('the halt file could not be followed', { error })),
+  );
+  const replays = makeReplays({ store, activations });
+  const calls = makeCalls({ store, config, clock, newId, artifacts, modeld, serviceRunning });
+  const about = {
+    version: floor.version,
+    mode: floor.mode,
+    stateDir,
+    startedAt: toTimestamp(clock.nowMs()),
+  };
+
+  return {
+    handlers: makeApi({
+      store,
+      service,
+      agents,
+      artifacts,
+      calls,
+      replays,
+      halt,
+      config,
+      clock,
+      serviceRunning,
+      about,
+    }),
+    async begin() {
+      const swept = await launcher.sweep();
+      if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
+      await halt.follow();
+      await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });
+      await service?.begin();
+    },
+    async drain() {
+      await service?.drain();
+      // Given back before their processes are ended, so that a stop is not taken for a crash.
+      await store.recoverRuns('the runtime stops');
+      await activations?.stopAll();
+    },
+    async stop() {
+      manifests?.close();
+      haltFile?.stop();
+      await store.runtimeEvent('runtime.stopped', {});
+      await store.close();
+    },
+  };
+}
+
+export const agentd = daemon({ name: 'agentd', routes: agentdRoutes, config: agentdConfig, start });

@@ -1,0 +1,186 @@
+// A real runtime for tests: its own processes, state directory and sockets, reached as an operator would.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
+import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
+import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
+import { auditRoutes } from '../../src/wire/auditd-ai.ts';
+import { faultFromBody } from '../../src/wire/errors.ts';
+import { modeldRoutes } from '../../src/wire/modeld.ts';
+import type { DaemonName } from '../../src/wire/peers.ts';
+import type { RouteTable } from '../../src/wire/route.ts';
+import { tooldRoutes } from '../../src/wire/toold.ts';
+
+export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+
+export type Clients = {
+  agentd: Client<typeof agentdRoutes>;
+  toold: Client<typeof tooldRoutes>;
+  modeld: Client<typeof modeldRoutes>;
+  audit: Client<typeof auditRoutes>;
+};
+
+export type TestRuntime = Clients & {
+  stateDir: string;
+  runtimeDir: string;
+  info: RuntimeInfo;
+  operatorKey: string;
+  process: ChildProcess;
+  env: Record<string, string>;
+  /** Ends it as `agentctl down` does. */
+  stop(): Promise<void>;
+  /** Ends it the hard way and waits until it is gone. */
+  kill(): Promise<void>;
+  /** Starts it again on the same state. */
+  restart(): Promise<TestRuntime>;
+  /** Stops it and removes everything it made. */
+  remove(): Promise<void>;
+};
+
+export type RuntimeOptions = {
+  mode?: 'embedded' | 'split';
+  /** agentd.yaml */
+  config?: string;
+  /** name → manifest text; the starter team when absent. */
+  agents?: Record<string, string>;
+  faults?: boolean;
+  port?: number;
+  /** Reuse this directory instead of a fresh one. */
+  base?: string;
+};
+
+export function operatorClients(runtimeDir: string, key: string): Clients {
+  const headers = { authorization: `Bearer ${key}`, 'agentd-person': 'tester' };
+  const to = <T extends RouteTable>(daemon: DaemonName, table: T) =>
+    makeClient(
+      table,
+      socketLink({ socketPath: socketPathOf(runtimeDir, daemon, 'operator'), headers }),
+    );
+  return {
+    agentd: to('agentd', agentdRoutes),
+    toold: to('toold', tooldRoutes),
+    modeld: to('modeld', modeldRoutes),
+    audit: to('auditd-ai', auditRoutes),
+  };
+}
+
+export function freshDir(): string {
+  return mkdtempSync(join(tmpdir(), 'agentd-t-'));
+}
+
+export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRuntime> {
+  const base = options.base ?? freshDir();
+  const stateDir = join(base, 'state');
+  const xdg = join(base, 'r');
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  mkdirSync(xdg, { recursive: true, mode: 0o700 });
+  if (options.config !== undefined) writeFileSync(join(stateDir, 'agentd.yaml'), options.config);
+  if (options.agents !== undefined) {
+    mkdirSync(join(base, 'agents'), { recursive: true });
+    for (const [name, text] of Object.entries(options.agents))
+      writeFileSync(join(base, 'agents', `${name}.yaml`), text);
+  }
+  const mode = options.mode ?? 'embedded';
+  const env: Record<string, string> = {
+    PATH: process.env.PATH ?? '',
+    HOME: base,
+    XDG_RUNTIME_DIR: xdg,
+    ...(options.faults === true ? { AGENTD_FAULTS: '1' } : {}),
+  };
+  const argv = [
+    join(ROOT, 'build', `${mode}.mjs`),
+    '--state',
+    stateDir,
+    '--mode',
+    mode,
+    '--ready-fd',
+    '1',
+    ...(options.port === undefined ? [] : ['--port', String(options.port)]),
+    ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
+  ];
+  const child = spawn(process.execPath, argv, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    log = (log + chunk.toString('utf8')).slice(-20_000);
+  });
+  const info = await readyLine(child, () => log);
+  const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
+  const gone = () =>
+    child.exitCode !== null || child.signalCode !== null
+      ? Promise.resolve()
+      : new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await gone();
+  };
+  return {
+    ...operatorClients(info.runtime_dir, operatorKey),
+    stateDir,
+    runtimeDir: info.runtime_dir,
+    info,
+    operatorKey,
+    process: child,
+    env,
+    stop,
+    async kill() {
+      child.kill('SIGKILL');
+      await gone();
+    },
+    restart: () => startRuntime({ ...options, base }),
+    async remove() {
+      await stop();
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
+function readyLine(child: ChildProcess, log: () => string): Promise<RuntimeInfo> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    child.stdout?.on('data', (chunk: Buffer) => {
+      text += chunk.toString('utf8');
+      const end = text.indexOf('\n');
+      if (end < 0) return;
+      const line = JSON.parse(text.slice(0, end)) as RuntimeInfo & { ready?: boolean };
+      if (line.ready === true) resolve(line);
+      else reject(faultFromBody(line));
+    });
+    child.once('exit', (code, signal) =>
+      reject(new Error(`the runtime ended (${signal ?? code}) before it was ready:\n${log()}`)),
+    );
+  });
+}
+
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined>,
+  withinMs = 30_000,
+): Promise<T> {
+  const end = Date.now() + withinMs;
+  let last: unknown;
+  while (Date.now() < end) {
+    try {
+      const found = await look();
+      if (found !== undefined) return found;
+    } catch (error) {
+      last = error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`${what} did not happen within ${withinMs} ms`, { cause: last });
+}
+
+export function taskEnded(runtime: Clients, id: string, withinMs = 60_000): Promise<TaskView> {
+  return eventually(
+    `the end of ${id}`,
+    async () => {
+      const { task } = await runtime.agentd.getTask({ params: { id: id as never } });
+      return task.ended_at === null ? undefined : task;
+    },
+    withinMs,
+  );
+}
