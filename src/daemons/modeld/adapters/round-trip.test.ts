@@ -255,3 +255,29 @@ test('from one dialect to the other and back: words, calls, counts and reasons s
     );
   }
 });
+
+test('thinking that Anthropic signed survives a client of OpenAI that sends the message back', () => {
+  fc.assert(
+    fc.property(answerOf(anthropic), fc.nat(), (answer, at) => {
+      const thought = answer.message.parts.filter((part) => part.type === 'thinking');
+      const whole = openai.writeAnswer(answer, META) as { choices: [{ message: JsonObject }] };
+      const writer = openai.writeStream(META);
+      // As the SDK does: later members of a delta replace earlier ones.
+      const streamed: JsonObject = { role: 'assistant' };
+      for (const event of toEvents(answer, at)) {
+        for (const block of new SseParser().push(Buffer.from(writer.write(event)))) {
+          if (block.data === null || block.data === '[DONE]') continue;
+          const { choices } = JSON.parse(block.data) as { choices: { delta: JsonObject }[] };
+          Object.assign(streamed, choices[0]?.delta, { tool_calls: undefined, content: '' });
+        }
+      }
+      for (const message of [whole.choices[0].message, streamed]) {
+        const { messages } = openai.readRequest({ model: 'm', messages: [message] });
+        assert.deepEqual(
+          messages[0]?.parts.filter((part) => part.type === 'thinking'),
+          thought,
+        );
+      }
+    }),
+  );
+});

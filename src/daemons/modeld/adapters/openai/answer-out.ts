@@ -30,6 +30,16 @@ export function writeUsage(usage: Usage): JsonObject {
 const joinText = (parts: Part[], type: 'text' | 'thinking'): string =>
   parts.map((part) => (part.type === type ? part.text : '')).join('');
 
+/** Signed thinking for clients that send a message back whole; others lose nothing they could use. */
+function signedThinking(parts: Part[]): JsonObject {
+  const details: JsonObject[] = [];
+  for (const part of parts) {
+    if (part.type !== 'thinking' || part.signature === undefined) continue;
+    details.push({ type: 'reasoning.text', text: part.text, signature: part.signature });
+  }
+  return details.length === 0 ? {} : { reasoning_details: details };
+}
+
 function writeMessage(message: Message, stopReason: StopReason): JsonObject {
   const text = joinText(message.parts, 'text');
   const thinking = joinText(message.parts, 'thinking');
@@ -48,6 +58,7 @@ function writeMessage(message: Message, stopReason: StopReason): JsonObject {
     content: isRefusal || (text === '' && calls.length > 0) ? null : text,
     refusal: isRefusal ? text : null,
     ...(thinking === '' ? {} : { reasoning_content: thinking }),
+    ...signedThinking(message.parts),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
 }
@@ -97,7 +108,7 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
     return give({ tool_calls: [{ index: indexOf.get(id), ...more }] });
   };
   const finish = (answer: Answer): string => {
-    const last = give({}, FINISH[answer.stopReason]);
+    const last = give(signedThinking(answer.message.parts), FINISH[answer.stopReason]);
     const usage = meta.streamUsage === true ? write([], { usage: writeUsage(answer.usage) }) : '';
     return `${last}${usage}${writeSse({ data: '[DONE]' })}`;
   };

@@ -85,8 +85,18 @@ function readText(content: unknown, where: string): (Part & { type: 'text' })[] 
   });
 }
 
+/** Thinking that we gave this client in an answer, and that it sends back with its signature. */
+function readThinking(message: JsonObject): Part[] {
+  return asList(message.reasoning_details).flatMap((value): Part[] => {
+    const detail = asObject(value);
+    const signature = asText(detail?.signature);
+    if (signature === undefined) return [];
+    return [{ type: 'thinking', text: asText(detail?.text) ?? '', signature }];
+  });
+}
+
 function readAssistant(message: JsonObject, where: string): Part[] {
-  const parts: Part[] = [];
+  const parts: Part[] = readThinking(message);
   const content = message.content ?? message.refusal;
   if (content !== undefined && content !== null && content !== '')
     parts.push(...readText(content, where));
