@@ -1,7 +1,7 @@
 // What the runtime's processes are told when they start, and what they share: where state is, which
 // configuration holds, how to say that they are ready.
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -127,24 +127,37 @@ export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
     newId: idMaker(clock),
     log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
     here: new Map(),
-    ...(process.env.AGENTD_FAULTS === '1'
-      ? { moment: crashAtMoment(join(told.stateDir, 'crash-at')) }
-      : {}),
+    ...(process.env.AGENTD_FAULTS === '1' ? { moment: crashAtMoment(told.stateDir) } : {}),
   };
 }
 
-/** For fault tests: the file names a moment and how many times to let it pass; then this process dies. */
-function crashAtMoment(file: string): (name: string) => void {
+/**
+ * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then: this
+ * process, or every runner (`runners`).
+ */
+function crashAtMoment(stateDir: string): (name: string) => void {
+  const file = join(stateDir, 'crash-at');
   let passed = 0;
   return (name) => {
     if (!existsSync(file)) return;
-    const [wanted, times = '0'] = readFileSync(file, 'utf8').trim().split(' ');
+    const [wanted, times = '0', who] = readFileSync(file, 'utf8').trim().split(' ');
     if (wanted !== name || passed++ < Number(times)) return;
     rmSync(file, { force: true });
+    if (who === 'runners') return killRunners(join(stateDir, 'runners'));
     process.kill(process.pid, 'SIGKILL');
     // The signal is asynchronous; nothing may happen after the moment.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10_000);
   };
+}
+
+function killRunners(dir: string): void {
+  for (const name of readdirSync(dir)) {
+    try {
+      process.kill(Number(name.split('-')[0]), 'SIGKILL');
+    } catch {
+      // It has ended by itself.
+    }
+  }
 }
 
 export function sayReady(fd: number, extra: Record<string, unknown> = {}): void {

@@ -29,6 +29,7 @@ export type ActivationParts = {
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
   schedule: () => void;
+  moment: (name: string) => void;
 };
 
 export type Sockets = { agentd: string; toold: string; modeld: string };
@@ -167,7 +168,9 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       live.set(run.id, entry);
       try {
         if (run.briefing === null) await store.saveBriefing(run.id, await brief(parts, run, task));
+        parts.moment('agentd.after-claim');
         const sockets = await admit(run, task, 'live');
+        parts.moment('agentd.after-admit');
         if (entry.stopped)
           return void (await exited(run, {
             code: null,
@@ -179,6 +182,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
             log.error('the end of a runner could not be recorded', { run: run.id, error }),
           );
         });
+        parts.moment('agentd.after-launch');
         if (entry.stopped) await entry.launched.kill('stopped');
       } catch (error) {
         if (live.get(run.id) === entry) live.delete(run.id);

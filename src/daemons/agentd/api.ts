@@ -37,6 +37,7 @@ export type ApiParts = {
   config: AgentdConfig;
   clock: Clock;
   serviceRunning: (name: string) => boolean;
+  moment: (name: string) => void;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
@@ -259,7 +260,7 @@ async function sendAsPerson(
   return messageView(row);
 }
 
-function runHandlers({ store, replays, config }: ApiParts) {
+function runHandlers({ store, replays, config, moment }: ApiParts) {
   return {
     async runBriefing(c: Context<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
@@ -290,7 +291,10 @@ function runHandlers({ store, replays, config }: ApiParts) {
       const { caller, ...key } = runKey(c);
       if (caller.mode === 'replay')
         throw fault('replay_differs', 'the record ends while the run waits');
-      return { parked: await store.park(key, c.body.call_ids) };
+      moment('agentd.before-park');
+      const parked = await store.park(key, c.body.call_ids);
+      moment('agentd.after-park');
+      return { parked };
     },
     async runReplayed(c: Context<Routes['runReplayed']>) {
       return { noted: replays.note(runKey(c).runId, c.body) };

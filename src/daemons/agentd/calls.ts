@@ -38,6 +38,7 @@ export type CallParts = {
   artifacts: Artifacts;
   modeld: Client<typeof modeldRoutes>;
   serviceRunning: (name: string) => boolean;
+  moment: (name: string) => void;
 };
 
 const RESULT_INLINE_MAX = 32_768;
@@ -113,7 +114,9 @@ export function makeCalls(parts: CallParts): CallHandlers {
         retryOf: null,
         labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), 'agent'])],
       };
+      parts.moment('agentd.before-delegate');
       const made = await store.delegate(runCall(body), child, body.wait ? {} : undefined);
+      parts.moment('agentd.after-delegate');
       return {
         task: await store.viewOf(made.task),
         wait: made.wait === null ? null : waitView(made.wait),
@@ -134,6 +137,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
       const result = long
         ? `${body.result.slice(0, RESULT_INLINE_MAX / 2)}\n… (the whole result is artifact://${stored!.id})`
         : body.result;
+      parts.moment('agentd.before-finish');
       const row = await store.finish(runCall(body), {
         status: body.status,
         reason: null,
@@ -154,6 +158,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
             }
           : null,
       });
+      parts.moment('agentd.after-finish');
       return { task: await store.viewOf(row) };
     },
 

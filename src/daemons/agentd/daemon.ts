@@ -61,6 +61,7 @@ async function start(floor: Floor<AgentdConfig>) {
     launcher,
     limitsOf: service.limitsOf,
     schedule: service.schedule,
+    moment: floor.moment,
     async readArtifactText(id) {
       const { artifact, text } = await artifacts.get(id);
       return {
@@ -93,7 +94,16 @@ async function start(floor: Floor<AgentdConfig>) {
         .catch((error: unknown) => log.error('the halt file could not be followed', { error })),
   );
   const replays = makeReplays({ store, activations });
-  const calls = makeCalls({ store, config, clock, newId, artifacts, modeld, serviceRunning });
+  const calls = makeCalls({
+    store,
+    config,
+    clock,
+    newId,
+    artifacts,
+    modeld,
+    serviceRunning,
+    moment: floor.moment,
+  });
   const about = {
     version: floor.version,
     mode: floor.mode,
@@ -113,6 +123,7 @@ async function start(floor: Floor<AgentdConfig>) {
       config,
       clock,
       serviceRunning,
+      moment: floor.moment,
       about,
     }),
     async begin() {

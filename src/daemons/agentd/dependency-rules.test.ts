@@ -1,4 +1,5 @@
-// Dependencies: the plain cases by hand, and random graphs against the slowest obvious way to do it.
+// Dependencies: the plain cases by hand, and random graphs against the slowest obvious way to do
+// it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -124,7 +125,7 @@ const drafts = fc.array(
   { minLength: 1, maxLength: 15 },
 );
 
-test('a graph grown only by drafts without a circle never has one, and no draft is refused in vain', () => {
+test('a graph grown by drafts without a circle never has one; none is refused in vain', () => {
   let refused = 0;
   fc.assert(
     fc.property(drafts, (list) => {
@@ -212,7 +213,8 @@ test('settling after an ending does what looking at everything would do', () => 
       const result = new Map(tasks.map((task) => [task.id, task.status]));
       for (const change of changes) {
         if (change.status === 'rejected') {
-          // The one named must have ended badly already: the order of the changes is the order to do them.
+          // The one named must have ended badly already: the order of the changes is the order to
+          // do them.
           assert.ok(['failed', 'canceled', 'rejected'].includes(result.get(change.by)!));
           assert.ok(change.reason.includes(change.by));
         }

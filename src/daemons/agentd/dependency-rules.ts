@@ -1,5 +1,6 @@
-// What waits for what among tasks: circles, who may start, and what an ending does to those that come after.
-// Pure: it sees the tasks it is given. Ending children with their parent is the store's.
+// What waits for what among tasks: circles, who may start, and what an ending does to those that
+// come after. Pure: it sees the tasks it is given. Ending children with their parent is the
+// store's.
 import type { TaskStatus } from '../../wire/agentd.ts';
 
 export type TaskNode = {
@@ -22,9 +23,9 @@ const ENDED: ReadonlySet<TaskStatus> = new Set<EndedStatus>([
 const isHeld = (status: TaskStatus): boolean => status === 'submitted' || status === 'blocked';
 
 /**
- * The circle a new task would close, from it and back to it, or undefined. A task waits for what it comes
- * after, and a parent for its children; so a child that comes after its own parent would wait for ever.
- * `tasks` are those that have not ended: an ended one holds nobody up.
+ * The circle a new task would close, from it and back to it, or undefined. A task waits for what it
+ * comes after, and a parent for its children; so a child that comes after its own parent would wait
+ * for ever. `tasks` are those that have not ended: an ended one holds nobody up.
  */
 export function findCycle(
   draft: Pick<TaskNode, 'id' | 'parentTaskId' | 'after'>,
@@ -87,8 +88,9 @@ export function readinessOf(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]
 export type Change = { id: string } & Exclude<Readiness, { status: 'blocked' }>;
 
 /**
- * What follows for the held tasks once `endedId` has ended (its node says how), in the order to do it:
- * each comes after the change that caused it. `tasks` are all that may be touched, and what they come after.
+ * What follows for the held tasks once `endedId` has ended (its node says how), in the order to do
+ * it: each comes after the change that caused it. `tasks` are all that may be touched, and what
+ * they come after.
  */
 export function settleDependants(endedId: string, tasks: Iterable<TaskNode>): Change[] {
   const nodes = new Map<string, TaskNode>();

@@ -1,4 +1,5 @@
-// Manifests as people write them: the published example, the defaults, and every way to get one wrong.
+// Manifests as people write them: the published example, the defaults, and every way to get one
+// wrong.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// A manifest's text → the agent it declares, checked whole and with its defaults filled in, or every
-// problem with line and hint. Where the text comes from is adapters/manifest-dir.ts's.
+// A manifest's text → the agent it declares, checked whole and with its defaults filled in, or
+// every problem with line and hint. Where the text comes from is adapters/manifest-dir.ts's.
 
 import { sha256Hex } from '../../platform/json.ts';
 import { nearest, readYaml, type YamlProblem } from '../../platform/yaml-file.ts';

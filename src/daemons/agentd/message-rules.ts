@@ -1,5 +1,5 @@
-// Who may send which message to whom, and the labels it carries. Pure: the service looks up the facts, and
-// stores and delivers what is allowed.
+// Who may send which message to whom, and the labels it carries. Pure: the service looks up the
+// facts, and stores and delivers what is allowed.
 import type { MessageType } from '../../wire/agentd.ts';
 import type { FaultCode } from '../../wire/errors.ts';
 import type { Label, Principal } from '../../wire/words.ts';
@@ -9,7 +9,9 @@ export type MessageInput = {
   type: MessageType;
   from: Principal;
   to: Principal;
-  /** Of an agent's message, which stays in its own thread: the receiver has a part in that thread. */
+  /**
+   * Of an agent's message, which stays in its own thread: the receiver has a part in that thread.
+   */
   inThread: boolean;
   /** The sending agent's manifest: whom else it may write to. */
   talkTo: readonly string[] | null;
@@ -87,7 +89,7 @@ function checkParties({ from, to, inThread, talkTo }: MessageInput): MessageDeci
   if (talkTo?.includes(receiver.name) === true) return allowed;
   return refuse(
     'denied',
-    `${from} may not write to ${to}: it is not in this thread and not in the manifest's team.talkTo`,
+    `${from} may not write to ${to}: it is neither in this thread nor in team.talkTo`,
     'Write to whoever gave you the task, or ask a person to change the manifest.',
   );
 }
@@ -95,8 +97,8 @@ function checkParties({ from, to, inThread, talkTo }: MessageInput): MessageDeci
 const ORDER: readonly Label[] = ['person', 'agent', 'tool', 'outside', 'secret', 'personal'];
 
 /**
- * The labels of a message: where it comes from, and everything the sending run was marked with. A label
- * says what a text may contain; having `person` among them makes nothing more trusted.
+ * The labels of a message: where it comes from, and everything the sending run was marked with. A
+ * label says what a text may contain; having `person` among them makes nothing more trusted.
  */
 export function labelsOfMessage(from: Principal, runLabels: readonly Label[] = []): Label[] {
   const { kind } = split(from);

@@ -88,8 +88,10 @@ export function makeService(parts: ServiceParts): Service {
   const work = async (): Promise<void> => {
     do {
       again = false;
-      const due = await store.processDue();
-      for (const run of due.expiredLeases) {
+      const next = await store.nextDueMs();
+      const due =
+        next !== undefined && next <= clock.nowMs() ? (await store.processDue()).expiredLeases : [];
+      for (const run of due) {
         log.warn('a runner gave no sign of life', { run: run.id });
         await parts
           .activations()
@@ -186,7 +188,7 @@ export function makeService(parts: ServiceParts): Service {
   return {
     limitsOf,
     schedule,
-    onCommitted({ endedRuns }) {
+    onCommitted({ endedRuns, mayStart }) {
       for (const run of endedRuns)
         void parts
           .activations()
@@ -194,7 +196,7 @@ export function makeService(parts: ServiceParts): Service {
           .catch((error: unknown) =>
             log.error('a runner could not be stopped', { run: run.runId, error }),
           );
-      schedule();
+      if (mayStart) schedule();
     },
     async createTask(input, by, once) {
       await assertTaking();

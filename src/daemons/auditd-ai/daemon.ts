@@ -28,7 +28,13 @@ export const auditdAi = daemon({
       log,
       say: floor.log,
     });
-    const service = makeService({ log, index, taken: await index.taken(), say: floor.log });
+    const service = makeService({
+      log,
+      index,
+      taken: await index.taken(),
+      say: floor.log,
+      moment: floor.moment,
+    });
     floor.metrics.gauge('audit_events', () => log.size);
     return {
       handlers: makeApi(service),

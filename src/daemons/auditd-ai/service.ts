@@ -36,11 +36,13 @@ export function makeService({
   index,
   taken,
   say,
+  moment,
 }: {
   log: AuditLog;
   index: AuditIndex;
   taken: Map<string, number>;
   say: Log;
+  moment: (name: string) => void;
 }): AuditService {
   const followers = new Set<() => void>();
   // One batch of a source at a time: a batch that is sent again must find the first one counted.
@@ -49,7 +51,9 @@ export function makeService({
   const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
     const fresh = newOnes(events, taken);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
+    moment('auditd-ai.before-append');
     const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
+    moment('auditd-ai.after-append');
     for (const event of fresh) taken.set(event.source_store, event.source_seq);
     index.add(
       firstSeq,

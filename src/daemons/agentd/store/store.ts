@@ -288,30 +288,39 @@ function runMethods(
   | 'breakRun'
 > {
   return {
-    claimRuns: (options) => write((tx) => claimRuns(tx, options)),
+    claimRuns: (options) => write((tx) => claimRuns(tx, options), { mayStart: false }),
     saveBriefing: (runId, briefing) =>
-      write(async (tx) => {
-        await tx.sql.run(
-          'UPDATE runs SET briefing = ? WHERE id = ?',
-          JSON.stringify(briefing),
-          runId,
-        );
-      }),
+      write(
+        async (tx) => {
+          await tx.sql.run(
+            'UPDATE runs SET briefing = ? WHERE id = ?',
+            JSON.stringify(briefing),
+            runId,
+          );
+        },
+        { mayStart: false },
+      ),
     renewLease: (key, leaseMs) =>
-      write(async (tx) => {
-        await liveRun(tx, key.runId, key.fence);
-        await tx.sql.run(
-          'UPDATE runs SET lease_until_ms = ? WHERE id = ?',
-          tx.nowMs + leaseMs,
-          key.runId,
-        );
-        return tx.nowMs + leaseMs;
-      }),
+      write(
+        async (tx) => {
+          await liveRun(tx, key.runId, key.fence);
+          await tx.sql.run(
+            'UPDATE runs SET lease_until_ms = ? WHERE id = ?',
+            tx.nowMs + leaseMs,
+            key.runId,
+          );
+          return tx.nowMs + leaseMs;
+        },
+        { mayStart: false },
+      ),
     inbox: (key, step) =>
-      write(async (tx) => {
-        const run = await liveRun(tx, key.runId, key.fence);
-        return inboxForStep(tx, run, await findTask(tx, run.task_id), step);
-      }),
+      write(
+        async (tx) => {
+          const run = await liveRun(tx, key.runId, key.fence);
+          return inboxForStep(tx, run, await findTask(tx, run.task_id), step);
+        },
+        { mayStart: false },
+      ),
     park: (key, callIds) =>
       write(async (tx) => parkRun(tx, await liveRun(tx, key.runId, key.fence), callIds)),
     activationEnded: (key, crash) =>
@@ -458,17 +467,20 @@ function callMethods(
         }),
       ),
     noteRead: (artifactId, by) =>
-      write(async (tx) => {
-        await tx.event({
-          id: `${by.callId}.read`,
-          event: 'artifact.read',
-          principal: by.principal,
-          task_id: by.taskId,
-          run_id: by.runId,
-          call_id: by.callId,
-          artifact: artifactId,
-        });
-      }),
+      write(
+        async (tx) => {
+          await tx.event({
+            id: `${by.callId}.read`,
+            event: 'artifact.read',
+            principal: by.principal,
+            task_id: by.taskId,
+            run_id: by.runId,
+            call_id: by.callId,
+            artifact: artifactId,
+          });
+        },
+        { mayStart: false },
+      ),
   };
 }
 

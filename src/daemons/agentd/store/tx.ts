@@ -17,8 +17,12 @@ export type Tx = {
   endedRuns: EndedRun[];
 };
 
-export type Committed = { endedRuns: EndedRun[] };
-export type WriteTx = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>;
+export type Committed = { endedRuns: EndedRun[]; mayStart: boolean };
+/** `mayStart: false` when what is written cannot let another run start. */
+export type WriteTx = <T>(
+  work: (tx: Tx) => Promise<T>,
+  options?: { mayStart: boolean },
+) => Promise<T>;
 
 export type TxOptions = {
   db: Database;
@@ -29,7 +33,7 @@ export type TxOptions = {
 };
 
 export function makeWriteTx({ db, outbox, clock, newId, onCommitted }: TxOptions): WriteTx {
-  return async (work) => {
+  return async (work, { mayStart } = { mayStart: true }) => {
     let endedRuns: EndedRun[] = [];
     const value = await db.write(async (sql) => {
       endedRuns = [];
@@ -44,7 +48,7 @@ export function makeWriteTx({ db, outbox, clock, newId, onCommitted }: TxOptions
       });
     });
     outbox.poke();
-    onCommitted({ endedRuns });
+    onCommitted({ endedRuns, mayStart });
     return value;
   };
 }

@@ -1,0 +1,107 @@
+// SIGKILL of each daemon, and of the runners, at each point of the journal in turn. After each: no task is
+// lost, no completed call is repeated, every effect happened exactly once, and journal and audit agree.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { type Counting, startCounting } from '../support/counting.ts';
+import { assertReconciled } from '../support/reconcile.ts';
+import { eventually } from '../support/runtime.ts';
+
+const EFFECT_MOMENTS = [
+  'toold.before-intent',
+  'toold.after-intent',
+  'toold.after-attempt-durable',
+  'toold.after-effect',
+  'toold.after-outcome',
+  'modeld.before-intent',
+  'modeld.after-intent',
+  'modeld.after-attempt-durable',
+  'modeld.after-upstream',
+  'modeld.after-outcome',
+  'agentd.after-claim',
+  'agentd.after-admit',
+  'agentd.after-launch',
+  'agentd.before-finish',
+  'agentd.after-finish',
+  'auditd-ai.before-append',
+  'auditd-ai.after-append',
+];
+const TEAM_MOMENTS = [
+  'agentd.before-delegate',
+  'agentd.after-delegate',
+  'agentd.before-park',
+  'agentd.after-park',
+];
+
+describe('killed at every moment, in split mode', () => {
+  let world: Counting;
+  let n = 0;
+  before(async () => {
+    world = await startCounting();
+  });
+  after(() => world.runtime.remove());
+
+  const runTo = async (goal: string, agent: string) => {
+    const { agentd } = world.runtime;
+    const { task } = await eventually('a task to be taken', () =>
+      agentd.createTask({ body: { goal, agent } }),
+    );
+    const questions = await world.answerTruthfully(
+      async () => (await agentd.getTask({ params: { id: task.id } })).task.ended_at !== null,
+    );
+    return { task: (await agentd.getTask({ params: { id: task.id } })).task, questions };
+  };
+
+  const countOnce = async (moment: string, who?: 'runners') => {
+    const key = `k${n++}`;
+    world.armCrash(moment, {
+      passes: moment.startsWith('auditd-ai') ? 2 : 0,
+      ...(who === undefined ? {} : { who }),
+    });
+    const { task, questions } = await runTo(`count the effect 2 times with key ${key}`, 'coder');
+    assert.equal(task.status, 'completed', JSON.stringify(task));
+    assert.ok(world.crashCame(), `${moment} was reached`);
+    const counts = [...world.effects()].filter(([name]) => name.startsWith(`${key}-`));
+    assert.deepEqual(
+      counts.map(([, times]) => times),
+      [1, 1],
+      `${moment}: ${JSON.stringify(counts)}`,
+    );
+    if (
+      who === undefined &&
+      moment !== 'toold.after-intent' &&
+      moment !== 'toold.after-attempt-durable' &&
+      moment !== 'toold.after-effect'
+    ) {
+      assert.equal(questions, 0, 'nobody is asked when the outcome is known');
+    }
+  };
+
+  for (const moment of EFFECT_MOMENTS) it(`[R407] ${moment}: the daemon`, () => countOnce(moment));
+  for (const moment of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
+    it(`${moment}: the runner`, () => countOnce(moment, 'runners'));
+
+  for (const moment of TEAM_MOMENTS) {
+    it(`${moment}: the daemon, with a team at work`, async () => {
+      world.armCrash(moment);
+      const { task } = await runTo(`Look into ${moment}`, 'planner');
+      assert.equal(task.status, 'completed', JSON.stringify(task));
+      assert.ok(world.crashCame());
+      const { tree } = await world.runtime.agentd.getTree({ params: { id: task.id } });
+      assert.deepEqual(
+        tree.children.map((child) => [child.task.assigned_to, child.task.status]).sort(),
+        [
+          ['coder', 'completed'],
+          ['researcher', 'completed'],
+        ],
+        'each colleague was asked once',
+      );
+    });
+  }
+
+  it('[R19] journal and audit reconcile one to one', async () => {
+    const { events } = await eventually('the journals to be told', () =>
+      assertReconciled(world.runtime),
+    );
+    assert.ok(events > 200);
+  });
+});

@@ -1,0 +1,133 @@
+// Random kills under load: daemons and runners die at any time while many tasks are worked on. 200 kills
+// here, more with FUZZ=long. The seed is printed, so that a failure can be looked at again.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { type Counting, startCounting } from '../support/counting.ts';
+import { assertReconciled } from '../support/reconcile.ts';
+import { eventually, ROOT } from '../support/runtime.ts';
+
+const KILLS = process.env.FUZZ === 'long' ? 2_000 : 200;
+const LIVE_MAX = 8;
+const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
+
+function randomFrom(start: number): () => number {
+  let state = start >>> 0;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** Children of the runtime by name, from the kernel: the supervisor gives no list. */
+function daemonPids(parent: number): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+      if (Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) !== parent) continue;
+      const argv = readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0');
+      const at = argv.indexOf('--daemon');
+      // A daemon renames itself once it runs.
+      const title = at >= 0 ? argv[at + 1]! : argv[0]!;
+      if (['agentd', 'toold', 'modeld', 'auditd-ai'].includes(title))
+        found.set(title, Number(name));
+    } catch {
+      // It ended while we looked.
+    }
+  }
+  return found;
+}
+
+describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
+  let world: Counting;
+  before(async () => {
+    world = await startCounting();
+  });
+  after(() => world.runtime.remove());
+
+  it('[R407] loses no task, repeats no effect, and the record is whole', async () => {
+    const random = randomFrom(seed);
+    const { agentd } = world.runtime;
+    const ids: string[] = [];
+    let questions = 0;
+    const open = async (): Promise<number> => {
+      const { tasks } = await agentd.status({});
+      return Object.entries(tasks)
+        .filter(([status]) => !['completed', 'failed', 'canceled', 'rejected'].includes(status))
+        .reduce((sum, [, count]) => sum + count, 0);
+    };
+    const feed = async (): Promise<void> => {
+      if ((await open()) >= LIVE_MAX) return;
+      const key = `r${ids.length}`;
+      const { task } = await agentd.createTask(
+        {
+          body: {
+            goal: `count the effect 3 times with key ${key}`,
+            agent: random() < 0.5 ? 'coder' : 'researcher',
+          },
+        },
+        { idempotencyKey: key },
+      );
+      ids.push(task.id);
+    };
+    for (let kills = 0; kills < KILLS; ) {
+      await feed().catch(() => undefined);
+      questions += await world.answerTruthfully(async () => true, 20_000).catch(() => 0);
+      const runners = readdirSync(join(world.runtime.stateDir, 'runners')).map((name) =>
+        Number(name.split('-')[0]),
+      );
+      const daemons = [...daemonPids(world.runtime.process.pid!).values()];
+      const targets = random() < 0.6 ? runners : daemons;
+      const pid = targets[Math.floor(random() * targets.length)];
+      if (pid !== undefined) {
+        try {
+          process.kill(pid, 'SIGKILL');
+          kills++;
+        } catch {
+          // It ended by itself.
+        }
+      }
+      await new Promise((resolve) => setTimeout(resolve, random() * 60));
+    }
+    questions += await world.answerTruthfully(async () => (await open()) === 0, 180_000);
+    const tasks = await Promise.all(
+      ids.map(async (id) => (await agentd.getTask({ params: { id: id as never } })).task),
+    );
+    assert.deepEqual(
+      tasks
+        .filter((task) => task.status !== 'completed')
+        .map((task) => [task.id, task.status, task.error?.message]),
+      [],
+    );
+    const wrong = ids
+      .flatMap((_, i) => [0, 1, 2].map((step) => `r${i}-${step}`))
+      .filter(
+        (key) =>
+          ![...world.effects()].some(
+            ([name, times]) => name.startsWith(key.split('-')[0]!) && times === 1,
+          ),
+      );
+    assert.deepEqual(wrong, []);
+    assert.deepEqual(
+      [...world.effects()].filter(([, times]) => times !== 1),
+      [],
+      'no effect happened twice',
+    );
+    assert.equal(world.effects().size, ids.length * 3, 'and none was left out');
+    const { events } = await eventually('the journals to be told', () =>
+      assertReconciled(world.runtime),
+    );
+    await world.runtime.stop();
+    execFileSync(process.execPath, [
+      join(ROOT, 'src/daemons/auditd-ai/verify-main.ts'),
+      '--json',
+      join(world.runtime.stateDir, 'audit'),
+    ]);
+    console.log(
+      `${ids.length} tasks, ${questions} questions answered, ${events} events reconciled`,
+    );
+  });
+});

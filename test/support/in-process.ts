@@ -1,0 +1,121 @@
+// Every daemon in the test's own process, with a clock the test moves. Links, dispatch and stores are the
+// real ones; the runner and the rehearsal are real processes.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { agentdConfig } from '../../src/daemons/agentd/config.ts';
+import { agentd } from '../../src/daemons/agentd/daemon.ts';
+import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
+import { auditdAi } from '../../src/daemons/auditd-ai/daemon.ts';
+import { modeldConfig } from '../../src/daemons/modeld/config.ts';
+import { modeld } from '../../src/daemons/modeld/daemon.ts';
+import { tooldConfig } from '../../src/daemons/toold/config.ts';
+import { toold } from '../../src/daemons/toold/daemon.ts';
+import { operatorKey } from '../../src/platform/authenticate.ts';
+import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
+import {
+  type Daemon,
+  type Hosted,
+  type HostOptions,
+  hostDaemon,
+} from '../../src/platform/daemon.ts';
+import { idMaker } from '../../src/platform/ids.ts';
+import { silentLog } from '../../src/platform/log.ts';
+import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
+import type { DaemonName } from '../../src/wire/peers.ts';
+import { type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
+
+export type World = Clients & {
+  clock: ManualClock;
+  stateDir: string;
+  runtimeDir: string;
+  hosted: Map<DaemonName, Hosted>;
+  options: HostOptions;
+  operatorKey: string;
+  stop(): Promise<void>;
+};
+
+export type WorldOptions = {
+  agents?: Record<string, string>;
+  agentd?: Record<string, unknown>;
+  toold?: Record<string, unknown>;
+  modeld?: Record<string, unknown>;
+  /** The model that answers; the rehearsal when absent. */
+  upstream?: string;
+  startMs?: number;
+};
+
+export async function startWorld(options: WorldOptions = {}): Promise<World> {
+  const base = freshDir();
+  const stateDir = join(base, 'state');
+  const runtimeDir = ownDir(join(base, 'r'));
+  prepareStateDir(stateDir);
+  for (const [name, text] of Object.entries(options.agents ?? {})) {
+    mkdirSync(join(base, 'agents'), { recursive: true });
+    writeFileSync(join(base, 'agents', `${name}.yaml`), text);
+  }
+  const address = join(runtimeDir, 'rehearsal.sock');
+  const rehearsal = options.upstream === undefined ? await startRehearsal(address) : undefined;
+  const clock = manualClock(options.startMs ?? Date.parse('2026-03-01T09:00:00Z'));
+  const key = operatorKey(join(stateDir, 'operator.key'));
+  const here = new Map<DaemonName, Hosted>();
+  const host: HostOptions = {
+    version: 'test',
+    mode: 'embedded',
+    stateDir,
+    runtimeDir,
+    operatorKey: key,
+    clock,
+    random: randomBytes,
+    newId: idMaker(clock),
+    log: silentLog,
+    here,
+    config: {
+      agentd: agentdConfig.parse({
+        runner: join(ROOT, 'build', 'runner.mjs'),
+        starter_dir: join(ROOT, 'presets', 'starter'),
+        ...(options.agents === undefined ? {} : { agents_dir: join(base, 'agents') }),
+        ...options.agentd,
+      }),
+      toold: tooldConfig.parse(options.toold ?? {}),
+      modeld: modeldConfig.parse({
+        rehearsal: { address: options.upstream ?? `unix:${address}` },
+        ...options.modeld,
+      }),
+      'auditd-ai': auditdConfig.parse({}),
+    },
+  };
+  const daemons = [auditdAi, modeld, toold, agentd] as unknown as Daemon[];
+  for (const daemon of daemons) await hostDaemon(daemon, host);
+  for (const { name } of daemons) await here.get(name)!.begin();
+  return {
+    ...operatorClients(runtimeDir, key),
+    clock,
+    stateDir,
+    runtimeDir,
+    hosted: here,
+    options: host,
+    operatorKey: key,
+    async stop() {
+      const order = daemons.map(({ name }) => here.get(name)!).reverse();
+      for (const hosted of order) await hosted.drain();
+      for (const hosted of order) await hosted.stop();
+      rehearsal?.kill('SIGKILL');
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
+export async function startRehearsal(address: string, more: string[] = []): Promise<ChildProcess> {
+  const child = spawn(
+    process.execPath,
+    [join(ROOT, 'build', 'rehearsal.mjs'), '--listen', address, '--exit-with-stdin', ...more],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  );
+  await new Promise<void>((resolve, reject) => {
+    child.stdout?.once('data', () => resolve());
+    child.once('exit', (code) => reject(new Error(`the rehearsal ended with ${code}`)));
+  });
+  return child;
+}

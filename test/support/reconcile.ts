@@ -1,0 +1,111 @@
+// Journal = audit: every record of every daemon has exactly the events it should have, and every event has
+// its record. Also what a killed runtime must never show: an id twice, a hole, a record left half done.
+import assert from 'node:assert/strict';
+import type { AuditEvent } from '../../src/wire/events.ts';
+import type { Clients } from './runtime.ts';
+
+type Pager<T> = (cursor: string | undefined) => Promise<{ rows: T[]; cursor: string | null }>;
+
+async function all<T>(page: Pager<T>): Promise<T[]> {
+  const rows: T[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const next = await page(cursor);
+    rows.push(...next.rows);
+    if (next.cursor === null) return rows;
+    cursor = next.cursor;
+  }
+}
+
+const PAGE = 500;
+
+export async function allEvents(clients: Clients): Promise<AuditEvent[]> {
+  return all(async (cursor) => {
+    const { events, cursor: next } = await clients.audit.events({ query: { limit: PAGE, cursor } });
+    return { rows: events, cursor: next };
+  });
+}
+
+/** Ids of the events that the journals say must be there. */
+async function expectedIds(
+  clients: Clients,
+): Promise<{ must: Set<string>; modelCalls: Set<string> }> {
+  const must = new Set<string>();
+  const { agentd, toold, modeld } = clients;
+  for (const task of await all(async (cursor) => {
+    const p = await agentd.listTasks({ query: { limit: PAGE, cursor } });
+    return { rows: p.tasks, cursor: p.cursor };
+  })) {
+    must.add(`${task.id}.created`);
+    if (task.ended_at !== null) must.add(`${task.id}.ended`);
+  }
+  for (const run of await all(async (cursor) => {
+    const p = await agentd.listRuns({ query: { limit: PAGE, cursor } });
+    return { rows: p.runs, cursor: p.cursor };
+  })) {
+    for (let fence = 1; fence <= run.fence; fence++) must.add(`${run.id}.started.${fence}`);
+    if (run.ended_at !== null) must.add(`${run.id}.ended`);
+  }
+  for (const wait of await all(async (cursor) => {
+    const p = await agentd.listWaits({ query: { limit: PAGE, cursor } });
+    return { rows: p.waits, cursor: p.cursor };
+  })) {
+    must.add(`${wait.id}.opened`);
+    if (wait.ended_at !== null) must.add(`${wait.id}.ended`);
+  }
+  for (const message of await all(async (cursor) => {
+    const p = await agentd.listMessages({ query: { limit: PAGE, cursor } });
+    return { rows: p.messages, cursor: p.cursor };
+  }))
+    must.add(`${message.id}.sent`);
+  for (const artifact of await all(async (cursor) => {
+    const p = await agentd.listArtifacts({ query: { limit: PAGE, cursor } });
+    return { rows: p.artifacts, cursor: p.cursor };
+  }))
+    must.add(`${artifact.id}.stored`);
+  for (const call of await all(async (cursor) => {
+    const p = await toold.listCalls({ query: { limit: PAGE, cursor } });
+    return { rows: p.calls, cursor: p.cursor };
+  })) {
+    for (let attempt = 1; attempt <= call.attempts; attempt++)
+      must.add(`${call.call_id}.attempted.${attempt}`);
+    if (call.status === 'denied') must.add(`${call.call_id}.denied`);
+    else if (call.ended_at !== null) must.add(`${call.call_id}.ended`);
+  }
+  const modelCalls = new Set<string>();
+  for (const call of await all(async (cursor) => {
+    const p = await modeld.listCalls({ query: { limit: PAGE, cursor } });
+    return { rows: p.calls, cursor: p.cursor };
+  }))
+    modelCalls.add(call.call_id);
+  return { must, modelCalls };
+}
+
+const JOURNALED =
+  /^(task|run|wait|msg|artifact|call)_[0-9a-z]{26}\.(created|ended|started\.\d+|opened|sent|stored|attempted\.\d+|denied)$/;
+
+/** Assumes that nothing is running any more and every outbox has been delivered. */
+export async function assertReconciled(clients: Clients): Promise<{ events: number }> {
+  const events = await allEvents(clients);
+  const ids = events.map((event) => event.id);
+  const seen = new Set(ids);
+  assert.equal(
+    seen.size,
+    ids.length,
+    `an event is in the log twice: ${ids.find((id, i) => ids.indexOf(id) !== i)}`,
+  );
+  const { must, modelCalls } = await expectedIds(clients);
+  const missing = [...must].filter((id) => !seen.has(id));
+  assert.deepEqual(missing, [], 'records without their events');
+  const isModel = (id: string) => modelCalls.has(id.split('.')[0]!);
+  const extra = ids.filter((id) => JOURNALED.test(id) && !must.has(id) && !isModel(id));
+  assert.deepEqual(extra, [], 'events without their records');
+  // A model call may be tried several times; every attempt has its end.
+  const modelIds = events.filter(
+    (event) => event.event.startsWith('model.call.') && event.call_id !== undefined,
+  );
+  for (const event of modelIds) {
+    if (event.event !== 'model.call.attempted') continue;
+    assert.ok(seen.has(event.id.replace('.attempted.', '.ended.')), `${event.id} has no end`);
+  }
+  return { events: ids.length };
+}
