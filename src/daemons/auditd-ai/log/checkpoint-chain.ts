@@ -1,0 +1,218 @@
+// Checks every checkpoint of a directory while its events are hashed: each against the root of the
+// events before it, and each against the key that was in force, from the first key on through every
+// rotation.
+import {
+  type ArchivedNote,
+  measureArchive,
+  readArchive,
+  readCurrentNote,
+} from './checkpoint-files.ts';
+import { readPublicKeys } from './keys.ts';
+import * as notes from './note.ts';
+import type { Rotation } from './rotation.ts';
+
+export type ChainProblem = {
+  kind: 'bad_signature' | 'bad_checkpoint' | 'unknown_key' | 'no_checkpoint';
+  message: string;
+};
+type Entry = notes.Checkpoint & { note: notes.Note; where: string; isKeptElsewhere: boolean };
+type Handover = { seq: number; pair: [notes.Verifier, notes.Verifier] };
+type Head = { size: number; root: Buffer };
+
+type ChainOptions = {
+  /** Notes kept outside of the directory, as text. */
+  kept: readonly string[];
+  /** Public keys kept outside of the directory, as text. */
+  trustedKeys: readonly string[] | undefined;
+};
+
+export class CheckpointChain {
+  /** Tree heads that were signed by the key in force, in the order of their size. */
+  readonly signed: Head[] = [];
+  readonly problems: ChainProblem[] = [];
+  readonly remarks: string[] = [];
+  origin: string | undefined;
+  checked = 0;
+  lastGoodSize = 0;
+  firstBadSize: number | undefined;
+  readonly keys: notes.Verifier[];
+  readonly #listed: notes.Verifier[];
+  readonly #trusted: notes.Verifier[] | undefined;
+  readonly #archived: Generator<Entry>;
+  /** The file `checkpoint` and those kept elsewhere. */
+  readonly #single: Entry[];
+  #archivedNext: IteratorResult<Entry> | undefined;
+  #upcoming: Entry | undefined;
+  #rotation: Handover | undefined;
+  #isTrusted = false;
+  /** From the first difference on, keys only help to say more about it, and need not be proven. */
+  #isAmongChanged = false;
+
+  constructor(dir: string, { kept, trustedKeys }: ChainOptions) {
+    this.#listed = this.#readListed(dir);
+    this.#trusted = trustedKeys?.map(notes.parseVkey);
+    const first = this.#listed[0] ?? this.#trusted?.[0];
+    this.keys = first === undefined ? [] : [first];
+    if (first === undefined)
+      this.#report('unknown_key', 'keys/public.txt names no key of this log');
+    // In this order: what is written meanwhile must not be asked of what was read before.
+    const archiveBytes = measureArchive(dir);
+    const current = readCurrentNote(dir);
+    if (current === undefined) this.#report('no_checkpoint', 'the file checkpoint is missing');
+    this.#single = [
+      ...(current === undefined ? [] : this.#parse(current, { where: 'checkpoint' })),
+      ...kept
+        .flatMap((text, index) => this.#parse(text, { where: `kept checkpoint ${index + 1}` }))
+        .map((entry) => ({ ...entry, isKeptElsewhere: true })),
+    ].sort((a, b) => a.size - b.size);
+    this.#archived = this.#readArchived(dir, archiveBytes);
+    this.#upcoming = this.#pull();
+  }
+
+  /** The size of the log at which `check` wants to be called next. */
+  get nextSize(): number {
+    return this.#upcoming?.size ?? Number.POSITIVE_INFINITY;
+  }
+
+  get signedSize(): number {
+    return this.signed.reduce((most, { size }) => Math.max(most, size), 0);
+  }
+
+  noteRotation(seq: number, { oldKey, newKey }: Rotation): void {
+    const inForce = this.keys.at(-1);
+    if (inForce?.vkey !== oldKey) return;
+    try {
+      this.#rotation ??= { seq, pair: [inForce, notes.parseVkey(newKey)] };
+    } catch {
+      this.#report('unknown_key', `event ${seq} hands over to a key that cannot be read`);
+    }
+  }
+
+  #readListed(dir: string): notes.Verifier[] {
+    try {
+      return readPublicKeys(dir);
+    } catch (cause) {
+      this.#report('unknown_key', (cause as Error).message);
+      return [];
+    }
+  }
+
+  check(size: number, root: Buffer): void {
+    while (this.#upcoming !== undefined && this.#upcoming.size <= size) {
+      const entry = this.#upcoming;
+      if (entry.size < size) {
+        this.#report('bad_checkpoint', `${entry.where} is for ${entry.size} events, out of order`);
+      } else {
+        this.#compare(entry, root);
+      }
+      this.#upcoming = this.#pull();
+    }
+  }
+
+  /** What is left is for more events than there are. */
+  finish(): void {
+    while (this.#upcoming !== undefined) {
+      this.#compare(this.#upcoming, undefined);
+      this.#upcoming = this.#pull();
+    }
+    if (this.checked === 0) this.#report('no_checkpoint', 'there is no checkpoint to compare with');
+    if (this.#trusted !== undefined && !this.#isTrusted) {
+      this.#report('unknown_key', 'no checkpoint here is signed by one of the keys you trust');
+    }
+  }
+
+  #compare(entry: Entry, root: Buffer | undefined): void {
+    this.checked += 1;
+    this.origin ??= entry.origin;
+    if (entry.origin !== this.origin) {
+      this.#report('bad_checkpoint', `${entry.where} is of the log ${entry.origin}, another one`);
+      return;
+    }
+    const isGood = root !== undefined && entry.root.equals(root);
+    this.#isAmongChanged ||= !isGood;
+    if (!(entry.isKeptElsewhere ? this.#isKeptSigned(entry) : this.#isOwnSigned(entry))) return;
+    this.signed.push({ size: entry.size, root: entry.root });
+    if (!isGood) this.firstBadSize ??= entry.size;
+    if (this.firstBadSize === undefined) this.lastGoodSize = entry.size;
+    const trusted = notes.checkNote(entry.note, this.#trusted ?? []);
+    if (isGood && trusted.valid.length > 0) this.#isTrusted = true;
+  }
+
+  #isKeptSigned(entry: Entry): boolean {
+    const { valid } = notes.checkNote(entry.note, [...this.keys, ...this.#listed]);
+    if (valid.length > 0) return true;
+    this.#report('bad_signature', `${entry.where} is not signed by a key of this log`);
+    return false;
+  }
+
+  #isOwnSigned(entry: Entry): boolean {
+    const inForce = this.keys.at(-1);
+    if (inForce === undefined) return false;
+    const rotation = this.#rotation;
+    if (rotation !== undefined && rotation.seq < entry.size)
+      return this.#isHandover(entry, rotation);
+    const { valid, wrong } = notes.checkNote(entry.note, [inForce]);
+    if (valid.length > 0 && wrong.length === 0) return true;
+    if (this.#isAmongChanged && this.#isListed(entry)) return true;
+    const message = `${entry.where} (${entry.size} events) is not signed by ${inForce.vkey}`;
+    this.#report('bad_signature', message);
+    return false;
+  }
+
+  /**
+   * The first checkpoint over a rotation is signed by both keys; only that makes the new one ours.
+   */
+  #isHandover(entry: Entry, { seq, pair }: Handover): boolean {
+    const { valid } = notes.checkNote(entry.note, pair);
+    if (valid.length === 2) {
+      this.keys.push(pair[1]);
+      this.#rotation = undefined;
+      return true;
+    }
+    if (this.#isAmongChanged && this.#isListed(entry)) return true;
+    const message = `${entry.where} covers the key rotation of event ${seq}`;
+    this.#report('bad_signature', `${message} and is not signed by both the old and the new key`);
+    return false;
+  }
+
+  #isListed(entry: Entry): boolean {
+    return notes.checkNote(entry.note, this.#listed).valid.length > 0;
+  }
+
+  *#readArchived(dir: string, to: number): Generator<Entry> {
+    for (const archived of readArchive(dir, { to })) yield* this.#parseArchived(archived);
+  }
+
+  #parseArchived({ note, line, isWhole }: ArchivedNote): Entry[] {
+    const where = `checkpoints.log line ${line}`;
+    if (isWhole) return this.#parse(note, { where });
+    this.remarks.push(`${where}: the last archived checkpoint is half written and was not checked`);
+    return [];
+  }
+
+  #parse(text: string, { where }: { where: string }): Entry[] {
+    try {
+      const note = notes.parseNote(text);
+      return [{ ...notes.parseCheckpoint(note.text), note, where, isKeptElsewhere: false }];
+    } catch (cause) {
+      this.#report('bad_checkpoint', `${where} cannot be read: ${(cause as Error).message}`);
+      return [];
+    }
+  }
+
+  /** The next of the archived and the single ones, by size. */
+  #pull(): Entry | undefined {
+    this.#archivedNext ??= this.#archived.next();
+    const archived = this.#archivedNext.done === true ? undefined : this.#archivedNext.value;
+    const single = this.#single[0];
+    if (single !== undefined && (archived === undefined || single.size < archived.size)) {
+      return this.#single.shift();
+    }
+    this.#archivedNext = undefined;
+    return archived;
+  }
+
+  #report(kind: ChainProblem['kind'], message: string): void {
+    this.problems.push({ kind, message });
+  }
+}

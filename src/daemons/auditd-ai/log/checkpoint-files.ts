@@ -1,0 +1,102 @@
+// The checkpoint files: `checkpoint` is the newest signed note, checkpoints.log the older ones,
+// each followed by an empty line. What a checkpoint says and who may sign it is left to others.
+import fs from 'node:fs';
+import path from 'node:path';
+import { type LogDisk, readIfThere, replaceFile, writeAll } from './disk.ts';
+import { LineCursor } from './segments.ts';
+
+const CURRENT = 'checkpoint';
+const ARCHIVE = 'checkpoints.log';
+const TAIL_BYTES = 1 << 16;
+const SIGNATURE_HEAD = '— ';
+
+export const readCurrentNote = (logDir: string): string | undefined =>
+  readIfThere(path.join(logDir, CURRENT));
+
+export type ArchivedNote = { note: string; line: number; isWhole: boolean; endOffset: number };
+
+export function measureArchive(logDir: string): number {
+  return fs.statSync(path.join(logDir, ARCHIVE), { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** Archived notes in the order they were written; `isWhole` is false for a torn last one. */
+export function* readArchive(
+  logDir: string,
+  { from = 0, to = measureArchive(logDir) } = {},
+): Generator<ArchivedNote> {
+  if (to === 0) return;
+  const fd = fs.openSync(path.join(logDir, ARCHIVE), 'r');
+  try {
+    const cursor = new LineCursor(fd, { from, to, chunkBytes: TAIL_BYTES });
+    let lines: string[] = [];
+    let number = 0;
+    let endOffset = from;
+    while (cursor.next()) {
+      number += 1;
+      endOffset = cursor.offset + (cursor.end - cursor.start) + 1;
+      const line = cursor.line();
+      const isEnd = line === '' && lines.at(-1)?.startsWith(SIGNATURE_HEAD) === true;
+      if (isEnd && cursor.isTerminated) {
+        const first = number - lines.length;
+        yield { note: `${lines.join('\n')}\n`, line: first, isWhole: true, endOffset };
+        lines = [];
+      } else {
+        lines.push(line);
+      }
+    }
+    if (lines.length > 0) {
+      const first = number - lines.length + 1;
+      yield { note: lines.join('\n'), line: first, isWhole: false, endOffset };
+    }
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+/** The newest archived note that is whole, and the length of the file up to its end. */
+export function readArchiveEnd(logDir: string): { note: string | undefined; wholeBytes: number } {
+  const from = Math.max(0, measureArchive(logDir) - TAIL_BYTES);
+  let note: string | undefined;
+  let wholeBytes = 0;
+  for (const archived of readArchive(logDir, { from })) {
+    if (archived.isWhole) [note, wholeBytes] = [archived.note, archived.endOffset];
+  }
+  return { note, wholeBytes };
+}
+
+export class CheckpointFiles {
+  readonly #dir: string;
+  readonly #disk: LogDisk;
+  readonly #archiveFd: number;
+  #archiveBytes: number;
+
+  constructor(logDir: string, disk: LogDisk) {
+    this.#dir = logDir;
+    this.#disk = disk;
+    this.#archiveBytes = readArchiveEnd(logDir).wholeBytes;
+    this.#archiveFd = fs.openSync(path.join(logDir, ARCHIVE), 'a', 0o640);
+    // A crash may have left half a note; the next one must not be glued to it.
+    fs.ftruncateSync(this.#archiveFd, this.#archiveBytes);
+  }
+
+  /** Makes `note` the current one. `replaced` is archived first, so that no crash loses it. */
+  write(note: string, replaced: string | undefined): void {
+    if (replaced !== undefined) this.#archive(Buffer.from(`${replaced}\n`));
+    replaceFile(this.#disk, { path: path.join(this.#dir, CURRENT), contents: note, mode: 0o640 });
+  }
+
+  #archive(bytes: Buffer): void {
+    try {
+      writeAll(this.#disk, this.#archiveFd, bytes, null);
+      this.#disk.datasync(this.#archiveFd);
+      this.#archiveBytes += bytes.length;
+    } catch (cause) {
+      fs.ftruncateSync(this.#archiveFd, this.#archiveBytes);
+      throw cause;
+    }
+  }
+
+  close(): void {
+    fs.closeSync(this.#archiveFd);
+  }
+}

@@ -1,0 +1,77 @@
+// Writing so that it lasts: the calls that may fail for lack of space (passed in, so that tests can
+// make them fail), files replaced whole, and the words of the operating system turned into faults.
+import fs from 'node:fs';
+import path from 'node:path';
+import { type Fault, fault } from '../../../wire/errors.ts';
+
+export type LogDisk = {
+  /** Writes at `position`, or at the end of the file; may write less than it was given. */
+  write(fd: number, bytes: Buffer, position: number | null): number;
+  datasync(fd: number): void;
+  truncate(fd: number, sizeBytes: number): void;
+};
+
+// Blocking calls: on a local disk one write and fdatasync takes half as long as through the thread
+// pool, and the process has nothing better to do than to make the waiting events durable.
+export const systemDisk: LogDisk = {
+  write: (fd, bytes, position) => fs.writeSync(fd, bytes, 0, bytes.length, position),
+  datasync: (fd) => fs.fdatasyncSync(fd),
+  truncate: (fd, sizeBytes) => fs.ftruncateSync(fd, sizeBytes),
+};
+
+const errno = (cause: unknown): string | undefined => (cause as NodeJS.ErrnoException).code;
+
+export const isMissing = (cause: unknown): boolean => errno(cause) === 'ENOENT';
+
+export function storageFault(doing: string, cause: unknown): Fault {
+  const code = errno(cause) ?? String(cause);
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
+  return fault(
+    isFull ? 'storage_full' : 'storage_broken',
+    `${doing} failed: ${isFull ? 'the disk is full' : 'the disk answered'} (${code})`,
+    { cause, details: { errno: code } },
+  );
+}
+
+export function writeAll(disk: LogDisk, fd: number, bytes: Buffer, position: number | null): void {
+  for (let done = 0; done < bytes.length; ) {
+    const at = position === null ? null : position + done;
+    done += disk.write(fd, bytes.subarray(done), at);
+  }
+}
+
+/** Makes renames, new names and removed names in the directory last. */
+export function syncDir(dir: string): void {
+  const fd = fs.openSync(dir, 'r');
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+/** After a crash the file is the old one or the new one, whole. */
+export function replaceFile(
+  disk: LogDisk,
+  file: { path: string; contents: string | Buffer; mode: number },
+): void {
+  const temporary = `${file.path}.tmp`;
+  const fd = fs.openSync(temporary, 'w', file.mode);
+  try {
+    writeAll(disk, fd, Buffer.from(file.contents), 0);
+    disk.datasync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+  fs.renameSync(temporary, file.path);
+  syncDir(path.dirname(file.path));
+}
+
+export function readIfThere(file: string): string | undefined {
+  try {
+    return fs.readFileSync(file, 'utf8');
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw storageFault(`reading ${file}`, cause);
+  }
+}

@@ -1,0 +1,54 @@
+// The leaf hashes in tree/L00 as a witness: what each event was when it was acknowledged. Nobody
+// signs the file, so it is believed only as far as a signed root covers it.
+import fs from 'node:fs';
+import path from 'node:path';
+import { Frontier, fromRaw, HASH_BYTES, type RawHash } from './merkle.ts';
+
+/** The leaf hashes of tree/L00, read in blocks. */
+export class LeafFile {
+  readonly count: number;
+  readonly #fd: number | undefined;
+  readonly #block = Buffer.alloc(HASH_BYTES * 2048);
+  #blockAt = -1;
+
+  constructor(dir: string) {
+    const file = path.join(dir, 'tree', 'L00');
+    this.#fd = fs.existsSync(file) ? fs.openSync(file, 'r') : undefined;
+    this.count = this.#fd === undefined ? 0 : Math.floor(fs.fstatSync(this.#fd).size / HASH_BYTES);
+  }
+
+  read(index: number): RawHash {
+    const perBlock = this.#block.length / HASH_BYTES;
+    const at = Math.floor(index / perBlock);
+    if (at !== this.#blockAt) {
+      fs.readSync(this.#fd!, this.#block, 0, this.#block.length, at * this.#block.length);
+      this.#blockAt = at;
+    }
+    const start = (index % perBlock) * HASH_BYTES;
+    return this.#block.toString('latin1', start, start + HASH_BYTES);
+  }
+
+  /** How many of the leaf hashes are those that were signed. */
+  countSigned(signed: readonly { size: number; root: Buffer }[]): number {
+    const edge = new Frontier();
+    let trusted = 0;
+    for (const { size, root } of signed.toSorted((a, b) => a.size - b.size)) {
+      if (size > this.count) break;
+      while (edge.size < size) edge.add(this.read(edge.size));
+      if (!edge.root().equals(root)) break;
+      trusted = size;
+    }
+    return trusted;
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+  }
+}
+
+/** True when the file remembers another line than this for an event that is not signed yet. */
+export function contradicts(leaves: LeafFile, index: number, leaf: RawHash): boolean {
+  if (index >= leaves.count) return false;
+  const known = leaves.read(index);
+  return known !== leaf && fromRaw(known).some((byte) => byte !== 0);
+}

@@ -1,0 +1,130 @@
+// The complete nodes of the tree on disk: tree/L00 holds the leaf hashes, tree/L01 the hashes of
+// their pairs, and so on. All of it can be made again from the segments, so it is never waited for
+// (no fsync).
+import fs from 'node:fs';
+import path from 'node:path';
+import { fault } from '../../../wire/errors.ts';
+import { isMissing, type LogDisk, storageFault, writeAll } from './disk.ts';
+import { fromRaw, HASH_BYTES, hashNode, type NodeSource, type RawHash } from './merkle.ts';
+
+const TREE_DIR = 'tree';
+const LEVELS_MAX = 53;
+const levelName = (level: number): string => `L${String(level).padStart(2, '0')}`;
+
+type Level = { fd: number | undefined; written: number; pending: RawHash[] };
+
+export class LevelFiles implements NodeSource {
+  readonly #dir: string;
+  readonly #disk: LogDisk;
+  readonly #levels: Level[] = [];
+  #hasPending = false;
+
+  constructor(logDir: string, disk: LogDisk) {
+    this.#dir = path.join(logDir, TREE_DIR);
+    this.#disk = disk;
+    fs.mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    for (let level = 0; level < LEVELS_MAX; level += 1) {
+      const fd = this.#open(level, 'r+');
+      if (fd === undefined) break;
+      const written = Math.floor(fs.fstatSync(fd).size / HASH_BYTES);
+      this.#levels[level] = { fd, written, pending: [] };
+    }
+  }
+
+  #open(level: number, flags: string): number | undefined {
+    try {
+      return fs.openSync(path.join(this.#dir, levelName(level)), flags, 0o640);
+    } catch (cause) {
+      if (isMissing(cause)) return undefined;
+      throw storageFault(`opening tree/${levelName(level)}`, cause);
+    }
+  }
+
+  count(level: number): number {
+    const entry = this.#levels[level];
+    return entry === undefined ? 0 : entry.written + entry.pending.length;
+  }
+
+  /** True when every level has just as many nodes as a tree of this many leaves has. */
+  fits(size: number): boolean {
+    let count = size;
+    for (let level = 0; level < this.#levels.length || count > 0; level += 1) {
+      if (this.count(level) !== count) return false;
+      count = Math.floor(count / 2);
+    }
+    return true;
+  }
+
+  /** True when the files hold all nodes of a tree of this many leaves, and perhaps more. */
+  covers(size: number): boolean {
+    let count = size;
+    for (let level = 0; count > 0; level += 1, count = Math.floor(count / 2)) {
+      if (this.count(level) < count) return false;
+    }
+    return true;
+  }
+
+  readNode(level: number, index: number): Buffer {
+    const entry = this.#levels[level];
+    if (entry === undefined || index >= this.count(level)) {
+      throw fault('log_damaged', `tree/${levelName(level)} has no node ${index}`);
+    }
+    if (index >= entry.written) return fromRaw(entry.pending[index - entry.written]!);
+    const node = Buffer.alloc(HASH_BYTES);
+    fs.readSync(entry.fd!, node, 0, HASH_BYTES, index * HASH_BYTES);
+    return node;
+  }
+
+  /** True when the last complete pair of leaves hashes to its parent: not so for stray bytes. */
+  agreesWithItself(): boolean {
+    const pairs = this.count(1);
+    if (pairs === 0) return true;
+    const [left, right] = [this.readNode(0, 2 * pairs - 2), this.readNode(0, 2 * pairs - 1)];
+    return hashNode(left, right).equals(this.readNode(1, pairs - 1));
+  }
+
+  readonly push = (level: number, node: RawHash): void => {
+    this.#levels[level] ??= { fd: undefined, written: 0, pending: [] };
+    this.#levels[level].pending.push(node);
+    this.#hasPending = true;
+  };
+
+  /** What cannot be written stays pending, and is written by the next flush. */
+  flush(): void {
+    if (!this.#hasPending) return;
+    for (const [level, entry] of this.#levels.entries()) {
+      if (entry.pending.length === 0) continue;
+      const bytes = Buffer.from(entry.pending.join(''), 'latin1');
+      try {
+        entry.fd ??= this.#open(level, 'w+')!;
+        writeAll(this.#disk, entry.fd, bytes, entry.written * HASH_BYTES);
+      } catch (cause) {
+        throw storageFault(`writing tree/${levelName(level)}`, cause);
+      }
+      entry.written += entry.pending.length;
+      entry.pending = [];
+    }
+    this.#hasPending = false;
+  }
+
+  /** Forgets all nodes but those of the first `size` leaves. */
+  reset(size: number): void {
+    let count = size;
+    for (const entry of this.#levels) {
+      entry.pending = [];
+      entry.written = Math.min(entry.written, count);
+      if (entry.fd !== undefined) fs.ftruncateSync(entry.fd, entry.written * HASH_BYTES);
+      count = Math.floor(count / 2);
+    }
+    this.#hasPending = false;
+  }
+
+  sync(): void {
+    for (const { fd } of this.#levels) if (fd !== undefined) this.#disk.datasync(fd);
+  }
+
+  close(): void {
+    for (const { fd } of this.#levels) if (fd !== undefined) fs.closeSync(fd);
+    this.#levels.length = 0;
+  }
+}

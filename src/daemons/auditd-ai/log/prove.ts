@@ -1,0 +1,66 @@
+// Inclusion proofs as documents: an event, the way from it to a signed root, and the note that
+// signs it. Whoever holds the public key can check one without this program.
+import { fault } from '../../../wire/errors.ts';
+import type { AuditLog } from './log.ts';
+import { checkInclusion, hashLeaf } from './merkle.ts';
+import { checkNote, parseCheckpoint, parseNote, parseVkey } from './note.ts';
+
+/**
+ * `root` and `hashes` are base64; `event` is the line as stored; `checkpoint` is the signed note.
+ */
+export type InclusionProof = {
+  event: string;
+  index: number;
+  size: number;
+  root: string;
+  hashes: string[];
+  checkpoint: string;
+  vkey: string;
+};
+
+/** Proves that the log holds event `seq`. Signs first, if no checkpoint covers it yet. */
+export async function proveEvent(log: AuditLog, seq: number): Promise<InclusionProof> {
+  const [event] = seq >= 0 && seq < log.size ? log.readRange(seq, 1) : [];
+  if (event === undefined) throw fault('not_found', `the log has no event ${seq}`);
+  const checkpoint = seq < log.checkpoint.size ? log.checkpoint : await log.signNow();
+  const { size, root, note } = checkpoint;
+  const leaf = hashLeaf(Buffer.from(event));
+  let hashes = log.proveInclusion(seq, size);
+  if (!checkInclusion({ leaf, index: seq, size, hashes, root })) {
+    // The tree files are derived and may be wrong. If the events are, this says so.
+    log.rebuildTree();
+    hashes = log.proveInclusion(seq, size);
+  }
+  if (!checkInclusion({ leaf, index: seq, size, hashes, root })) {
+    throw fault('log_damaged', `event ${seq} is not the one the checkpoint covers`);
+  }
+  return {
+    event,
+    index: seq,
+    size,
+    root: root.toString('base64'),
+    hashes: hashes.map((node) => node.toString('base64')),
+    checkpoint: note,
+    vkey: signerOf(note, log.vkeys),
+  };
+}
+
+/**
+ * The newest of the log's keys that signed the note: after a rotation it may not be the one in
+ * force.
+ */
+function signerOf(note: string, vkeys: readonly string[]): string {
+  const { valid } = checkNote(parseNote(note), vkeys.map(parseVkey).reverse());
+  return valid.at(-1)!.vkey;
+}
+
+/** True when the proof is sound and its checkpoint is signed by the key. */
+export function checkProof(proof: InclusionProof, vkey: string): boolean {
+  const note = parseNote(proof.checkpoint);
+  if (checkNote(note, [parseVkey(vkey)]).valid.length === 0) return false;
+  const { size, root } = parseCheckpoint(note.text);
+  if (size !== proof.size || root.toString('base64') !== proof.root) return false;
+  const hashes = proof.hashes.map((text) => Buffer.from(text, 'base64'));
+  const leaf = hashLeaf(Buffer.from(proof.event));
+  return checkInclusion({ leaf, index: proof.index, size, hashes, root });
+}

@@ -1,0 +1,229 @@
+// What happens when a log is opened: find its end, compare it with the newest signed checkpoint,
+// cut off what a crash left half written, and bring the tree files in line. Refuses a log that lost
+// or changed what was signed. It does not hash what is signed again unless the tree files are
+// wrong: verify.ts does.
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Fault } from '../../../wire/errors.ts';
+import { damaged } from './damage.ts';
+import { type LogDisk, replaceFile, syncDir } from './disk.ts';
+import type { LevelFiles } from './level-files.ts';
+import { EMPTY_ROOT, Frontier, hashLeafAt, type NodeSink, type RawHash, rootAt } from './merkle.ts';
+import { findPart, type LogPart, withFile } from './reader.ts';
+import {
+  CURRENT_SEGMENT,
+  findOffset,
+  LineCursor,
+  listSealed,
+  NEXT_SEGMENT,
+  readLastLine,
+  readSeq,
+} from './segments.ts';
+
+type Head = { size: number; root: Buffer };
+export type CutTail = { file: string; seq: number; sizeBytes: number };
+/** All segments, in order and without gaps between them; the last is the current one. */
+function listParts(dir: string): LogPart[] {
+  fs.rmSync(path.join(dir, NEXT_SEGMENT), { force: true });
+  const current = path.join(dir, CURRENT_SEGMENT);
+  fs.closeSync(fs.openSync(current, 'a', 0o640));
+  const parts: LogPart[] = [];
+  let expected = 0;
+  for (const sealed of listSealed(dir)) {
+    const sizeBytes = fs.statSync(sealed.path).size;
+    if (sealed.firstSeq !== expected) throw missingPart(expected, sealed.name);
+    const last = withFile(sealed.path, (fd) => readLastLine(fd, sizeBytes));
+    if (last === undefined || last.seq < sealed.firstSeq || last.endOffset !== sizeBytes) {
+      throw damaged('changed', `the sealed segment ${sealed.name} does not end with a whole event`);
+    }
+    if ((fs.statSync(sealed.path).mode & 0o777) !== 0o440) fs.chmodSync(sealed.path, 0o440);
+    parts.push({ ...sealed, sizeBytes });
+    expected = last.seq + 1;
+  }
+  const sizeBytes = fs.statSync(current).size;
+  const found = withFile(current, readFirstSeq);
+  if (found !== undefined && found !== expected) throw missingPart(expected, CURRENT_SEGMENT);
+  parts.push({ name: CURRENT_SEGMENT, path: current, firstSeq: expected, sizeBytes });
+  return parts;
+}
+
+function missingPart(expected: number, name: string): Fault {
+  const message = `event ${expected} should be the first of ${name}, or its segment is missing`;
+  return damaged('segment_missing', message, { seq: expected });
+}
+
+/** The seq of the first line if it is whole and says one. */
+function readFirstSeq(fd: number): number | undefined {
+  const cursor = new LineCursor(fd, { chunkBytes: 1 << 16 });
+  if (!cursor.next() || !cursor.isTerminated) return undefined;
+  const seq = readSeq(cursor.buf, cursor.start, cursor.end);
+  return seq < 0 ? undefined : seq;
+}
+
+type Place = { part: number; offset: number };
+
+/** Where the first line after the signed ones begins. */
+function findUnsigned(parts: readonly LogPart[], signedSize: number): Place {
+  if (signedSize === 0) return { part: 0, offset: 0 };
+  const index = findPart(parts, signedSize - 1);
+  const { path: file, sizeBytes } = parts[index]!;
+  const offset = withFile(file, (fd) => {
+    const last = findOffset(fd, sizeBytes, signedSize - 1);
+    if (last < 0) return -1;
+    const cursor = new LineCursor(fd, { from: last, to: sizeBytes, chunkBytes: 1 << 16 });
+    cursor.next();
+    return cursor.offset + (cursor.end - cursor.start) + 1;
+  });
+  if (offset >= 0) return { part: index, offset };
+  const message = `event ${signedSize - 1} is missing: the log is shorter than its checkpoint`;
+  throw damaged('truncated', `${message} of ${signedSize} events`, { signed_size: signedSize });
+}
+
+type Tail = { leaves: RawHash[]; lines: string[]; cutAt: number | undefined };
+
+/**
+ * Reads what no checkpoint covers yet: a second's worth of events, unless signing was impossible.
+ */
+function readTail(parts: readonly LogPart[], start: Place, firstSeq: number): Tail {
+  const tail: Tail = { leaves: [], lines: [], cutAt: undefined };
+  for (let at = start.part; at < parts.length; at += 1) {
+    const part = parts[at]!;
+    const isLast = at === parts.length - 1;
+    withFile(part.path, (fd) => {
+      const cursor = new LineCursor(fd, { from: at === start.part ? start.offset : 0 });
+      while (tail.cutAt === undefined && cursor.next()) {
+        const seq = firstSeq + tail.leaves.length;
+        const text = cursor.line();
+        if (isWholeLine(cursor, text, seq)) {
+          tail.leaves.push(hashLeafAt(cursor.buf, cursor.start, cursor.end));
+          tail.lines.push(text);
+        } else if (isLast && (!cursor.isTerminated || text.includes('\0'))) {
+          // Half a line, or blocks that never reached the disk: what an interrupted write leaves.
+          tail.cutAt = cursor.offset;
+        } else {
+          throw damaged('changed', `event ${seq} in ${part.name} is not as it was written`, {
+            seq,
+          });
+        }
+      }
+    });
+  }
+  return tail;
+}
+
+function isWholeLine(cursor: LineCursor, text: string, seq: number): boolean {
+  if (!cursor.isTerminated || readSeq(cursor.buf, cursor.start, cursor.end) !== seq) return false;
+  try {
+    return typeof JSON.parse(text) === 'object';
+  } catch {
+    return false;
+  }
+}
+
+/** Hashes the first `size` lines again. */
+function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): Frontier {
+  const edge = new Frontier();
+  for (const part of parts) {
+    withFile(part.path, (fd) => {
+      const cursor = new LineCursor(fd, { to: part.sizeBytes });
+      while (edge.size < size && cursor.next()) {
+        if (readSeq(cursor.buf, cursor.start, cursor.end) !== edge.size) {
+          const message = `event ${edge.size} in ${part.name} is missing or not in its place`;
+          throw damaged('changed', message, { seq: edge.size });
+        }
+        edge.add(hashLeafAt(cursor.buf, cursor.start, cursor.end), sink);
+      }
+    });
+  }
+  return edge;
+}
+
+/** Makes the tree files again from the segments, but only if these still have the root expected. */
+export function rebuildLevels(
+  parts: readonly LogPart[],
+  levels: LevelFiles,
+  signed: Head,
+): Frontier {
+  // A first pass without writing: the old files may be all that tells which event was changed.
+  if (!hashLines(parts, signed.size).root().equals(signed.root)) {
+    const message = `the first ${signed.size} events do not have the root their checkpoint signs`;
+    throw damaged('root_differs', `${message}: run 'agentctl audit verify' to see which changed`, {
+      signed_size: signed.size,
+    });
+  }
+  levels.reset(0);
+  let pending = 0;
+  const edge = hashLines(parts, signed.size, (level, node) => {
+    levels.push(level, node);
+    pending += 1;
+    if (pending % 20_000 === 0) levels.flush();
+  });
+  levels.flush();
+  return edge;
+}
+
+function restoreTree(parts: LogPart[], levels: LevelFiles, signed: Head): Frontier {
+  if (levels.covers(signed.size) && rootAt(levels, signed.size).equals(signed.root)) {
+    const edge = Frontier.at(levels, signed.size);
+    levels.reset(signed.size);
+    return edge;
+  }
+  return rebuildLevels(parts, levels, signed);
+}
+
+/**
+ * Leaf hashes are written only after their events were acknowledged, so they bear witness to them.
+ */
+function checkWitness(levels: LevelFiles, size: number): void {
+  const known = levels.count(0);
+  if (known <= size || !levels.fits(known) || !levels.agreesWithItself()) return;
+  const message = `tree/L00 knows ${known} acknowledged events and the log has ${size}`;
+  throw damaged('truncated', message, { size, known_size: known });
+}
+
+function cutOff(dir: string, part: LogPart, at: { offset: number; seq: number }, disk: LogDisk) {
+  const bytes = fs.readFileSync(part.path).subarray(at.offset);
+  const kept = path.join(dir, 'recovered');
+  fs.mkdirSync(kept, { recursive: true, mode: 0o700 });
+  const stem = `audit-${String(at.seq).padStart(12, '0')}`;
+  let file = path.join(kept, `${stem}.cut`);
+  for (let n = 1; fs.existsSync(file); n += 1) file = path.join(kept, `${stem}-${n}.cut`);
+  replaceFile(disk, { path: file, contents: bytes, mode: 0o600 });
+  syncDir(dir);
+  fs.truncateSync(part.path, at.offset);
+  part.sizeBytes = at.offset;
+  return { file, seq: at.seq, sizeBytes: bytes.length };
+}
+
+export type Recovered = {
+  parts: LogPart[];
+  edge: Frontier;
+  cut: CutTail | undefined;
+  /** The lines that no checkpoint covered, for whoever has to look for one of them. */
+  unsignedLines: string[];
+};
+
+export function recoverLog(
+  dir: string,
+  { levels, checkpoint, disk }: { levels: LevelFiles; checkpoint: Head | undefined; disk: LogDisk },
+): Recovered {
+  const parts = listParts(dir);
+  if (checkpoint === undefined && parts.some(({ sizeBytes }) => sizeBytes > 0)) {
+    throw damaged('no_checkpoint', `the log in ${dir} has events and no checkpoint`);
+  }
+  const signed = checkpoint ?? { size: 0, root: EMPTY_ROOT };
+  const start = findUnsigned(parts, signed.size);
+  const tail = readTail(parts, start, signed.size);
+  const size = signed.size + tail.leaves.length;
+  checkWitness(levels, size);
+  const edge = restoreTree(parts, levels, signed);
+  const current = parts.at(-1)!;
+  const offset = tail.cutAt;
+  const cut = offset === undefined ? undefined : cutOff(dir, current, { offset, seq: size }, disk);
+  // Whole lines that nobody was promised stay; from here on they count, so they must last.
+  const fd = fs.openSync(current.path, 'r+');
+  disk.datasync(fd);
+  fs.closeSync(fd);
+  for (const leaf of tail.leaves) edge.add(leaf, levels.push);
+  return { parts, edge, cut, unsignedLines: tail.lines };
+}

@@ -1,0 +1,180 @@
+// The segment files: their names, their lines, and finding a line by its seq. Every line begins
+// with its seq, so a segment is sorted and a few reads find any line: no index has to be kept or
+// built.
+import fs from 'node:fs';
+import path from 'node:path';
+import { fault } from '../../../wire/errors.ts';
+
+export const CURRENT_SEGMENT = 'audit.jsonl';
+export const NEXT_SEGMENT = 'audit.jsonl.next';
+
+const SEALED = /^audit-([0-9]{12,16})\.jsonl$/;
+const NEWLINE = 0x0a;
+const LINE_HEAD = Buffer.from('{"seq":');
+const CHUNK_BYTES = 1 << 20;
+const PROBE_BYTES = 1 << 16;
+/** No reader holds more of one line than this. */
+const LINE_BYTES_MAX = 64 << 20;
+
+type SegmentName = { name: string; path: string; firstSeq: number };
+
+export const sealedName = (firstSeq: number): string =>
+  `audit-${String(firstSeq).padStart(12, '0')}.jsonl`;
+
+export function listSealed(dir: string): SegmentName[] {
+  return fs
+    .readdirSync(dir)
+    .flatMap((name) => {
+      const first = SEALED.exec(name)?.[1];
+      return first === undefined ? [] : [{ name, path: path.join(dir, name), firstSeq: +first }];
+    })
+    .sort((a, b) => a.firstSeq - b.firstSeq);
+}
+
+/** The seq a line says it has, or -1 when it does not begin with one. */
+export function readSeq(buf: Buffer, start: number, end: number): number {
+  let at = start + LINE_HEAD.length;
+  if (at >= end || buf.compare(LINE_HEAD, 0, LINE_HEAD.length, start, at) !== 0) return -1;
+  const first = at;
+  let seq = 0;
+  for (; at < end; at += 1) {
+    const digit = buf[at]! - 0x30;
+    if (digit < 0 || digit > 9) break;
+    seq = seq * 10 + digit;
+  }
+  const isNumber = at > first && (buf[first] !== 0x30 || at === first + 1);
+  const next = buf[at];
+  const isEnded = at < end && (next === 0x2c || next === 0x7d);
+  return isNumber && isEnded && seq <= Number.MAX_SAFE_INTEGER ? seq : -1;
+}
+
+/**
+ * Walks the lines of a file. The line is `buf[start, end)`; the byte before it may be overwritten.
+ */
+export class LineCursor {
+  buf: Buffer;
+  start = 1;
+  end = 1;
+  /** Where the line begins in the file. */
+  offset = 0;
+  /** False for what follows the last newline. */
+  isTerminated = false;
+  readonly #fd: number;
+  readonly #to: number;
+  #filled = 1;
+  #next = 1;
+  /** The place in the file of `buf[1]`. */
+  #base: number;
+
+  constructor(
+    fd: number,
+    { from = 0, to = Number.POSITIVE_INFINITY, chunkBytes = CHUNK_BYTES } = {},
+  ) {
+    this.#fd = fd;
+    this.#base = from;
+    this.#to = to;
+    this.buf = Buffer.allocUnsafe(1 + chunkBytes);
+  }
+
+  next(): boolean {
+    let newline = this.#findNewline(this.#next);
+    while (newline < 0) {
+      const searched = this.#filled - this.#next;
+      if (!this.#fill()) break;
+      newline = this.#findNewline(this.#next + searched);
+    }
+    if (newline < 0 && this.#next === this.#filled) return false;
+    this.isTerminated = newline >= 0;
+    this.start = this.#next;
+    this.end = newline < 0 ? this.#filled : newline;
+    this.offset = this.#base + this.start - 1;
+    this.#next = newline < 0 ? this.#filled : newline + 1;
+    return true;
+  }
+
+  /** Gives the last line again at the next call, longer if the file grew. */
+  unread(): void {
+    this.#next = this.start;
+  }
+
+  line(): string {
+    return this.buf.toString('utf8', this.start, this.end);
+  }
+
+  #findNewline(from: number): number {
+    const at = this.buf.indexOf(NEWLINE, from);
+    return at < this.#filled ? at : -1;
+  }
+
+  #fill(): boolean {
+    const used = this.#next - 1;
+    if (used > 0) {
+      this.buf.copyWithin(1, this.#next, this.#filled);
+      this.#base += used;
+      this.#filled -= used;
+      this.#next = 1;
+    }
+    if (this.#filled === this.buf.length) this.#grow();
+    const position = this.#base + this.#filled - 1;
+    const room = Math.min(this.buf.length - this.#filled, this.#to - position);
+    if (room <= 0) return false;
+    const got = fs.readSync(this.#fd, this.buf, this.#filled, room, position);
+    this.#filled += got;
+    return got > 0;
+  }
+
+  #grow(): void {
+    if (this.buf.length > LINE_BYTES_MAX) {
+      throw fault('log_damaged', `a line of more than ${LINE_BYTES_MAX} bytes at ${this.#base}`);
+    }
+    const larger = Buffer.allocUnsafe(1 + 2 * (this.buf.length - 1));
+    this.buf.copy(larger, 0, 0, this.#filled);
+    this.buf = larger;
+  }
+}
+
+/**
+ * Where the line with this seq begins, or -1. Only the first `sizeBytes` of the file are looked at.
+ */
+export function findOffset(fd: number, sizeBytes: number, seq: number): number {
+  let low = 0;
+  let high = sizeBytes;
+  // `low` is the start of a line at or before the one wanted; all that start at `high` or later are
+  // after.
+  while (high - low > PROBE_BYTES) {
+    const middle = Math.floor((low + high) / 2);
+    const probe = new LineCursor(fd, { from: middle, to: sizeBytes, chunkBytes: 4096 });
+    const hasLine = probe.next() && probe.next() && probe.isTerminated && probe.offset < high;
+    const found = hasLine ? readSeq(probe.buf, probe.start, probe.end) : -1;
+    if (hasLine && found < 0) return scanFor(fd, 0, sizeBytes, seq);
+    if (hasLine && found <= seq) low = probe.offset;
+    else high = middle;
+  }
+  return scanFor(fd, low, sizeBytes, seq);
+}
+
+function scanFor(fd: number, from: number, to: number, seq: number): number {
+  const cursor = new LineCursor(fd, { from, to, chunkBytes: PROBE_BYTES });
+  while (cursor.next() && cursor.isTerminated) {
+    const found = readSeq(cursor.buf, cursor.start, cursor.end);
+    if (found === seq) return cursor.offset;
+    if (found > seq) return -1;
+  }
+  return -1;
+}
+
+/** The last whole line of a file, or undefined when it has none. */
+export function readLastLine(fd: number, sizeBytes: number) {
+  for (let span = PROBE_BYTES; ; span *= 4) {
+    const from = Math.max(0, sizeBytes - span);
+    const cursor = new LineCursor(fd, { from, to: sizeBytes, chunkBytes: span });
+    let last: { seq: number; endOffset: number } | undefined;
+    // A span that does not begin the file begins somewhere inside a line.
+    if (from > 0) cursor.next();
+    while (cursor.next() && cursor.isTerminated) {
+      const endOffset = cursor.offset + (cursor.end - cursor.start) + 1;
+      last = { seq: readSeq(cursor.buf, cursor.start, cursor.end), endOffset };
+    }
+    if (last !== undefined || from === 0) return last;
+  }
+}

@@ -1,0 +1,177 @@
+// Signed checkpoints of a live log: when they are made, by which keys, and which of them are
+// archived. Their form is note.ts's, their files checkpoint-files.ts's, the keys keys.ts's.
+
+import { fault } from '../../../wire/errors.ts';
+import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-files.ts';
+import { damaged } from './damage.ts';
+import { type LogDisk, storageFault } from './disk.ts';
+import { type KeyRing, readPublicKeys } from './keys.ts';
+import type { Frontier } from './merkle.ts';
+import * as notes from './note.ts';
+
+export type LogClock = {
+  nowMs(): number;
+  at(atMs: number, fn: () => void): { cancel(): void };
+};
+
+export type SignedCheckpoint = { note: string; size: number; root: Buffer };
+type Current = SignedCheckpoint & { isKept: boolean; signatures: number };
+
+function parseSigned(text: string, file: string) {
+  try {
+    const note = notes.parseNote(text);
+    return { note, ...notes.parseCheckpoint(note.text) };
+  } catch (cause) {
+    throw damaged('bad_signature', `${file} cannot be read: ${(cause as Error).message}`);
+  }
+}
+
+/** The newest signed note of the directory, checked; undefined when the log has none yet. */
+export function readSigned(dir: string, origin: string): SignedCheckpoint | undefined {
+  const text = readCurrentNote(dir);
+  const archived = readArchiveEnd(dir).note;
+  if (text === undefined) {
+    if (archived === undefined) return undefined;
+    throw damaged('no_checkpoint', `${dir}/checkpoint is missing, and checkpoints.log is not`);
+  }
+  const { note, size, root, ...checkpoint } = parseSigned(text, `${dir}/checkpoint`);
+  if (checkpoint.origin !== origin) {
+    throw fault('bad_config', `the log in ${dir} is ${checkpoint.origin}, not ${origin}`);
+  }
+  const { valid, wrong } = notes.checkNote(note, readPublicKeys(dir));
+  if (valid.length === 0 || wrong.length > 0) {
+    throw damaged('bad_signature', `${dir}/checkpoint is not signed by a key of this log`);
+  }
+  if (archived !== undefined && parseSigned(archived, `${dir}/checkpoints.log`).size > size) {
+    throw damaged('truncated', `${dir}/checkpoint is older than the last of checkpoints.log`);
+  }
+  return { note: text, size, root };
+}
+
+type SigningOptions = {
+  dir: string;
+  origin: string;
+  clock: LogClock;
+  disk: LogDisk;
+  checkpointEveryMs: number;
+  archiveEveryMs: number;
+  onFault: (problem: unknown) => void;
+};
+
+export class Signing {
+  readonly #options: SigningOptions;
+  readonly #keys: KeyRing;
+  readonly #files: CheckpointFiles;
+  /** What is durable now, and may therefore be signed. */
+  readonly #edge: Frontier;
+  #current: Current | undefined;
+  #archivedAtMs = Number.NEGATIVE_INFINITY;
+  #timer: { cancel(): void } | undefined;
+  /** Set once the log names the next key: from then on both sign, until one checkpoint has both. */
+  #isTakingOver = false;
+
+  constructor(
+    options: SigningOptions,
+    parts: { keys: KeyRing; signed: SignedCheckpoint | undefined; edge: Frontier },
+  ) {
+    this.#options = options;
+    this.#keys = parts.keys;
+    this.#edge = parts.edge;
+    this.#files = new CheckpointFiles(options.dir, options.disk);
+    if (parts.signed !== undefined) {
+      this.#current = { ...parts.signed, isKept: true, signatures: 1 };
+    }
+  }
+
+  get current(): SignedCheckpoint {
+    const { note, size, root } = this.#current!;
+    return { note, size, root };
+  }
+
+  /** Signs within `checkpointEveryMs`, if the log has grown. */
+  signLater(): void {
+    if (this.#timer !== undefined || this.#edge.size === this.#current?.size) return;
+    const { clock, checkpointEveryMs, onFault } = this.#options;
+    this.#timer = clock.at(clock.nowMs() + checkpointEveryMs, () => {
+      this.#timer = undefined;
+      try {
+        this.sign({ isKept: false });
+      } catch (problem) {
+        onFault(problem);
+        this.signLater();
+      }
+    });
+  }
+
+  /** A full disk must not keep an old log from being read; a new one needs its first checkpoint. */
+  signAtOpen(): void {
+    try {
+      this.sign({ isKept: true });
+    } catch (problem) {
+      if (this.#current === undefined) throw problem;
+      this.#options.onFault(problem);
+      this.signLater();
+    }
+  }
+
+  /** Signs now. A checkpoint that is kept goes to checkpoints.log when a later one replaces it. */
+  sign({ isKept }: { isKept: boolean }): SignedCheckpoint {
+    const { signer, next } = this.#keys;
+    const signers = this.#isTakingOver && next !== undefined ? [signer, next] : [signer];
+    const old = this.#current;
+    const { size } = this.#edge;
+    if (old?.size === size && old.signatures >= signers.length) {
+      old.isKept ||= isKept;
+      return this.current;
+    }
+    const root = this.#edge.root();
+    const text = notes.formatCheckpoint({ origin: this.#options.origin, size, root });
+    const note = notes.signNote(text, signers);
+    this.#write(note, old);
+    const isHandover = signers.length > 1;
+    this.#current = { note, size, root, isKept: isKept || isHandover, signatures: signers.length };
+    if (isHandover) this.#endTakeover();
+    return this.current;
+  }
+
+  #write(note: string, old: Current | undefined): void {
+    const nowMs = this.#options.clock.nowMs();
+    const isDue = nowMs - this.#archivedAtMs >= this.#options.archiveEveryMs;
+    const isArchived = old !== undefined && (old.isKept || isDue);
+    try {
+      this.#files.write(note, isArchived ? old.note : undefined);
+    } catch (cause) {
+      throw storageFault(`writing ${this.#options.dir}/checkpoint`, cause);
+    }
+    if (isArchived) this.#archivedAtMs = nowMs;
+  }
+
+  get isTakingOver(): boolean {
+    return this.#isTakingOver;
+  }
+
+  /** The log names the next key now. Called before anything else can sign. */
+  beginTakeover(): void {
+    this.#isTakingOver = true;
+  }
+
+  #endTakeover(): void {
+    this.#keys.completeRotation();
+    this.#isTakingOver = false;
+  }
+
+  /** A crash during a rotation: go on if the log names the next key, else it did not happen. */
+  resumeTakeover(unsignedLines: readonly string[]): void {
+    const { next } = this.#keys;
+    if (next === undefined) return;
+    const note = this.#current === undefined ? undefined : notes.parseNote(this.#current.note);
+    if (note !== undefined && notes.checkNote(note, [next]).valid.length > 0) this.#endTakeover();
+    else if (unsignedLines.some((line) => line.includes(next.vkey))) this.beginTakeover();
+    else this.#keys.dropNext();
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#files.close();
+  }
+}
