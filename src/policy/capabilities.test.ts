@@ -1,4 +1,5 @@
-// The capability table and the promise of delegation: nothing below gets what was not passed on above.
+// The capability table and the promise of delegation: nothing below gets what was not passed on
+// above.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -156,7 +157,8 @@ test('down a chain of accepted delegations nobody has what an ancestor could not
         if (allow !== undefined && allow.length < asked.allow!.length) {
           assert.notDeepEqual(delegationProblems(grant, asked), []);
         }
-        // Naming an allow list passes on the delegator's own rights: its grant is a ceiling from here on.
+        // Naming an allow list passes on the delegator's own rights: its grant is a ceiling from
+        // here on.
         if (allow !== undefined) ceilings.push([...grant, ...basic]);
         above.push({ ...asked, ...(allow === undefined ? {} : { allow }) });
         grant = grantOf({ tools, delegations: above }).tools;

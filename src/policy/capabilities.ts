@@ -1,5 +1,6 @@
-// The one table from capability words to tools, and what delegation leaves of them. Pure. Site rules,
-// approvals and budgets narrow a grant further elsewhere; nothing here or there ever widens one.
+// The one table from capability words to tools, and what delegation leaves of them. Pure. Site
+// rules, approvals and budgets narrow a grant further elsewhere; nothing here or there ever widens
+// one.
 import type { Delegation } from '../wire/agentd.ts';
 import type { Manifest } from '../wire/manifest.ts';
 
@@ -41,7 +42,9 @@ const CAPABILITIES = new Map<string, readonly string[]>([
 
 const TOOLS: ReadonlySet<string> = new Set([...CAPABILITIES.values()].flat());
 
-/** Every word a manifest or a delegation may use, sorted: capabilities, and tools by their own name. */
+/**
+ * Every word a manifest or a delegation may use, sorted: capabilities, and tools by their own name.
+ */
 export const CAPABILITY_WORDS: readonly string[] = [
   ...new Set([...CAPABILITIES.keys(), ...TOOLS]),
 ].sort();
@@ -99,8 +102,8 @@ export type Grant = {
 };
 
 /**
- * What a run may do: its agent's tools, less whatever any delegation above it left out. A delegation
- * without an allow list passes on all that the receiver has itself.
+ * What a run may do: its agent's tools, less whatever any delegation above it left out. A
+ * delegation without an allow list passes on all that the receiver has itself.
  */
 export function grantOf(input: {
   tools: readonly string[];

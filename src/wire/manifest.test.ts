@@ -1,4 +1,5 @@
-// The manifest's schema: every field takes what it says and refuses the rest, and no key goes unknown.
+// The manifest's schema: every field takes what it says and refuses the rest, and no key goes
+// unknown.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Manifest } from './manifest.ts';

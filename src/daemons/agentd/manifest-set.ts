@@ -42,10 +42,10 @@ export function mergeManifests(
         message: `the agent ${loser.agent.name} is declared by ${winner.file} already`,
         hint: 'Give one of the two another name, or remove one.',
       })),
-      ...used.lost.map(({ loser, winner }) => ({
+      ...used.lost.map(({ loser, winner: { agent } }) => ({
         file: loser.file,
         line: null,
-        message: `its Linux user ${loser.agent.linuxUser} is the user of ${winner.agent.name} already`,
+        message: `its Linux user ${agent.linuxUser} is the user of ${agent.name} already`,
         hint: 'Give each agent a user of its own: set spec.linuxUser.',
       })),
     ],
