@@ -1,0 +1,50 @@
+# What people type. Each target first sets up what it needs and says what that is (YES=1: never ask).
+NODE  := build/node
+setup  = @tools/setup.sh --for
+build  = @$(NODE) tools/build.ts --verbose
+need   = @test -f $(1) || { echo 'make $@: $(1) is not in this tree'; exit 1; }
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## a planner, a researcher and a coder do a task; needs no key and no network
+	$(setup) demo
+	$(call need,tools/demo.ts)
+	$(build)
+	@$(NODE) tools/demo.ts
+
+test: ## check, build, and every test; T=path runs the tests of one file or folder only
+	$(setup) test
+ifndef T
+	@$(NODE) tools/check.ts
+endif
+	$(build)
+	@$(NODE) tools/test.ts $(T)
+
+check: ## types, lint, layers, tidy, dead code, docs = code
+	$(setup) check
+	@$(NODE) tools/check.ts
+
+bench: ## every figure, beside its peer and its bar
+	$(setup) bench
+	$(call need,bench/main.ts)
+	$(build)
+	@$(NODE) bench/main.ts
+
+fuzz: ## the fuzz and fault tests, for much longer
+	$(setup) test
+	$(build)
+	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault
+
+build: ## the bundles, into build/
+	$(setup) cli
+	$(build)
+
+docs: ## write the reference pages that are made from the code
+	$(setup) check
+	@$(NODE) tools/docs.ts --write
+
+clean: ## remove what was built; what was downloaded stays
+	@rm -rf build coverage
+
+.PHONY: help demo test check bench fuzz build docs clean

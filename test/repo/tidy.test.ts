@@ -1,0 +1,108 @@
+// The tidy check lets the tree pass and names each breach of the style rules.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Files, makeTree, runTool } from './fixture.ts';
+
+const head = '// What it owns.';
+const long = (count: number): string[] => [head, ...Array(count - 1).fill('export {};')];
+/** Put together here, so that this file does not hold what it forbids. */
+const glue = (...parts: string[]): string => parts.join('');
+
+const wrong: Record<string, { files: Files; says: RegExp }> = {
+  'no header': {
+    files: { 'src/platform/a.ts': 'export const a = 1;\n' },
+    says: /src\/platform\/a\.ts:1: starts without a comment/,
+  },
+  'a line too wide': {
+    files: { 'src/platform/a.ts': [head, `// ${'x'.repeat(98)}`] },
+    says: /a\.ts:2: 101 columns/,
+  },
+  'a file too long': {
+    files: { 'src/platform/a.ts': long(601) },
+    says: /601 lines: split it .* \(at most 600\)/,
+  },
+  'a name in camel case': {
+    files: { 'src/platform/myClock.ts': [head] },
+    says: /'myClock\.ts' is not kebab-case/,
+  },
+  'a folder without a subject': {
+    files: { 'src/platform/utils/a.ts': [head] },
+    says: /'utils' says nothing/,
+  },
+  'a file without a subject': {
+    files: { 'src/platform/helpers.test.ts': [head] },
+    says: /'helpers\.test\.ts' says nothing/,
+  },
+  'the environment read in a daemon': {
+    files: { 'src/platform/a.ts': [head, 'export const a = process.env.HOME;'] },
+    says: /a\.ts:2: reads the environment/,
+  },
+  'the environment read in a roundabout way': {
+    files: { 'src/platform/a.ts': [head, "import { env } from 'node:process';", 'env;'] },
+    says: /a\.ts:2: reads the environment/,
+  },
+  'the type any': {
+    files: { 'src/platform/a.ts': [head, 'export const a = {} as any;'] },
+    says: /a\.ts:2: the type 'any'/,
+  },
+  'unfinished work': {
+    files: { 'docs/page.md': [glue('TO', 'DO: write this')] },
+    says: /docs\/page\.md:1: 'TO.O': unfinished/,
+  },
+  'a path of one machine': {
+    files: { 'docs/page.md': ['fine', glue('see /wo', 'rk/main/x')] },
+    says: /docs\/page\.md:2: .*a path of one machine/,
+  },
+  'the host of a registry': {
+    files: { 'package-lock.json': [glue('"https://registry', '.npmjs.org/a.tgz"')] },
+    says: /the host of a package registry/,
+  },
+  'a daemon without its parts': {
+    files: { 'src/daemons/toold/rules.ts': [head] },
+    says: /src\/daemons\/toold: has no README\.md/,
+  },
+  'a part twice': {
+    files: {
+      'src/daemons/toold/store.ts': [head],
+      'src/daemons/toold/store/calls.ts': [head],
+    },
+    says: /has store\.ts and store\/: one of them/,
+  },
+};
+
+for (const [name, { files, says }] of Object.entries(wrong)) {
+  test(`refused: ${name}`, (t) => {
+    const { status, output } = runTool('tidy.ts', '--root', makeTree(t, files));
+    assert.match(output, says);
+    assert.equal(status, 1);
+  });
+}
+
+test('a long file is a warning at first', (t) => {
+  const root = makeTree(t, { 'src/platform/a.ts': long(401) });
+  const { status, output } = runTool('tidy.ts', '--root', root);
+  assert.match(output, /warning: 401 lines/);
+  assert.equal(status, 0);
+});
+
+test('what the rules allow passes', (t) => {
+  const root = makeTree(t, {
+    'src/platform/config.ts': [head, 'export const a = process.env.HOME;'],
+    'src/platform/words.ts': [head, "export const a = 'any process.env';", '// any word'],
+    'bin/run.sh': ['#!/bin/sh', '# What it owns.', 'exit 0'],
+    'docs/wide.md': ['x'.repeat(200)],
+    'src/daemons/toold/README.md': ['toold'],
+    ...Object.fromEntries(
+      ['daemon', 'config', 'api', 'service/start'].map((part) => [
+        `src/daemons/toold/${part}.ts`,
+        [head],
+      ]),
+    ),
+  });
+  assert.deepEqual(runTool('tidy.ts', '--root', root), { status: 0, output: '' });
+});
+
+test('the tree is tidy', () => {
+  const { status, output } = runTool('tidy.ts');
+  assert.equal(status, 0, output);
+});

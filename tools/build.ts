@@ -1,0 +1,181 @@
+// Makes what runs from what is written: one bundle per program and the data beside it, in build/.
+// Every file is written whole and renamed into place, so a program that starts meanwhile sees old
+// or new.
+//   tools/build.ts [--root DIR] [--verbose]
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import * as esbuild from 'esbuild';
+
+type Banned = { input: RegExp; why: string };
+type Program = {
+  name: string;
+  source: string;
+  /** Parts behind `await import()` become files of their own, loaded when first needed. */
+  splits?: true;
+  /** Some of its packages are CommonJS and ask for Node's own modules with `require`. */
+  requires?: true;
+  banned?: readonly Banned[];
+};
+
+const zod = { input: /node_modules\/zod\//, why: 'it costs start time; check by hand' };
+const undici = { input: /node_modules\/undici\//, why: 'it costs start time; use node:http' };
+const wasm = { input: /\.wasm$|[-/]wasm[-/]/, why: 'it costs start time' };
+
+const PROGRAMS: readonly Program[] = [
+  { name: 'agentctl', source: 'src/clients/agentctl/main.ts', splits: true, banned: [zod] },
+  { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, wasm] },
+  { name: 'embedded', source: 'src/entry/embedded.ts', requires: true },
+  { name: 'split', source: 'src/entry/split.ts', requires: true },
+  { name: 'daemon', source: 'src/entry/daemon.ts', requires: true },
+  { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
+  { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true },
+];
+
+/** Copied beside the bundles, where `new URL('./name', import.meta.url)` finds them. */
+const DATA: readonly { from: string; to: string }[] = [
+  { from: 'rehearsal/screenplays', to: 'screenplays' },
+  { from: 'personas', to: 'personas' },
+  { from: 'presets', to: 'presets' },
+];
+
+/** A chunk may still be wanted by a program that started before the last build. */
+const staleChunkAgeMs = 24 * 3600 * 1000;
+
+const requireBanner =
+  "import { createRequire as makeRequire } from 'node:module';" +
+  'const require = makeRequire(import.meta.url);';
+
+const { values: options } = parseArgs({
+  options: { root: { type: 'string' }, verbose: { type: 'boolean' } },
+});
+const root = resolve(options.root ?? join(import.meta.dirname, '..'));
+const out = join(root, 'build');
+// Outputs carry the time the build began: a file saved while it ran is newer, and is built next
+// time.
+const startedAt = new Date();
+
+function refuse(what: string): void {
+  console.error(`build: ${what}`);
+  process.exitCode = 1;
+}
+
+function writeWhole(path: string, contents: Uint8Array): void {
+  mkdirSync(dirname(path), { recursive: true });
+  const half = join(dirname(path), `.${basename(path)}.${process.pid}`);
+  writeFileSync(half, contents);
+  utimesSync(half, startedAt, startedAt);
+  renameSync(half, path);
+}
+
+/** Sentences for what must not be in this bundle. */
+function findBanned(program: Program, meta: esbuild.Metafile): string[] {
+  return (program.banned ?? []).flatMap(({ input, why }) => {
+    const found = Object.keys(meta.inputs).find((path) => input.test(path));
+    if (found === undefined) return [];
+    const by = Object.entries(meta.inputs)
+      .filter(([, { imports }]) => imports.some(({ path }) => path === found))
+      .map(([path]) => path);
+    return [`must not contain ${found} (${why}); imported by ${by.join(', ')}`];
+  });
+}
+
+function findHiddenRequire(program: Program, files: readonly esbuild.OutputFile[]): string[] {
+  if (
+    program.requires ||
+    !files.some(({ path, text }) => path.endsWith('.mjs') && text.includes('Dynamic require of'))
+  )
+    return [];
+  return ["one of its packages calls require(); import another, or set 'requires'"];
+}
+
+/** The names of the files written; none when the bundle is refused. */
+async function bundle(program: Program): Promise<string[]> {
+  const result = await esbuild.build({
+    absWorkingDir: root,
+    entryPoints: { [program.name]: program.source },
+    outdir: 'build',
+    outExtension: { '.js': '.mjs' },
+    bundle: true,
+    splitting: program.splits ?? false,
+    // Chunks lie beside the bundle so that import.meta.url means the same directory in both.
+    chunkNames: `${program.name}-[name]-[hash]`,
+    platform: 'node',
+    format: 'esm',
+    target: 'node24',
+    sourcemap: 'linked',
+    sourcesContent: false,
+    legalComments: 'none',
+    banner: program.requires ? { js: requireBanner } : {},
+    metafile: true,
+    write: false,
+    logLevel: 'warning',
+  });
+  const wrong = [
+    ...findBanned(program, result.metafile),
+    ...findHiddenRequire(program, result.outputFiles),
+  ];
+  for (const what of wrong) refuse(`${program.name}: ${what}`);
+  if (wrong.length > 0) return [];
+  // The entry comes last: until then nothing names the new chunks.
+  const isEntry = (path: string) => basename(path) === `${program.name}.mjs`;
+  const files = result.outputFiles.toSorted((a, b) => +isEntry(a.path) - +isEntry(b.path));
+  for (const { path, contents } of files) writeWhole(path, contents);
+  return files.map(({ path }) => basename(path));
+}
+
+function removeStaleChunks(program: Program, written: readonly string[]): void {
+  for (const name of readdirSync(out)) {
+    if (!name.startsWith(`${program.name}-`) || written.includes(name)) continue;
+    const path = join(out, name);
+    if (startedAt.getTime() - statSync(path).mtimeMs > staleChunkAgeMs) rmSync(path);
+  }
+}
+
+function filesUnder(path: string): string[] {
+  if (!statSync(path).isDirectory()) return [''];
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(path.length + 1));
+}
+
+function copyData({ from, to }: { from: string; to: string }): void {
+  const source = join(root, from);
+  const target = join(out, to);
+  const names = existsSync(source) ? filesUnder(source) : [];
+  for (const name of names) writeWhole(join(target, name), readFileSync(join(source, name)));
+  if (!existsSync(target)) return;
+  for (const name of filesUnder(target)) {
+    if (!names.includes(name)) rmSync(join(target, name));
+  }
+}
+
+mkdirSync(out, { recursive: true });
+const programs = PROGRAMS.filter(({ source }) => existsSync(join(root, source)));
+if (programs.length === 0) refuse(`there is no program to build under ${root}`);
+await Promise.all(
+  programs.map(async (program) => {
+    const written = await bundle(program);
+    if (program.splits) removeStaleChunks(program, written);
+  }),
+).catch((error: unknown) => {
+  // What is wrong in the sources esbuild has printed already, with file and line.
+  if (!(error instanceof Error && 'errors' in error)) throw error;
+  refuse('stopped at the errors above');
+});
+for (const data of DATA) copyData(data);
+if (options.verbose && !process.exitCode) {
+  const tookMs = Date.now() - startedAt.getTime();
+  console.log(`built ${programs.map(({ name }) => name).join(', ')} in ${tookMs} ms`);
+}

@@ -1,0 +1,215 @@
+// Who may import whom, as a table, checked over every import of the tree. What a rules.ts may do is
+// checked here too, because being pure is what lets everybody trust it.
+//   tools/check-layers.ts [--root DIR]
+import { join, posix, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import {
+  type Finding,
+  type Import,
+  listFiles,
+  listImports,
+  memberName,
+  readSource,
+  report,
+  type Source,
+  walkSyntax,
+} from './source.ts';
+
+type Room = {
+  /** Files below this folder live in the room; the first room that fits a file is its own. */
+  folder: string;
+  /** Folders whose values and types it may import, besides itself. */
+  imports: readonly string[];
+  /** Folders of which it may import types only. */
+  types?: readonly string[];
+  node: boolean;
+  packages: readonly string[] | 'any';
+  why: string;
+};
+
+const everything = ['src', 'rehearsal', 'test', 'bench', 'tools'];
+
+const ROOMS: readonly Room[] = [
+  {
+    folder: 'src/wire',
+    imports: [],
+    node: false,
+    packages: ['zod'],
+    why: 'wire holds schemas and types only: the schema library and itself',
+  },
+  {
+    folder: 'src/platform',
+    imports: ['src/wire'],
+    node: true,
+    packages: ['yaml', 'zod'],
+    why: 'the floor knows no daemon: wire, node:* and few packages',
+  },
+  {
+    folder: 'src/policy',
+    imports: ['src/wire'],
+    node: false,
+    packages: [],
+    why: 'policy is pure: values in, decision or plan out',
+  },
+  {
+    folder: 'src/daemons/*',
+    imports: ['src/wire', 'src/platform', 'src/policy'],
+    node: true,
+    packages: ['yaml', 'zod'],
+    why: 'a daemon imports itself, wire, platform, policy; to ask another, use its client',
+  },
+  {
+    folder: 'src/runner',
+    imports: [],
+    types: ['src/wire'],
+    node: true,
+    packages: [],
+    why: "the runner must start fast and holds no right: itself, node:* and wire's types",
+  },
+  {
+    folder: 'src/clients/*',
+    imports: ['src/platform', 'src/wire/errors.ts'],
+    types: ['src/wire'],
+    node: true,
+    packages: [],
+    why: "a client speaks wire and starts fast: itself, platform, wire's types and the fault table",
+  },
+  {
+    folder: 'src/entry',
+    imports: ['src', 'rehearsal'],
+    node: true,
+    packages: [],
+    why: 'entry is wiring only: it needs no package',
+  },
+  {
+    folder: 'rehearsal',
+    imports: [],
+    types: ['src/wire'],
+    node: true,
+    packages: ['yaml'],
+    why: "the rehearsal model stands alone: itself, node:* and wire's types",
+  },
+  { folder: 'test', imports: everything, node: true, packages: 'any', why: '' },
+  { folder: 'bench', imports: everything, node: true, packages: 'any', why: '' },
+];
+
+/** Tests live in their subject's room, and may also use these and the values of its `types`. */
+const forTests = {
+  packages: ['@anthropic-ai/sdk', '@electric-sql/pglite', 'fast-check', 'openai'],
+  imports: ['test/support'],
+};
+
+/**
+ * Inside a daemon: part → the parts whose values it must not import. Only main.ts starts daemon.ts.
+ */
+const INSIDE: Readonly<Record<string, readonly string[]>> = {
+  rules: ['api', 'service', 'store', 'config', 'adapters', 'daemon', 'main'],
+  store: ['api', 'service', 'daemon', 'main'],
+  service: ['api', 'adapters', 'daemon', 'main'],
+  adapters: ['api', 'daemon', 'main'],
+  config: ['api', 'service', 'store', 'adapters', 'daemon', 'main'],
+  api: ['adapters', 'daemon', 'main'],
+};
+
+/** A test, or what only tests use: x.test.ts, testing.ts, testing/x.ts. */
+const isTest = (path: string): boolean => /\.test\.ts$|(^|\/)testing(\.ts$|\/)/.test(path);
+
+/** The folder of the room as it is for this file: `src/daemons/*` becomes `src/daemons/toold`. */
+function folderFor(room: Room, path: string): string | undefined {
+  const parts = room.folder.split('/');
+  const own = path.split('/').slice(0, parts.length);
+  return parts.every((part, i) => part === '*' || part === own[i]) ? own.join('/') : undefined;
+}
+
+function lies(path: string, folders: readonly string[]): boolean {
+  return folders.some((folder) => path === folder || path.startsWith(`${folder}/`));
+}
+
+/** Why this import may not be, or undefined. */
+function judgeImport(path: string, room: Room, one: Import): string | undefined {
+  const { specifier, typeOnly } = one;
+  const refused = `imports ${specifier}: ${room.why}`;
+  if (specifier.startsWith('node:')) return room.node || isTest(path) ? undefined : refused;
+  if (!specifier.startsWith('.')) {
+    const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+    if (room.packages === 'any' || room.packages.includes(name)) return undefined;
+    return isTest(path) && forTests.packages.includes(name) ? undefined : refused;
+  }
+  const target = posix.join(posix.dirname(path), specifier);
+  if (path.startsWith('src/') && isTest(target) && !isTest(path)) {
+    return `imports ${specifier}: only tests use what is made for tests`;
+  }
+  const own = folderFor(room, path) ?? room.folder;
+  if (lies(target, [own, ...room.imports])) return judgeInside(path, own, target, typeOnly);
+  if (lies(target, room.types ?? [])) {
+    if (typeOnly || isTest(path)) return undefined;
+    return `imports values of ${specifier}, only types are allowed: ${room.why}`;
+  }
+  return isTest(path) && lies(target, forTests.imports) ? undefined : refused;
+}
+
+function judgeInside(path: string, own: string, target: string, typeOnly: boolean) {
+  const inDaemon = own.startsWith('src/daemons/') && lies(target, [own]);
+  if (!inDaemon || typeOnly || isTest(path)) return undefined;
+  const partOf = (file: string) =>
+    file
+      .slice(own.length + 1)
+      .split('/')[0]!
+      .replace(/\.ts$/, '');
+  const [from, to] = [partOf(path), partOf(target)];
+  if (from !== to && INSIDE[from]?.includes(to)) {
+    return `${from} must not import ${to}: inside a daemon it is api, then service, then rules`;
+  }
+  return undefined;
+}
+
+const impureNames = new Set(['performance', 'crypto', 'process', 'fetch', 'setTimeout']);
+const impureMembers = new Set(['Date.now', 'Math.random']);
+
+/** What a rules file does that the same values would not always decide alike. */
+function judgeRules(source: Source): Finding[] {
+  const found: Finding[] = [];
+  const add = (start: number, what: string): void => {
+    const text = `rules are pure, but this ${what}; pass the value in`;
+    found.push({ path: source.path, line: source.lineAt(start), text });
+  };
+  for (const { specifier, line } of listImports(source)) {
+    if (!specifier.startsWith('node:')) continue;
+    found.push({ path: source.path, line, text: `rules are pure, but this imports ${specifier}` });
+  }
+  walkSyntax(source, (node) => {
+    const member = memberName(node);
+    if (member !== undefined && impureMembers.has(member)) add(node.start, `calls ${member}`);
+    if (node.type === 'AwaitExpression' || node.async === true) add(node.start, 'waits');
+    if (node.type === 'Identifier' && impureNames.has(String(node.name))) {
+      add(node.start, `uses ${String(node.name)}`);
+    }
+    const callee = node.callee as { name?: string } | undefined;
+    const bare = node.type === 'NewExpression' && (node.arguments as unknown[]).length === 0;
+    if (callee?.name === 'Date' && (bare || node.type === 'CallExpression')) {
+      add(node.start, 'reads the clock');
+    }
+  });
+  return found;
+}
+
+const { values: options } = parseArgs({ options: { root: { type: 'string' } } });
+const root = resolve(options.root ?? join(import.meta.dirname, '..'));
+const findings: Finding[] = [];
+
+for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
+  const room = ROOMS.find((room) => folderFor(room, path) !== undefined);
+  if (room === undefined) {
+    if (path.startsWith('src/')) findings.push({ path, text: 'is in no room of the layer table' });
+    continue;
+  }
+  const source = readSource(root, path);
+  for (const one of listImports(source)) {
+    const text = judgeImport(path, room, one);
+    if (text !== undefined) findings.push({ path, line: one.line, text });
+  }
+  if (/^src\/daemons\/[^/]+\/rules(\.ts|\/)/.test(path) && !isTest(path)) {
+    findings.push(...judgeRules(source));
+  }
+}
+report('layers', findings);
