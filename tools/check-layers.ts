@@ -208,7 +208,7 @@ for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
     const text = judgeImport(path, room, one);
     if (text !== undefined) findings.push({ path, line: one.line, text });
   }
-  if (/^src\/daemons\/[^/]+\/rules(\.ts|\/)/.test(path) && !isTest(path)) {
+  if (/^src\/daemons\/[^/]+\/(.*[-/])?rules(\.ts|\/)/.test(path) && !isTest(path)) {
     findings.push(...judgeRules(source));
   }
 }

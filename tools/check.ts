@@ -8,9 +8,16 @@ import { styleText } from 'node:util';
 const root = join(import.meta.dirname, '..');
 const script = (path: string, ...args: string[]): string[] => [join(root, path), ...args];
 
+// What tsc learnt of unchanged files is kept, which takes a second run from seconds to half of one.
+const tsc = script(
+  'node_modules/typescript/bin/tsc',
+  ...['-p', '.', '--pretty', 'false'],
+  ...['--incremental', '--tsBuildInfoFile', 'build/.tsbuildinfo'],
+);
+
 /** Each runs under this same Node, with no shell and no PATH in between. */
 const CHECKS: Readonly<Record<string, string[]>> = {
-  types: script('node_modules/typescript/bin/tsc', '-p', '.', '--pretty', 'false'),
+  types: tsc,
   lint: script('node_modules/@biomejs/biome/bin/biome', 'check', '--diagnostic-level=warn', '.'),
   layers: script('tools/check-layers.ts'),
   tidy: script('tools/tidy.ts'),

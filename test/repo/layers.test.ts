@@ -92,7 +92,7 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     says: /calls Date\.now/,
   },
   'rules ask for the time': {
-    path: 'src/daemons/toold/rules/expiry.ts',
+    path: 'src/daemons/toold/expiry-rules.ts',
     lines: ['export const at = new Date();'],
     says: /reads the clock/,
   },
