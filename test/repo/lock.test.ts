@@ -1,4 +1,4 @@
-// The lock is complete in itself, because `npm ci` refuses one that names packages it does not hold.
+// The lock is complete in itself: `npm ci` refuses one that names packages it does not hold.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

