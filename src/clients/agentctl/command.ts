@@ -1,0 +1,62 @@
+// What a command is: its words, its options and how it is loaded. The table of all commands, the
+// parser, --help and completion share these types; what a command does is in commands/.
+import type { Out } from './out.ts';
+import type { Runtime } from './runtime.ts';
+
+/** What may stand at a place, for completion. */
+export type Completes =
+  | 'agent'
+  | 'task'
+  | 'question'
+  | 'tool'
+  | 'model'
+  | 'artifact'
+  | 'file'
+  | 'directory'
+  | readonly string[];
+
+export type Word = { name: string; optional?: true; completes?: Completes };
+
+export type Option = {
+  name: string;
+  short?: string;
+  /** The word for its value in --help; absent for a flag. */
+  value?: string;
+  kind?: 'text' | 'count' | 'integer' | 'usd' | 'duration';
+  many?: true;
+  required?: true;
+  completes?: Completes;
+  help: string;
+};
+
+export type Args = {
+  words: readonly string[];
+  flag(name: string): boolean;
+  text(name: string): string | undefined;
+  number(name: string): number | undefined;
+  list(name: string): readonly string[];
+};
+
+export type Session = {
+  args: Args;
+  out: Out;
+  stateDir: string;
+  env: Env;
+  /** The runtime of this state directory; throws not_reachable when none is known. */
+  runtime(): Runtime;
+};
+export type Env = Readonly<Record<string, string | undefined>>;
+
+/** Gives the exit status; nothing means 0. */
+// biome-ignore lint/suspicious/noConfusingVoidType: most commands have only one way to end well
+export type Run = (session: Session) => Promise<number | void>;
+
+export type Command = {
+  path: readonly string[];
+  words?: readonly Word[];
+  options?: readonly Option[];
+  help: string;
+  /** More lines for its own --help. */
+  details?: readonly string[];
+  load(): Promise<Run>;
+};

@@ -1,0 +1,77 @@
+// agentctl agent create and update: a manifest from a file, or made from options.
+
+import { fault } from '../../../wire/errors.ts';
+import type { Manifest } from '../../../wire/manifest.ts';
+import type { Args, Session } from '../command.ts';
+import { readInput } from '../input.ts';
+import { toYaml } from '../show/yaml.ts';
+
+const OPTIONS = ['description', 'persona', 'model', 'replicas'] as const;
+
+const named = (args: Args): boolean =>
+  OPTIONS.some((name) => args.text(name) !== undefined) ||
+  args.list('allow').length + args.list('deny').length > 0;
+
+function manifestText(args: Args, base: () => Partial<Manifest>): string {
+  const file = args.text('file');
+  if (file === undefined) return `${toYaml(applyOptions(base(), args)).join('\n')}\n`;
+  if (named(args)) {
+    throw fault('bad_usage', 'a manifest file and options that change it do not go together', {
+      hint: 'Write it into the file, or leave --file away.',
+    });
+  }
+  return readInput(file);
+}
+
+export function applyOptions(base: Partial<Manifest>, args: Args): Record<string, unknown> {
+  const { metadata, spec = {} } = base;
+  const description = args.text('description') ?? metadata?.description;
+  const allow = args.list('allow').length > 0 ? args.list('allow') : spec.tools?.allow;
+  const deny = args.list('deny').length > 0 ? args.list('deny') : spec.tools?.deny;
+  const tools = {
+    ...(allow === undefined ? {} : { allow }),
+    ...(deny === undefined ? {} : { deny }),
+  };
+  const model = args.text('model');
+  const persona = args.text('persona');
+  const replicas = args.number('replicas');
+  return {
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { ...metadata, ...(description === undefined ? {} : { description }) },
+    spec: {
+      ...spec,
+      ...(model === undefined ? {} : { model }),
+      ...(persona === undefined ? {} : { persona }),
+      ...(replicas === undefined ? {} : { replicas }),
+      ...(Object.keys(tools).length === 0 ? {} : { tools }),
+    },
+  };
+}
+
+export async function create({ args, out, runtime }: Session): Promise<void> {
+  const name = args.words[0]!;
+  const manifest_yaml = manifestText(args, () => ({ metadata: { name } }));
+  const body = { manifest_yaml, create_only: true };
+  const answer = await runtime().ask('agentd', 'putAgent', { params: { name }, body });
+  out.give(answer, () => [
+    `${answer.agent.name} is declared: ${answer.agent.status}, model ${answer.agent.model}`,
+    `Give it work: agentctl task create "…" --agent ${answer.agent.name} --wait`,
+  ]);
+}
+
+export async function update({ args, out, runtime }: Session): Promise<void> {
+  const params = { name: args.words[0]! };
+  if (args.text('file') === undefined && !named(args)) {
+    throw fault('bad_usage', 'agent update needs something to change', {
+      hint: 'Give --file or one of the options: agentctl agent update --help',
+    });
+  }
+  // Also finds out that the agent exists: update never makes one.
+  const { manifest } = await runtime().ask('agentd', 'getAgent', { params });
+  const manifest_yaml = manifestText(args, () => manifest as Partial<Manifest>);
+  const answer = await runtime().ask('agentd', 'putAgent', { params, body: { manifest_yaml } });
+  out.give(answer, () => [
+    `${answer.agent.name} is changed (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
+  ]);
+}

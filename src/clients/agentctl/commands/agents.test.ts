@@ -1,0 +1,203 @@
+// Agents, messages and questions, through the whole program.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { readYaml } from '../../../platform/yaml-file.ts';
+import { fault } from '../../../wire/errors.ts';
+import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
+import { agent, at, event, id, message, task, usage, wait } from '../testing/fixtures.ts';
+import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const last = () => fake.seen.at(-1)!;
+const anything = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
+
+test('list: a table with what each spent today', async () => {
+  fake.script({
+    agentd: {
+      listAgents: async () => ({ agents: [agent('planner'), agent('coder')], problems: [] }),
+    },
+    modeld: { usage: async () => usage(12_300) },
+  });
+  const { stdout } = await run('list');
+  const [head, planner, coder] = stdout.split('\n');
+  assert.match(head!, /^NAME +USER +STATUS +MODEL +TASKS +SPENT TODAY +FOR$/);
+  assert.match(
+    planner!,
+    /^planner +agent-planner +active +planner-large +1 working, 3 ended +\$0\.0123/,
+  );
+  assert.match(coder!, /\$0\.0000/);
+  const { agents } = documentOf<{ agents: { spent_today_microusd: number }[] }>(
+    await run('list', '--json'),
+  );
+  assert.deepEqual(
+    agents.map((one) => one.spent_today_microusd),
+    [12_300, 0],
+  );
+});
+
+test('pause, resume, stop, remove and run ask for exactly that', async () => {
+  const answer = async () => ({ agent: agent('coder') });
+  fake.script({
+    agentd: {
+      pauseAgent: answer,
+      resumeAgent: answer,
+      stopAgent: answer,
+      removeAgent: answer,
+      assignTask: async () => ({ task: task(1, { assigned_to: 'coder', status: 'ready' }) }),
+    },
+  });
+  for (const [words, route] of [
+    [['pause', 'coder'], 'pauseAgent'],
+    [['resume', 'coder'], 'resumeAgent'],
+    [['stop', 'coder'], 'stopAgent'],
+    [['agent', 'remove', 'coder'], 'removeAgent'],
+  ] as const) {
+    assert.equal((await run(...words)).code, 0);
+    assert.deepEqual([last().route, last().params], [route, { name: 'coder' }]);
+  }
+  await run('run', 'coder', '--task', id('task', 1));
+  assert.deepEqual(last().params, { id: id('task', 1) });
+  assert.deepEqual(last().body, { agent: 'coder' });
+});
+
+test('agent show has the manifest as YAML', async () => {
+  const manifest = { apiVersion: 'agentd/v1', metadata: { name: 'coder' } };
+  fake.script({ agentd: { getAgent: async () => ({ agent: agent('coder'), manifest }) } });
+  const { stdout } = await run('agent', 'show', 'coder');
+  assert.match(stdout, /budget {8}\$5\.0000 a day/);
+  assert.match(stdout, /\nmetadata:\n {2}name: coder\n/);
+});
+
+test('agent create makes a manifest from options, or takes the file', async () => {
+  fake.script({ agentd: { putAgent: async () => ({ agent: agent('tester') }) } });
+  await run(
+    'agent',
+    'create',
+    'tester',
+    '--model',
+    'small',
+    '--allow',
+    'git.read',
+    '--persona',
+    'a: b',
+  );
+  const body = last().body as { manifest_yaml: string; create_only: boolean };
+  assert.equal(body.create_only, true);
+  const read = readYaml(body.manifest_yaml, 'm.yaml', anything) as { ok: boolean; value?: unknown };
+  assert.deepEqual(read.value, {
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { name: 'tester' },
+    spec: { model: 'small', persona: 'a: b', tools: { allow: ['git.read'] } },
+  });
+  const ran = await agentctl(['agent', 'create', 'tester', '-f', '-'], {
+    state: fake.stateDir,
+    stdin: 'kind: Agent\n',
+  });
+  assert.equal(ran.code, 0);
+  assert.equal((last().body as { manifest_yaml: string }).manifest_yaml, 'kind: Agent\n');
+  assert.equal((await run('agent', 'create', 'x', '-f', '-', '--model', 'm')).code, 2);
+  assert.equal((await run('agent', 'create', 'x', '-f', '/no/such/file')).code, 2);
+});
+
+test('agent update changes only what is named', async () => {
+  const manifest = {
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { name: 'coder', description: 'codes' },
+    spec: { model: 'old', replicas: 2, tools: { allow: ['git.read'] } },
+  };
+  fake.script({
+    agentd: {
+      getAgent: async () => ({ agent: agent('coder'), manifest }),
+      putAgent: async () => ({ agent: agent('coder') }),
+    },
+  });
+  assert.equal((await run('agent', 'update', 'coder', '--model', 'new')).code, 0);
+  const body = last().body as { manifest_yaml: string; create_only?: boolean };
+  assert.equal(body.create_only, undefined);
+  const read = readYaml(body.manifest_yaml, 'm.yaml', anything) as { value?: unknown };
+  assert.deepEqual(read.value, { ...manifest, spec: { ...manifest.spec, model: 'new' } });
+  assert.equal((await run('agent', 'update', 'coder')).code, 2);
+});
+
+test('send finds the agent by name or user; a task makes it part of the thread', async () => {
+  fake.script({
+    agentd: {
+      listAgents: async () => ({ agents: [agent('coder')], problems: [] }),
+      getTask: async () => ({ task: task(1) }),
+      sendMessage: async () => ({ message: message(1) }),
+    },
+  });
+  for (const user of ['coder', 'agent-coder', 'agent:coder']) {
+    assert.equal((await run('send', user, 'hello')).code, 0);
+    const parts = [{ kind: 'text', text: 'hello' }];
+    assert.deepEqual(last().body, { type: 'TaskRequest', to: 'agent:coder', parts });
+    assert.ok(last().idempotencyKey !== undefined);
+  }
+  await run('send', 'coder', 'hello', '--task', id('task', 1));
+  const body = last().body as Record<string, unknown>;
+  assert.deepEqual([body.type, body.context_id], ['TaskProgress', id('ctx', 1)]);
+  const wrong = await run('send', 'nobody', 'hello');
+  assert.equal(wrong.code, 5);
+  assert.match(wrong.stderr, /Use one of: coder/);
+});
+
+test('questions and their answers', async () => {
+  const open = wait(1, {
+    kind: 'question',
+    status: 'open',
+    question: 'Which\nbranch?',
+    choices: ['main', 'dev'],
+    ended_at: null,
+    opened_at: at(0),
+  });
+  fake.script({
+    agentd: {
+      listWaits: async () => ({ waits: [open], cursor: null }),
+      answerWait: async ({ params }) => {
+        if (params.id !== open.id) throw fault('not_found', `there is no wait ${params.id}`);
+        return { wait: { ...open, status: 'ended' as const, outcome: 'answered' as const } };
+      },
+    },
+  });
+  const { stdout } = await run('questions');
+  assert.match(
+    stdout,
+    /^wait_0*1 {2}task_0*1, asked .* ago\n {2}Which\n {2}branch\?\n {2}· main\n/,
+  );
+  assert.deepEqual(last().query, { status: 'open', kind: 'question', limit: 1000 });
+  const answered = await run('answer', open.id, 'dev');
+  assert.match(answered.stdout, /Answered; task_0*1 goes on/);
+  const asked = fake.seen.findLast(({ route }) => route === 'answerWait');
+  assert.deepEqual(asked?.body, { answer: 'dev' });
+  assert.equal((await run('answer', id('wait', 9), 'x')).code, 5);
+});
+
+test('logs: what the agent did; a name that is none is not silence', async () => {
+  fake.script({
+    agentd: {
+      getAgent: async ({ params }) => {
+        if (params.name !== 'coder') throw fault('not_found', 'there is no such agent');
+        return { agent: agent('coder'), manifest: {} };
+      },
+    },
+    'auditd-ai': {
+      agent: async ({ query }) =>
+        query.cursor === undefined
+          ? { events: [event(5), event(6, { allowed: false, policy: 'rule 7' })], cursor: 'more' }
+          : { events: [event(7, { status: 'done' })], cursor: null },
+    },
+  });
+  const { stdout } = await run('logs', 'coder', '-n', '2');
+  const lines = stdout.trimEnd().split('\n');
+  assert.equal(lines.length, 2);
+  assert.match(lines[0]!, /^ +6 .* tool\.call\.attempted +agent:planner +\(rule 7\)/);
+  assert.match(lines[1]!, /^ +7 /);
+  assert.equal((await run('logs', 'nobody')).code, 5);
+});

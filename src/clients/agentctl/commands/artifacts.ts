@@ -1,0 +1,73 @@
+// agentctl artifact list and get.
+import { writeFileSync } from 'node:fs';
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { writeOut } from '../out.ts';
+import { relative, size } from '../show/amounts.ts';
+import { plain } from '../show/plain.ts';
+import { renderTable } from '../show/table.ts';
+
+const HEADS = [
+  { title: 'ID' },
+  { title: 'NAME', least: 8 },
+  { title: 'TYPE', least: 8 },
+  { title: 'SIZE', align: 'right' },
+  { title: 'BY', least: 8 },
+  { title: 'STORED' },
+] as const;
+
+export async function list({ args, out, runtime }: Session): Promise<void> {
+  const query = {
+    task_id: args.text('task'),
+    context_id: args.text('context'),
+    cursor: args.text('cursor'),
+    limit: args.number('limit') ?? 50,
+  };
+  const answer = await runtime().ask('agentd', 'listArtifacts', { query });
+  out.give(answer, () => {
+    if (answer.artifacts.length === 0) return ['No artifacts.'];
+    const now = Date.now();
+    const rows = answer.artifacts.map((one) => [
+      one.id,
+      one.name,
+      one.mime_type,
+      size(one.size_bytes),
+      one.created_by,
+      relative(one.created_at, now),
+    ]);
+    const more = answer.cursor === null ? [] : [`More: --cursor ${answer.cursor}`];
+    return [...renderTable(HEADS, rows, out), ...more];
+  });
+}
+
+export async function get({ args, out, runtime }: Session): Promise<void> {
+  const id = args.words[0]!.replace(/^artifact:\/\//, '');
+  const answer = await runtime().ask('agentd', 'getArtifact', { params: { id }, query: {} });
+  const { artifact, text, base64 } = answer;
+  const file = args.text('output');
+  if (file !== undefined) {
+    writeContent(file, text ?? Buffer.from(base64 ?? '', 'base64'));
+    return out.give({ artifact, file }, () => [`${size(artifact.size_bytes)} written to ${file}`]);
+  }
+  if (out.json) return out.document(answer);
+  if (text === null && out.terminal) {
+    throw fault('bad_usage', `${id} is ${artifact.mime_type}, which is not for a terminal`, {
+      hint: `Write it to a file: agentctl artifact get ${id} --output FILE`,
+    });
+  }
+  // Into a pipe or file it goes as it is; a terminal gets no control characters.
+  if (text === null) writeOut(Buffer.from(base64 ?? '', 'base64'));
+  else out.write(out.terminal ? `${plain(text)}\n` : text);
+}
+
+function writeContent(file: string, content: string | Buffer): void {
+  try {
+    writeFileSync(file, content);
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'error';
+    throw fault('bad_usage', `${file} cannot be written (${code})`, {
+      hint: 'Name a place where you may write.',
+      cause,
+    });
+  }
+}

@@ -1,0 +1,174 @@
+// The audit log through the whole program: reading, following, proving, and its files without a
+// runtime.
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { AuditEvent } from '../../../wire/events.ts';
+import { copyProgram } from '../testing/copied-program.ts';
+import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
+import { event } from '../testing/fixtures.ts';
+import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+import { eventStream } from '../testing/team-script.ts';
+
+let fake: FakeRuntime;
+const dir = mkdtempSync(join(tmpdir(), 'actl-a-'));
+before(async () => {
+  fake = await startFake();
+});
+after(async () => {
+  rmSync(dir, { recursive: true });
+  await fake.stop();
+});
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+
+test('tail shows the newest in the order they happened', async () => {
+  fake.script({
+    'auditd-ai': { events: async () => ({ events: [event(9), event(8)], cursor: null }) },
+  });
+  const { stdout } = await run('audit', 'tail', '-n', '2');
+  assert.match(stdout, /^ +8 [\s\S]*\n +9 /);
+  assert.deepEqual(fake.seen.at(-1)?.query, { order: 'desc', limit: 2 });
+  const json = await run('audit', 'tail', '--json');
+  assert.deepEqual(
+    json.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).seq),
+    [8, 9],
+  );
+});
+
+test('tail -f goes on, and takes the stream up again where it broke', async () => {
+  const connections: (number | undefined)[] = [];
+  fake.script({
+    'auditd-ai': {
+      events: async ({ query }) => {
+        if (query.follow !== '1') return { events: [event(1)], cursor: null };
+        connections.push(query.after);
+        const first = (query.after ?? 0) + 1;
+        return eventStream(
+          (async function* (): AsyncGenerator<AuditEvent> {
+            yield event(first);
+          })(),
+        );
+      },
+    },
+  });
+  const ran = await agentctl(['audit', 'tail', '-f', '--json'], {
+    state: fake.stateDir,
+    watch: ({ stdout }) => (stdout.split('\n').length > 3 ? 'SIGINT' : undefined),
+  });
+  const seqs = ran.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).seq);
+  assert.deepEqual(seqs, [1, 2, 3]);
+  assert.deepEqual(connections.slice(0, 2), [1, 2]);
+  assert.equal(ran.code, 0);
+});
+
+test('events of a task, an agent, a tool: all pages', async () => {
+  const pages = async ({ query }: { query: { cursor?: string | undefined } }) =>
+    query.cursor === undefined
+      ? { events: [event(2)], cursor: 'next' }
+      : { events: [event(1)], cursor: null };
+  fake.script({ 'auditd-ai': { task: pages, agent: pages, tool: pages } });
+  for (const words of [
+    ['task', 'task_1'],
+    ['agent', 'agent:coder'],
+    ['tool', 'git.push'],
+  ]) {
+    const { events } = documentOf<{ events: AuditEvent[] }>(await run('audit', ...words, '--json'));
+    assert.deepEqual(
+      events.map(({ seq }) => seq),
+      [1, 2],
+    );
+  }
+  assert.deepEqual(fake.seen.findLast(({ route }) => route === 'agent')?.params, {
+    agent: 'coder',
+  });
+});
+
+test('prove, checkpoint and rotate-key give the documents', async () => {
+  const proof = {
+    event: '{}',
+    index: 1,
+    size: 2,
+    root: 'r',
+    hashes: ['h'],
+    checkpoint: 'c',
+    vkey: 'v',
+  };
+  fake.script({
+    'auditd-ai': {
+      prove: async () => proof,
+      checkpoint: async () => ({ size: 2, root: 'r', note: 'log\n2\nr\n\n— log x\n', vkey: 'v' }),
+      rotateKey: async () => ({ vkey: 'new', previous: 'old' }),
+    },
+  });
+  assert.deepEqual(JSON.parse((await run('audit', 'prove', 'task_1.ended')).stdout), proof);
+  assert.deepEqual(fake.seen.at(-1)?.params, { id: 'task_1.ended' });
+  // The note alone on standard output, so that `> FILE` keeps what verify --from reads.
+  assert.equal((await run('audit', 'checkpoint')).stdout, 'log\n2\nr\n\n— log x\n');
+  assert.match((await run('audit', 'rotate-key')).stdout, /Signs with {2}new\nBefore {6}old\n/);
+});
+
+function makeLog(): string {
+  const state = makeStateDir();
+  const log = join(state, 'audit');
+  mkdirSync(join(log, 'keys'), { recursive: true });
+  const files = {
+    'audit.jsonl': 'b\n',
+    'audit-000000000000.jsonl': 'a\n',
+    checkpoint: 'note\n',
+    'checkpoints.log': 'notes\n',
+    'keys/public.txt': 'vkey\n',
+    'keys/signing.pem': 'SECRET',
+    'something.db': 'x',
+  };
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(log, name), text);
+  return state;
+}
+
+test('export copies what a verifier needs and never the signing key', async () => {
+  const state = makeLog();
+  const to = join(dir, 'copy');
+  const ran = await agentctl(['audit', 'export', to], { state });
+  assert.equal(ran.code, 0, ran.stderr);
+  const names = readdirSync(to, { recursive: true }).map(String).sort();
+  assert.deepEqual(names, [
+    'audit-000000000000.jsonl',
+    'audit.jsonl',
+    'checkpoint',
+    'checkpoints.log',
+    'keys',
+    'keys/public.txt',
+  ]);
+  assert.equal(readFileSync(join(to, 'audit.jsonl'), 'utf8'), 'b\n');
+  const again = await agentctl(['audit', 'export', to], { state });
+  assert.equal(again.code, 1);
+  assert.match(again.stderr, /is not empty \(conflict\)/);
+});
+
+test('verify runs the verifying program on a directory, without a runtime', async () => {
+  const program = copyProgram({
+    'daemons/auditd-ai/verify-main.ts':
+      'console.log(JSON.stringify(process.argv.slice(2))); process.exit(1);',
+  });
+  try {
+    const state = makeLog();
+    const log = join(state, 'audit');
+    const { main } = program;
+    const own = await agentctl(['audit', 'verify'], { state, main });
+    assert.deepEqual([own.code, JSON.parse(own.stdout)], [1, [log]]);
+    const from = join(log, 'checkpoint');
+    const other = await agentctl(['audit', 'verify', log, '--from', from, '--json'], { main });
+    assert.deepEqual(JSON.parse(other.stdout), ['--from', from, '--json', log]);
+    assert.equal((await agentctl(['audit', 'verify', dir], { main })).code, 5);
+    assert.equal((await agentctl(['audit', 'verify', log, '--from', '/no'], { main })).code, 5);
+  } finally {
+    program.remove();
+  }
+});

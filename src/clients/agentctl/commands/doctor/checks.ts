@@ -1,0 +1,27 @@
+// The doctor's checks, in the order in which one needs the other.
+import type { Session } from '../../command.ts';
+import { findRunning } from '../../running.ts';
+import { checkAudit, checkClock, checkDisk } from './around.ts';
+import type { Finding } from './finding.ts';
+import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
+import { checkDaemons, checkManifests, checkMode, checkModels } from './running.ts';
+
+export async function runChecks(session: Session): Promise<Finding[]> {
+  const { stateDir, env } = session;
+  const running = await findRunning(stateDir);
+  const found: Finding[] = [
+    checkNode(process.versions.node),
+    checkState(stateDir),
+    checkKey(stateDir),
+    checkRuntimeDir(stateDir, env, running?.info),
+    checkLock(stateDir, running?.info),
+    checkMode(stateDir, running),
+  ];
+  if (running !== undefined) {
+    const runtime = session.runtime();
+    found.push(...(await checkDaemons(runtime)));
+    found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
+  }
+  found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));
+  return found;
+}

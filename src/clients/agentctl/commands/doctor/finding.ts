@@ -1,0 +1,21 @@
+// What a check of the doctor finds.
+
+export type Finding = {
+  name: string;
+  status: 'ok' | 'warn' | 'fail';
+  message: string;
+  /** The command that puts it right. */
+  fix?: string;
+};
+
+export const ok = (name: string, message: string): Finding => ({ name, status: 'ok', message });
+export const warn = (name: string, message: string, fix?: string): Finding => ({
+  name,
+  status: 'warn',
+  message,
+  ...(fix === undefined ? {} : { fix }),
+});
+export const fail = (name: string, message: string, fix?: string): Finding => ({
+  ...warn(name, message, fix),
+  status: 'fail',
+});

@@ -1,0 +1,70 @@
+// Checks of a runtime that is up: its daemons, models and manifests.
+import type { DaemonName } from '../../../../wire/peers.ts';
+import type { Running } from '../../running.ts';
+import type { Runtime } from '../../runtime.ts';
+import { readRuntimeInfo } from '../../state.ts';
+import { isOnlyRehearsal, modelsText } from '../which-model.ts';
+import { type Finding, fail, ok, warn } from './finding.ts';
+
+const DAEMONS: readonly DaemonName[] = ['agentd', 'toold', 'modeld', 'auditd-ai'];
+const RIGHTS = {
+  embedded: 'auditd-ai is a process of its own, the other daemons share one',
+  split: 'every daemon is a process of its own',
+} as const;
+
+export function checkMode(stateDir: string, running: Running | undefined): Finding {
+  if (running === undefined) {
+    const left = readRuntimeInfo(stateDir);
+    if (left === undefined) return warn('runtime', 'no runtime is up', 'agentctl up');
+    const text = `the runtime with pid ${left.pid} is gone without a farewell (a crash or kill -9)`;
+    return warn('runtime', `${text}; the next up takes up its work`, 'agentctl up');
+  }
+  const { info, answers } = running;
+  if (!answers)
+    return fail('runtime', `pid ${info.pid} is there, but agentd does not answer`, 'agentctl down');
+  return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${RIGHTS[info.mode]}`);
+}
+
+export async function checkDaemons(runtime: Runtime): Promise<Finding[]> {
+  return Promise.all(
+    DAEMONS.map(async (daemon): Promise<Finding> => {
+      try {
+        const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: 3_000 });
+        if (health.status !== 'ok') return warn(daemon, `is ${health.status}`);
+        return ok(daemon, `answers (pid ${health.pid}, ${health.in_flight} in flight)`);
+      } catch (error) {
+        return fail(daemon, (error as Error).message, 'agentctl down; agentctl up');
+      }
+    }),
+  );
+}
+
+export async function checkModels(runtime: Runtime): Promise<Finding> {
+  try {
+    const all = await runtime.ask('modeld', 'listModels', {}, { deadlineMs: 3_000 });
+    const broken = all.providers.filter(({ available }) => !available);
+    if (isOnlyRehearsal(all)) return warn('models', modelsText(all), 'agentctl model add --help');
+    if (broken.length === 0) return ok('models', modelsText(all));
+    const why = broken.map(({ name, reason }) => `${name}: ${reason ?? 'not available'}`);
+    return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
+  } catch (error) {
+    return fail('models', (error as Error).message);
+  }
+}
+
+export async function checkManifests(runtime: Runtime): Promise<Finding[]> {
+  try {
+    const { agents, problems } = await runtime.ask(
+      'agentd',
+      'listAgents',
+      {},
+      { deadlineMs: 3_000 },
+    );
+    if (problems.length === 0) return [ok('manifests', `${agents.length} agents are declared`)];
+    return problems.map(({ file, line, message, hint }) =>
+      warn('manifests', `${file}${line === null ? '' : `:${line}`}: ${message} ${hint}`),
+    );
+  } catch (error) {
+    return [fail('manifests', (error as Error).message)];
+  }
+}

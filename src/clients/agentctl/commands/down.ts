@@ -1,0 +1,45 @@
+// agentctl down: asks the runtime to stop in order and waits until it has.
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { pause } from '../follow.ts';
+import { findRunning } from '../running.ts';
+import { span } from '../show/amounts.ts';
+import { isAlive } from '../state.ts';
+
+const stopWithinMs = 20_000;
+
+export async function down({ out, stateDir }: Session): Promise<void> {
+  const running = await findRunning(stateDir);
+  if (running === undefined) {
+    return out.give({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
+  }
+  const { pid, mode } = running.info;
+  out.note(`Stopping the runtime (pid ${pid}, ${mode}) …`);
+  const startMs = Date.now();
+  terminate(pid, stateDir);
+  while (isAlive(pid)) {
+    if (Date.now() - startMs > stopWithinMs) {
+      throw fault('deadline', `pid ${pid} is still stopping after ${stopWithinMs / 1_000} s`, {
+        hint: `Wait, or kill -9 ${pid}: the next up takes up what it had in hand.`,
+      });
+    }
+    await pause(50);
+  }
+  const tookMs = Date.now() - startMs;
+  out.give({ down: { was_running: true, pid, took_ms: tookMs } }, () => [
+    `Stopped in ${span(tookMs)}. Everything that lasts is in ${stateDir}.`,
+  ]);
+}
+
+function terminate(pid: number, stateDir: string): void {
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'ESRCH') return;
+    throw fault('denied', `this user may not stop the runtime of ${stateDir} (pid ${pid})`, {
+      hint: 'Stop it as the user who started it.',
+      cause,
+    });
+  }
+}

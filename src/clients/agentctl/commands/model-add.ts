@@ -1,0 +1,73 @@
+// agentctl model add: a provider and its key. The key comes from a file, standard input or a
+// prompt that does not show it; never from the command line, where every process could read it.
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { readInput } from '../input.ts';
+
+const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
+  anthropic: { dialect: 'anthropic', url: 'https://api.anthropic.com' },
+  openai: { dialect: 'openai', url: 'https://api.openai.com/v1' },
+};
+
+export async function add({ args, out, runtime }: Session): Promise<void> {
+  const name = args.words[0]!;
+  const dialect = args.text('dialect') ?? KNOWN[name]?.dialect;
+  const base_url = args.text('base-url') ?? KNOWN[name]?.url;
+  if (dialect !== 'anthropic' && dialect !== 'openai') {
+    throw fault('bad_usage', `${name} is not a known provider, so it needs --dialect`, {
+      hint: '--dialect anthropic or --dialect openai (also for compatible servers)',
+    });
+  }
+  if (base_url === undefined) {
+    throw fault('bad_usage', `${name} is not a known provider, so it needs --base-url`, {
+      hint: 'For example: --base-url http://127.0.0.1:11434/v1',
+    });
+  }
+  const reachable = runtime();
+  const keyFile = args.text('key-file');
+  const key = keyFile === undefined ? await promptForKey(name) : readInput(keyFile).trim();
+  const models = [...args.list('model')];
+  const body = {
+    dialect,
+    base_url,
+    ...(key === '' ? {} : { key }),
+    ...(models.length === 0 ? {} : { models }),
+  } as const;
+  const answer = await reachable.ask('modeld', 'addProvider', { params: { name }, body });
+  const { provider } = answer;
+  out.give(answer, () => [
+    `${provider.name} is configured: ${provider.base_url}, ${keyText(provider.has_key)}`,
+    'See which models it answers: agentctl model list; try one: agentctl model test NAME',
+  ]);
+}
+
+const keyText = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');
+
+/** Empty when there is no terminal: a local server needs no key. */
+async function promptForKey(name: string): Promise<string> {
+  const { stdin } = process;
+  if (!stdin.isTTY) return '';
+  process.stderr.write(`Key for ${name} (not shown; empty for none): `);
+  stdin.setRawMode(true);
+  try {
+    return await readHidden(stdin);
+  } finally {
+    stdin.setRawMode(false);
+    stdin.pause();
+    process.stderr.write('\n');
+  }
+}
+
+async function readHidden(stdin: NodeJS.ReadStream): Promise<string> {
+  let key = '';
+  stdin.setEncoding('utf8');
+  for await (const chunk of stdin.iterator({ destroyOnReturn: false }) as AsyncIterable<string>) {
+    for (const letter of chunk) {
+      if (letter === '\r' || letter === '\n') return key.trim();
+      if (letter === '\u0003' || letter === '\u0004')
+        throw fault('canceled', 'no key was given', { hint: 'Nothing was changed.' });
+      key = letter === '\u007f' ? key.slice(0, -1) : key + letter;
+    }
+  }
+  return key.trim();
+}

@@ -1,0 +1,99 @@
+// agentctl model budget: show the budgets, or set one.
+import { fault } from '../../../wire/errors.ts';
+import type { BudgetView } from '../../../wire/modeld.ts';
+import type { Args, Session } from '../command.ts';
+import type { Out } from '../out.ts';
+import { readUsd } from '../read-amounts.ts';
+import { count, money, relative } from '../show/amounts.ts';
+import { renderTable } from '../show/table.ts';
+
+type Subject = BudgetView['subject'];
+const SUBJECTS: readonly Subject[] = ['site', 'day', 'agent', 'task'];
+
+const HEADS = [
+  { title: 'FOR', least: 10 },
+  { title: 'TOKENS', align: 'right' },
+  { title: 'OF', align: 'right' },
+  { title: 'COST', align: 'right' },
+  { title: 'OF', align: 'right' },
+  { title: 'RENEWS' },
+] as const;
+
+export async function budget(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
+  const limits = readLimits(args);
+  const [subject, name = ''] = readSubject(args);
+  if (limits !== undefined) {
+    if (subject === undefined) throw needsSubject();
+    const body = { subject, name, ...limits };
+    const answer = await runtime().ask('modeld', 'setBudget', { body });
+    return out.give(answer, () => table([answer.budget], out));
+  }
+  const { budgets } = await runtime().ask('modeld', 'listBudgets', {});
+  const shown = budgets.filter(
+    (one) =>
+      subject === undefined || (one.subject === subject && (name === '' || one.name === name)),
+  );
+  out.give({ budgets: shown }, () =>
+    shown.length === 0 ? ['No budget is set: agentctl model budget --help'] : table(shown, out),
+  );
+}
+
+const needsSubject = () =>
+  fault('bad_usage', 'a budget needs to know for what', {
+    hint: 'For example: agentctl model budget agent coder --cost 5',
+  });
+
+function readSubject(args: Args): [Subject | undefined, string | undefined] {
+  const [word, name] = args.words;
+  if (word === undefined) return [undefined, undefined];
+  const subject = SUBJECTS.find((one) => one === word);
+  const needsName = subject === 'agent' || subject === 'task';
+  if (subject === undefined) {
+    throw fault('bad_usage', `there are no budgets for '${word}'`, {
+      hint: `Use one of: ${SUBJECTS.join(', ')}`,
+    });
+  }
+  if (readLimits(args) !== undefined && needsName && name === undefined) throw needsSubject();
+  if (!needsName && name !== undefined) {
+    throw fault('bad_usage', `the budget of the ${subject} has no name`, {
+      hint: `agentctl model budget ${subject} --cost USD`,
+    });
+  }
+  return [subject, name];
+}
+
+function readLimits(args: Args) {
+  const tokens = args.text('tokens');
+  const cost = args.text('cost');
+  if (tokens === undefined && cost === undefined) return undefined;
+  return {
+    ...(tokens === undefined ? {} : { tokens_limit: readLimit('tokens', tokens, readCount) }),
+    ...(cost === undefined ? {} : { cost_limit_microusd: readLimit('cost', cost, readUsd) }),
+  };
+}
+
+const readCount = (text: string): number | undefined =>
+  /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+
+function readLimit(name: string, text: string, read: (text: string) => number | undefined) {
+  if (text === 'none') return null;
+  const value = read(text);
+  if (value !== undefined) return value;
+  throw fault('bad_usage', `--${name} ${text} is neither an amount nor none`, {
+    hint: 'For example: --cost 2.50, --tokens 100000, --cost none',
+  });
+}
+
+function table(budgets: readonly BudgetView[], out: Out): string[] {
+  const now = Date.now();
+  const rows = budgets.map((one) => [
+    [one.subject, one.name].filter(Boolean).join(' '),
+    count(one.tokens_spent + one.tokens_reserved),
+    one.tokens_limit === null ? 'no limit' : count(one.tokens_limit),
+    money(one.cost_spent_microusd + one.cost_reserved_microusd),
+    one.cost_limit_microusd === null ? 'no limit' : money(one.cost_limit_microusd),
+    one.renews_at === null ? 'never' : relative(one.renews_at, now),
+  ]);
+  return renderTable(HEADS, rows, out);
+}

@@ -1,0 +1,198 @@
+// Tools, models and artifacts, through the whole program.
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
+import { at, id, model, tool, usage } from '../testing/fixtures.ts';
+import { agentctl } from '../testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+const dir = mkdtempSync(join(tmpdir(), 'actl-m-'));
+before(async () => {
+  fake = await startFake();
+});
+after(async () => {
+  rmSync(dir, { recursive: true });
+  await fake.stop();
+});
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const last = () => fake.seen.at(-1)!;
+
+const provider = {
+  name: 'anthropic',
+  dialect: 'anthropic' as const,
+  base_url: 'https://api.anthropic.com',
+  has_key: true,
+  labels_allowed: ['person' as const],
+  in_flight: 0,
+  available: false,
+  reason: 'the key was refused',
+};
+
+test('tool list and show', async () => {
+  fake.script({ toold: { listTools: async () => ({ tools: [tool('task.delegate')] }) } });
+  assert.match(
+    (await run('tool', 'list')).stdout,
+    /task\.delegate +medium +reversible +task\.delegate +Give/,
+  );
+  const shown = await run('tool', 'show', 'task_delegate');
+  assert.match(shown.stdout, /effect {6}reversible, safe to repeat/);
+  assert.match(shown.stdout, /\ninput:\n {2}type: object\n/);
+  assert.equal((await run('tool', 'show', 'nothing')).code, 5);
+});
+
+test('model list says plainly what is a rehearsal and what does not answer', async () => {
+  const models = [
+    model('coder-large'),
+    model('small', { rehearsal: false, available: false, reason: 'no key' }),
+  ];
+  fake.script({ modeld: { listModels: async () => ({ models, providers: [provider] }) } });
+  const { stdout } = await run('model', 'list');
+  assert.match(
+    stdout,
+    /coder-large +chat +rehearsal\/coder-large +200,000 +rehearsal, not a real model/,
+  );
+  assert.match(stdout, /small .* no key\n/);
+  assert.match(
+    stdout,
+    /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +the key was refused/,
+  );
+});
+
+test('model add takes the key from a file or stdin, never from the command line', async () => {
+  fake.script({ modeld: { addProvider: async () => ({ provider }) } });
+  const keyFile = join(dir, 'key');
+  writeFileSync(keyFile, 'sk-secret\n');
+  const ran = await run('model', 'add', 'anthropic', '--key-file', keyFile, '--model', 'claude-x');
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.ok(!`${ran.stdout}${ran.stderr}`.includes('sk-secret'));
+  assert.deepEqual(last().body, {
+    dialect: 'anthropic',
+    base_url: 'https://api.anthropic.com',
+    key: 'sk-secret',
+    models: ['claude-x'],
+  });
+  const url = 'http://127.0.0.1:9/v1';
+  const own = ['model', 'add', 'local', '--dialect', 'openai', '--base-url', url];
+  await agentctl([...own, '--key-file', '-'], { state: fake.stateDir, stdin: ' k2 \n' });
+  assert.deepEqual(last().body, { dialect: 'openai', base_url: url, key: 'k2' });
+  await run(...own);
+  assert.deepEqual(last().body, { dialect: 'openai', base_url: url });
+  assert.equal((await run('model', 'add', 'local')).code, 2);
+  assert.equal((await run('model', 'add', 'local', '--dialect', 'openai')).code, 2);
+  assert.equal((await run('model', 'add', 'anthropic', '--key', 'sk')).code, 2);
+});
+
+test('model test exits 1 when the model did not answer', async () => {
+  const answer = {
+    ok: true,
+    provider: 'rehearsal',
+    model: 'x',
+    latency_ms: 12,
+    rehearsal: true,
+    message: 'hi',
+  };
+  fake.script({ modeld: { testModel: async () => answer } });
+  const good = await run('model', 'test', 'coder-large');
+  assert.equal(good.code, 0);
+  assert.match(
+    good.stdout,
+    /^ok {2}coder-large by the rehearsal, not a real model \(x\) in 12 ms\nhi\n/,
+  );
+  fake.script({ modeld: { testModel: async () => ({ ...answer, ok: false }) } });
+  assert.equal((await run('model', 'test', 'coder-large')).code, 1);
+});
+
+test('model usage counts from midnight, or from when it is told', async () => {
+  fake.script({ modeld: { usage: async () => usage(12_300, { cache_read_tokens: 40 }) } });
+  const { stdout } = await run('model', 'usage', '--agent', 'planner');
+  assert.match(
+    stdout,
+    /planner +planner-large +rehearsal +3 +1,200 +40 +300 +\$0\.0123\n\n3 calls, \$0\.0123 today/,
+  );
+  const query = last().query as { agent: string; since: string };
+  assert.equal(query.agent, 'planner');
+  assert.match(query.since, /T00:00:00\.000Z$/);
+  await run('model', 'usage', '--since', '2026-06-01');
+  assert.deepEqual(last().query, { since: '2026-06-01T00:00:00.000Z' });
+});
+
+test('model budget shows and sets', async () => {
+  const budget = {
+    subject: 'agent' as const,
+    name: 'coder',
+    tokens_limit: null,
+    tokens_spent: 10,
+    tokens_reserved: 5,
+    cost_limit_microusd: 5_000_000,
+    cost_spent_microusd: 1_000_000,
+    cost_reserved_microusd: 0,
+    renews_at: null,
+  };
+  fake.script({
+    modeld: {
+      listBudgets: async () => ({ budgets: [budget] }),
+      setBudget: async () => ({ budget }),
+    },
+  });
+  assert.match(
+    (await run('model', 'budget')).stdout,
+    /agent coder +15 +no limit +\$1\.0000 +\$5\.0000 +never/,
+  );
+  assert.match((await run('model', 'budget', 'site')).stdout, /No budget is set/);
+  await run('model', 'budget', 'agent', 'coder', '--cost', '5', '--tokens', 'none');
+  assert.deepEqual(last().body, {
+    subject: 'agent',
+    name: 'coder',
+    tokens_limit: null,
+    cost_limit_microusd: 5_000_000,
+  });
+  await run('model', 'budget', 'day', '--cost', '2.5');
+  assert.deepEqual(last().body, { subject: 'day', name: '', cost_limit_microusd: 2_500_000 });
+  for (const words of [
+    ['--cost', '5'],
+    ['agent', '--cost', '5'],
+    ['day', 'x', '--cost', '5'],
+    ['moon'],
+  ])
+    assert.equal((await run('model', 'budget', ...words)).code, 2, words.join(' '));
+  assert.equal((await run('model', 'budget', 'day', '--cost', 'lots')).code, 2);
+});
+
+test('artifacts: listed, printed as they are, written to a file', async () => {
+  const artifact = {
+    id: id<never>('artifact', 1),
+    ref: `artifact://${id('artifact', 1)}`,
+    name: 'report.md',
+    mime_type: 'text/markdown',
+    size_bytes: 2_048,
+    object_hash: '0'.repeat(64),
+    created_by: 'agent:coder',
+    task_id: null,
+    context_id: null,
+    labels: [],
+    created_at: at(0),
+  };
+  fake.script({
+    agentd: {
+      listArtifacts: async () => ({ artifacts: [artifact], cursor: null }),
+      getArtifact: async () => ({ artifact, text: 'raw \u001b[31m text', base64: null }),
+    },
+  });
+  assert.match(
+    (await run('artifact', 'list')).stdout,
+    /report\.md +text\/markdown +2\.0 KiB +agent:coder/,
+  );
+  assert.equal((await run('artifact', 'get', artifact.ref)).stdout, 'raw \u001b[31m text');
+  assert.deepEqual(last().params, { id: artifact.id });
+  const file = join(dir, 'out.md');
+  assert.equal((await run('artifact', 'get', artifact.id, '-o', file)).code, 0);
+  assert.equal(readFileSync(file, 'utf8'), 'raw \u001b[31m text');
+  fake.script({ agentd: { getArtifact: async () => ({ artifact, text: null, base64: '//4A' }) } });
+  await run('artifact', 'get', artifact.id, '-o', file);
+  assert.deepEqual([...readFileSync(file)], [0xff, 0xfe, 0]);
+  assert.equal((await run('artifact', 'get', artifact.id, '-o', join(dir, 'no', 'x'))).code, 2);
+  assert.equal(existsSync(join(dir, 'no')), false);
+});

@@ -1,0 +1,114 @@
+// agentctl model list, test, usage. Adding providers is model-add.ts's, budgets are
+// model-budget.ts's.
+
+import { FAULTS } from '../../../wire/errors.ts';
+import type { Usage } from '../../../wire/modeld.ts';
+import type { Session } from '../command.ts';
+import { readTime } from '../read-amounts.ts';
+import { count, dayStart, money, some, span } from '../show/amounts.ts';
+import { plain } from '../show/plain.ts';
+import { renderTable } from '../show/table.ts';
+
+const MODEL_HEADS = [
+  { title: 'MODEL' },
+  { title: 'KIND' },
+  { title: 'ANSWERED BY', least: 12 },
+  { title: 'WINDOW', align: 'right' },
+  { title: 'STATE', least: 10 },
+] as const;
+const PROVIDER_HEADS = [
+  { title: 'PROVIDER' },
+  { title: 'SPEAKS' },
+  { title: 'AT', least: 12 },
+  { title: 'KEY' },
+  { title: 'MAY SEE', least: 8 },
+  { title: 'STATE', least: 10 },
+] as const;
+
+const stateCell = (available: boolean, reason: string | undefined) =>
+  available
+    ? ({ text: 'available', style: 'green' } as const)
+    : ({ text: reason ?? 'not available', style: 'yellow' } as const);
+
+export async function list({ out, runtime }: Session): Promise<void> {
+  const answer = await runtime().ask('modeld', 'listModels', {});
+  out.give(answer, () => {
+    const models = answer.models.map((model) => [
+      model.name,
+      model.kind,
+      model.routes.map(({ provider, model: name }) => `${provider}/${name}`).join(', then '),
+      count(model.context_tokens),
+      model.rehearsal
+        ? ({ text: 'rehearsal, not a real model', style: 'yellow' } as const)
+        : stateCell(model.available, model.reason),
+    ]);
+    const providers = answer.providers.map((provider) => [
+      provider.name,
+      provider.dialect,
+      provider.base_url,
+      provider.has_key ? 'yes' : 'no',
+      provider.labels_allowed.join(', '),
+      stateCell(provider.available, provider.reason),
+    ]);
+    const table = renderTable(MODEL_HEADS, models, out);
+    if (providers.length === 0)
+      return [...table, '', 'No provider is configured: agentctl model add --help'];
+    return [...table, '', ...renderTable(PROVIDER_HEADS, providers, out)];
+  });
+}
+
+export async function test({ args, out, runtime }: Session): Promise<number> {
+  const name = args.words[0]!;
+  const answer = await runtime().ask(
+    'modeld',
+    'testModel',
+    { body: { name } },
+    { deadlineMs: 120_000 },
+  );
+  const head = answer.ok ? out.paint('green', 'ok') : out.paint('red', 'failed');
+  const who = answer.rehearsal ? 'the rehearsal, not a real model' : answer.provider;
+  out.give({ test: answer }, () => [
+    `${head}  ${name} by ${who} (${answer.model}) in ${span(answer.latency_ms)}`,
+    plain(answer.message),
+  ]);
+  return answer.ok ? 0 : FAULTS.provider_down.exit;
+}
+
+const USAGE_HEADS = [
+  { title: 'AGENT', least: 8 },
+  { title: 'MODEL', least: 8 },
+  { title: 'PROVIDER', least: 8 },
+  { title: 'CALLS', align: 'right' },
+  { title: 'IN', align: 'right' },
+  { title: 'CACHED', align: 'right' },
+  { title: 'OUT', align: 'right' },
+  { title: 'COST', align: 'right' },
+] as const;
+
+export async function usage({ args, out, runtime }: Session): Promise<void> {
+  const now = Date.now();
+  const given = args.text('since');
+  const since = given === undefined ? dayStart(now) : readTime(given, now, 'ago');
+  const query = { agent: args.text('agent'), task_id: args.text('task'), since };
+  const answer = await runtime().ask('modeld', 'usage', { query });
+  out.give({ ...answer, since }, () => {
+    const { total } = answer;
+    const when = given === undefined ? 'today (UTC)' : `since ${since}`;
+    const sum = `${some(total.calls, 'call')}, ${money(total.cost_microusd)} ${when}`;
+    if (answer.rows.length === 0) return [sum];
+    const rows = answer.rows.map((row) => [
+      row.agent,
+      row.model,
+      row.provider,
+      count(row.calls),
+      ...usageCells(row.usage),
+      money(row.cost_microusd),
+    ]);
+    return [...renderTable(USAGE_HEADS, rows, out), '', sum];
+  });
+}
+
+function usageCells(used: Usage): string[] {
+  const cached = used.cache_read_tokens + used.cache_write_tokens;
+  return [count(used.input_tokens), count(cached), count(used.output_tokens)];
+}

@@ -1,0 +1,87 @@
+// What passes between people and agents: send, questions, answer.
+import type { AgentView, MessageType, WaitView } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { wordOrStdin } from '../input.ts';
+import type { Out } from '../out.ts';
+import { relative, some } from '../show/amounts.ts';
+import { oneLine, plain } from '../show/plain.ts';
+import { wrap } from '../show/width.ts';
+
+export async function send({ args, out, runtime }: Session): Promise<void> {
+  const [user, message] = args.words as [string, string];
+  const { agents } = await runtime().ask('agentd', 'listAgents', {});
+  const to = `agent:${findAgent(agents, user).name}`;
+  const text = wordOrStdin(message);
+  const id = args.text('task');
+  const thread = id === undefined ? {} : await threadOf(runtime(), id);
+  const type = (args.text('type') ??
+    (id === undefined ? 'TaskRequest' : 'TaskProgress')) as MessageType;
+  const body = { type, to, parts: [{ kind: 'text' as const, text }], ...thread };
+  const answer = await runtime().ask('agentd', 'sendMessage', { body }, { once: true });
+  out.give(answer, () => {
+    const { task_id } = answer.message;
+    const follow = task_id === null ? [] : [`Follow it: agentctl task watch ${task_id}`];
+    return [`Sent to ${to} (${answer.message.id})`, ...follow];
+  });
+}
+
+/** By its name, by its Linux user, or as a principal. */
+export function findAgent(agents: readonly AgentView[], user: string): AgentView {
+  const name = user.replace(/^agent:/, '');
+  const found =
+    agents.find((agent) => agent.name === name) ??
+    agents.find((agent) => agent.linux_user === name);
+  if (found !== undefined) return found;
+  throw fault('not_found', `there is no agent ${user}`, {
+    hint: `Use one of: ${agents.map((agent) => agent.name).join(', ') || 'none is declared'}`,
+  });
+}
+
+async function threadOf(runtime: ReturnType<Session['runtime']>, id: string) {
+  const { task } = await runtime.ask('agentd', 'getTask', { params: { id } });
+  return { task_id: task.id, context_id: task.context_id };
+}
+
+export async function questions({ args, out, runtime }: Session): Promise<void> {
+  const all = args.flag('all');
+  const status = all ? undefined : ('open' as const);
+  const query = { kind: 'question', limit: 1000, status } as const;
+  const answer = await runtime().ask('agentd', 'listWaits', { query });
+  out.give(answer, () => {
+    if (answer.waits.length === 0)
+      return [all ? 'Nobody has asked.' : 'Nobody waits for an answer.'];
+    const blocks = answer.waits.flatMap((wait) => ['', ...describeQuestion(wait, out, Date.now())]);
+    return blocks.slice(1);
+  });
+}
+
+export function describeQuestion(wait: WaitView, { paint, columns }: Out, nowMs: number): string[] {
+  const asked = wrap(plain(wait.question ?? '(no words)'), Math.min(columns, 100) - 2);
+  const choices = wait.choices.map((choice) => `  · ${oneLine(choice)}`);
+  const until = wait.expires_at === null ? '' : `, expires ${relative(wait.expires_at, nowMs)}`;
+  const askedAgo = relative(wait.opened_at, nowMs);
+  const head = `${paint('bold', wait.id)}  ${wait.task_id}, asked ${askedAgo}`;
+  const end =
+    wait.status === 'open'
+      ? `  Answer it: agentctl answer ${wait.id} "…"`
+      : `  ${wait.outcome ?? 'ended'}${wait.answered_by === null ? '' : ` by ${wait.answered_by}`}`;
+  return [head + until, ...asked.map((line) => `  ${line}`), ...choices, paint('dim', end)];
+}
+
+export async function answer({ args, out, runtime }: Session): Promise<void> {
+  const [id, text] = args.words as [string, string];
+  const body = { answer: wordOrStdin(text).trim() };
+  const given = await runtime().ask('agentd', 'answerWait', { params: { id }, body });
+  const open = { status: 'open', kind: 'question', limit: 1000 } as const;
+  const rest = await runtime()
+    .ask('agentd', 'listWaits', { query: open })
+    .catch(() => undefined);
+  out.give(given, () => {
+    const left =
+      rest === undefined || rest.waits.length === 0 ? '' : ` ${moreOpen(rest.waits.length)}`;
+    return [`Answered; ${given.wait.task_id} goes on.${left}`];
+  });
+}
+
+const moreOpen = (n: number): string => `${some(n, 'more question')} open: agentctl questions`;

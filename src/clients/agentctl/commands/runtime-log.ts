@@ -1,0 +1,38 @@
+// The end of the runtime's log: what it said last before it went away.
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { oneLine } from '../show/plain.ts';
+import { cut } from '../show/width.ts';
+
+const tailBytes = 16_384;
+
+/** The last error, else the last line, written after `from`. */
+export function lastWords({ file, from }: { file: string; from: number }): string | undefined {
+  const lines = readEnd(file, from)
+    .split('\n')
+    .filter((line) => line.trim() !== '');
+  const parsed = lines.map(parseLine);
+  const said = parsed.findLast(({ level }) => level === 'error') ?? parsed.at(-1);
+  return said === undefined ? undefined : cut(oneLine(said.message), 300);
+}
+
+function parseLine(line: string): { level: string; message: string } {
+  try {
+    const { level, message } = JSON.parse(line) as { level?: string; message?: string };
+    return { level: level ?? '', message: message ?? line };
+  } catch {
+    // Not ours: a crash of Node itself. Its first word is the best one.
+    return { level: /^\w*Error\b/.test(line) ? 'error' : '', message: line };
+  }
+}
+
+function readEnd(file: string, from: number): string {
+  const size = statSync(file).size;
+  const start = Math.max(from, size - tailBytes);
+  const buffer = Buffer.alloc(Math.max(0, size - start));
+  const fd = openSync(file, 'r');
+  try {
+    return buffer.toString('utf8', 0, readSync(fd, buffer, 0, buffer.length, start));
+  } finally {
+    closeSync(fd);
+  }
+}

@@ -1,0 +1,131 @@
+// status, doctor, halt and completion against a runtime.
+import assert from 'node:assert/strict';
+import { chmodSync, existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
+import { agent, id, model, status, task, usage, wait } from '../testing/fixtures.ts';
+import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+
+const problem = {
+  file: '/agents/coder.yaml',
+  line: 7,
+  message: 'unknown key modle',
+  hint: 'Did you mean model?',
+};
+const question = wait(1, { kind: 'question', status: 'open', question: 'Go on?', ended_at: null });
+
+test('status: one screen, and all of it with --json', async () => {
+  fake.script({
+    agentd: {
+      status: async () => status({ problems: [problem] }),
+      listWaits: async () => ({ waits: [question], cursor: null }),
+    },
+    modeld: {
+      usage: async () => usage(12_300),
+      listModels: async () => ({ models: [model('coder-large')], providers: [] }),
+    },
+  });
+  const { stdout, code } = await run('status');
+  assert.equal(code, 0);
+  assert.match(stdout, /runtime {6}running, embedded, pid \d+, started/);
+  assert.match(stdout, /model {8}the rehearsal answers, not a real model/);
+  assert.match(stdout, /agents {7}3 active, 1 paused/);
+  assert.match(stdout, /tasks {8}12 completed, 1 working/);
+  assert.match(stdout, /questions {4}1 question open; see: agentctl questions/);
+  assert.match(stdout, /spent today {2}\$0\.0123, 1,500 tokens/);
+  assert.match(
+    stdout,
+    /problem {2}\/agents\/coder\.yaml:7: unknown key modle\n.*Did you mean model\?/,
+  );
+  const { status: view } = documentOf<{ status: Record<string, unknown> }>(
+    await run('status', '--json'),
+  );
+  assert.equal(view.questions_open, 1);
+  assert.equal(view.rehearsal, true);
+  assert.deepEqual(view.spent_today, { cost_microusd: 12_300, tokens: 1_500 });
+  assert.equal(view.started_at, '2026-06-29T18:00:00.000Z');
+  assert.ok(fake.seen.every(({ principal }) => /^person:./.test(principal)));
+});
+
+test('status still answers when modeld does not', async () => {
+  fake.script({ agentd: { status: async () => status({ halted: true, halt_reason: 'fire' }) } });
+  const { stdout, code } = await run('status');
+  assert.equal(code, 0);
+  assert.match(stdout, /halted \(fire\)/);
+  assert.match(stdout, /spent today {2}unknown/);
+});
+
+test('halt and unhalt', async () => {
+  fake.script({
+    agentd: {
+      halt: async () => ({ halted: true, stopped_runs: 2 }),
+      unhalt: async () => ({ halted: false }),
+    },
+  });
+  assert.match((await run('halt', '--reason', 'fire')).stdout, /Halted\. 2 runs stopped/);
+  assert.deepEqual(fake.seen.at(-1)?.body, { reason: 'fire' });
+  assert.equal((await run('unhalt')).code, 0);
+});
+
+test('halt works by the file when nothing answers', async () => {
+  const state = makeStateDir();
+  assert.equal((await agentctl(['halt', '--reason', 'fire'], { state })).code, 0);
+  assert.equal(readFileSync(join(state, 'HALT'), 'utf8'), 'fire\n');
+  assert.equal((await agentctl(['unhalt'], { state })).code, 0);
+  assert.equal(existsSync(join(state, 'HALT')), false);
+  assert.equal((await agentctl(['unhalt'], { state })).code, 6);
+});
+
+test('doctor: what works, what does not, what is not protected', async () => {
+  fake.script({
+    agentd: { listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }) },
+    modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
+  });
+  chmodSync(fake.stateDir, 0o700);
+  const good = await run('doctor');
+  assert.equal(good.code, 0, good.stdout);
+  assert.match(good.stdout, /^ok {4}node {8}Node \d+/);
+  assert.match(good.stdout, /ok {4}auditd-ai {3}answers/);
+  assert.match(good.stdout, /warn {2}models {6}the rehearsal answers/);
+  assert.match(good.stdout, /warn {2}manifests {3}\/agents\/coder\.yaml:7/);
+  assert.match(good.stdout, /What is not protected yet\n {2}- Runners are plain child processes/);
+  chmodSync(fake.stateDir, 0o755);
+  const open = await run('doctor', '--json');
+  assert.equal(open.code, 1);
+  const { doctor } = documentOf<{
+    doctor: { checks: { name: string; status: string; fix?: string }[]; not_protected: string[] };
+  }>(open);
+  const state = doctor.checks.find(({ name }) => name === 'state');
+  assert.deepEqual([state?.status, state?.fix], ['fail', `chmod 700 ${fake.stateDir}`]);
+  assert.ok(doctor.not_protected.length > 3);
+});
+
+test('doctor without a runtime: nothing fails, it says what is next', async () => {
+  const ran = await agentctl(['doctor'], { state: join(makeStateDir(), 'new') });
+  assert.equal(ran.code, 0, ran.stdout);
+  assert.match(ran.stdout, /warn {2}runtime {5}no runtime is up\n *fix: agentctl up/);
+});
+
+test('completion knows agents, tasks and questions of the runtime', async () => {
+  fake.script({
+    agentd: {
+      listAgents: async () => ({ agents: [agent('coder'), agent('planner')], problems: [] }),
+      listTasks: async () => ({ tasks: [task(1, { goal: 'line\none' })], cursor: null }),
+      listWaits: async () => ({ waits: [question], cursor: null }),
+    },
+  });
+  assert.equal((await run('--complete', 'pause', 'co')).stdout, 'coder\tDoes what a coder does\n');
+  const tasks = await run('--complete', 'task', 'show', '');
+  assert.equal(tasks.stdout, `${id('task', 1)}\tcompleted: line one\n`);
+  assert.match((await run('--complete', 'answer', '')).stdout, /^wait_0*1\tGo on\?\n/);
+  const away = await agentctl(['--complete', 'pause', ''], { state: makeStateDir() });
+  assert.deepEqual([away.code, away.stdout, away.stderr], [0, '', '']);
+});

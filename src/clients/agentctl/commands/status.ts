@@ -1,0 +1,96 @@
+// agentctl status: one screen of what runs. It loads next to nothing, because people and scripts
+// ask often.
+import type { StatusView } from '../../../wire/agentd.ts';
+import type { Session } from '../command.ts';
+import type { Out } from '../out.ts';
+import { count, dayStart, money, relative, some } from '../show/amounts.ts';
+import { plain } from '../show/plain.ts';
+import { problemLines } from '../show/problem.ts';
+import { renderFields } from '../show/table.ts';
+import { isOnlyRehearsal, type Models, modelsText } from './which-model.ts';
+
+type Facts = {
+  status: StatusView;
+  pid: number;
+  port: number | null;
+  /** As modeld says now; null when it does not answer. */
+  models: Models | null;
+  spent: { cost_microusd: number; tokens: number } | null;
+};
+
+export async function status({ out, runtime }: Session): Promise<void> {
+  const facts = await gather(runtime());
+  const { status: view, ...more } = facts;
+  const document = {
+    ...view,
+    pid: more.pid,
+    port: more.port,
+    rehearsal: more.models === null ? null : isOnlyRehearsal(more.models),
+    questions_open: view.waits_open,
+    spent_today: more.spent,
+  };
+  out.give({ status: document }, () => lines(facts, out, Date.now()));
+}
+
+async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
+  const since = dayStart(Date.now());
+  const [view, usage, models] = await Promise.all([
+    runtime.ask('agentd', 'status', {}),
+    runtime.ask('modeld', 'usage', { query: { since } }).catch(() => undefined),
+    runtime.ask('modeld', 'listModels', {}).catch(() => null),
+  ]);
+  const { pid, port } = runtime.info;
+  return {
+    status: view,
+    pid,
+    port,
+    models,
+    spent: usage === undefined ? null : spentOf(usage.total),
+  };
+}
+
+function spentOf(total: { usage: Record<string, number>; cost_microusd: number }) {
+  const { input_tokens = 0, output_tokens = 0 } = total.usage;
+  const { cache_read_tokens = 0, cache_write_tokens = 0 } = total.usage;
+  const tokens = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens;
+  return { cost_microusd: total.cost_microusd, tokens };
+}
+
+function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
+  const { status: view, spent } = facts;
+  const port = facts.port === null ? '' : `, port ${facts.port}`;
+  const since = relative(view.started_at, nowMs);
+  const state = view.halted
+    ? paint('red', `halted${view.halt_reason ? ` (${plain(view.halt_reason)})` : ''}`)
+    : paint('green', 'running');
+  const rows: [string, string | undefined][] = [
+    ['runtime', `${state}, ${view.mode}, pid ${facts.pid}${port}, started ${since}`],
+    ['state', view.state_dir],
+    ['version', view.version],
+    [
+      'model',
+      facts.models === null ? 'unknown (modeld does not answer)' : modelsText(facts.models),
+    ],
+    ['agents', countsText(view.agents) || 'none'],
+    ['tasks', countsText(view.tasks) || 'none yet'],
+    ['runs', countsText(view.runs) || 'none'],
+    ['questions', questionsText(view.waits_open)],
+    ['spent today', spentText(spent)],
+  ];
+  const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
+  return [...renderFields(rows, paint), ...problems];
+}
+
+function countsText(counts: Readonly<Record<string, number>>): string {
+  const some = Object.entries(counts).filter(([, n]) => n > 0);
+  return some.map(([word, n]) => `${count(n)} ${word}`).join(', ');
+}
+
+function questionsText(questions: number): string {
+  return questions === 0 ? 'none' : `${some(questions, 'question')} open; see: agentctl questions`;
+}
+
+function spentText(spent: Facts['spent']): string {
+  if (spent === null) return 'unknown (modeld does not answer)';
+  return `${money(spent.cost_microusd)}, ${some(spent.tokens, 'token')}`;
+}

@@ -1,0 +1,90 @@
+// agentctl task graph: what is part of what and what waits for what, as a tree or for Graphviz.
+import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import type { Session } from '../command.ts';
+import type { Out } from '../out.ts';
+import type { Runtime } from '../runtime.ts';
+import { oneLine } from '../show/plain.ts';
+import { cut } from '../show/width.ts';
+
+export async function graph({ args, out, runtime }: Session): Promise<void> {
+  const tasks = await readTasks(runtime(), args.words[0]);
+  const edges = edgesOf(tasks);
+  if (out.json) return out.document({ graph: { tasks, edges } });
+  const lines = args.flag('dot') ? dotLines(tasks, edges) : forestLines(tasks, out);
+  for (const line of lines) out.line(line);
+}
+
+async function readTasks(runtime: Runtime, id: string | undefined): Promise<TaskView[]> {
+  if (id === undefined) {
+    const { tasks } = await runtime.ask('agentd', 'listTasks', { query: { limit: 200 } });
+    return tasks.toReversed();
+  }
+  const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
+  const tasks: TaskView[] = [];
+  const walk = ({ task, children }: TreeNode): void => {
+    tasks.push(task);
+    children.forEach(walk);
+  };
+  walk(tree);
+  return [...(await readBefore(runtime, tasks)), ...tasks];
+}
+
+/** What the tree waits for may lie outside it. */
+async function readBefore(runtime: Runtime, tasks: readonly TaskView[]): Promise<TaskView[]> {
+  const known = new Set<string>(tasks.map(({ id }) => id));
+  const ids = new Set(tasks.flatMap(({ after }) => after).filter((id) => !known.has(id)));
+  const found: TaskView[] = [];
+  for (const id of ids)
+    found.push((await runtime.ask('agentd', 'getTask', { params: { id } })).task);
+  return found;
+}
+
+type Edge = { from: string; to: string; kind: 'part' | 'before' | 'retry' };
+
+export function edgesOf(tasks: readonly TaskView[]): Edge[] {
+  const known = new Set<string>(tasks.map(({ id }) => id));
+  const edges = tasks.flatMap((task): Edge[] => [
+    ...(task.parent_task_id === null
+      ? []
+      : [{ from: task.parent_task_id, to: task.id, kind: 'part' as const }]),
+    ...task.after.map((id) => ({ from: id, to: task.id, kind: 'before' as const })),
+    ...(task.retry_of === null
+      ? []
+      : [{ from: task.retry_of, to: task.id, kind: 'retry' as const }]),
+  ]);
+  return edges.filter(({ from }) => known.has(from));
+}
+
+const EDGE_STYLES = { part: '', before: ' [style=dashed,label="then"]', retry: ' [label="again"]' };
+
+export function dotLines(tasks: readonly TaskView[], edges: readonly Edge[]): string[] {
+  const nodes = tasks.map(({ id, assigned_to, status, goal }) => {
+    const label = `${assigned_to ?? 'nobody'}: ${status}\n${cut(oneLine(goal), 40)}`;
+    return `  ${id} [label=${JSON.stringify(label)}];`;
+  });
+  const arrows = edges.map(({ from, to, kind }) => `  ${from} -> ${to}${EDGE_STYLES[kind]};`);
+  return ['digraph tasks {', '  node [shape=box];', ...nodes, ...arrows, '}'];
+}
+
+export function forestLines(
+  tasks: readonly TaskView[],
+  { columns, paint }: Pick<Out, 'columns' | 'paint'>,
+): string[] {
+  const known = new Set<string>(tasks.map(({ id }) => id));
+  const isTop = (task: TaskView) => task.parent_task_id === null || !known.has(task.parent_task_id);
+  const lines: string[] = [];
+  const add = (task: TaskView, lead: string, ownLead: string): void => {
+    const after = task.after.length === 0 ? '' : `  after ${task.after.join(', ')}`;
+    const again = task.retry_of === null ? '' : `  again after ${task.retry_of}`;
+    const head = `${ownLead}${task.id}  `;
+    const facts = `${task.assigned_to ?? 'nobody'}: ${task.status}${after}${again}`;
+    lines.push(paint('dim', head) + cut(`${facts}  ${oneLine(task.goal)}`, columns - head.length));
+    const children = tasks.filter(({ parent_task_id }) => parent_task_id === task.id);
+    children.forEach((child, i) => {
+      const isLast = i === children.length - 1;
+      add(child, `${lead}${isLast ? '   ' : '│  '}`, `${lead}${isLast ? '└─ ' : '├─ '}`);
+    });
+  };
+  for (const task of tasks.filter(isTop)) add(task, '', '');
+  return lines.length === 0 ? ['No tasks.'] : lines;
+}

@@ -1,0 +1,52 @@
+// Waiting for a task: what happens is told as it happens, then the result.
+import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import type { Session } from '../command.ts';
+import { exitInterrupted, onInterrupt } from '../interrupt.ts';
+import type { Out } from '../out.ts';
+import { span } from '../show/amounts.ts';
+import { pad } from '../show/width.ts';
+import { followTree } from '../story/follow-tree.ts';
+import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
+import { type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
+
+export function changeLine(change: Change, sinceMs: number, out: Out): string[] {
+  const time = pad(span(sinceMs), 9, 'left');
+  const style = change.kind === 'question' ? 'yellow' : undefined;
+  return change.text.split('\n').map((line, i) => {
+    const head = out.paint('dim', i === 0 ? time : ' '.repeat(9));
+    return `${head}  ${style === undefined ? line : out.paint(style, line)}`;
+  });
+}
+
+/** With --json only the end is told: one document. */
+export async function waitForTask(session: Session, task: TaskView): Promise<number> {
+  const { args, out, runtime } = session;
+  const startMs = Date.parse(task.created_at);
+  const { signal, done } = onInterrupt();
+  let before: TreeNode | undefined;
+  try {
+    for await (const tree of followTree(runtime(), task.id, signal)) {
+      for (const change of changesBetween(before, tree))
+        for (const line of changeLine(change, Date.now() - startMs, out)) out.note(line);
+      before = tree;
+      if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
+    }
+  } finally {
+    done();
+  }
+  return tellEnd(before?.task ?? task, signal.aborted, out);
+}
+
+export function tellEnd(task: TaskView, isInterrupted: boolean, out: Out): number {
+  if (task.ended_at !== null) {
+    out.give({ task }, () => outcomeLines(task, out.paint));
+    return exitOf(task);
+  }
+  out.give({ task }, () => [
+    isInterrupted
+      ? `${task.id} goes on without you: ${task.status}`
+      : `${task.id} waits for a person; see: agentctl questions`,
+    `Follow it: agentctl task watch ${task.id}`,
+  ]);
+  return isInterrupted ? exitInterrupted : exitWaiting;
+}

@@ -1,0 +1,260 @@
+// Tasks through the whole program: making, waiting, watching, explaining, replaying.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { TreeNode } from '../../../wire/agentd.ts';
+import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
+import { at, id, task, teamTree, wait } from '../testing/fixtures.ts';
+import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+import { teamScript } from '../testing/team-script.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const asked = (route: string) => fake.seen.findLast((one) => one.route === route);
+
+const working = (more: Partial<TreeNode> = {}): TreeNode => ({
+  task: task(1, { status: 'working', ended_at: null, result: null }),
+  runs: [],
+  waits: [],
+  children: [],
+  ...more,
+});
+const ended = (status: string, code?: string): TreeNode =>
+  working({
+    task: task(1, {
+      status,
+      result: null,
+      error: code === undefined ? null : { code, message: 'so it was', hint: 'do this' },
+      ended_at: at(1),
+    }),
+  });
+
+test('create sends every option in the words of the API', async () => {
+  fake.script(teamScript());
+  const words = ['--agent', 'coder', '--after', id('task', 8), '--after', id('task', 9)];
+  const limits = [
+    '--max-steps',
+    '5',
+    '--max-tokens',
+    '100',
+    '--max-cost',
+    '0.5',
+    '--max-time',
+    '2m',
+  ];
+  const rest = ['--priority', '-2', '--deadline', '2026-07-01', '--input', 'a hint'];
+  const ran = await run('task', 'create', 'Do it', ...words, ...limits, ...rest);
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.deepEqual(asked('createTask')?.body, {
+    goal: 'Do it',
+    agent: 'coder',
+    after: [id('task', 8), id('task', 9)],
+    priority: -2,
+    deadline: '2026-07-01T00:00:00.000Z',
+    limits: { max_steps: 5, max_tokens: 100, max_cost_microusd: 500_000, max_time_s: 120 },
+    inputs: [{ kind: 'text', text: 'a hint' }],
+  });
+  assert.match(asked('createTask')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
+  assert.match(
+    ran.stdout,
+    /^task_0*1 for planner: completed\nFollow it: agentctl task watch task_0*1\n$/,
+  );
+  assert.equal((await run('task', 'create', ' ')).code, 2);
+  const wrong = await run('task', 'create', 'x', '--agent', 'Not A Name');
+  assert.deepEqual([wrong.code, /must be a lowercase name/.test(wrong.stderr)], [2, true]);
+});
+
+test('create reads a goal from stdin and stores files as artifacts', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'actl-in-'));
+  writeFileSync(join(dir, 'notes.txt'), 'wörds');
+  writeFileSync(join(dir, 'image.bin'), Buffer.from([0xff, 0xfe, 0]));
+  const script = teamScript();
+  fake.script({
+    ...script,
+    agentd: {
+      ...script.agentd,
+      putArtifact: async ({ body }) => ({
+        artifact: {
+          id: id('artifact', 1),
+          ref: `artifact://${id('artifact', 1)}`,
+          name: body.name,
+          mime_type: 'text/plain',
+          size_bytes: 1,
+          object_hash: '0'.repeat(64),
+          created_by: 'person:ada',
+          task_id: null,
+          context_id: null,
+          labels: [],
+          created_at: at(0),
+        },
+      }),
+    },
+  });
+  const inputs = ['--input', `@${join(dir, 'notes.txt')}`, '--input', `@${join(dir, 'image.bin')}`];
+  const ran = await agentctl(['task', 'create', '-', ...inputs], {
+    state: fake.stateDir,
+    stdin: 'a long goal\n',
+  });
+  rmSync(dir, { recursive: true });
+  assert.equal(ran.code, 0, ran.stderr);
+  const stored = fake.seen.filter(({ route }) => route === 'putArtifact').map(({ body }) => body);
+  assert.deepEqual(stored, [
+    { name: 'notes.txt', text: 'wörds' },
+    { name: 'image.bin', base64: '//4A' },
+  ]);
+  const ref = { kind: 'artifact_ref', id: id('artifact', 1) };
+  assert.deepEqual(asked('createTask')?.body, { goal: 'a long goal', inputs: [ref, ref] });
+});
+
+test('--wait tells what happens, then the result, and that it was a rehearsal', async () => {
+  fake.script(teamScript({ trees: [working(), teamTree()] }));
+  const ran = await run('task', 'create', 'Do it', '--wait');
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stderr, /planner: working\n/);
+  assert.match(ran.stderr, /planner → researcher: "Read the logs"\n/);
+  assert.match(ran.stderr, /planner: completed in 12 s\n/);
+  assert.match(ran.stdout, /^A query without an index\.\n\nThis was a rehearsal/);
+  fake.script(teamScript({ trees: [working(), teamTree()] }));
+  const json = await run('task', 'create', 'Do it', '--wait', '--json');
+  assert.equal(documentOf<{ task: { status: string } }>(json).task.status, 'completed');
+  assert.equal(json.stderr, '');
+});
+
+test('the exit status of --wait follows how it ended', async () => {
+  for (const [tree, code] of [
+    [ended('failed'), 1],
+    [ended('canceled'), 1],
+    [ended('failed', 'limit'), 7],
+    [ended('failed', 'budget'), 7],
+    [ended('rejected', 'denied'), 3],
+  ] as const) {
+    fake.script(teamScript({ trees: [working(), tree] }));
+    const ran = await run('task', 'retry', id('task', 1), '--wait');
+    assert.equal(ran.code, code, ran.stderr);
+    assert.match(ran.stdout, new RegExp(`^${tree.task.status}: `));
+  }
+});
+
+test('--no-wait comes back with 4 when a person is needed', async () => {
+  const question = wait(5, { kind: 'question', status: 'open', question: 'Go?', ended_at: null });
+  fake.script(teamScript({ trees: [working(), working({ waits: [question] })] }));
+  const ran = await run('task', 'create', 'Do it', '--no-wait');
+  assert.equal(ran.code, 4);
+  assert.match(ran.stderr, /planner asks: "Go\?"\n +answer it: agentctl answer wait_0*5 "…"/);
+  assert.match(ran.stdout, /waits for a person/);
+});
+
+test('Ctrl-C ends the waiting and not the task', async () => {
+  fake.script(teamScript({ trees: [working()] }));
+  const before = fake.seen.length;
+  const ran = await agentctl(['task', 'create', 'Do it', '--wait'], {
+    state: fake.stateDir,
+    watch: ({ stderr }) => (stderr.includes('planner: working') ? 'SIGINT' : undefined),
+  });
+  assert.equal(ran.code, 130);
+  assert.match(ran.stdout, /goes on without you: working/);
+  assert.ok(!fake.seen.slice(before).some(({ route }) => route === 'cancelTask'));
+});
+
+test('watch without a terminal appends lines and ends with the task', async () => {
+  fake.script(teamScript({ trees: [working(), teamTree()] }));
+  const ran = await run('task', 'watch');
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stdout, /planner: working\n[\s\S]*coder: completed in 3\.9 s\n\nA query/);
+  assert.ok(!ran.stdout.includes('\u001b'));
+  fake.script(teamScript({ trees: [working(), teamTree()] }));
+  const json = await run('task', 'watch', id('task', 1), '--json');
+  const lines = json.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).task.status);
+  assert.deepEqual(lines, ['working', 'completed', 'completed', 'completed']);
+});
+
+test('list, show and cancel', async () => {
+  const script = teamScript();
+  fake.script({
+    ...script,
+    agentd: {
+      ...script.agentd,
+      cancelTask: async () => ({ task: task(1, { status: 'canceled' }) }),
+      listTasks: async () => ({
+        tasks: [task(1), task(2, { parent_task_id: id('task', 1) })],
+        cursor: 'c9',
+      }),
+    },
+  });
+  const listed = await run('task', 'list', '--status', 'completed', '--limit', '2');
+  assert.deepEqual(asked('listTasks')?.query, { status: 'completed', limit: 2 });
+  assert.match(
+    listed.stdout,
+    /^ID +STATUS +AGENT +CREATED +GOAL\ntask_0*1 +completed +planner .* ago +Find/,
+  );
+  assert.match(listed.stdout, /↳ Find[^\n]*\nMore: --cursor c9\n$/);
+  const page = documentOf<{ tasks: unknown[]; cursor: string }>(
+    await run('task', 'list', '--json'),
+  );
+  assert.deepEqual([page.tasks.length, page.cursor], [2, 'c9']);
+  const shown = await run('task', 'show', id('task', 1));
+  assert.match(shown.stdout, /^task {6}task_0*1\n/);
+  assert.match(shown.stdout, /asked by {2}person:ada/);
+  assert.match(shown.stdout, /run run_0*1 by planner: completed, woken 1 time\n/);
+  assert.match(shown.stdout, /\nA query without an index\.\n\nThis was a rehearsal/);
+  const canceled = await run('task', 'cancel', id('task', 1), '--reason', 'no need');
+  assert.equal(canceled.stdout, `${id('task', 1)}: canceled\n`);
+  assert.deepEqual(asked('cancelTask')?.body, { reason: 'no need' });
+  assert.equal((await run('task', 'show', id('task', 77))).code, 5);
+  assert.equal((await run('task', 'show', 'not-an-id')).code, 2);
+});
+
+test('explain for people and as data', async () => {
+  fake.script(teamScript());
+  const { stdout, code, stderr } = await run('task', 'explain', id('task', 1));
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^ +\+0\.0 s {2}person:ada asked planner for "Find out/);
+  assert.match(stdout, /allowed by manifest planner allows task\.delegate/);
+  assert.match(stdout, /│ {2}person:ada answered after 1\.0 s: "yes"/);
+  assert.match(stdout, /3 tasks, 3 model calls, 5 tool calls, .*; a rehearsal answered/);
+  const { explanation } = documentOf<{ explanation: { steps: { at: string; kind: string }[] } }>(
+    await run('task', 'explain', id('task', 1), '--json'),
+  );
+  assert.equal(explanation.steps[0]?.at, '2026-06-29T18:00:00.000Z');
+  assert.equal(explanation.steps.at(-1)?.kind, 'ended');
+});
+
+test('replay says same, or where it differs', async () => {
+  const replay = {
+    run_id: id<never>('run', 1),
+    same: true,
+    calls: 4,
+    differences: [],
+    result_same: true,
+  };
+  fake.script({ agentd: { replayTask: async () => ({ replay }) } });
+  const same = await run('task', 'replay', id('task', 1));
+  assert.deepEqual(
+    [same.code, same.stdout],
+    [0, `same  ${id('run', 1)}: 4 calls and the result\n`],
+  );
+  const differences = [{ at: 'step 2', expected: 'one', got: 'two' }];
+  const other = { ...replay, same: false, differences, result_same: false };
+  fake.script({ agentd: { replayTask: async () => ({ replay: other }) } });
+  const differs = await run('task', 'replay', id('task', 1));
+  assert.equal(differs.code, 1);
+  assert.match(differs.stdout, /at step 2\n +recorded {2}one\n +now {7}two\nThe result is another/);
+});
+
+test('graph as a tree and for Graphviz', async () => {
+  fake.script(teamScript());
+  assert.match(
+    (await run('task', 'graph', id('task', 1))).stdout,
+    /└─ task_0*3 {2}coder: completed/,
+  );
+  assert.match((await run('task', 'graph', '--dot')).stdout, /^digraph tasks \{/);
+});

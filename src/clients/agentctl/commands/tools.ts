@@ -1,0 +1,61 @@
+// agentctl tool list and show.
+
+import { fault } from '../../../wire/errors.ts';
+import type { ToolView } from '../../../wire/toold.ts';
+import type { Session } from '../command.ts';
+import type { Style } from '../out.ts';
+import { plain } from '../show/plain.ts';
+import { renderFields, renderTable } from '../show/table.ts';
+import { toYaml } from '../show/yaml.ts';
+
+const RISKS: Readonly<Record<ToolView['risk'], Style>> = {
+  low: 'green',
+  medium: 'yellow',
+  high: 'red',
+};
+
+const HEADS = [
+  { title: 'NAME' },
+  { title: 'RISK' },
+  { title: 'EFFECT' },
+  { title: 'GRANTED BY', least: 10 },
+  { title: 'DOES', least: 10 },
+] as const;
+
+export async function list({ out, runtime }: Session): Promise<void> {
+  const answer = await runtime().ask('toold', 'listTools', {});
+  out.give(answer, () => {
+    const rows = answer.tools.map((tool) => [
+      tool.name,
+      { text: tool.risk, style: RISKS[tool.risk] },
+      tool.reversibility,
+      tool.capabilities.join(', '),
+      tool.description,
+    ]);
+    return renderTable(HEADS, rows, out);
+  });
+}
+
+export async function show({ args, out, runtime }: Session): Promise<void> {
+  const name = args.words[0]!;
+  const { tools } = await runtime().ask('toold', 'listTools', {});
+  const tool = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
+  if (tool === undefined) {
+    throw fault('not_found', `there is no tool ${name}`, { hint: 'See: agentctl tool list' });
+  }
+  out.give({ tool }, () => [
+    ...renderFields(
+      [
+        ['name', tool.name],
+        ['does', plain(tool.description)],
+        ['risk', out.paint(RISKS[tool.risk], tool.risk)],
+        ['effect', `${tool.reversibility}, ${tool.idempotent ? '' : 'not '}safe to repeat`],
+        ['sandbox', tool.level],
+        ['granted by', tool.capabilities.join(', ')],
+      ],
+      out.paint,
+    ),
+    '',
+    ...toYaml({ input: tool.input_schema, output: tool.output_schema }).map(plain),
+  ]);
+}

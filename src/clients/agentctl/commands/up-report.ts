@@ -1,0 +1,39 @@
+// What a person wants to know when the runtime has started: what runs, which model answers, what
+// is next.
+import type { Session } from '../command.ts';
+import { some } from '../show/amounts.ts';
+import { problemLines } from '../show/problem.ts';
+import { renderFields } from '../show/table.ts';
+import { modelsText } from './which-model.ts';
+
+export async function describeStart({ out, stateDir, runtime }: Session): Promise<void> {
+  const { info } = runtime();
+  const [models, team] = await Promise.all([
+    runtime().ask('modeld', 'listModels', {}),
+    runtime().ask('agentd', 'listAgents', {}),
+  ]);
+  const rehearsal = models.models.every((model) => model.rehearsal);
+  const names = team.agents.map(({ name }) => name);
+  const document = {
+    ...info,
+    state_dir: stateDir,
+    rehearsal,
+    agents: names,
+    problems: team.problems,
+  };
+  out.give({ runtime: document }, () => [
+    `${out.paint('green', 'The runtime is up')}: ${info.mode}, pid ${info.pid}`,
+    ...renderFields(
+      [
+        ['state', stateDir],
+        ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
+        ['model', modelsText(models)],
+        ['agents', `${some(names.length, 'agent')}: ${names.join(', ')}`],
+      ],
+      out.paint,
+    ),
+    ...team.problems.flatMap((problem) => problemLines(problem, out.paint)),
+    '',
+    'Next: agentctl task create "what you want done" --wait',
+  ]);
+}

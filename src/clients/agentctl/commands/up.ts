@@ -1,0 +1,151 @@
+// agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
+import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
+import type { Args, Session } from '../command.ts';
+import { pause } from '../follow.ts';
+import { findProgram } from '../programs.ts';
+import { answersHealth, findRunning } from '../running.ts';
+import { readRuntimeInfo } from '../state.ts';
+import { lastWords } from './runtime-log.ts';
+import { describeStart } from './up-report.ts';
+
+const readyWithinMs = 60_000;
+const logBytesMax = 20_000_000;
+
+export async function up(session: Session): Promise<number> {
+  const { args, stateDir, out } = session;
+  await assertFree(stateDir);
+  const program = findProgram(args.flag('split') ? 'split' : 'embedded');
+  const argv = [program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
+  mkdirSync(join(stateDir, 'logs'), { recursive: true, mode: 0o700 });
+  if (args.flag('foreground')) return runHere(session, argv);
+  out.note(`Starting the runtime on ${stateDir} …`);
+  const log = openLog(join(stateDir, 'logs', 'runtime.log'));
+  const child = spawn(process.execPath, argv, {
+    cwd: stateDir,
+    detached: true,
+    stdio: ['ignore', log.fd, log.fd, 'pipe'],
+  });
+  closeSync(log.fd);
+  try {
+    await readyOrFault(child, () => lastWords(log));
+    await answersSoon(stateDir);
+  } catch (error) {
+    if (child.exitCode === null) child.kill('SIGTERM');
+    throw error;
+  } finally {
+    (child.stdio[3] as Readable | null)?.destroy();
+    child.unref();
+  }
+  await describeStart(session);
+  return 0;
+}
+
+async function assertFree(stateDir: string): Promise<void> {
+  const running = await findRunning(stateDir);
+  if (running === undefined) return;
+  const { pid, mode, started_at } = running.info;
+  throw fault(
+    'state_in_use',
+    `a runtime holds ${stateDir}: pid ${pid}, ${mode}, since ${started_at}`,
+    {
+      hint: 'Use it, stop it with agentctl down, or take another --state.',
+      details: { ...running.info },
+    },
+  );
+}
+
+export function entryArgs(args: Args, stateDir: string): string[] {
+  const path = (name: string) => {
+    const value = args.text(name);
+    return value === undefined ? [] : [`--${name}`, resolve(value)];
+  };
+  const port = args.number('port');
+  if (port !== undefined && port > 65_535) {
+    throw fault('bad_usage', `${port} is not a port`, { hint: 'Use one from 1 to 65535.' });
+  }
+  return [
+    '--state',
+    stateDir,
+    '--mode',
+    args.flag('split') ? 'split' : 'embedded',
+    ...(port === undefined ? [] : ['--port', String(port)]),
+    ...path('agents'),
+    ...path('config'),
+  ];
+}
+
+/** A log that has grown large makes place; one older is kept. */
+function openLog(file: string): { file: string; fd: number; from: number } {
+  const sizeNow = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  if (sizeNow() > logBytesMax) renameSync(file, `${file}.1`);
+  const fd = openSync(file, 'a', 0o600);
+  return { file, fd, from: sizeNow() };
+}
+
+type ReadyLine = { ready?: boolean; error?: FaultBody };
+
+/** The one line the entry says on descriptor 3. */
+async function readyOrFault(child: ChildProcess, words: () => string | undefined): Promise<void> {
+  const ended = new Promise<string>((done) => {
+    child.once('error', (error) => done(error.message));
+    child.once('exit', (code, signal) => done(signal ?? `exit ${code}`));
+  });
+  const said = readLine(child.stdio[3] as Readable);
+  const late = new AbortController();
+  const first = await Promise.race([said, pause(readyWithinMs, late.signal).then(() => 'late')]);
+  late.abort();
+  if (first === 'late')
+    throw fault('deadline', `the runtime was not ready within ${readyWithinMs / 1_000} s`);
+  if (first === undefined) {
+    const how = await ended;
+    const why = words();
+    throw fault('internal', `the runtime ended while starting (${how})${why ? `: ${why}` : ''}`, {
+      hint: 'Its whole log is in logs/runtime.log of the state directory.',
+    });
+  }
+  const line = JSON.parse(first) as ReadyLine;
+  if (line.error !== undefined) throw faultFromBody(line);
+}
+
+/** The first line, or nothing when the other side went away before it. */
+async function readLine(stream: Readable): Promise<string | undefined> {
+  let text = '';
+  stream.setEncoding('utf8');
+  for await (const chunk of stream.iterator({ destroyOnReturn: false }) as AsyncIterable<string>) {
+    text += chunk;
+    if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
+  }
+  return undefined;
+}
+
+async function answersSoon(stateDir: string): Promise<void> {
+  const endMs = Date.now() + 10_000;
+  while (readRuntimeInfo(stateDir) === undefined || !(await answersHealth(stateDir))) {
+    if (Date.now() > endMs)
+      throw fault('unavailable', 'the runtime says it is ready, but agentd does not answer');
+    await pause(50);
+  }
+}
+
+/** In the foreground: its log is ours, and our signals are its. */
+async function runHere(session: Session, argv: string[]): Promise<number> {
+  const child = spawn(process.execPath, argv, {
+    cwd: session.stateDir,
+    // Its own group: Ctrl-C reaches it once, through us, and it stops in order.
+    detached: true,
+    stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
+  });
+  const forward = (): void => void child.kill('SIGTERM');
+  process.on('SIGINT', forward);
+  process.on('SIGTERM', forward);
+  const exited = new Promise<number>((done) => child.once('exit', (code) => done(code ?? 1)));
+  await readyOrFault(child, () => undefined);
+  await describeStart(session);
+  session.out.note('Ctrl-C stops it.');
+  const code = await exited;
+  return code === 0 ? 0 : FAULTS.internal.exit;
+}

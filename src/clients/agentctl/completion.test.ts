@@ -1,0 +1,31 @@
+// What may come next is known from the command table.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { expect } from './completion.ts';
+
+const words = (before: string[], partial = '') =>
+  expect(before, partial).fixed.map(([word]) => word);
+
+test('the words of commands', () => {
+  assert.ok(words([]).includes('task'));
+  assert.ok(words([]).includes('up'));
+  assert.deepEqual(words(['artifact']), ['list', 'get']);
+  assert.deepEqual(words(['completion']), ['bash', 'zsh', 'fish']);
+  assert.deepEqual(words(['--json', '--state', '/s', 'artifact']), ['list', 'get']);
+  assert.deepEqual(words(['nonsense']), []);
+});
+
+test('options of the command and of all', () => {
+  const options = words(['task', 'create'], '--');
+  for (const name of ['--agent', '--after', '--wait', '--json']) assert.ok(options.includes(name));
+  assert.ok(!words(['down'], '--').includes('--agent'));
+});
+
+test('values of options and words that only the runtime knows', () => {
+  assert.equal(expect(['task', 'create', '--agent'], '').live, 'agent');
+  assert.equal(expect(['task', 'show'], '').live, 'task');
+  assert.equal(expect(['answer'], '').live, 'question');
+  assert.equal(expect(['answer', 'wait_1'], '').live, undefined);
+  assert.equal(expect(['--state', '/s', 'pause'], '').state, '/s');
+  assert.ok(words(['task', 'list', '--status'], '').includes('waiting'));
+});

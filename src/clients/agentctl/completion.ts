@@ -1,0 +1,123 @@
+// Answers `agentctl --complete WORD…` (the words typed so far, the last one unfinished): one
+// candidate per line, with a tab and a description where there is one. The shells' scripts are in
+// commands/completion.ts; this decides everything, from the command table.
+import type { Command, Completes, Env, Option } from './command.ts';
+import { writeOut } from './out.ts';
+import { commandsBelow } from './parse.ts';
+import { connectRuntime, type Runtime } from './runtime.ts';
+import { oneLine } from './show/plain.ts';
+import { cut } from './show/width.ts';
+import { findStateDir } from './state.ts';
+import { GLOBAL_OPTIONS } from './table.ts';
+
+type Candidate = readonly [word: string, help?: string];
+/** What may come next, as far as the table says. */
+export type Expected = { fixed: Candidate[]; live: Completes | undefined; state?: string };
+
+export async function complete(words: readonly string[], env: Env): Promise<number> {
+  const partial = words.at(-1) ?? '';
+  const expected = expect(words.slice(0, -1), partial);
+  const candidates = [...expected.fixed];
+  if (expected.live !== undefined) candidates.push(...(await lookUp(expected, env)));
+  const fitting = candidates.filter(([word]) => word.startsWith(partial));
+  const lines = fitting.map(([word, help]) =>
+    help === undefined ? word : `${word}\t${cut(oneLine(help), 60)}`,
+  );
+  if (lines.length > 0) writeOut(`${lines.join('\n')}\n`);
+  return 0;
+}
+
+export function expect(before: readonly string[], partial: string): Expected {
+  const path: string[] = [];
+  let command: Command | undefined;
+  let wordsSeen = 0;
+  let pending: Option | undefined;
+  let state: string | undefined;
+  for (const token of before) {
+    const options = [...GLOBAL_OPTIONS, ...(command?.options ?? [])];
+    if (pending !== undefined) {
+      if (pending.name === 'state') state = token;
+      pending = undefined;
+    } else if (token.startsWith('-')) {
+      const found = options.find(
+        ({ name, short }) => token === `--${name}` || token === `-${short}`,
+      );
+      pending = found?.value === undefined ? undefined : found;
+    } else if (command !== undefined) {
+      wordsSeen++;
+    } else {
+      path.push(token);
+      command = commandsBelow(path).find((one) => one.path.length === path.length);
+    }
+  }
+  const stated = state === undefined ? {} : { state };
+  if (pending !== undefined) return { ...choices(pending.completes), ...stated };
+  if (partial.startsWith('-')) {
+    const options = [...(command?.options ?? []), ...GLOBAL_OPTIONS];
+    return { fixed: options.map(({ name, help }) => [`--${name}`, help]), live: undefined };
+  }
+  if (command !== undefined)
+    return { ...choices(command.words?.[wordsSeen]?.completes), ...stated };
+  return { fixed: nextWords(path), live: undefined };
+}
+
+function choices(completes: Completes | undefined): Expected {
+  if (completes === undefined || typeof completes === 'string')
+    return { fixed: [], live: completes };
+  return { fixed: completes.map((word) => [word]), live: undefined };
+}
+
+function nextWords(path: readonly string[]): Candidate[] {
+  const found = new Map<string, string | undefined>();
+  for (const { path: full, help } of commandsBelow(path)) {
+    const isLast = full.length === path.length + 1;
+    found.set(full[path.length]!, isLast ? help : undefined);
+  }
+  return [...found].map(([word, help]) => (help === undefined ? [word] : [word, help]));
+}
+
+/** Nothing to offer is no error here: the person is in the middle of typing. */
+async function lookUp({ live, state }: Expected, env: Env): Promise<Candidate[]> {
+  // The shell knows files better; the scripts fall back to it when nothing is offered.
+  if (live === 'file' || live === 'directory') return [];
+  try {
+    return await ask(connectRuntime(findStateDir(state, env)), live);
+  } catch {
+    return [];
+  }
+}
+
+async function ask(runtime: Runtime, live: Completes | undefined): Promise<Candidate[]> {
+  const deadlineMs = 2_000;
+  switch (live) {
+    case 'agent': {
+      const { agents } = await runtime.ask('agentd', 'listAgents', {}, { deadlineMs });
+      return agents.map(({ name, description }) => [name, description]);
+    }
+    case 'task': {
+      const query = { limit: 50 };
+      const { tasks } = await runtime.ask('agentd', 'listTasks', { query }, { deadlineMs });
+      return tasks.map(({ id, status, goal }) => [id, `${status}: ${goal}`]);
+    }
+    case 'question': {
+      const query = { status: 'open', kind: 'question' } as const;
+      const { waits } = await runtime.ask('agentd', 'listWaits', { query }, { deadlineMs });
+      return waits.map(({ id, question }) => [id, question ?? '']);
+    }
+    case 'artifact': {
+      const query = { limit: 50 };
+      const answer = await runtime.ask('agentd', 'listArtifacts', { query }, { deadlineMs });
+      return answer.artifacts.map(({ id, name }) => [id, name]);
+    }
+    case 'tool': {
+      const { tools } = await runtime.ask('toold', 'listTools', {}, { deadlineMs });
+      return tools.map(({ name, description }) => [name, description]);
+    }
+    case 'model': {
+      const { models } = await runtime.ask('modeld', 'listModels', {}, { deadlineMs });
+      return models.map(({ name }) => [name]);
+    }
+    default:
+      return [];
+  }
+}

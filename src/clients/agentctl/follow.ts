@@ -1,0 +1,81 @@
+// New audit events as they happen: a server-sent stream that is taken up again where it broke off.
+import type { IncomingMessage } from 'node:http';
+import { Fault } from '../../wire/errors.ts';
+import type { AuditEvent } from '../../wire/events.ts';
+import type { Runtime } from './runtime.ts';
+
+export type EventFilter = {
+  event?: string | undefined;
+  root_task_id?: string | undefined;
+  run_id?: string | undefined;
+};
+
+const againAfterMs = 1_000;
+
+/** The seq of the newest event, or -1: where following starts from now. */
+export async function newestSeq(runtime: Runtime): Promise<number> {
+  const query = { order: 'desc', limit: 1 } as const;
+  const { events } = await runtime.ask('auditd-ai', 'events', { query });
+  return events[0]?.seq ?? -1;
+}
+
+/** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
+export async function* followEvents(
+  runtime: Runtime,
+  { after, filter, signal }: { after: number; filter: EventFilter; signal: AbortSignal },
+): AsyncGenerator<AuditEvent> {
+  let seen = after;
+  while (!signal.aborted) {
+    try {
+      const query = { ...filter, after: seen, follow: '1' } as const;
+      const stream = await runtime.open('auditd-ai', 'events', { query }, signal);
+      for await (const event of readEvents(stream)) {
+        if (event.seq <= seen) continue;
+        seen = event.seq;
+        yield event;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Fault && !['not_reachable', 'stopping'].includes(error.code))
+        throw error;
+    }
+    await pause(againAfterMs, signal);
+  }
+}
+
+async function* readEvents(stream: IncomingMessage): AsyncGenerator<AuditEvent> {
+  for await (const data of readSse(stream)) yield JSON.parse(data) as AuditEvent;
+}
+
+/** The `data` of each message of a server-sent stream. */
+export async function* readSse(stream: AsyncIterable<Buffer | string>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  let data: string[] = [];
+  for await (const chunk of stream) {
+    rest += typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true });
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop()!;
+    for (const line of lines) {
+      if (line === '') {
+        if (data.length > 0) yield data.join('\n');
+        data = [];
+      } else if (line.startsWith('data:')) {
+        data.push(line.slice(line[5] === ' ' ? 6 : 5));
+      }
+    }
+  }
+}
+
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve();
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    }
+    signal?.addEventListener('abort', done, { once: true });
+  });
+}

@@ -1,0 +1,89 @@
+// --help, made from the command table: all commands, one group of them, or one command.
+import { fault } from '../../wire/errors.ts';
+import type { Command, Option } from './command.ts';
+import type { Out, Paint } from './out.ts';
+import { commandsBelow, type Parsed } from './parse.ts';
+import { cut, pad, widthOf } from './show/width.ts';
+import { COMMANDS, GLOBAL_OPTIONS } from './table.ts';
+
+const EXITS = [
+  '0 done · 1 failed · 2 wrong usage · 3 denied by policy · 4 waits for a person (--no-wait)',
+  '5 not found · 6 runtime not reachable · 7 budget or limit reached · 70 internal · 78 bad config',
+];
+
+export function showHelp(parsed: Parsed, out: Out): number {
+  const { command, path } = parsed;
+  if (command === undefined && path.length > 0 && !parsed.help) {
+    const words = [...new Set(commandsBelow(path).map((one) => one.path[path.length]))];
+    throw fault('bad_usage', `${path.join(' ')} needs one of: ${words.join(', ')}`, {
+      hint: `See: agentctl ${path.join(' ')} --help`,
+    });
+  }
+  const shown = command === undefined ? commandsBelow(path) : [command];
+  out.give({ commands: shown.map(describe) }, () =>
+    command === undefined ? overview(path, out) : oneCommand(command, out.paint),
+  );
+  return 0;
+}
+
+/** The table as data, for docs and other programs. */
+function describe({ path, words = [], options = [], help, details = [] }: Command) {
+  return { name: path.join(' '), usage: usageOf({ path, words, options }), help, details, options };
+}
+
+function usageOf({ path, words = [], options = [] }: Pick<Command, 'path' | 'words' | 'options'>) {
+  const wordTexts = words.map(({ name, optional }) => (optional === true ? `[${name}]` : name));
+  const required = options.filter((option) => option.required === true);
+  const rest = options.length > required.length ? ['[options]'] : [];
+  return ['agentctl', ...path, ...wordTexts, ...required.map(optionText), ...rest].join(' ');
+}
+
+const optionText = ({ name, value }: Option): string =>
+  value === undefined ? `--${name}` : `--${name} ${value}`;
+
+function pairs(rows: readonly (readonly [string, string])[], columns: number): string[] {
+  const width = Math.max(...rows.map(([left]) => widthOf(left)));
+  return rows.map(([left, right]) => cut(`  ${pad(left, width)}  ${right}`, columns));
+}
+
+function overview(path: readonly string[], out: Out): string[] {
+  const { paint } = out;
+  const commands = path.length === 0 ? COMMANDS : commandsBelow(path);
+  const rows = commands.map((command) => {
+    const words = (command.words ?? []).map(({ name, optional }) =>
+      optional === true ? `[${name}]` : name,
+    );
+    return [[...command.path, ...words].join(' '), command.help] as const;
+  });
+  const start = ['agentctl', ...path].join(' ');
+  return [
+    `${paint('bold', start)} COMMAND … [--state DIR] [--json] [--help]`,
+    '',
+    ...pairs(rows, out.columns),
+    '',
+    paint('bold', 'With every command'),
+    ...optionLines(GLOBAL_OPTIONS, out.columns),
+    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...EXITS.map((e) => `  ${e}`)]),
+  ];
+}
+
+function optionLines(options: readonly Option[], columns: number): string[] {
+  const rows = options.map((option) => {
+    const short = option.short === undefined ? '' : `-${option.short}, `;
+    return [short + optionText(option), option.help] as const;
+  });
+  return pairs(rows, columns);
+}
+
+function oneCommand(command: Command, paint: Paint): string[] {
+  const options = [...(command.options ?? []), ...GLOBAL_OPTIONS];
+  return [
+    paint('bold', usageOf(command)),
+    '',
+    `  ${command.help}`,
+    ...(command.details ?? []).map((line) => `  ${line}`),
+    '',
+    paint('bold', 'Options'),
+    ...optionLines(options, Number.POSITIVE_INFINITY),
+  ];
+}

@@ -1,0 +1,20 @@
+// Ctrl-C while something is being followed: the following ends, not the work that is followed.
+
+/** Aborts at the first SIGINT or SIGTERM; a second one ends the program at once. */
+export function onInterrupt(): { signal: AbortSignal; done(): void } {
+  const controller = new AbortController();
+  const stop = (): void => {
+    controller.abort();
+    done();
+  };
+  const done = (): void => {
+    process.off('SIGINT', stop);
+    process.off('SIGTERM', stop);
+  };
+  process.on('SIGINT', stop);
+  process.on('SIGTERM', stop);
+  return { signal: controller.signal, done };
+}
+
+/** What shells give for a program that SIGINT ended. */
+export const exitInterrupted = 130;

@@ -1,0 +1,139 @@
+// agentctl as people start it: help, errors, exit codes, output for people and for programs.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
+import { COMMANDS, NOT_YET } from './table.ts';
+import { type FakeRuntime, makeStateDir, startFake } from './testing/fake-runtime.ts';
+import { agentctl, documentOf } from './testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+
+test('every fault of a daemon becomes its own message, hint and exit status', async () => {
+  const codes: FaultCode[] = [
+    'bad_request',
+    'denied',
+    'not_found',
+    'conflict',
+    'budget',
+    'unavailable',
+    'internal',
+    'bad_manifest',
+  ];
+  for (const code of codes) {
+    const hint = `mend ${code}`;
+    fake.script({
+      toold: { listTools: () => Promise.reject(fault(code, 'it broke', { hint })) },
+    });
+    const plain = await run('tool', 'list');
+    assert.equal(plain.code, FAULTS[code].exit, code);
+    assert.equal(plain.stdout, '');
+    assert.equal(plain.stderr, `agentctl: it broke (${code})\n${hint}\n`);
+    const json = await run('tool', 'list', '--json');
+    assert.equal(json.code, FAULTS[code].exit);
+    assert.deepEqual(JSON.parse(json.stderr), { error: { code, message: 'it broke', hint } });
+  }
+});
+
+test('where no runtime is, it says so and exits 6', async () => {
+  const ran = await agentctl(['status'], { state: makeStateDir() });
+  assert.equal(ran.code, 6);
+  assert.match(ran.stderr, /^agentctl: no runtime runs on .* \(not_reachable\)\nStart it:/);
+  const given = await agentctl(['status', '--state', '/nowhere/at/all', '--json']);
+  assert.equal(given.code, 6);
+  assert.equal(JSON.parse(given.stderr).error.code, 'not_reachable');
+});
+
+test('a runtime that died is not reachable either', async () => {
+  const dead = await startFake();
+  const { stateDir } = dead;
+  await dead.stop();
+  const { mkdirSync, writeFileSync } = await import('node:fs');
+  mkdirSync(stateDir);
+  writeFileSync(`${stateDir}/operator.key`, 'x\n', { mode: 0o600 });
+  writeFileSync(`${stateDir}/runtime.json`, JSON.stringify(dead.info));
+  const ran = await agentctl(['task', 'list'], { state: stateDir });
+  assert.equal(ran.code, 6);
+  assert.match(ran.stderr, /agentd of .* does not answer \(not_reachable\)/);
+});
+
+test('a wrong key is refused with 6', async () => {
+  const { writeFileSync, readFileSync } = await import('node:fs');
+  const file = `${fake.stateDir}/operator.key`;
+  const key = readFileSync(file);
+  writeFileSync(file, 'wrong\n');
+  try {
+    const ran = await run('list');
+    assert.equal(ran.code, 6);
+    assert.match(ran.stderr, /\(unauthenticated\)/);
+  } finally {
+    writeFileSync(file, key);
+  }
+});
+
+test('help for all, for a group and for every command', async () => {
+  const all = await agentctl([]);
+  assert.equal(all.code, 0);
+  for (const { path } of COMMANDS) assert.ok(all.stdout.includes(path.join(' ')), path.join(' '));
+  const group = await agentctl(['task', '--help']);
+  assert.match(group.stdout, /task explain ID/);
+  assert.doesNotMatch(group.stdout, /model usage/);
+  const one = await agentctl(['task', 'create', '--help']);
+  assert.equal(one.code, 0);
+  assert.match(one.stdout, /^agentctl task create GOAL \[options\]/);
+  assert.match(one.stdout, /--max-cost USD/);
+  const table = documentOf<{ commands: { name: string }[] }>(await agentctl(['--help', '--json']));
+  assert.equal(table.commands.length, COMMANDS.length);
+});
+
+test('wrong usage exits 2, also for half a command and what is not in this version', async () => {
+  for (const words of [
+    ['nonsense'],
+    ['task'],
+    ['list', '--what'],
+    NOT_YET[0]!.split(' '),
+    ['tool', 'call'],
+  ]) {
+    const ran = await agentctl(words);
+    assert.equal(ran.code, 2, words.join(' '));
+    assert.match(ran.stderr, /^agentctl: .* \(bad_usage\)\n.+\n$/);
+  }
+});
+
+test('version, also as --version', async () => {
+  for (const word of ['version', '--version'])
+    assert.match((await agentctl([word])).stdout, /^agentctl \d+\.\d+\.\d+ \(Node \d+/);
+  const { version } = documentOf<{ version: { runtime: string } }>(await run('version', '--json'));
+  assert.equal(version.runtime, '0.0.0-fake');
+});
+
+test('completion scripts for three shells, and nothing for others', async () => {
+  for (const [shell, mark] of [
+    ['bash', 'complete -o default -F _agentctl agentctl'],
+    ['zsh', '#compdef agentctl'],
+    ['fish', 'complete -c agentctl'],
+  ]) {
+    const ran = await agentctl(['completion', shell!]);
+    assert.ok(ran.stdout.includes(mark!), shell);
+  }
+  assert.equal((await agentctl(['completion', 'csh'])).code, 2);
+});
+
+test('a pipe that closes early is no error', async () => {
+  const { spawn } = await import('node:child_process');
+  const { MAIN } = await import('./testing/run-agentctl.ts');
+  const child = spawn('sh', ['-c', `"${process.execPath}" "${MAIN}" --help | true; echo done`]);
+  let said = '';
+  child.stdout.on('data', (chunk) => {
+    said += chunk;
+  });
+  child.stderr.on('data', (chunk) => {
+    said += chunk;
+  });
+  await new Promise((done) => child.on('close', done));
+  assert.equal(said, 'done\n');
+});

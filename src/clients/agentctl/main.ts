@@ -1,0 +1,67 @@
+// agentctl: parses what was typed, loads the one command that was meant, tells faults the agreed
+// way.
+import { FAULTS, Fault, fault } from '../../wire/errors.ts';
+import type { Env, Session } from './command.ts';
+import { makeOut } from './out.ts';
+import { type Parsed, parse } from './parse.ts';
+import { connectRuntime, type Runtime } from './runtime.ts';
+import { plain } from './show/plain.ts';
+import { findStateDir } from './state.ts';
+
+async function main(tokens: readonly string[], env: Env): Promise<number> {
+  if (tokens[0] === '--complete') {
+    const { complete } = await import('./completion.ts');
+    return complete(tokens.slice(1), env);
+  }
+  const { parsed, problem } = parse(tokens[0] === '--version' ? ['version'] : tokens);
+  try {
+    if (problem !== undefined) throw problem;
+    return await runParsed(parsed, env);
+  } catch (error) {
+    return tellFault(error, parsed.json, env);
+  }
+}
+
+async function runParsed(parsed: Parsed, env: Env): Promise<number> {
+  const out = makeOut(parsed.json, env);
+  if (parsed.command === undefined || parsed.help) {
+    const { showHelp } = await import('./help.ts');
+    return showHelp(parsed, out);
+  }
+  const run = await parsed.command.load();
+  const stateDir = findStateDir(parsed.state, env);
+  let runtime: Runtime | undefined;
+  const session: Session = {
+    args: parsed.args,
+    out,
+    stateDir,
+    env,
+    runtime() {
+      runtime ??= connectRuntime(stateDir);
+      return runtime;
+    },
+  };
+  return (await run(session)) ?? 0;
+}
+
+function tellFault(error: unknown, json: boolean, env: Env): number {
+  const known = error instanceof Fault ? error : unexpected(error);
+  const { code, message, hint, details } = known;
+  const body = { code, message, hint, ...(details === undefined ? {} : { details }) };
+  const text = json
+    ? JSON.stringify({ error: body })
+    : `agentctl: ${plain(message)} (${code})\n${plain(hint)}`;
+  process.stderr.write(`${text}\n`);
+  if (!(error instanceof Fault) && (env.AGENTD_DEBUG ?? '') !== '') console.error(error);
+  return FAULTS[code].exit;
+}
+
+function unexpected(error: unknown): Fault {
+  const message = error instanceof Error ? error.message : String(error);
+  return fault('internal', `agentctl went wrong: ${message}`, {
+    hint: 'This is a bug; with AGENTD_DEBUG=1 it shows where.',
+    cause: error,
+  });
+}
+
+process.exitCode = await main(process.argv.slice(2), process.env);

@@ -1,0 +1,81 @@
+// Where output goes and how: lines for people, one document per line with --json. Knows whether
+// there is a terminal, how wide it is and whether it takes colours.
+import type { Env } from './command.ts';
+
+export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
+export type Paint = (style: Style, text: string) => string;
+
+const SGR: Record<Style, string> = {
+  bold: '1',
+  dim: '2',
+  red: '31',
+  green: '32',
+  yellow: '33',
+  cyan: '36',
+};
+
+export const noPaint: Paint = (_, text) => text;
+export const sgrPaint: Paint = (style, text) =>
+  text === '' ? '' : `\u001b[${SGR[style]}m${text}\u001b[0m`;
+
+export type Out = {
+  json: boolean;
+  /** Standard output is a terminal. */
+  terminal: boolean;
+  /** Infinity where nobody counts columns: in a pipe or file. */
+  columns: number;
+  paint: Paint;
+  /** Text as it is, without a newline. */
+  write(text: string): void;
+  line(text?: string): void;
+  /** For people who wait, on standard error; nothing with --json. */
+  note(text: string): void;
+  document(value: unknown): void;
+  /** The document with --json, the lines for people otherwise. */
+  give(value: unknown, lines: () => readonly string[]): void;
+};
+
+export function makeOut(json: boolean, env: Env): Out {
+  const terminal = process.getBuiltinModule('node:tty').isatty(1);
+  const colours = terminal && (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb';
+  const line = (text = ''): void => writeOut(`${text}\n`);
+  const document = (value: unknown): void => line(JSON.stringify(value));
+  return {
+    json,
+    terminal,
+    columns: terminal ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY,
+    paint: colours && !json ? sgrPaint : noPaint,
+    write: writeOut,
+    line,
+    note(text) {
+      if (!json) process.stderr.write(`${text}\n`);
+    },
+    document,
+    give(value, lines) {
+      if (json) document(value);
+      else
+        writeOut(
+          lines()
+            .map((text) => `${text}\n`)
+            .join(''),
+        );
+    },
+  };
+}
+
+/** To the descriptor: making process.stdout takes 3 ms, and nothing here needs a stream. */
+export function writeOut(data: string | Uint8Array): void {
+  const { writeSync } = process.getBuiltinModule('node:fs');
+  let left: Uint8Array = typeof data === 'string' ? Buffer.from(data) : data;
+  while (left.length > 0) {
+    try {
+      left = left.subarray(writeSync(1, left));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // `agentctl task list | head` is no error; a full pipe that does not block is waited for.
+      if (code === 'EPIPE') process.exit(0);
+      if (code !== 'EAGAIN') throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+    }
+  }
+}

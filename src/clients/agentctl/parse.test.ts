@@ -1,0 +1,117 @@
+// What was typed becomes a command and arguments, or a fault that says what to type instead.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Fault } from '../../wire/errors.ts';
+import { nearest, parse } from './parse.ts';
+import { COMMANDS, NOT_YET } from './table.ts';
+
+const good = (line: string) => {
+  const { parsed, problem } = parse(line.split(' '));
+  assert.equal(problem, undefined, String(problem));
+  return parsed;
+};
+const bad = (line: string): Fault => {
+  const { problem } = parse(line.split(' '));
+  assert.ok(problem instanceof Fault, `'${line}' was taken`);
+  assert.equal(problem.code, 'bad_usage');
+  return problem;
+};
+
+test('global options stand before, between and after the words of a command', () => {
+  for (const line of [
+    '--json --state /s task list',
+    'task --json list --state=/s',
+    'task list --state /s --json',
+  ]) {
+    const parsed = good(line);
+    assert.deepEqual(parsed.command?.path, ['task', 'list']);
+    assert.equal(parsed.state, '/s');
+    assert.equal(parsed.json, true);
+  }
+});
+
+test('values of each kind are read, and refused when they are of another', () => {
+  const { args } = good(
+    'task create go --max-steps 5 --max-cost 0.50 --max-time 1h30m --priority -3 --agent=a --wait',
+  );
+  assert.deepEqual(args.words, ['go']);
+  assert.equal(args.number('max-steps'), 5);
+  assert.equal(args.number('max-cost'), 500_000);
+  assert.equal(args.number('max-time'), 5_400);
+  assert.equal(args.number('priority'), -3);
+  assert.equal(args.text('agent'), 'a');
+  assert.equal(args.flag('wait'), true);
+  assert.match(bad('task create go --max-steps 0').message, /--max-steps 0 is not a whole number/);
+  assert.match(bad('task create go --max-cost much').message, /amount of money/);
+  assert.match(bad('task create go --max-time 5x').message, /time span/);
+  assert.match(bad('task create go --max-steps').message, /needs a value: N/);
+  assert.match(bad('task create go --wait=yes').message, /takes no value/);
+  assert.match(bad('task create go --agent a --agent b').message, /twice/);
+});
+
+test('an option that may be repeated keeps its order', () => {
+  const { args } = good('task create go --after task_1 --after=task_2');
+  assert.deepEqual(args.list('after'), ['task_1', 'task_2']);
+});
+
+test('short options take their value apart or attached, and -- ends the options', () => {
+  assert.equal(good('audit tail -n 7 -f').args.number('lines'), 7);
+  assert.equal(good('audit tail -n7').args.number('lines'), 7);
+  const { parsed } = parse(['task', 'create', '--json', '--', '--not-an-option']);
+  assert.deepEqual(parsed.args.words, ['--not-an-option']);
+  assert.deepEqual(good('task create -').args.words, ['-']);
+});
+
+test('a wrong word or option is answered with the one that was probably meant', () => {
+  assert.match(bad('tsk list').message, /did you mean 'task'/);
+  assert.match(bad('task lst').message, /did you mean 'task list'/);
+  assert.match(bad('task list --stats').message, /did you mean --status/);
+  assert.match(bad('task create go --max-step 4').message, /did you mean --max-steps/);
+  assert.doesNotMatch(bad('xyzzy').message, /did you mean/);
+});
+
+test('missing and superfluous words are named', () => {
+  assert.match(bad('task show').message, /task show needs ID/);
+  assert.match(bad('task show a b').message, /does not take 'b'/);
+  assert.match(bad('run coder').message, /needs --task TASK/);
+  assert.equal(good('task show --help').help, true);
+});
+
+test('words that are not in this version say so', () => {
+  for (const words of NOT_YET) {
+    const { message } = bad(`${words} more`);
+    assert.match(message, /is not in this version/, words);
+    assert.ok(!COMMANDS.some(({ path }) => path.join(' ') === words), `${words} is there`);
+  }
+});
+
+test('no two commands have one name, and none is the beginning of another', () => {
+  const names = COMMANDS.map(({ path }) => path.join(' '));
+  assert.equal(new Set(names).size, names.length);
+  for (const name of names) assert.ok(!names.some((other) => other.startsWith(`${name} `)), name);
+});
+
+test('a fault is told with --json wherever that stands', () => {
+  assert.equal(parse(['--json', 'nonsense']).parsed.json, true);
+  assert.equal(parse(['nonsense', '--json']).parsed.json, true);
+});
+
+test('nothing typed makes it throw', () => {
+  const token = fc.oneof(
+    fc.constantFrom('task', 'create', 'list', '--json', '--state', '--', '-f', '-n', '--wait', '='),
+    fc.string(),
+  );
+  fc.assert(
+    fc.property(fc.array(token, { maxLength: 8 }), (tokens) => {
+      const { problem } = parse(tokens);
+      assert.ok(problem === undefined || problem instanceof Fault, String(problem));
+    }),
+  );
+});
+
+test('nearest finds one letter too many, too few, another or none', () => {
+  for (const typed of ['status', 'statu', 'statusx', 'ststus'])
+    assert.equal(nearest(typed, ['list', 'status', 'down']), 'status');
+  assert.equal(nearest('zzz', ['list', 'status']), undefined);
+});

@@ -1,0 +1,206 @@
+// From what was typed to a command and its checked arguments. Global options may stand anywhere;
+// `--` ends the options. What a command does with its arguments is its own business.
+import { fault } from '../../wire/errors.ts';
+import type { Args, Command, Option } from './command.ts';
+import { readDuration, readUsd } from './read-amounts.ts';
+import { COMMANDS, GLOBAL_OPTIONS, NOT_YET } from './table.ts';
+
+type Value = string | number | true | string[];
+type Values = Map<string, Value>;
+
+export type Parsed = {
+  /** The words that name the command, as far as they were typed. */
+  path: readonly string[];
+  command: Command | undefined;
+  args: Args;
+  state: string | undefined;
+  json: boolean;
+  help: boolean;
+};
+
+const startsWith = (path: readonly string[], words: readonly string[]): boolean =>
+  words.every((word, i) => path[i] === word);
+
+/** The commands that begin with these words. */
+export function commandsBelow(words: readonly string[]): Command[] {
+  return COMMANDS.filter(({ path }) => startsWith(path, words));
+}
+
+function badUsage(what: string, path: readonly string[] = []) {
+  return fault('bad_usage', what, { hint: `See: ${['agentctl', ...path, '--help'].join(' ')}` });
+}
+
+/** What came before the fault is kept, so that the fault can be told the way it was asked for. */
+export function parse(tokens: readonly string[]): { parsed: Parsed; problem: unknown } {
+  const values: Values = new Map();
+  const words: string[] = [];
+  const path: string[] = [];
+  let command: Command | undefined;
+  let problem: unknown;
+  try {
+    command = readTokens(tokens, { values, words, path });
+    if (command !== undefined && !values.has('help')) checkComplete(command, words, values);
+  } catch (error) {
+    problem = error;
+  }
+  const json = values.has('json') || (problem !== undefined && tokens.includes('--json'));
+  const state = values.get('state') as string | undefined;
+  const args = makeArgs(words, values);
+  return { parsed: { path, command, args, state, json, help: values.has('help') }, problem };
+}
+
+type Reading = { values: Values; words: string[]; path: string[] };
+
+function readTokens(tokens: readonly string[], { values, words, path }: Reading) {
+  let command: Command | undefined;
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!;
+    if (token === '--') {
+      for (const word of tokens.slice(i + 1)) command = addWord(word, command, path, words);
+      break;
+    }
+    if (token.length < 2 || !token.startsWith('-')) {
+      command = addWord(token, command, path, words);
+      continue;
+    }
+    const { option, inline } = findOption(token, command, path);
+    if (option.value === undefined) {
+      if (inline !== undefined) throw badUsage(`--${option.name} takes no value`, path);
+      values.set(option.name, true);
+      continue;
+    }
+    const text = inline ?? tokens[++i];
+    if (text === undefined) throw badUsage(`--${option.name} needs a value: ${option.value}`, path);
+    setValue(values, option, text, path);
+  }
+  return command;
+}
+
+/** A word names a command as long as none is found; after that it is one of its own words. */
+function addWord(word: string, command: Command | undefined, path: string[], words: string[]) {
+  if (command !== undefined) {
+    words.push(word);
+    if (words.length > (command.words?.length ?? 0))
+      throw badUsage(`${command.path.join(' ')} does not take '${word}'`, command.path);
+    return command;
+  }
+  const below = commandsBelow([...path, word]);
+  if (below.length === 0) throw unknownWord(word, path);
+  path.push(word);
+  return below.find((one) => one.path.length === path.length);
+}
+
+function unknownWord(word: string, path: readonly string[]) {
+  const typed = [...path, word].join(' ');
+  if (NOT_YET.includes(typed)) {
+    return fault('bad_usage', `'${typed}' is not in this version`, {
+      hint: 'See what there is: agentctl --help',
+    });
+  }
+  const known = commandsBelow(path).map((command) => command.path[path.length]!);
+  const near = nearest(word, known);
+  const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;
+  return badUsage(`there is no command '${typed}'${guess}`, path);
+}
+
+function findOption(token: string, command: Command | undefined, path: readonly string[]) {
+  const known = [...(command?.options ?? []), ...GLOBAL_OPTIONS];
+  const long = /^--([^=]+)(?:=([\s\S]*))?$/.exec(token);
+  const short = /^-(\w)(?:=?([\s\S]+))?$/.exec(token);
+  const option = known.find(({ name, short: letter }) =>
+    long === null ? letter !== undefined && letter === short?.[1] : name === long[1],
+  );
+  if (option !== undefined) return { option, inline: long === null ? short?.[2] : long[2] };
+  const near =
+    long === null
+      ? undefined
+      : nearest(
+          long[1]!,
+          known.map(({ name }) => name),
+        );
+  const guess = near === undefined ? '' : `; did you mean --${near}?`;
+  const place = command === undefined ? 'before the command' : `for ${command.path.join(' ')}`;
+  throw badUsage(`there is no option ${token.split('=')[0]} ${place}${guess}`, path);
+}
+
+function setValue(values: Values, option: Option, text: string, path: readonly string[]): void {
+  if (option.many === true) {
+    values.set(option.name, [...((values.get(option.name) as string[]) ?? []), text]);
+    return;
+  }
+  if (values.has(option.name)) throw badUsage(`--${option.name} stands there twice`, path);
+  const value = readValue(option, text);
+  if (value === undefined)
+    throw badUsage(`--${option.name} ${text} is not ${KIND_WORDS[option.kind ?? 'text']}`, path);
+  values.set(option.name, value);
+}
+
+const KIND_WORDS = {
+  text: 'a text',
+  count: 'a whole number above 0',
+  integer: 'a whole number',
+  usd: 'an amount of money such as 0.50',
+  duration: 'a time span such as 30s, 10m, 2h or 1d',
+} as const;
+
+function readValue(option: Option, text: string): string | number | undefined {
+  switch (option.kind) {
+    case 'count':
+      return /^[1-9]\d{0,14}$/.test(text) ? Number(text) : undefined;
+    case 'integer':
+      return /^-?\d{1,15}$/.test(text) ? Number(text) : undefined;
+    case 'usd':
+      return readUsd(text);
+    case 'duration':
+      return readDuration(text);
+    default:
+      return text;
+  }
+}
+
+function checkComplete(command: Command, words: readonly string[], values: Values): void {
+  const missing = (command.words ?? [])[words.length];
+  if (missing !== undefined && missing.optional !== true)
+    throw badUsage(`${command.path.join(' ')} needs ${missing.name}`, command.path);
+  for (const option of command.options ?? []) {
+    if (option.required === true && !values.has(option.name))
+      throw badUsage(
+        `${command.path.join(' ')} needs --${option.name} ${option.value}`,
+        command.path,
+      );
+  }
+}
+
+function makeArgs(words: readonly string[], values: Values): Args {
+  return {
+    words,
+    flag: (name) => values.get(name) === true,
+    text: (name) => values.get(name) as string | undefined,
+    number: (name) => values.get(name) as number | undefined,
+    list: (name) => (values.get(name) as string[] | undefined) ?? [],
+  };
+}
+
+/** The known word that was probably meant. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let least = Math.max(1, Math.floor(word.length / 3)) + 1;
+  for (const one of new Set(known)) {
+    const distance = editDistance(word, one);
+    if (distance < least) [best, least] = [one, distance];
+  }
+  return best;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const change = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(change, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

@@ -1,0 +1,37 @@
+// Where the other programs are: beside this bundle once built, in the source tree otherwise.
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { fault } from '../../wire/errors.ts';
+
+const SOURCES = {
+  embedded: '../../entry/embedded.ts',
+  split: '../../entry/split.ts',
+  'audit-verify': '../../daemons/auditd-ai/verify-main.ts',
+} as const;
+
+const isBundled = !import.meta.url.endsWith('.ts');
+
+/** The file to give to Node. */
+export function findProgram(name: keyof typeof SOURCES): string {
+  const url = new URL(isBundled ? `./${name}.mjs` : SOURCES[name], import.meta.url);
+  const path = fileURLToPath(url);
+  if (!existsSync(path)) {
+    throw fault('bad_config', `this installation has no ${name} program (${path})`, {
+      hint: 'Build it again: make build.',
+    });
+  }
+  return path;
+}
+
+export function ownVersion(): string {
+  for (const place of ['./package.json', '../package.json', '../../../package.json']) {
+    try {
+      const text = readFileSync(new URL(place, import.meta.url), 'utf8');
+      const { name, version } = JSON.parse(text) as { name?: string; version?: string };
+      if (name === 'agentd' && version !== undefined) return version;
+    } catch {
+      // Not there: the next place.
+    }
+  }
+  return 'unknown';
+}

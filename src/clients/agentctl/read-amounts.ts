@@ -1,0 +1,37 @@
+// Amounts as people type them: money, time spans, points in time. Writing them is
+// show/amounts.ts's.
+import { fault } from '../../wire/errors.ts';
+
+const UNIT_S: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** Dollars to micro-dollars, without going through a fraction. */
+export function readUsd(text: string): number | undefined {
+  const [, whole, part = ''] = /^\$?(\d{1,9})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+  return whole === undefined ? undefined : Number(whole) * 1_000_000 + Number(part.padEnd(6, '0'));
+}
+
+/** '90', '30s', '1h30m' to whole seconds above 0. */
+export function readDuration(text: string): number | undefined {
+  if (/^\d{1,9}$/.test(text)) return Number(text) > 0 ? Number(text) : undefined;
+  if (!/^(\d{1,9}[smhd])+$/.test(text)) return undefined;
+  let total = 0;
+  for (const [, number, unit] of text.matchAll(/(\d+)([smhd])/g))
+    total += Number(number) * UNIT_S[unit!]!;
+  return total > 0 ? total : undefined;
+}
+
+/** An RFC 3339 time, a date, or a time span that counts from now in this direction. */
+export function readTime(text: string, nowMs: number, direction: 'ago' | 'ahead'): string {
+  const span = readDuration(text);
+  if (span !== undefined)
+    return new Date(nowMs + (direction === 'ago' ? -1 : 1) * span * 1_000).toISOString();
+  const ms = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
+    ? Date.parse(text)
+    : Number.NaN;
+  if (Number.isNaN(ms)) {
+    throw fault('bad_usage', `${text} is not a time`, {
+      hint: 'Write it as 2026-06-29T18:00:00Z, 2026-06-29, or as a time span such as 2h.',
+    });
+  }
+  return new Date(ms).toISOString();
+}

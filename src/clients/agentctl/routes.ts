@@ -1,0 +1,74 @@
+// The routes agentctl asks, by name. The types come from the contracts; the paths stand here again
+// because the contracts bring the schema library along. A test keeps the two equal.
+import type { floorRoutes } from '../../platform/daemon.ts';
+import type { agentdRoutes } from '../../wire/agentd.ts';
+import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { tooldRoutes } from '../../wire/toold.ts';
+
+type Floor = typeof floorRoutes;
+export type Tables = {
+  agentd: typeof agentdRoutes & Floor;
+  toold: typeof tooldRoutes & Floor;
+  modeld: typeof modeldRoutes & Floor;
+  'auditd-ai': typeof auditRoutes & Floor;
+};
+
+export const PATHS = {
+  agentd: {
+    health: 'GET /healthz',
+    status: 'GET /v1/status',
+    halt: 'POST /v1/halt',
+    unhalt: 'POST /v1/unhalt',
+    createTask: 'POST /v1/tasks',
+    listTasks: 'GET /v1/tasks',
+    getTask: 'GET /v1/tasks/{id}',
+    getTree: 'GET /v1/tasks/{id}/tree',
+    cancelTask: 'POST /v1/tasks/{id}/cancel',
+    retryTask: 'POST /v1/tasks/{id}/retry',
+    assignTask: 'POST /v1/tasks/{id}/assign',
+    replayTask: 'POST /v1/tasks/{id}/replay',
+    listRuns: 'GET /v1/runs',
+    listAgents: 'GET /v1/agents',
+    getAgent: 'GET /v1/agents/{name}',
+    putAgent: 'PUT /v1/agents/{name}',
+    removeAgent: 'DELETE /v1/agents/{name}',
+    pauseAgent: 'POST /v1/agents/{name}/pause',
+    resumeAgent: 'POST /v1/agents/{name}/resume',
+    stopAgent: 'POST /v1/agents/{name}/stop',
+    listWaits: 'GET /v1/waits',
+    answerWait: 'POST /v1/waits/{id}/answer',
+    sendMessage: 'POST /v1/messages',
+    listMessages: 'GET /v1/messages',
+    putArtifact: 'POST /v1/artifacts',
+    listArtifacts: 'GET /v1/artifacts',
+    getArtifact: 'GET /v1/artifacts/{id}',
+  },
+  toold: {
+    health: 'GET /healthz',
+    listTools: 'GET /v1/tools',
+    listCalls: 'GET /v1/tools/calls',
+  },
+  modeld: {
+    health: 'GET /healthz',
+    listModels: 'GET /v1/models',
+    usage: 'GET /v1/models/usage',
+    listBudgets: 'GET /v1/models/budgets',
+    setBudget: 'PUT /v1/models/budgets',
+    testModel: 'POST /v1/models/test',
+    listCalls: 'GET /v1/models/calls',
+    addProvider: 'PUT /v1/models/providers/{name}',
+  },
+  'auditd-ai': {
+    health: 'GET /healthz',
+    events: 'GET /v1/audit/events',
+    task: 'GET /v1/audit/tasks/{task_id}',
+    agent: 'GET /v1/audit/agents/{agent}',
+    tool: 'GET /v1/audit/tools/{tool}',
+    checkpoint: 'GET /v1/audit/checkpoint',
+    prove: 'GET /v1/audit/proofs/{id}',
+    rotateKey: 'POST /v1/audit/rotate-key',
+  },
+} as const satisfies { [D in keyof Tables]: { [K in keyof Tables[D]]?: string } };
+
+export type Asked<D extends keyof Tables> = keyof (typeof PATHS)[D] & keyof Tables[D];

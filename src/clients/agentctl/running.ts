@@ -1,0 +1,33 @@
+// Whether a runtime holds a state directory now: what runtime.json says, checked against the
+// process.
+import { readFileSync } from 'node:fs';
+import type { RuntimeInfo } from '../../platform/state-dir.ts';
+import { connectRuntime } from './runtime.ts';
+import { isAlive, readRuntimeInfo } from './state.ts';
+
+export type Running = { info: RuntimeInfo; answers: boolean };
+
+/** Undefined when none is known, or when another program has the number of one that died. */
+export async function findRunning(stateDir: string): Promise<Running | undefined> {
+  const info = readRuntimeInfo(stateDir);
+  if (info === undefined || !isAlive(info.pid)) return undefined;
+  if (await answersHealth(stateDir)) return { info, answers: true };
+  return isForState(info.pid, stateDir) ? { info, answers: false } : undefined;
+}
+
+export async function answersHealth(stateDir: string): Promise<boolean> {
+  try {
+    await connectRuntime(stateDir).ask('agentd', 'health', {}, { deadlineMs: 3_000 });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isForState(pid: number, stateDir: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(stateDir);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,45 @@
+// One audit event as a line.
+import type { AuditEvent } from '../../../wire/events.ts';
+import type { Paint, Style } from '../out.ts';
+import { oneLine } from './plain.ts';
+import { cut, pad } from './width.ts';
+
+const BAD = /\.(denied|refused|crashed|broken)$/;
+const BAD_STATUS = new Set(['failed', 'canceled', 'unknown', 'lost', 'denied', 'rejected']);
+
+function styleOf(event: AuditEvent): Style | undefined {
+  if (BAD.test(event.event) || event.allowed === false) return 'red';
+  if (event.status !== undefined && BAD_STATUS.has(event.status)) return 'red';
+  if (event.event.endsWith('.attempted')) return 'dim';
+  return undefined;
+}
+
+/** The local time of day; with the date where it is another day. */
+export function clock(time: string, nowMs: number): string {
+  const at = new Date(time);
+  const day = (date: Date) =>
+    `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  const hours = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return day(at) === day(new Date(nowMs)) ? hours : `${day(at)} ${hours}`;
+}
+
+const two = (n: number): string => String(n).padStart(2, '0');
+
+export function eventLine(
+  event: AuditEvent,
+  { nowMs, columns, paint }: { nowMs: number; columns: number; paint: Paint },
+): string {
+  const who =
+    event.principal ?? (event.agent === undefined ? event.source : `agent:${event.agent}`);
+  const what = [event.tool ?? event.model ?? event.artifact, event.status]
+    .filter(Boolean)
+    .join(' ');
+  const rule = event.policy === undefined ? '' : `(${event.policy})`;
+  const data = Object.entries(event.data ?? {}).map(([name, value]) => `${name}=${value}`);
+  const rest = [what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
+  const head = `${pad(String(event.seq), 6, 'left')}  ${clock(event.ts, nowMs)}  `;
+  const cells = [pad(event.event, 20), pad(oneLine(who), 16), oneLine(rest)];
+  const line = cut(cells.join(' ').trimEnd(), columns - head.length);
+  const style = styleOf(event);
+  return paint('dim', head) + (style === undefined ? line : paint(style, line));
+}

@@ -1,0 +1,12 @@
+// A manifest that could not be loaded, as lines: where, what, and what to do.
+import type { ManifestProblem } from '../../../wire/agentd.ts';
+import type { Paint } from '../out.ts';
+import { plain } from './plain.ts';
+
+export function problemLines({ file, line, message, hint }: ManifestProblem, paint: Paint) {
+  const place = line === null ? file : `${file}:${line}`;
+  return [
+    `${paint('yellow', 'problem')}  ${plain(place)}: ${plain(message)}`,
+    `${' '.repeat(9)}${plain(hint)}`,
+  ];
+}

@@ -1,0 +1,74 @@
+// Tables fit the terminal: flexible columns give way, the others stay whole.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { sgrPaint } from '../out.ts';
+import { renderFields, renderTable } from './table.ts';
+import { widthOf } from './width.ts';
+
+const heads = [
+  { title: 'ID' },
+  { title: 'COUNT', align: 'right' },
+  { title: 'GOAL', least: 6 },
+] as const;
+
+test('columns are as wide as their content', () => {
+  assert.deepEqual(
+    renderTable(heads, [
+      ['task_1', '7', 'short'],
+      ['task_22', '1,000', '日本'],
+    ]),
+    ['ID       COUNT  GOAL', 'task_1       7  short', 'task_22  1,000  日本'],
+  );
+});
+
+test('where it is too wide only the flexible column is cut', () => {
+  const lines = renderTable(heads, [['task_1', '7', 'a goal that does not fit at all']], {
+    columns: 30,
+  });
+  assert.deepEqual(lines, ['ID      COUNT  GOAL', 'task_1      7  a goal that do…']);
+});
+
+test('the widest flexible column gives way first', () => {
+  const two = [
+    { title: 'A', least: 3 },
+    { title: 'B', least: 3 },
+  ] as const;
+  const [, line] = renderTable(two, [['aaaaaaaa', 'bbbbbbbbbbbbbbbb']], { columns: 18 });
+  assert.equal(line, 'aaaaaaaa  bbbbbbb…');
+});
+
+test('a cell is one line without control characters, and painted after it is cut', () => {
+  const cell = { text: 'two\nlines\u001b[31m', style: 'red' } as const;
+  const [, line] = renderTable([{ title: 'X', least: 4 }], [[cell]], {
+    columns: 6,
+    paint: sgrPaint,
+  });
+  assert.equal(line, '\u001b[31mtwo l…\u001b[0m');
+});
+
+test('no line is wider than the terminal when the fixed columns leave room', () => {
+  const cell = fc.string({ unit: 'grapheme', maxLength: 40 });
+  fc.assert(
+    fc.property(fc.array(fc.tuple(cell, cell), { maxLength: 6 }), (rows) => {
+      const flexible = [
+        { title: 'A', least: 4 },
+        { title: 'B', least: 4 },
+      ];
+      for (const line of renderTable(flexible, rows, { columns: 24 }))
+        assert.ok(widthOf(line) <= 24, `${widthOf(line)}: ${line}`);
+    }),
+  );
+});
+
+test('fields leave out what there is not, and indent what has several lines', () => {
+  const lines = renderFields(
+    [
+      ['goal', 'one\ntwo'],
+      ['nothing', undefined],
+      ['a', 'b'],
+    ],
+    (_, text) => text,
+  );
+  assert.deepEqual(lines, ['goal  one', '      two', 'a     b']);
+});

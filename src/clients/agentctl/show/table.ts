@@ -1,0 +1,82 @@
+// Tables that fit: columns as wide as their content, and where that is too wide for the terminal
+// the flexible ones give way, widest first.
+import { noPaint, type Paint, type Style } from '../out.ts';
+import { oneLine } from './plain.ts';
+import { cut, pad, widthOf } from './width.ts';
+
+export type Column = {
+  title: string;
+  align?: 'right';
+  /** May be cut down to this many columns; others stay whole. */
+  least?: number;
+};
+export type Cell = string | { text: string; style: Style };
+
+const GAP = '  ';
+
+export type TableOptions = { columns?: number; paint?: Paint; indent?: string };
+
+export function renderTable(
+  heads: readonly Column[],
+  rows: readonly (readonly Cell[])[],
+  { columns = Number.POSITIVE_INFINITY, paint = noPaint, indent = '' }: TableOptions = {},
+): string[] {
+  const texts = rows.map((row) => row.map((cell) => oneLine(textOf(cell))));
+  const natural = heads.map((head, i) =>
+    Math.max(widthOf(head.title), ...texts.map((row) => widthOf(row[i] ?? ''))),
+  );
+  const gaps = indent.length + GAP.length * (heads.length - 1);
+  const widths = shrink(heads, natural, columns - gaps);
+  const renderRow = (row: readonly string[], style: (i: number) => Style | undefined): string => {
+    const cells = heads.map((head, i) => {
+      const text = cut(row[i] ?? '', widths[i]!);
+      const side = head.align === 'right' ? 'left' : 'right';
+      const isLast = i === heads.length - 1 && side === 'right';
+      const padded = isLast ? text : pad(text, widths[i]!, side);
+      const painted = style(i);
+      return painted === undefined ? padded : paint(painted, padded);
+    });
+    return (indent + cells.join(GAP)).trimEnd();
+  };
+  return [
+    renderRow(
+      heads.map(({ title }) => title),
+      () => 'dim',
+    ),
+    ...texts.map((row, r) => renderRow(row, (i) => styleOf(rows[r]![i]!))),
+  ];
+}
+
+const textOf = (cell: Cell): string => (typeof cell === 'string' ? cell : cell.text);
+const styleOf = (cell: Cell | undefined): Style | undefined =>
+  cell === undefined || typeof cell === 'string' ? undefined : cell.style;
+
+function shrink(heads: readonly Column[], natural: readonly number[], room: number): number[] {
+  const widths = [...natural];
+  const least = (i: number) => Math.max(heads[i]!.least ?? natural[i]!, 1);
+  for (;;) {
+    const over = widths.reduce((sum, width) => sum + width, 0) - room;
+    if (over <= 0) return widths;
+    const open = widths.map((_, i) => i).filter((i) => widths[i]! > least(i));
+    const widest = open.toSorted((a, b) => widths[b]! - widths[a]!)[0];
+    if (widest === undefined) return widths;
+    const second = Math.max(0, ...open.filter((i) => i !== widest).map((i) => widths[i]!));
+    const step = Math.min(over, Math.max(1, widths[widest]! - second));
+    widths[widest] = Math.max(least(widest), widths[widest]! - step);
+  }
+}
+
+/** `name  value` lines under each other; a value may have several lines. */
+export function renderFields(
+  fields: readonly (readonly [name: string, value: string | undefined])[],
+  paint: Paint,
+): string[] {
+  const shown = fields.filter(([, value]) => value !== undefined && value !== '');
+  const width = Math.max(0, ...shown.map(([name]) => widthOf(name)));
+  return shown.flatMap(([name, value]) =>
+    value!.split('\n').map((line, i) => {
+      const head = pad(i === 0 ? name : '', width);
+      return `${paint('dim', head)}  ${line}`.trimEnd();
+    }),
+  );
+}

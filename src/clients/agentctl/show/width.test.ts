@@ -1,0 +1,63 @@
+// Texts take as many columns as a terminal gives them, and are cut so that they fit.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { sgrPaint } from '../out.ts';
+import { oneLine, plain } from './plain.ts';
+import { cut, pad, widthOf, wrap } from './width.ts';
+
+test('wide characters count two, marks none, colours none', () => {
+  assert.equal(widthOf('plain'), 5);
+  assert.equal(widthOf('日本語'), 6);
+  assert.equal(widthOf('ｆｕｌｌ'), 8);
+  assert.equal(widthOf('한국'), 4);
+  assert.equal(widthOf('e\u0301'), 1);
+  assert.equal(widthOf('🚀'), 2);
+  assert.equal(widthOf('👩‍👩‍👧'), 2);
+  assert.equal(widthOf('❤️'), 2);
+  assert.equal(widthOf('Grüße'), 5);
+  assert.equal(widthOf(sgrPaint('red', 'red')), 3);
+});
+
+test('what is too long ends in an ellipsis and never splits a character', () => {
+  assert.equal(cut('abcdef', 6), 'abcdef');
+  assert.equal(cut('abcdefg', 6), 'abcde…');
+  assert.equal(cut('日本語', 5), '日本…');
+  assert.equal(cut('日本語', 4), '日…');
+  assert.equal(cut('👩‍👩‍👧👩‍👩‍👧', 3), '👩‍👩‍👧…');
+  assert.equal(cut('anything', 0), '');
+});
+
+test('cut and padded text is never wider than asked', () => {
+  fc.assert(
+    fc.property(
+      fc.string({ unit: 'grapheme' }),
+      fc.integer({ min: 1, max: 30 }),
+      (text, columns) => {
+        const clean = oneLine(text);
+        assert.ok(widthOf(cut(clean, columns)) <= columns);
+        assert.equal(widthOf(pad(cut(clean, columns), columns)), columns);
+        if (widthOf(clean) <= columns) assert.equal(cut(clean, columns), clean);
+      },
+    ),
+  );
+});
+
+test('wrapping loses no word', () => {
+  assert.deepEqual(wrap('one two three', 7), ['one two', 'three']);
+  assert.deepEqual(wrap('unbreakable x', 5), ['unbreakable', 'x']);
+  assert.deepEqual(wrap('a\nb', 5), ['a', 'b']);
+  assert.deepEqual(wrap('anything', Number.POSITIVE_INFINITY), ['anything']);
+});
+
+test('no control character of others reaches the terminal', () => {
+  assert.equal(plain('a\u001b[2Jb\u0007\u009b31m\u202ec'), 'a\ufffd[2Jb\ufffd\ufffd31m\ufffdc');
+  assert.equal(plain('keeps\nlines\tand tabs\r\n'), 'keeps\nlines\tand tabs\n');
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (text) => {
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+      assert.doesNotMatch(plain(text), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
+      assert.doesNotMatch(oneLine(text), /[\n\t]/);
+    }),
+  );
+});

@@ -1,0 +1,89 @@
+// How many columns a text takes on a terminal, and cutting it to fit. Wide characters and emoji
+// count two, marks that sit on others none.
+
+const ASCII = /^[\x20-\x7e]*$/;
+const MARKS = /^[\p{M}\p{Cf}]$/u;
+const EMOJI = /\p{Emoji_Presentation}|\ufe0f/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
+const SGR_CODES = /\u001b\[[0-9;]*m/g;
+
+/** East Asian wide and full-width ranges. */
+const WIDE: readonly (readonly [number, number])[] = [
+  [0x1100, 0x115f],
+  [0x2e80, 0x303e],
+  [0x3041, 0x33ff],
+  [0x3400, 0x4dbf],
+  [0x4e00, 0x9fff],
+  [0xa000, 0xa4cf],
+  [0xa960, 0xa97c],
+  [0xac00, 0xd7a3],
+  [0xf900, 0xfaff],
+  [0xfe30, 0xfe6f],
+  [0xff00, 0xff60],
+  [0xffe0, 0xffe6],
+  [0x1f300, 0x1f64f],
+  [0x1f900, 0x1f9ff],
+  [0x20000, 0x3fffd],
+];
+
+let segmenter: Intl.Segmenter | undefined;
+
+function graphemes(text: string): string[] {
+  segmenter ??= new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+  return Array.from(segmenter.segment(text), ({ segment }) => segment);
+}
+
+function graphemeWidth(grapheme: string): number {
+  if (EMOJI.test(grapheme)) return 2;
+  const code = grapheme.codePointAt(0)!;
+  if (MARKS.test(String.fromCodePoint(code))) return 0;
+  return WIDE.some(([from, to]) => code >= from && code <= to) ? 2 : 1;
+}
+
+/** Columns of a text without control characters; colours do not count. */
+export function widthOf(text: string): number {
+  const bare = text.includes('\u001b') ? text.replace(SGR_CODES, '') : text;
+  if (ASCII.test(bare)) return bare.length;
+  return graphemes(bare).reduce((sum, grapheme) => sum + graphemeWidth(grapheme), 0);
+}
+
+/** At most so many columns; what was cut off shows as …. Takes text without colours. */
+export function cut(text: string, columns: number): string {
+  if (columns <= 0) return '';
+  if (widthOf(text) <= columns) return text;
+  let kept = '';
+  let width = 0;
+  for (const grapheme of graphemes(text)) {
+    const next = width + graphemeWidth(grapheme);
+    if (next > columns - 1) break;
+    kept += grapheme;
+    width = next;
+  }
+  return `${kept.trimEnd()}…`;
+}
+
+export function pad(text: string, columns: number, side: 'left' | 'right' = 'right'): string {
+  const space = ' '.repeat(Math.max(0, columns - widthOf(text)));
+  return side === 'right' ? text + space : space + text;
+}
+
+/** Lines of at most so many columns, broken at spaces where there are any. */
+export function wrap(text: string, columns: number): string[] {
+  return text.split('\n').flatMap((line) => wrapLine(line, columns));
+}
+
+function wrapLine(line: string, columns: number): string[] {
+  if (widthOf(line) <= columns) return [line];
+  const lines: string[] = [];
+  let now = '';
+  for (const word of line.split(' ')) {
+    const longer = now === '' ? word : `${now} ${word}`;
+    if (now === '' || widthOf(longer) <= columns) {
+      now = longer;
+    } else {
+      lines.push(now);
+      now = word;
+    }
+  }
+  return [...lines, now];
+}

@@ -1,0 +1,44 @@
+// Plain objects as YAML. Every text that could be read as something else is quoted the JSON way,
+// which YAML reads the same.
+
+const BARE = /^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
+const READ_OTHERWISE = /^(true|false|null|yes|no|on|off|y|n)$/i;
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function scalar(value: unknown): string {
+  if (typeof value === 'string')
+    return BARE.test(value) && !READ_OTHERWISE.test(value) ? value : JSON.stringify(value);
+  return JSON.stringify(value) ?? 'null';
+}
+
+const isEmpty = (value: unknown): boolean =>
+  (Array.isArray(value) && value.length === 0) || (isMap(value) && Object.keys(value).length === 0);
+
+const isScalar = (value: unknown): boolean =>
+  typeof value !== 'object' || value === null || isEmpty(value);
+
+/** One entry per line, without newlines. */
+export function toYaml(value: Readonly<Record<string, unknown>>): string[] {
+  return mapLines(value, '');
+}
+
+function mapLines(value: Readonly<Record<string, unknown>>, indent: string): string[] {
+  return Object.entries(value).flatMap(([key, member]) => {
+    if (member === undefined) return [];
+    const head = `${indent}${scalar(key)}:`;
+    if (isScalar(member)) return [`${head} ${scalar(member)}`];
+    return [head, ...blockLines(member, `${indent}  `)];
+  });
+}
+
+function blockLines(value: unknown, indent: string): string[] {
+  if (isMap(value)) return mapLines(value, indent);
+  return (value as unknown[]).flatMap((member) => {
+    if (isScalar(member)) return [`${indent}- ${scalar(member)}`];
+    // The first line of a block takes the place of the dash's two columns.
+    const [first = '', ...rest] = blockLines(member, `${indent}  `);
+    return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
+  });
+}

@@ -1,0 +1,28 @@
+// The state directory is found by the rules of the floor.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { defaultStateDir } from '../../platform/state-dir.ts';
+import { findStateDir, isAlive } from './state.ts';
+
+test('without --state it is where the runtime itself would look', () => {
+  const home = { HOME: '/home/ada' };
+  for (const env of [
+    home,
+    { ...home, AGENTD_STATE: '/var/x' },
+    { ...home, AGENTD_STATE: 'relative/x' },
+    { ...home, AGENTD_STATE: '' },
+    { ...home, XDG_STATE_HOME: '/xdg' },
+    { ...home, XDG_STATE_HOME: '/xdg', AGENTD_STATE: '/var/x' },
+  ])
+    assert.equal(findStateDir(undefined, env), defaultStateDir(env), JSON.stringify(env));
+});
+
+test('--state wins over the environment and becomes absolute', () => {
+  assert.equal(findStateDir('/mine', { AGENTD_STATE: '/other' }), '/mine');
+  assert.equal(findStateDir('mine', {}), `${process.cwd()}/mine`);
+});
+
+test('a process is alive or it is not', () => {
+  assert.equal(isAlive(process.pid), true);
+  assert.equal(isAlive(2 ** 30), false);
+});

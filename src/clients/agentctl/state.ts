@@ -1,0 +1,60 @@
+// Where the state directory is and what its runtime says of itself. Follows the rules of
+// platform/state-dir.ts, which cannot be loaded here: what it imports costs as much as a start of
+// Node. For the same reason Node's modules are not imported: that reads all their exports.
+import type { RuntimeInfo } from '../../platform/state-dir.ts';
+import { fault } from '../../wire/errors.ts';
+import type { Env } from './command.ts';
+
+const isSet = (value: string | undefined): value is string => value !== undefined && value !== '';
+
+const readText = (file: string): string =>
+  process.getBuiltinModule('node:fs').readFileSync(file, 'utf8');
+
+function absolute(path: string): string {
+  const { resolve } = process.getBuiltinModule('node:path');
+  return resolve(path);
+}
+
+export function findStateDir(given: string | undefined, env: Env): string {
+  if (isSet(given)) return absolute(given);
+  if (isSet(env.AGENTD_STATE)) return absolute(env.AGENTD_STATE);
+  const home = env.HOME ?? process.getBuiltinModule('node:os').homedir();
+  const base = env.XDG_STATE_HOME ?? `${home}/.local/state`;
+  return absolute(`${base}/agentd`);
+}
+
+/** What the last runtime wrote about itself; it may have died since. */
+export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
+  try {
+    return JSON.parse(readText(`${stateDir}/runtime.json`)) as RuntimeInfo;
+  } catch {
+    return undefined;
+  }
+}
+
+export function readOperatorKey(stateDir: string): string {
+  const file = `${stateDir}/operator.key`;
+  try {
+    return readText(file).trim();
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'error';
+    throw fault('unauthenticated', `the key file ${file} cannot be read (${code})`, {
+      hint: `Use it as the user who owns ${stateDir}.`,
+      cause,
+    });
+  }
+}
+
+/** A process that has ended and only waits to be reaped is not alive. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+  try {
+    return !/\) [ZX] /.test(readText(`/proc/${pid}/stat`));
+  } catch {
+    return true;
+  }
+}

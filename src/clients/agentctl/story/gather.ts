@@ -1,0 +1,103 @@
+// Everything the daemons recorded about a task and its parts, brought together: agentd's tree,
+// toold's and modeld's calls; for the whole story also messages and audit events.
+import type { MessageView, TaskView, TreeNode } from '../../../wire/agentd.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import type { ModelCallView } from '../../../wire/modeld.ts';
+import type { ToolCallView } from '../../../wire/toold.ts';
+import { eventsOfTask } from '../commands/audit-read.ts';
+import type { Runtime } from '../runtime.ts';
+
+export type Calls = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
+export type Records = { messages: MessageView[]; events: AuditEvent[] };
+
+/** One task with what belongs to it. */
+export type Chapter = Omit<TreeNode, 'children'> &
+  Calls &
+  Partial<Records> & { children: Chapter[] };
+
+type Page = { cursor: string | null };
+
+async function allPages<P extends Page>(read: (cursor: string | undefined) => Promise<P>) {
+  const pages: P[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await read(cursor);
+    pages.push(page);
+    cursor = page.cursor ?? undefined;
+  } while (cursor !== undefined);
+  return pages;
+}
+
+const limit = 1000;
+
+async function readCalls(runtime: Runtime, task_id: string): Promise<Calls> {
+  const [tools, models] = await Promise.all([
+    allPages((cursor) => runtime.ask('toold', 'listCalls', { query: { task_id, limit, cursor } })),
+    allPages((cursor) => runtime.ask('modeld', 'listCalls', { query: { task_id, limit, cursor } })),
+  ]);
+  return {
+    toolCalls: tools.flatMap(({ calls }) => calls).sort(byStart),
+    modelCalls: models.flatMap(({ calls }) => calls).sort(byStart),
+  };
+}
+
+const byStart = (a: { created_at: string }, b: { created_at: string }): number =>
+  a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0;
+
+async function readRecords(runtime: Runtime, task_id: string): Promise<Records> {
+  const [messages, events] = await Promise.all([
+    allPages((cursor) =>
+      runtime.ask('agentd', 'listMessages', { query: { task_id, limit, cursor } }),
+    ),
+    eventsOfTask(runtime, task_id),
+  ]);
+  return {
+    messages: messages.flatMap((page) => page.messages),
+    events: events.filter((event) => event.task_id === task_id),
+  };
+}
+
+/** Reads calls again only of tasks that may have made more since. */
+export class CallReader {
+  readonly #runtime: Runtime;
+  readonly #settled = new Map<string, Calls>();
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+  }
+
+  async read(task: TaskView): Promise<Calls> {
+    const known = this.#settled.get(task.id);
+    if (known !== undefined) return known;
+    const calls = await readCalls(this.#runtime, task.id);
+    if (task.ended_at !== null) this.#settled.set(task.id, calls);
+    return calls;
+  }
+}
+
+export async function addCalls(tree: TreeNode, reader: CallReader): Promise<Chapter> {
+  const calls = await reader.read(tree.task);
+  const children: Chapter[] = [];
+  // One after another: a wide tree must not open hundreds of connections.
+  for (const child of tree.children) children.push(await addCalls(child, reader));
+  return { ...tree, ...calls, children };
+}
+
+export async function gatherStory(runtime: Runtime, id: string): Promise<Chapter> {
+  const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
+  const chapter = await addCalls(tree, new CallReader(runtime));
+  const addRecords = async (one: Chapter): Promise<void> => {
+    Object.assign(one, await readRecords(runtime, one.task.id));
+    for (const child of one.children) await addRecords(child);
+  };
+  await addRecords(chapter);
+  return chapter;
+}
+
+/** The call of the parent's run that made this part, if one did. */
+export function callOf(child: Chapter, parent: Chapter): string | undefined {
+  const wait = parent.waits.find(({ child_task_id }) => child_task_id === child.task.id);
+  if (wait !== undefined) return wait.call_id;
+  const call = parent.toolCalls.find(({ result }) => result?.task_id === child.task.id);
+  return call?.call_id;
+}

@@ -1,0 +1,88 @@
+// What changed between two looks is told once, in order.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TreeNode } from '../../../wire/agentd.ts';
+import { noPaint } from '../out.ts';
+import { at, id, run, task, teamTree, wait } from '../testing/fixtures.ts';
+import { exitOf, outcomeLines } from './outcome.ts';
+import { changesBetween, findOpenQuestion } from './progress.ts';
+
+const start = (): TreeNode => ({
+  task: task(1, { status: 'working', ended_at: null, result: null }),
+  runs: [],
+  waits: [],
+  children: [],
+});
+const texts = (before: TreeNode | undefined, now: TreeNode) =>
+  changesBetween(before, now).map(({ text }) => text);
+
+test('from the start to the end', () => {
+  const first = start();
+  assert.deepEqual(texts(undefined, first), ['planner: working']);
+  assert.deepEqual(texts(first, first), []);
+  assert.deepEqual(texts(first, teamTree()), [
+    'planner: completed in 12 s',
+    'planner → researcher: "Read the logs"',
+    'researcher: the run broke off and is taken up again',
+    'researcher: completed in 3.0 s',
+    'planner → coder: "Look at the diff"',
+    'coder: completed in 3.9 s',
+  ]);
+});
+
+test('a question is told when it is asked and when it is answered', () => {
+  const open = wait(7, { kind: 'question', status: 'open', question: 'Go on?', ended_at: null });
+  const asking = { ...start(), waits: [open] };
+  assert.deepEqual(texts(start(), asking), [
+    `planner asks: "Go on?"\n  answer it: agentctl answer ${open.id} "…"`,
+  ]);
+  assert.equal(findOpenQuestion(asking)?.id, open.id);
+  const answered = {
+    ...asking,
+    waits: [wait(7, { kind: 'question', outcome: 'answered', answered_by: 'person:ada' })],
+  };
+  assert.deepEqual(texts(asking, answered), ['person:ada: answered']);
+  assert.equal(findOpenQuestion(answered), undefined);
+});
+
+test('a broken-off run is told each time', () => {
+  const once = { ...start(), runs: [run(1, { crashes: 1 })] };
+  assert.equal(texts(start(), once).length, 1);
+  assert.equal(texts(once, { ...start(), runs: [run(1, { crashes: 2 })] }).length, 1);
+});
+
+test('the exit status follows how the task ended', () => {
+  const ended = (status: string, code?: string) => {
+    const error = code === undefined ? null : { code, message: '', hint: '' };
+    return exitOf(task(1, { status, error, ended_at: at(1) }));
+  };
+  assert.equal(ended('completed'), 0);
+  assert.equal(ended('failed'), 1);
+  assert.equal(ended('canceled'), 1);
+  assert.equal(ended('rejected', 'denied'), 3);
+  assert.equal(ended('failed', 'limit'), 7);
+  assert.equal(ended('failed', 'budget'), 7);
+  assert.equal(ended('failed', 'breaker'), 7);
+  assert.equal(ended('failed', 'internal'), 1);
+  assert.equal(ended('failed', 'not a code'), 1);
+});
+
+test('a rehearsal says that it was one', () => {
+  const lines = outcomeLines(task(1, { rehearsal: true }), noPaint);
+  assert.equal(lines[0], 'A query without an index.');
+  assert.ok(lines.some((line) => line.includes('This was a rehearsal')));
+  assert.equal(outcomeLines(task(1), noPaint).length, 1);
+  const failed = outcomeLines(
+    task(1, {
+      status: 'failed',
+      result: null,
+      error: { code: 'x', message: 'broke', hint: 'mend' },
+    }),
+    noPaint,
+  );
+  assert.deepEqual(failed, [
+    'failed: broke',
+    'mend',
+    `What happened: agentctl task explain ${id('task', 1)}`,
+  ]);
+});

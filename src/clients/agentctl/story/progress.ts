@@ -1,0 +1,110 @@
+// What changed in a tree of tasks between two looks, as sentences for somebody who waits.
+import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import { span } from '../show/amounts.ts';
+import { oneLine } from '../show/plain.ts';
+import { cut } from '../show/width.ts';
+
+export type Change = {
+  task_id: string;
+  agent: string | null;
+  kind: 'created' | 'status' | 'question' | 'answered' | 'crashed' | 'ended';
+  text: string;
+};
+
+const quote = (text: string, columns: number): string => `"${cut(oneLine(text), columns)}"`;
+export const nameOf = (task: TaskView): string => task.assigned_to ?? 'nobody yet';
+
+function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
+  const found = new Map<string, TreeNode>();
+  const walk = (node: TreeNode): void => {
+    found.set(node.task.id, node);
+    for (const child of node.children) walk(child);
+  };
+  if (tree !== undefined) walk(tree);
+  return found;
+}
+
+export function changesBetween(before: TreeNode | undefined, now: TreeNode): Change[] {
+  const old = flatten(before);
+  const current = flatten(now);
+  return [...current.values()].flatMap((node) => {
+    const parent = current.get(node.task.parent_task_id ?? '');
+    return nodeChanges(old.get(node.task.id), node, parent);
+  });
+}
+
+function nodeChanges(
+  before: TreeNode | undefined,
+  now: TreeNode,
+  parent: TreeNode | undefined,
+): Change[] {
+  const { task } = now;
+  const about = { task_id: task.id, agent: task.assigned_to };
+  const changes: Change[] = [];
+  const add = (kind: Change['kind'], text: string) => changes.push({ ...about, kind, text });
+  if (before === undefined && parent !== undefined)
+    add('created', `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`);
+  const crashes = crashesOf(now) - (before === undefined ? 0 : crashesOf(before));
+  if (crashes > 0) add('crashed', `${nameOf(task)}: the run broke off and is taken up again`);
+  changes.push(...waitChanges(before, now));
+  if (before?.task.status !== task.status) {
+    const text = statusText(task);
+    if (text !== undefined) add(task.ended_at === null ? 'status' : 'ended', text);
+  }
+  return changes;
+}
+
+const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum + run.crashes, 0);
+
+function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): Change[] {
+  const about = { task_id: task.id, agent: task.assigned_to };
+  return waits.flatMap((wait): Change[] => {
+    if (wait.kind !== 'question') return [];
+    const old = before?.waits.find(({ id }) => id === wait.id);
+    const asks = `${nameOf(task)} asks: ${quote(wait.question ?? '', 200)}`;
+    const how = `  answer it: agentctl answer ${wait.id} "…"`;
+    const opened: Change[] =
+      old === undefined && wait.status === 'open'
+        ? [{ ...about, kind: 'question', text: `${asks}\n${how}` }]
+        : [];
+    const wasOpen = old?.status === 'open';
+    const who = wait.answered_by ?? 'nobody';
+    return wasOpen && wait.status === 'ended'
+      ? [{ ...about, kind: 'answered', text: `${who}: ${wait.outcome ?? 'ended'}` }]
+      : opened;
+  });
+}
+
+/** Nothing where the status says no more than other lines do. */
+function statusText(task: TaskView): string | undefined {
+  const name = nameOf(task);
+  const took = () =>
+    span(Date.parse(task.ended_at ?? task.updated_at) - Date.parse(task.created_at));
+  const why = task.error?.message ?? task.reason;
+  switch (task.status) {
+    case 'working':
+      return `${name}: working`;
+    case 'blocked':
+      return `${name}: blocked${why ? ` (${oneLine(why)})` : ''}`;
+    case 'completed':
+      return `${name}: completed in ${took()}`;
+    case 'failed':
+    case 'canceled':
+    case 'rejected':
+      return `${name}: ${task.status} after ${took()}${why ? ` (${cut(oneLine(why), 200)})` : ''}`;
+    default:
+      return undefined;
+  }
+}
+
+/** The open question somewhere in the tree that a person has to answer. */
+export function findOpenQuestion(tree: TreeNode) {
+  for (const { waits } of flatten(tree).values()) {
+    const open = waits.find(
+      ({ status, kind }) =>
+        status === 'open' && ['question', 'approval', 'input', 'auth'].includes(kind),
+    );
+    if (open !== undefined) return open;
+  }
+  return undefined;
+}

@@ -1,0 +1,70 @@
+// The watched tree: a line per task and call, cut to the terminal.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { noPaint } from '../out.ts';
+import { widthOf } from '../show/width.ts';
+import { at, id, task, teamTree, toolCall, wait } from '../testing/fixtures.ts';
+import { teamChapter } from '../testing/team-script.ts';
+import type { Chapter } from './gather.ts';
+import { treeLines } from './tree-lines.ts';
+
+const options = {
+  nowMs: Date.parse(at(20)),
+  columns: 200,
+  rows: 50,
+  paint: noPaint,
+};
+
+test('tasks, model calls and tool calls; a delegation and its part are one line', () => {
+  const denied = 'the manifest does not allow git.push';
+  assert.deepEqual(treeLines(teamChapter(), options), [
+    '✓ planner  completed · 12 s · $0.0020  Find out why the API became slow',
+    '├─ ✓ model planner-large (rehearsal)  812+143 tokens  $0.0012',
+    '├─ ✓ researcher  completed · 3.0 s  Read the logs',
+    '├─ ✓ coder  completed · 3.9 s · $0.0012  Look at the diff',
+    '│  ├─ ✓ model coder-large (rehearsal)  812+143 tokens  $0.0012',
+    '│  ├─ ✓ person.ask  asked a person: "May I read the schema?"',
+    `│  └─ ✗ git.push  called git.push with {"branch":"main"}  ${denied}`,
+    '├─ ✓ model planner-large (rehearsal)  812+143 tokens  $0.0008',
+    '└─ ✓ task.finish  said it is done',
+  ]);
+});
+
+test('an open question says how to answer it', () => {
+  const chapter: Chapter = {
+    task: task(1, { status: 'waiting', reason: "a person's answer", ended_at: null }),
+    runs: [],
+    waits: [
+      wait(7, { kind: 'question', status: 'open', call_id: id('call', 7), question: 'Go on?' }),
+    ],
+    modelCalls: [],
+    toolCalls: [
+      toolCall(7, { tool: 'person.ask', arguments: { question: 'Go on?' }, status: 'waiting' }),
+    ],
+    children: [],
+  };
+  assert.deepEqual(treeLines(chapter, options), [
+    "◌ planner  waiting (a person's answer) · 20 s  Find out why the API became slow",
+    `└─ ◌ person.ask  asked a person: "Go on?"  → agentctl answer ${id('wait', 7)} "…"`,
+  ]);
+});
+
+test('on a short terminal the calls of ended tasks go first, then the oldest lines', () => {
+  const tree = teamTree();
+  const working = teamChapter({
+    ...tree,
+    task: { ...tree.task, status: 'working', ended_at: null },
+  });
+  const short = treeLines(working, { ...options, rows: 6 });
+  assert.equal(short.length, 6);
+  assert.ok(!short.some((line) => line.includes('git.push')));
+  const shorter = treeLines(working, { ...options, rows: 4 });
+  assert.equal(shorter.length, 4);
+  assert.equal(shorter[0], '… 3 lines above');
+});
+
+test('no line is wider than the terminal', () => {
+  for (const columns of [20, 40, 80])
+    for (const line of treeLines(teamChapter(), { ...options, columns }))
+      assert.ok(widthOf(line) <= columns, `${columns}: ${line}`);
+});

@@ -1,0 +1,114 @@
+// A task, its calls and its parts as a tree of short lines, for watching.
+import type { TaskView, WaitView } from '../../../wire/agentd.ts';
+import type { ModelCallView } from '../../../wire/modeld.ts';
+import type { ToolCallView } from '../../../wire/toold.ts';
+import type { Paint, Style } from '../out.ts';
+import { count, money, span } from '../show/amounts.ts';
+import { oneLine } from '../show/plain.ts';
+import { cut } from '../show/width.ts';
+import { tokensOf, toolDeed } from './call-words.ts';
+import { type Chapter, callOf } from './gather.ts';
+
+const MARKS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
+  completed: ['✓', 'green'],
+  failed: ['✗', 'red'],
+  rejected: ['✗', 'red'],
+  denied: ['✗', 'red'],
+  canceled: ['–', 'yellow'],
+  unknown: ['?', 'red'],
+  working: ['●', 'cyan'],
+  running: ['●', 'cyan'],
+  waiting: ['◌', 'yellow'],
+  blocked: ['◌', 'yellow'],
+};
+
+type Line = { text: string; mark: string; style: Style; dim: boolean };
+type Branch = { line: Line; below: Branch[] };
+export type TreeOptions = { nowMs: number; columns: number; rows: number; paint: Paint };
+
+/** Where the terminal is too short the calls of ended tasks give way, then the oldest lines. */
+export function treeLines(chapter: Chapter, options: TreeOptions): string[] {
+  const full = render(branchOf(chapter, options.nowMs, { calls: 'all' }), options);
+  if (full.length <= options.rows) return full;
+  const short = render(branchOf(chapter, options.nowMs, { calls: 'live' }), options);
+  if (short.length <= options.rows) return short;
+  const hidden = short.length - options.rows + 1;
+  return [options.paint('dim', `… ${hidden} lines above`), ...short.slice(hidden)];
+}
+
+function render(top: Branch, options: TreeOptions): string[] {
+  const lines: string[] = [];
+  const add = (branch: Branch, lead: string, ownLead: string): void => {
+    const { text, mark, style, dim } = branch.line;
+    const room = options.columns - ownLead.length - 2;
+    const shown = cut(text, room);
+    const body = dim ? options.paint('dim', shown) : shown;
+    lines.push(`${options.paint('dim', ownLead)}${options.paint(style, mark)} ${body}`);
+    branch.below.forEach((child, i) => {
+      const isLast = i === branch.below.length - 1;
+      add(child, `${lead}${isLast ? '   ' : '│  '}`, `${lead}${isLast ? '└─ ' : '├─ '}`);
+    });
+  };
+  add(top, '', '');
+  return lines;
+}
+
+function branchOf(chapter: Chapter, nowMs: number, show: { calls: 'all' | 'live' }): Branch {
+  const { task } = chapter;
+  const hasCalls = show.calls === 'all' || task.ended_at === null;
+  const waiting = [...chapter.children];
+  const items = [
+    ...chapter.modelCalls.map((call) => ({ at: call.created_at, call, kind: 'model' as const })),
+    ...chapter.toolCalls.map((call) => ({ at: call.created_at, call, kind: 'tool' as const })),
+  ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const below: Branch[] = [];
+  for (const item of hasCalls ? items : []) {
+    const line = item.kind === 'model' ? modelLine(item.call) : toolLine(item.call, chapter.waits);
+    const children = waiting.filter((child) => item.call.call_id === callOf(child, chapter));
+    for (const child of children) waiting.splice(waiting.indexOf(child), 1);
+    // A delegation is its part: one line for both.
+    const parts = children.map((child) => branchOf(child, nowMs, show));
+    if (parts.length > 0) below.push(...parts);
+    else below.push({ line, below: [] });
+  }
+  below.push(...waiting.map((child) => branchOf(child, nowMs, show)));
+  return { line: taskLine(chapter, nowMs), below };
+}
+
+function marked(status: string, text: string, dim = false): Line {
+  const [mark, style] = MARKS[status] ?? ['○', 'dim' as const];
+  return { text, mark, style, dim };
+}
+
+function taskLine({ task, modelCalls }: Chapter, nowMs: number): Line {
+  const end = task.ended_at === null ? nowMs : Date.parse(task.ended_at);
+  const took = span(end - Date.parse(task.created_at));
+  const cost = modelCalls.reduce((sum, call) => sum + call.cost_microusd, 0);
+  const why = reasonOf(task);
+  const facts = [task.status + why, took, ...(modelCalls.length > 0 ? [money(cost)] : [])];
+  const name = task.assigned_to ?? 'nobody';
+  return marked(task.status, `${name}  ${facts.join(' · ')}  ${oneLine(task.goal)}`);
+}
+
+function reasonOf(task: TaskView): string {
+  if (task.status === 'completed' || task.status === 'working') return '';
+  const why = task.error?.message ?? task.reason;
+  return why ? ` (${cut(oneLine(why), 60)})` : '';
+}
+
+function modelLine(call: ModelCallView): Line {
+  const { input, output } = tokensOf(call);
+  const used = call.usage === null ? '' : `  ${count(input)}+${count(output)} tokens`;
+  const cost = call.cost_microusd > 0 ? `  ${money(call.cost_microusd)}` : '';
+  const who = call.provider === 'rehearsal' ? `${call.model} (rehearsal)` : call.model;
+  const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
+  return marked(call.status, `model ${who}${used}${cost}${failed}`, call.status === 'completed');
+}
+
+function toolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
+  const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
+  const wait = waits.find(({ call_id, status }) => call_id === call.call_id && status === 'open');
+  const asks = wait?.kind === 'question' ? `  → agentctl answer ${wait.id} "…"` : '';
+  const isDone = call.status === 'completed';
+  return marked(call.status, `${call.tool}  ${toolDeed(call)}${failed}${asks}`, isDone);
+}

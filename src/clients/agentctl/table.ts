@@ -1,0 +1,52 @@
+// Every word people can type, as data: the parser, --help and completion are made from it.
+import type { Command, Option } from './command.ts';
+import { agentCommands } from './table/agents.ts';
+import { auditCommands } from './table/audit.ts';
+import { modelCommands } from './table/models.ts';
+import { runtimeCommands } from './table/runtime.ts';
+import { taskCommands } from './table/tasks.ts';
+
+export const COMMANDS: readonly Command[] = [
+  ...runtimeCommands,
+  ...agentCommands,
+  ...taskCommands,
+  ...modelCommands,
+  ...auditCommands,
+];
+
+export const GLOBAL_OPTIONS: readonly Option[] = [
+  {
+    name: 'state',
+    value: 'DIR',
+    completes: 'directory',
+    help: 'the state directory (else AGENTD_STATE, else the default one)',
+  },
+  { name: 'json', help: 'one JSON document on one line; for streams one per line' },
+  { name: 'help', short: 'h', help: 'what this command does and takes' },
+];
+
+/** Words that are promised and not there yet: they get an answer of their own. */
+export const NOT_YET: readonly string[] = [
+  'approvals',
+  'approve',
+  'reject',
+  'ask',
+  'escalate',
+  'memory',
+  'policy',
+  'tool call',
+  'mail',
+  'board',
+  'preset',
+  'persona',
+  'contract',
+  'box',
+  'node',
+  'secret',
+  'backup',
+  'restore',
+  'install',
+  'uninstall',
+  'tui',
+  'console',
+];

@@ -1,0 +1,74 @@
+// The words for tools and models.
+import type { Command, Word } from '../command.ts';
+
+const MODEL: Word = { name: 'NAME', completes: 'model' };
+
+export const modelCommands: readonly Command[] = [
+  {
+    path: ['tool', 'list'],
+    help: 'tools: what each does, its risk and the capability that grants it',
+    load: async () => (await import('../commands/tools.ts')).list,
+  },
+  {
+    path: ['tool', 'show'],
+    words: [{ name: 'NAME', completes: 'tool' }],
+    help: 'one tool with its schemas',
+    load: async () => (await import('../commands/tools.ts')).show,
+  },
+  {
+    path: ['model', 'list'],
+    help: 'models and providers, and which of them answer',
+    load: async () => (await import('../commands/models.ts')).list,
+  },
+  {
+    path: ['model', 'add'],
+    words: [{ name: 'PROVIDER', completes: ['anthropic', 'openai'] }],
+    options: [
+      {
+        name: 'dialect',
+        value: 'DIALECT',
+        completes: ['anthropic', 'openai'],
+        help: 'what the server speaks (known for anthropic and openai)',
+      },
+      { name: 'base-url', value: 'URL', help: 'where it is (known for anthropic and openai)' },
+      {
+        name: 'key-file',
+        value: 'FILE',
+        completes: 'file',
+        help: 'the key; - reads it from stdin. A key never stands on a command line',
+      },
+      { name: 'model', value: 'M', many: true, help: 'a model to offer; may be repeated' },
+    ],
+    help: 'add a provider, or change one',
+    load: async () => (await import('../commands/model-add.ts')).add,
+  },
+  {
+    path: ['model', 'test'],
+    words: [MODEL],
+    help: 'ask a model one short question and say how it went',
+    load: async () => (await import('../commands/models.ts')).test,
+  },
+  {
+    path: ['model', 'usage'],
+    options: [
+      { name: 'agent', value: 'A', completes: 'agent', help: "only this agent's" },
+      { name: 'task', value: 'ID', completes: 'task', help: "only this task's" },
+      { name: 'since', value: 'TIME', help: 'from then on, or so long ago: 24h' },
+    ],
+    help: 'calls, tokens and money by agent and model',
+    load: async () => (await import('../commands/models.ts')).usage,
+  },
+  {
+    path: ['model', 'budget'],
+    words: [
+      { name: 'SUBJECT', optional: true, completes: ['site', 'day', 'agent', 'task'] },
+      { name: 'NAME', optional: true },
+    ],
+    options: [
+      { name: 'tokens', value: 'N|none', help: 'the most tokens' },
+      { name: 'cost', value: 'USD|none', help: 'the most money' },
+    ],
+    help: 'show budgets, or set one: site, day, agent NAME, task ID',
+    load: async () => (await import('../commands/model-budget.ts')).budget,
+  },
+];

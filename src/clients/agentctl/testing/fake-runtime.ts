@@ -1,0 +1,124 @@
+// For tests: the sockets of a runtime with scripted answers. The contracts, dispatch and sockets
+// are the real ones, so a request that no daemon would take is refused here too.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { operatorByKey } from '../../../platform/authenticate.ts';
+import { floorRoutes, socketPathOf } from '../../../platform/daemon.ts';
+import { type Context, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
+import { type HttpFace, makeHttpFace } from '../../../platform/http-server.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import type { RuntimeInfo } from '../../../platform/state-dir.ts';
+import { agentdRoutes } from '../../../wire/agentd.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import { fault } from '../../../wire/errors.ts';
+import { modeldRoutes } from '../../../wire/modeld.ts';
+import { DAEMONS, type DaemonName } from '../../../wire/peers.ts';
+import type { RouteTable } from '../../../wire/route.ts';
+import { tooldRoutes } from '../../../wire/toold.ts';
+
+export const CONTRACTS = {
+  agentd: { ...agentdRoutes, ...floorRoutes },
+  toold: { ...tooldRoutes, ...floorRoutes },
+  modeld: { ...modeldRoutes, ...floorRoutes },
+  'auditd-ai': { ...auditRoutes, ...floorRoutes },
+} as const;
+
+export type Script = {
+  [D in DaemonName]?: Partial<Handlers<(typeof CONTRACTS)[D]>>;
+};
+export type Seen = {
+  daemon: DaemonName;
+  route: string;
+  params: unknown;
+  query: unknown;
+  body: unknown;
+  principal: string;
+  idempotencyKey: string | undefined;
+};
+
+export type FakeRuntime = {
+  stateDir: string;
+  info: RuntimeInfo;
+  /** Every request that came through, in order. */
+  seen: Seen[];
+  /** What the daemons answer from now on. */
+  script(script: Script): void;
+  stop(): Promise<void>;
+};
+
+const KEY = 'the-key-of-the-fake-runtime';
+
+/** A state directory that nothing runs on. */
+export function makeStateDir(): string {
+  return mkdtempSync(join(tmpdir(), 'actl-'));
+}
+
+export async function startFake(
+  script: Script = {},
+  stateDir: string = makeStateDir(),
+): Promise<FakeRuntime> {
+  const runtimeDir = mkdtempSync(join(tmpdir(), 'actl-r-'));
+  const faces: HttpFace[] = [];
+  const seen: Seen[] = [];
+  let now = script;
+  for (const daemon of DAEMONS) {
+    const dispatch = makeDispatch({
+      routes: CONTRACTS[daemon] as RouteTable,
+      handlers: scriptedHandlers(daemon, () => now, seen),
+      log: silentLog,
+      metrics: makeMetrics(daemon),
+    });
+    const face = makeHttpFace({ dispatch, log: silentLog });
+    await face.listenUnix(socketPathOf(runtimeDir, daemon, 'operator'), operatorByKey(KEY));
+    faces.push(face);
+  }
+  const info: RuntimeInfo = {
+    pid: process.pid,
+    mode: 'embedded',
+    runtime_dir: runtimeDir,
+    started_at: new Date().toISOString(),
+    port: null,
+    rehearsal: true,
+    version: '0.0.0-fake',
+  };
+  writeFileSync(join(stateDir, 'operator.key'), `${KEY}\n`, { mode: 0o600 });
+  writeFileSync(join(stateDir, 'runtime.json'), JSON.stringify(info));
+  return {
+    stateDir,
+    info,
+    seen,
+    script: (next) => {
+      now = next;
+    },
+    async stop() {
+      await Promise.all(faces.map((face) => face.closeAll()));
+      for (const dir of [runtimeDir, stateDir]) rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+function scriptedHandlers(daemon: DaemonName, script: () => Script, seen: Seen[]) {
+  const handlers: Record<string, unknown> = {};
+  for (const route of Object.keys(CONTRACTS[daemon])) {
+    handlers[route] = async (context: Context) => {
+      const { params, query, body, caller, idempotencyKey } = context;
+      const { principal } = caller;
+      seen.push({ daemon, route, params, query, body, principal, idempotencyKey });
+      const own = (script()[daemon] ?? {}) as Record<string, (c: Context) => Promise<unknown>>;
+      if (own[route] !== undefined) return own[route](context);
+      if (route === 'health') return health(daemon);
+      throw fault('unavailable', `${daemon} ${route} is not in the script of this test`);
+    };
+  }
+  return handlers as Handlers<RouteTable>;
+}
+
+const health = (daemon: DaemonName) => ({
+  daemon,
+  version: '0.0.0-fake',
+  pid: process.pid,
+  status: 'ok' as const,
+  in_flight: 0,
+});

@@ -1,0 +1,397 @@
+// For tests: records as the daemons give them. A team of a planner, a researcher and a coder did a
+// task, with a question to a person in the middle. The model was the rehearsal.
+import type {
+  AgentView,
+  MessageView,
+  RunView,
+  StatusView,
+  TaskView,
+  TreeNode,
+  WaitView,
+} from '../../../wire/agentd.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import type { ModelCallView, ModelView } from '../../../wire/modeld.ts';
+import type { ToolCallView, ToolView } from '../../../wire/toold.ts';
+
+const startMs = Date.parse('2026-06-29T18:00:00.000Z');
+export const at = (s: number): string => new Date(startMs + s * 1_000).toISOString();
+
+/** An id that passes for one: the number fills the last places. */
+export const id = <T extends string>(kind: string, n: number): T =>
+  `${kind}_${String(n).padStart(26, '0')}` as T;
+
+type Plain<T> = { [K in keyof T]?: unknown };
+
+export function task(n: number, more: Plain<TaskView> = {}): TaskView {
+  return {
+    id: id('task', n),
+    parent_task_id: null,
+    root_task_id: id('task', 1),
+    context_id: id('ctx', 1),
+    goal: 'Find out why the API became slow',
+    created_by: 'person:ada',
+    assigned_to: 'planner',
+    status: 'completed',
+    reason: null,
+    priority: 0,
+    inputs: [],
+    limits: {},
+    delegation: null,
+    after: [],
+    deadline: null,
+    retry_of: null,
+    result: 'A query without an index.',
+    result_ref: null,
+    error: null,
+    labels: ['person'],
+    rehearsal: false,
+    created_at: at(0),
+    updated_at: at(12),
+    ended_at: at(12),
+    ...more,
+  } as TaskView;
+}
+
+export const run = (n: number, more: Plain<RunView> = {}): RunView =>
+  ({
+    id: id('run', n),
+    task_id: id('task', n),
+    agent: 'planner',
+    fence: 1,
+    status: 'ended',
+    outcome: 'completed',
+    activations: 1,
+    crashes: 0,
+    lease_until: null,
+    created_at: at(0.1),
+    ended_at: at(12),
+    ...more,
+  }) as RunView;
+
+export const wait = (n: number, more: Plain<WaitView> = {}): WaitView =>
+  ({
+    id: id('wait', n),
+    run_id: id('run', 1),
+    task_id: id('task', 1),
+    call_id: id('call', 100 + n),
+    kind: 'child',
+    by: [],
+    question: null,
+    choices: [],
+    child_task_id: null,
+    from: null,
+    due_at: null,
+    expires_at: null,
+    status: 'ended',
+    outcome: 'completed',
+    answer: null,
+    answered_by: null,
+    opened_at: at(2),
+    ended_at: at(8),
+    ...more,
+  }) as WaitView;
+
+export const modelCall = (n: number, more: Plain<ModelCallView> = {}): ModelCallView =>
+  ({
+    call_id: id('call', n),
+    attempt: 1,
+    run_id: id('run', 1),
+    fence: 1,
+    agent: 'planner',
+    task_id: id('task', 1),
+    model: 'planner-large',
+    provider: 'rehearsal',
+    status: 'completed',
+    purpose: '',
+    request_hash: '0'.repeat(64),
+    context: [],
+    stop_reason: 'tool_calls',
+    usage: {
+      input_tokens: 812,
+      output_tokens: 143,
+      cache_read_tokens: 0,
+      cache_write_tokens: 0,
+      reasoning_tokens: 0,
+    },
+    cost_microusd: 1_200,
+    error: null,
+    created_at: at(0.5),
+    ended_at: at(1.5),
+    ...more,
+  }) as ModelCallView;
+
+export const toolCall = (n: number, more: Plain<ToolCallView> = {}): ToolCallView =>
+  ({
+    call_id: id('call', n),
+    run_id: id('run', 1),
+    fence: 1,
+    task_id: id('task', 1),
+    agent: 'planner',
+    tool: 'task.delegate',
+    purpose: '',
+    arguments: { agent: 'researcher', goal: 'Read the logs' },
+    arguments_hash: '0'.repeat(64),
+    status: 'completed',
+    result: {},
+    error: null,
+    wait_id: null,
+    attempts: 1,
+    created_at: at(2),
+    ended_at: at(8),
+    ...more,
+  }) as ToolCallView;
+
+export const event = (seq: number, more: Plain<AuditEvent> = {}): AuditEvent =>
+  ({
+    id: `event.${seq}`,
+    seq,
+    ts: at(seq),
+    event: 'tool.call.attempted',
+    source: 'toold',
+    source_store: 'store',
+    source_seq: seq + 1,
+    principal: 'agent:planner',
+    agent: 'planner',
+    task_id: id('task', 1),
+    root_task_id: id('task', 1),
+    ...more,
+  }) as AuditEvent;
+
+export const message = (n: number, more: Plain<MessageView> = {}): MessageView =>
+  ({
+    id: id('msg', n),
+    type: 'TaskProgress',
+    context_id: id('ctx', 1),
+    task_id: id('task', 1),
+    from: 'person:ada',
+    to: 'agent:planner',
+    in_reply_to: null,
+    labels: ['person'],
+    parts: [{ kind: 'text', text: 'Look at the database first' }],
+    pair_seq: 1,
+    sent_at: at(1),
+    delivered_at: at(2),
+    ...more,
+  }) as MessageView;
+
+export const agent = (name: string, more: Plain<AgentView> = {}): AgentView =>
+  ({
+    name,
+    description: `Does what a ${name} does`,
+    linux_user: `agent-${name}`,
+    model: `${name}-large`,
+    status: 'active',
+    replicas: 1,
+    capabilities: ['task.delegate'],
+    tools: ['task.delegate', 'task.finish'],
+    manifest_hash: 'a'.repeat(64),
+    manifest_file: null,
+    tasks: { ready: 0, working: 1, waiting: 0, ended: 3 },
+    budget: { tokens_per_day: null, cost_microusd_per_day: 5_000_000 },
+    created_at: at(0),
+    updated_at: at(0),
+    ...more,
+  }) as AgentView;
+
+export const model = (name: string, more: Plain<ModelView> = {}): ModelView =>
+  ({
+    name,
+    kind: 'chat',
+    routes: [{ provider: 'rehearsal', model: name }],
+    context_tokens: 200_000,
+    max_output_tokens: 8_192,
+    rehearsal: true,
+    available: true,
+    ...more,
+  }) as ModelView;
+
+export const tool = (name: string, more: Plain<ToolView> = {}): ToolView =>
+  ({
+    name,
+    description: 'Give a colleague a task of its own',
+    input_schema: { type: 'object', properties: { agent: { type: 'string' } } },
+    output_schema: { type: 'object' },
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L0',
+    capabilities: ['task.delegate'],
+    ...more,
+  }) as ToolView;
+
+export const status = (more: Plain<StatusView> = {}): StatusView =>
+  ({
+    version: '0.1.0',
+    mode: 'embedded',
+    state_dir: '/somewhere/state',
+    started_at: at(0),
+    halted: false,
+    halt_reason: null,
+    agents: { active: 3, paused: 1, stopped: 0 },
+    tasks: { completed: 12, working: 1 },
+    runs: { queued: 0, live: 1, parked: 0 },
+    waits_open: 1,
+    problems: [],
+    ...more,
+  }) as StatusView;
+
+export const usage = (cost_microusd: number, more: Record<string, number> = {}) => ({
+  rows: [
+    {
+      agent: 'planner',
+      model: 'planner-large',
+      provider: 'rehearsal',
+      calls: 3,
+      usage: { ...noUsage, input_tokens: 1_200, output_tokens: 300, ...more },
+      cost_microusd,
+    },
+  ],
+  total: {
+    calls: 3,
+    usage: { ...noUsage, input_tokens: 1_200, output_tokens: 300, ...more },
+    cost_microusd,
+  },
+});
+
+const noUsage = {
+  input_tokens: 0,
+  output_tokens: 0,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+};
+
+const child = (n: number, more: Plain<TaskView>): Plain<TaskView> => ({
+  parent_task_id: id('task', 1),
+  created_by: 'agent:planner',
+  created_at: at(2 + n / 10),
+  ended_at: at(5 + n),
+  ...more,
+});
+
+/** planner → researcher and coder; the coder asked a person. */
+export function teamTree(): TreeNode {
+  return {
+    task: task(1, { rehearsal: true }),
+    runs: [run(1, { activations: 2 })],
+    waits: [
+      wait(1, { child_task_id: id('task', 2), call_id: id('call', 12) }),
+      wait(2, { child_task_id: id('task', 3), call_id: id('call', 13) }),
+    ],
+    children: [
+      {
+        task: task(
+          2,
+          child(0, {
+            assigned_to: 'researcher',
+            goal: 'Read the logs',
+            result: 'Slow since 14:02.',
+          }),
+        ),
+        runs: [run(2, { agent: 'researcher', created_at: at(2.2), crashes: 1 })],
+        waits: [],
+        children: [],
+      },
+      {
+        task: task(
+          3,
+          child(1, {
+            assigned_to: 'coder',
+            goal: 'Look at the diff',
+            result: 'The index is gone.',
+          }),
+        ),
+        runs: [run(3, { agent: 'coder', created_at: at(2.3) })],
+        waits: [
+          wait(3, {
+            task_id: id('task', 3),
+            call_id: id('call', 31),
+            kind: 'question',
+            question: 'May I read the schema?',
+            outcome: 'answered',
+            answer: { answer: 'yes' },
+            answered_by: 'person:ada',
+            opened_at: at(3),
+            ended_at: at(4),
+          }),
+        ],
+        children: [],
+      },
+    ],
+  };
+}
+
+export function teamCalls(taskId: string): { models: ModelCallView[]; tools: ToolCallView[] } {
+  if (taskId === id('task', 1)) {
+    return {
+      models: [
+        modelCall(11),
+        modelCall(14, { created_at: at(9), stop_reason: 'tool_calls', cost_microusd: 800 }),
+      ],
+      tools: [
+        toolCall(12, { wait_id: id('wait', 1) }),
+        toolCall(13, {
+          arguments: { agent: 'coder', goal: 'Look at the diff' },
+          wait_id: id('wait', 2),
+        }),
+        toolCall(15, {
+          tool: 'task.finish',
+          arguments: { result: 'An index' },
+          created_at: at(11),
+        }),
+      ],
+    };
+  }
+  if (taskId !== id('task', 3)) return { models: [], tools: [] };
+  const mine = { task_id: id('task', 3), agent: 'coder', run_id: id('run', 3) };
+  return {
+    models: [modelCall(30, { ...mine, created_at: at(2.5), model: 'coder-large' })],
+    tools: [
+      toolCall(31, {
+        ...mine,
+        tool: 'person.ask',
+        arguments: { question: 'May I read the schema?' },
+        created_at: at(3),
+        wait_id: id('wait', 3),
+      }),
+      toolCall(32, {
+        ...mine,
+        tool: 'git.push',
+        arguments: { branch: 'main' },
+        status: 'denied',
+        result: null,
+        error: { code: 'denied', message: 'the manifest does not allow git.push' },
+        created_at: at(4.5),
+      }),
+    ],
+  };
+}
+
+export function teamEvents(taskId: string): AuditEvent[] {
+  if (taskId === id('task', 1))
+    return [
+      event(1, {
+        call_id: id('call', 12),
+        allowed: true,
+        policy: 'manifest planner allows task.delegate',
+      }),
+    ];
+  if (taskId === id('task', 2))
+    return [
+      event(2, {
+        event: 'run.crashed',
+        task_id: taskId,
+        ts: at(3),
+        data: { detail: 'the process was killed' },
+      }),
+    ];
+  return [
+    event(4, {
+      event: 'tool.call.denied',
+      task_id: taskId,
+      call_id: id('call', 32),
+      allowed: false,
+      policy: 'manifest coder has no git.write',
+    }),
+  ];
+}

@@ -1,0 +1,95 @@
+// For tests: a runtime that answers everything about the team's task of the fixtures.
+
+import { RawAnswer } from '../../../platform/dispatch.ts';
+import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import type { Chapter } from '../story/gather.ts';
+import type { Script } from './fake-runtime.ts';
+import { id, message, teamCalls, teamEvents, teamTree } from './fixtures.ts';
+
+export type TeamOptions = {
+  /** The tree at each look; the last one stays. */
+  trees?: readonly TreeNode[];
+};
+
+function find(tree: TreeNode, taskId: string): TreeNode | undefined {
+  if (tree.task.id === taskId) return tree;
+  for (const child of tree.children) {
+    const found = find(child, taskId);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): Script {
+  let looks = 0;
+  const current = () => trees[Math.min(looks, trees.length - 1)]!;
+  const taskOf = (taskId: string): TaskView => {
+    const found = find(current(), taskId);
+    if (found === undefined) throw fault('not_found', `there is no task ${taskId}`);
+    return found.task;
+  };
+  return {
+    agentd: {
+      createTask: async () => ({ task: trees[0]!.task }),
+      retryTask: async () => ({ task: trees[0]!.task }),
+      getTask: async ({ params }) => ({ task: taskOf(params.id) }),
+      listTasks: async () => ({ tasks: [current().task], cursor: null }),
+      async getTree({ params }) {
+        const tree = find(current(), params.id);
+        if (tree === undefined) throw fault('not_found', `there is no task ${params.id}`);
+        looks++;
+        return { tree };
+      },
+      listRuns: async () => ({ runs: current().runs, cursor: null }),
+      listWaits: async () => ({ waits: current().waits, cursor: null }),
+      listMessages: async ({ query }) => ({
+        messages: query.task_id === id('task', 1) ? [message(1)] : [],
+        cursor: null,
+      }),
+    },
+    toold: {
+      listCalls: async ({ query }) => ({ calls: teamCalls(query.task_id!).tools, cursor: null }),
+    },
+    modeld: {
+      listCalls: async ({ query }) => ({ calls: teamCalls(query.task_id!).models, cursor: null }),
+    },
+    'auditd-ai': {
+      task: async ({ params }) => ({ events: teamEvents(params.task_id), cursor: null }),
+      events: async ({ query, signal }) => {
+        if (query.follow !== '1') return { events: [], cursor: null };
+        return eventStream(beats(trees.length, signal));
+      },
+    },
+  };
+}
+
+/** The same task as agentctl gathers it. */
+export function teamChapter(tree: TreeNode = teamTree()): Chapter {
+  const { models, tools } = teamCalls(tree.task.id);
+  return {
+    ...tree,
+    modelCalls: models,
+    toolCalls: tools,
+    messages: tree.task.id === id('task', 1) ? [message(1)] : [],
+    events: teamEvents(tree.task.id),
+    children: tree.children.map((child) => teamChapter(child)),
+  };
+}
+
+/** As many events as there are looks to take, then silence until the reader goes. */
+async function* beats(times: number, signal: AbortSignal): AsyncGenerator<AuditEvent> {
+  for (let seq = 0; seq < times && !signal.aborted; seq++) {
+    yield { seq, event: 'task.waiting' } as AuditEvent;
+    await new Promise((done) => setTimeout(done, 150));
+  }
+  await new Promise<void>((done) => signal.addEventListener('abort', () => done(), { once: true }));
+}
+
+export function eventStream(events: AsyncIterable<AuditEvent>): RawAnswer {
+  const body = (async function* () {
+    for await (const event of events) yield `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+  })();
+  return new RawAnswer({ status: 200, headers: { 'content-type': 'text/event-stream' }, body });
+}
