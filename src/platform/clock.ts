@@ -22,9 +22,10 @@ export function systemClock(): Clock {
     if (wall >= last) {
       last = wall;
       lastMono = mono;
-    } else if (least > last) {
+    } else {
+      // Only whole milliseconds are used up: the rest counts next time.
+      lastMono += least - last;
       last = least;
-      lastMono = mono;
     }
     return last;
   };

@@ -133,7 +133,7 @@ function decodeSegment(segment: string): string {
   }
 }
 
-function assertCaller(route: Route, caller: Caller): void {
+export function assertCaller(route: Route, caller: Caller): void {
   const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
   if (!route.callers.includes(kind)) {
     throw fault(
@@ -219,9 +219,12 @@ export function makeDispatch<T extends RouteTable>(options: {
       watch.end();
       throw error;
     }
-    // A stream goes on after this; its reader going away must still reach the handler.
-    if (answer instanceof RawAnswer) return answer;
+    if (answer instanceof RawAnswer && isStream(answer.body)) {
+      // A stream goes on after this; its reader going away must still reach the handler.
+      return new RawAnswer({ ...answer, body: endingWith(answer.body, watch.end) });
+    }
     watch.end();
+    if (answer instanceof RawAnswer) return answer;
     const output = route.output.safeParse(answer);
     if (output.success) return output.data;
     log.error('a handler answered out of contract', {
@@ -253,6 +256,20 @@ export function makeDispatch<T extends RouteTable>(options: {
       }
     },
   };
+}
+
+type Pieces = AsyncIterable<Uint8Array | string>;
+
+function isStream(body: RawAnswer['body']): body is Pieces {
+  return typeof body !== 'string' && !(body instanceof Uint8Array);
+}
+
+async function* endingWith(pieces: Pieces, end: () => void): AsyncGenerator<Uint8Array | string> {
+  try {
+    yield* pieces;
+  } finally {
+    end();
+  }
 }
 
 /** A bug: the caller gets a reference, the stack goes to the log. */

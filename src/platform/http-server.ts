@@ -8,7 +8,8 @@ import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
-import { type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { answerUnreadable, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
 import { decodeUtf8, parseJson } from './json.ts';
 import type { Log } from './log.ts';
 
@@ -31,7 +32,21 @@ export type HttpFace = {
   closeAll(): Promise<void>;
 };
 
+export type HttpLimits = {
+  headersTimeoutMs: number;
+  requestTimeoutMs: number;
+  /** How often connections are looked at for the two above. */
+  checkEveryMs: number;
+};
+const LIMITS: HttpLimits = {
+  headersTimeoutMs: 15_000,
+  requestTimeoutMs: 120_000,
+  checkEveryMs: 5_000,
+};
+
 const BODY_BYTES_MAX = 1_000_000;
+/** So much of a refused body is read and thrown away, so that an ordinary client gets to the answer. */
+const LINGER_BYTES_MAX = 64_000_000;
 export const SOCKET_PATH_BYTES_MAX = 100;
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
@@ -39,28 +54,24 @@ export function makeHttpFace(options: {
   dispatch: Dispatch;
   log: Log;
   dialectErrors?: DialectErrors;
+  limits?: HttpLimits;
 }): HttpFace {
-  const { dispatch, log } = options;
+  const { dispatch, log, limits = LIMITS } = options;
   const open = new Set<{ close(): Promise<void> }>();
 
   const listen = (authenticate: Authenticate): http.Server => {
     const server = http.createServer({
       keepAliveTimeout: 60_000,
-      headersTimeout: 15_000,
-      requestTimeout: 120_000,
-      maxHeaderSize: 16_384,
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestTimeoutMs,
+      connectionsCheckingInterval: limits.checkEveryMs,
+      maxHeaderSize: HEADER_BYTES_MAX,
+      // Where Host matters the authenticator looks at it, and says what is wrong.
+      requireHostHeader: false,
     });
     server.maxConnections = 2_048;
     server.on('request', (request, response) => void answer(request, response, authenticate));
-    server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-      const body = JSON.stringify({
-        error: fault('bad_request', 'this is not an HTTP request that can be read').toBody(),
-      });
-      socket.end(
-        `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-      );
-    });
+    answerUnreadable(server);
     return server;
   };
 
@@ -70,12 +81,15 @@ export function makeHttpFace(options: {
     authenticate: Authenticate,
   ) => {
     const trace = traceOf(request);
+    response.setHeader('x-request-id', trace.requestId);
     let route: Route | undefined;
     try {
       const url = parseUrl(request.url ?? '/');
       const caller = authenticate(request);
       route = dispatch.match(request.method ?? 'GET', url.path).route;
-      const rawBody = await readBody(request, response, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
+      // Also asked by dispatch; here so that nobody's body is read who may not send one.
+      assertCaller(route, caller);
+      const rawBody = await readBody(request, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
       const gone = new AbortController();
       response.on('close', () => response.writableFinished || gone.abort());
       const value = await dispatch.run({
@@ -90,7 +104,6 @@ export function makeHttpFace(options: {
         deadlineMs: deadlineOf(request),
         idempotencyKey: keyOf(request),
       });
-      response.setHeader('x-request-id', trace.requestId);
       if (value instanceof RawAnswer) await sendRaw(response, value);
       else sendJson(response, 200, value);
     } catch (error) {
@@ -105,7 +118,7 @@ export function makeHttpFace(options: {
   ): void => {
     const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
     if (!(error instanceof Fault)) log.error('an answer failed', { error });
-    if (response.headersSent) return void response.destroy();
+    if (response.headersSent || response.destroyed) return void response.destroy();
     if (known.retryAfterMs !== undefined)
       response.setHeader('retry-after', String(Math.ceil(known.retryAfterMs / 1000)));
     if (known.code === 'method_not_allowed')
@@ -194,45 +207,57 @@ function parseUrl(url: string): { path: string; query: Record<string, string> } 
   const mark = url.indexOf('?');
   if (mark < 0) return { path: url, query: {} };
   const query: Record<string, string> = Object.create(null) as Record<string, string>;
-  for (const [name, value] of new URLSearchParams(url.slice(mark + 1))) {
-    if (name in query) throw fault('bad_request', `the query names ${name} twice`);
-    query[name] = value;
+  for (const pair of url.slice(mark + 1).split('&')) {
+    if (pair === '') continue;
+    const equals = pair.indexOf('=');
+    const name = decodeWord(equals < 0 ? pair : pair.slice(0, equals));
+    if (name in query) throw fault('bad_request', `the query names ${name.slice(0, 100)} twice`);
+    query[name] = equals < 0 ? '' : decodeWord(pair.slice(equals + 1));
   }
   return { path: url.slice(0, mark), query };
 }
 
-async function readBody(
-  request: http.IncomingMessage,
-  response: http.ServerResponse,
-  sizeBytesMax: number,
-): Promise<string | undefined> {
-  const tooLarge = () => {
-    // The rest of the body is not read: the connection ends with the answer.
-    response.setHeader('connection', 'close');
-    return fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
-  };
-  if (Number(request.headers['content-length'] ?? 0) > sizeBytesMax) throw tooLarge();
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > sizeBytesMax) throw tooLarge();
-    chunks.push(chunk);
+function decodeWord(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch (cause) {
+    throw fault('bad_request', 'the query has a broken % escape', { cause });
   }
-  if (size === 0) return undefined;
-  const type = request.headers['content-type'];
-  if (type !== undefined && !/^application\/(.+\+)?json\b/i.test(type))
-    throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
-  return decodeUtf8(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
 }
 
-function sendJson(response: http.ServerResponse, status: number, value: unknown): void {
-  const text = JSON.stringify(value);
-  response.writeHead(status, {
-    'content-type': 'application/json',
-    'content-length': Buffer.byteLength(text),
+/** The text of the body, or undefined when there is none. */
+async function readBody(
+  request: http.IncomingMessage,
+  sizeBytesMax: number,
+): Promise<string | undefined> {
+  const bytes = await readBytes(request, sizeBytesMax);
+  if (bytes.length === 0) return undefined;
+  const type = request.headers['content-type'];
+  if (type !== undefined && !/^application\/([^;]+\+)?json\s*(;|$)/i.test(type))
+    throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
+  return decodeUtf8(bytes);
+}
+
+function readBytes(request: http.IncomingMessage, sizeBytesMax: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let chunks: Buffer[] = [];
+    let size = 0;
+    const tooLarge = (): void => {
+      chunks = [];
+      reject(fault('too_large', `the body is larger than ${sizeBytesMax} bytes`));
+    };
+    if (Number(request.headers['content-length'] ?? 0) > sizeBytesMax) tooLarge();
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > sizeBytesMax + LINGER_BYTES_MAX) request.socket.destroy();
+      else if (size > sizeBytesMax) tooLarge();
+      else chunks.push(chunk);
+    });
+    request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    const gone = (): void => reject(fault('canceled', 'the caller went away'));
+    request.on('error', gone);
+    request.on('close', gone);
   });
-  response.end(text);
 }
 
 async function sendRaw(response: http.ServerResponse, answer: RawAnswer): Promise<void> {

@@ -16,6 +16,7 @@ type Waiting = {
 
 function translate(error: unknown, file: string): unknown {
   const { code, errcode, message } = error as { code?: string; errcode?: number; message?: string };
+  if (code === 'ERR_INVALID_STATE') return fault('stopping', `${file} is closed`, { cause: error });
   if (code !== 'ERR_SQLITE_ERROR') return error;
   const primary = (errcode ?? 0) & 255;
   const extra = { cause: error };
@@ -68,7 +69,7 @@ class SqliteDatabase implements Database {
   private readonly sql: Sql;
   private queue: Waiting[] = [];
   private busy = false;
-  private closed = false;
+  private closed: Promise<void> | undefined;
   private idle: (() => void)[] = [];
 
   constructor({ db, file, sql }: { db: DatabaseSync; file: string; sql: Sql }) {
@@ -78,7 +79,8 @@ class SqliteDatabase implements Database {
   }
 
   write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.closed) return Promise.reject(fault('stopping', `${this.file} is closed`));
+    if (this.closed !== undefined)
+      return Promise.reject(fault('stopping', `${this.file} is closed`));
     if (this.queue.length >= QUEUE_MAX)
       return Promise.reject(fault('overloaded', `too many writes wait for ${this.file}`));
     return new Promise<T>((resolve, reject) => {
@@ -93,19 +95,23 @@ class SqliteDatabase implements Database {
 
   /** Reads see only committed data: they wait for the group in progress, which takes microtasks only. */
   async read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.closed) throw fault('stopping', `${this.file} is closed`);
-    while (this.db.isTransaction) await new Promise<void>((resolve) => setImmediate(resolve));
+    if (this.closed !== undefined) throw fault('stopping', `${this.file} is closed`);
     try {
+      while (this.db.isTransaction) await new Promise<void>((resolve) => setImmediate(resolve));
       return await work(this.sql);
     } catch (error) {
       throw translate(error, this.file);
     }
   }
 
-  async close(): Promise<void> {
-    if (this.closed) return;
+  /** Takes nothing new from now on, and finishes what waits. */
+  close(): Promise<void> {
+    this.closed ??= this.closeWhenIdle();
+    return this.closed;
+  }
+
+  private async closeWhenIdle(): Promise<void> {
     if (this.busy) await new Promise<void>((resolve) => this.idle.push(resolve));
-    this.closed = true;
     this.db.close();
   }
 

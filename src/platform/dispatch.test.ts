@@ -1,0 +1,371 @@
+// The one way into a daemon: every step of its order, each with its fault, and what ends a handler early.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { z } from 'zod';
+import type { Caller } from '../wire/caller.ts';
+import { Fault, type FaultCode } from '../wire/errors.ts';
+import { route, routes } from '../wire/route.ts';
+import type { RunId, TaskId } from '../wire/words.ts';
+import { type Context, type Dispatch, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import { makeLog, silentLog } from './log.ts';
+import { makeMetrics } from './metrics.ts';
+
+const table = routes({
+  get: route({
+    method: 'GET',
+    path: '/v1/things/{id}',
+    callers: ['operator', 'toold'],
+    params: z.strictObject({ id: z.string().regex(/^t\d+$/) }),
+    query: z.strictObject({ limit: z.coerce.number().int().min(1).optional() }),
+    output: z.object({ id: z.string(), limit: z.int() }),
+  }),
+  make: route({
+    method: 'POST',
+    path: '/v1/things',
+    callers: ['operator'],
+    body: z.strictObject({ name: z.string().max(10), tags: z.array(z.string()).optional() }),
+    output: z.object({ name: z.string() }),
+  }),
+  ping: route({ method: 'POST', path: '/v1/ping', callers: ['run'], output: z.object({}) }),
+  list: route({
+    method: 'GET',
+    path: '/v1/things',
+    callers: ['operator'],
+    output: z.object({ n: z.int() }),
+  }),
+  follow: route({
+    method: 'GET',
+    path: '/v1/follow',
+    callers: ['operator'],
+    output: z.unknown(),
+    streams: true,
+  }),
+});
+type Table = typeof table;
+
+const operator: Caller = { kind: 'operator', principal: 'person:ann' };
+const toold: Caller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
+const run: Caller = {
+  ...{ kind: 'run', principal: 'agent:coder', runId: 'run_1' as RunId, fence: 1 },
+  ...{ mode: 'live', agent: 'coder', taskId: 'task_1' as TaskId },
+};
+
+const good: Handlers<Table> = {
+  get: async ({ params, query }) => ({ id: params.id, limit: query.limit ?? 7 }),
+  make: async ({ body }) => ({ name: body.name }),
+  ping: async () => ({}),
+  list: async () => ({ n: 1 }),
+  follow: async () => new RawAnswer({ status: 200, headers: {}, body: 'x' }),
+};
+
+function made(over: Partial<Handlers<Table>> = {}, lines: string[] = []): Dispatch {
+  return makeDispatch({
+    routes: table,
+    handlers: { ...good, ...over },
+    log: makeLog((line) => lines.push(line)),
+    metrics: makeMetrics('test'),
+  });
+}
+
+const ask = (method: string, path: string, more: object = {}) => ({
+  ...{ method, path, query: {}, body: undefined, caller: operator },
+  ...more,
+});
+
+function codeOf(promise: Promise<unknown>): Promise<FaultCode> {
+  return promise.then(
+    (value) => assert.fail(`answered ${JSON.stringify(value)}`),
+    (error: unknown) => (error as Fault).code,
+  );
+}
+
+describe('dispatch: route known → caller allowed → input valid → handler → output valid', () => {
+  it('answers what the handler gives for a good request', async () => {
+    const dispatch = made();
+    const query = { limit: '3' };
+    const answer = await dispatch.run(ask('GET', '/v1/things/t1', { query }));
+    assert.deepEqual(answer, { id: 't1', limit: 3 });
+    const body = { name: 'a' };
+    assert.deepEqual(await dispatch.run(ask('POST', '/v1/things', { body })), { name: 'a' });
+    assert.deepEqual(await dispatch.run(ask('POST', '/v1/ping', { caller: run })), {});
+  });
+
+  const refusals: [string, FaultCode, ReturnType<typeof ask>][] = [
+    ['an unknown path', 'no_such_route', ask('GET', '/v1/nothing')],
+    ['a path below a leaf', 'no_such_route', ask('GET', '/v1/things/t1/more')],
+    ['a path with an end slash', 'no_such_route', ask('POST', '/v1/ping/', { caller: run })],
+    ['a prefix of a path', 'no_such_route', ask('GET', '/v1')],
+    ['no path at all', 'no_such_route', ask('GET', '')],
+    ['a star', 'no_such_route', ask('OPTIONS', '*')],
+    ['a known path with another method', 'method_not_allowed', ask('DELETE', '/v1/things')],
+    ['a method in small letters', 'method_not_allowed', ask('get', '/v1/things')],
+    ['a broken escape', 'bad_request', ask('GET', '/v1/things/%zz')],
+    ['a peer not in the list', 'forbidden_caller', ask('GET', '/v1/things', { caller: toold })],
+    ['a run at an operator route', 'forbidden_caller', ask('GET', '/v1/things', { caller: run })],
+    ['an operator at a run route', 'forbidden_caller', ask('POST', '/v1/ping')],
+    ['a bad path parameter', 'bad_request', ask('GET', '/v1/things/x')],
+    ['a bad query value', 'bad_request', ask('GET', '/v1/things/t1', { query: { limit: '0' } })],
+    ['an unknown query key', 'bad_request', ask('GET', '/v1/things/t1', { query: { x: '1' } })],
+    ['a query where none is taken', 'bad_request', ask('GET', '/v1/things', { query: { x: '1' } })],
+    ['a body where none is taken', 'bad_request', ask('GET', '/v1/things', { body: { x: 1 } })],
+    ['null as a body', 'bad_request', ask('GET', '/v1/things', { body: null })],
+    ['no body where one is needed', 'bad_request', ask('POST', '/v1/things')],
+    ['an unknown key', 'bad_request', ask('POST', '/v1/things', { body: { name: 'a', x: 1 } })],
+    ['a wrong type', 'bad_request', ask('POST', '/v1/things', { body: { name: 1 } })],
+  ];
+  for (const [what, code, request] of refusals) {
+    it(`refuses ${what} with ${code}`, async () => {
+      assert.equal(await codeOf(made().run(request)), code);
+    });
+  }
+
+  it('checks each step before the next one', async () => {
+    const seen: string[] = [];
+    const make = async () => {
+      seen.push('handler');
+      return { name: 'a' };
+    };
+    const dispatch = made({ make });
+    const bad = { body: { name: 1 } };
+    assert.equal(
+      await codeOf(dispatch.run(ask('POST', '/v1/no', { caller: run, ...bad }))),
+      'no_such_route',
+    );
+    assert.equal(
+      await codeOf(dispatch.run(ask('POST', '/v1/things', { caller: run, ...bad }))),
+      'forbidden_caller',
+    );
+    assert.equal(await codeOf(dispatch.run(ask('POST', '/v1/things', bad))), 'bad_request');
+    assert.deepEqual(seen, [], 'a refused request does not reach the handler');
+    await dispatch.run(ask('POST', '/v1/things', { body: { name: 'a' } }));
+    assert.deepEqual(seen, ['handler']);
+  });
+
+  it('names the field and the unknown key, and lists the methods a path takes', async () => {
+    const dispatch = made();
+    const body = { name: 'much too long', tags: [1], extra: true };
+    const fields = dispatch.run(ask('POST', '/v1/things', { body }));
+    await assert.rejects(fields, (error: Fault) => {
+      assert.match(error.message, /name: .*10/);
+      assert.match(error.message, /tags\.0: /);
+      assert.match(error.message, /unknown key extra/);
+      return true;
+    });
+    await assert.rejects(dispatch.run(ask('DELETE', '/v1/things')), (error: Fault) => {
+      assert.deepEqual(error.details, { allow: 'POST, GET' });
+      return true;
+    });
+  });
+
+  it('decodes path parameters, and takes a literal before a parameter', async () => {
+    const mixed = routes({
+      one: route({
+        ...{ method: 'GET', path: '/a/{id}', callers: ['operator'], output: z.unknown() },
+        params: z.strictObject({ id: z.string() }),
+      }),
+      fixed: route({ method: 'GET', path: '/a/me', callers: ['operator'], output: z.unknown() }),
+    });
+    const dispatch = makeDispatch({
+      routes: mixed,
+      handlers: { one: async ({ params }) => params.id, fixed: async () => 'fixed' },
+      log: silentLog,
+      metrics: makeMetrics('test'),
+    });
+    assert.equal(await dispatch.run(ask('GET', '/a/me')), 'fixed');
+    assert.equal(await dispatch.run(ask('GET', '/a/x%2Fy%20z')), 'x/y z');
+  });
+
+  it('refuses two routes of one method and path when it is made', () => {
+    const twice = routes({ a: table.list, b: table.list });
+    const handlers = { a: async () => ({ n: 1 }), b: async () => ({ n: 2 }) };
+    assert.throws(
+      () => makeDispatch({ routes: twice, handlers, log: silentLog, metrics: makeMetrics('t') }),
+      /two routes/,
+    );
+  });
+
+  it('gives an answer out of contract as bad_output, and says in the log what was wrong', async () => {
+    const lines: string[] = [];
+    const dispatch = made({ list: async () => ({ n: 'many' }) as never }, lines);
+    assert.equal(await codeOf(dispatch.run(ask('GET', '/v1/things'))), 'bad_output');
+    assert.match(lines.join('\n'), /out of contract/);
+  });
+
+  it('gives a bug as internal with a reference that the log has, and no word of the bug', async () => {
+    const lines: string[] = [];
+    const list = () => Promise.reject(new TypeError('the secret inside'));
+    const trace = { requestId: 'req-1', traceparent: '' };
+    const failed = made({ list }, lines).run(ask('GET', '/v1/things', { trace }));
+    await assert.rejects(failed, (error: Fault) => {
+      assert.equal(error.code, 'internal');
+      assert.match(error.message, /req-1/);
+      assert.doesNotMatch(JSON.stringify(error.toBody()), /secret/);
+      return true;
+    });
+    const line = lines.find((text) => text.includes('the secret inside'));
+    assert.match(line ?? '', /"reference":"req-1"/);
+  });
+
+  it('passes a fault of the handler on unchanged', async () => {
+    const thrown = new Fault('budget', 'nothing is left', { details: { left: 0 } });
+    const list = () => Promise.reject(thrown);
+    await assert.rejects(made({ list }).run(ask('GET', '/v1/things')), (error) => error === thrown);
+  });
+});
+
+describe('dispatch: what ends a handler early', () => {
+  const hang = ({ signal }: Context) =>
+    new Promise<never>((_, reject) =>
+      signal.addEventListener('abort', () => reject(signal.reason)),
+    );
+
+  it('a deadline of the caller', async () => {
+    let reason: unknown;
+    const list = (context: Context<Table['list']>) => {
+      context.signal.addEventListener('abort', () => {
+        reason = context.signal.reason;
+      });
+      return new Promise<never>(() => {});
+    };
+    const request = ask('GET', '/v1/things', { deadlineMs: 5 });
+    assert.equal(await codeOf(made({ list: list as never }).run(request)), 'deadline');
+    assert.equal((reason as Fault).code, 'deadline', 'the handler is told, too');
+  });
+
+  it('a caller may shorten the deadline and not lengthen it', async () => {
+    const seen: number[] = [];
+    const list = async ({ deadlineMs }: { deadlineMs: number }) => {
+      seen.push(deadlineMs);
+      return { n: 1 };
+    };
+    const dispatch = made({ list });
+    for (const deadlineMs of [undefined, 1_000, 10_000_000])
+      await dispatch.run(ask('GET', '/v1/things', { deadlineMs }));
+    assert.deepEqual(seen, [30_000, 1_000, 30_000]);
+  });
+
+  it('a caller that goes away, before or during the work', async () => {
+    const dispatch = made({ list: hang as never });
+    const gone = new AbortController();
+    const during = codeOf(dispatch.run(ask('GET', '/v1/things', { signal: gone.signal })));
+    gone.abort();
+    assert.equal(await during, 'canceled');
+    const before = made({
+      list: async ({ signal }) => {
+        assert.equal(signal.aborted, true);
+        throw signal.reason;
+      },
+    });
+    const signal = AbortSignal.abort();
+    assert.equal(await codeOf(before.run(ask('GET', '/v1/things', { signal }))), 'canceled');
+  });
+
+  it('a stream still sees that its reader went away, until it has ended', async () => {
+    const signals: AbortSignal[] = [];
+    const follow = async ({ signal }: { signal: AbortSignal }) => {
+      signals.push(signal);
+      async function* body() {
+        yield 'a';
+        yield 'b';
+      }
+      return new RawAnswer({ status: 200, headers: {}, body: body() });
+    };
+    const dispatch = made({ follow });
+    const gone = new AbortController();
+    const request = ask('GET', '/v1/follow', { signal: gone.signal });
+    await dispatch.run(request);
+    gone.abort();
+    assert.equal(signals[0]!.aborted, true);
+
+    const again = new AbortController();
+    const whole = (await dispatch.run({ ...request, signal: again.signal })) as RawAnswer;
+    let text = '';
+    for await (const piece of whole.body as AsyncIterable<string>) text += piece;
+    assert.equal(text, 'ab');
+    again.abort();
+    assert.equal(signals[1]!.aborted, false, 'nothing is watched after its end');
+  });
+
+  it('too many requests at once are refused with overloaded, and taken again later', async () => {
+    const release: (() => void)[] = [];
+    const list = () =>
+      new Promise<{ n: number }>((resolve) => release.push(() => resolve({ n: 1 })));
+    const dispatch = made({ list });
+    const all = Array.from({ length: 4_096 }, () => dispatch.run(ask('GET', '/v1/things')));
+    assert.equal(dispatch.inFlight(), 4_096);
+    await assert.rejects(dispatch.run(ask('GET', '/v1/things')), (error: Fault) => {
+      assert.equal(error.code, 'overloaded');
+      assert.equal(error.retry, true);
+      assert.ok((error.retryAfterMs ?? 0) > 0);
+      return true;
+    });
+    for (const one of release) one();
+    await Promise.all(all);
+    assert.equal(dispatch.inFlight(), 0);
+    assert.equal(await codeOf(dispatch.run(ask('GET', '/v1/no'))), 'no_such_route');
+  });
+});
+
+describe('dispatch: properties', () => {
+  const callers = fc.constantFrom(operator, toold, run);
+  const bodies = fc.oneof(
+    fc.constant(undefined),
+    fc.jsonValue(),
+    fc.record({ name: fc.string({ maxLength: 12 }) }),
+    fc.record({ name: fc.string({ maxLength: 12 }), tags: fc.array(fc.string()) }),
+  );
+  const requests = fc.record({
+    method: fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'HEAD', ''),
+    path: fc.oneof(
+      fc.constantFrom('/v1/things', '/v1/things/t1', '/v1/ping', '/v1/follow', '/__proto__'),
+      fc.string(),
+      fc.webPath(),
+    ),
+    query: fc.dictionary(fc.constantFrom('limit', 'x', '__proto__', 'constructor'), fc.string()),
+    body: bodies,
+    caller: callers,
+  });
+
+  it('whatever is asked, the answer is in contract or a fault of the table, never internal', async () => {
+    const dispatch = made();
+    await fc.assert(
+      fc.asyncProperty(requests, async (request) => {
+        try {
+          await dispatch.run(request as never);
+        } catch (error) {
+          assert.ok(error instanceof Fault);
+          assert.notEqual(error.code, 'internal');
+          assert.notEqual(error.code, 'bad_output');
+        }
+        assert.equal(dispatch.inFlight(), 0);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('only callers in the list of a route ever reach its handler', async () => {
+    const reached: string[] = [];
+    const handlers = Object.fromEntries(
+      Object.entries(good).map(([name, handler]) => [
+        name,
+        (context: Context) => {
+          const { caller } = context;
+          reached.push(`${name} ${caller.kind === 'daemon' ? caller.daemon : caller.kind}`);
+          return (handler as (c: Context) => Promise<unknown>)(context);
+        },
+      ]),
+    ) as unknown as Handlers<Table>;
+    const dispatch = made(handlers);
+    await fc.assert(
+      fc.asyncProperty(requests, async (request) => {
+        await dispatch.run(request as never).catch(() => undefined);
+      }),
+      { numRuns: 500 },
+    );
+    const allowed = Object.entries(table).flatMap(([name, one]) =>
+      one.callers.map((caller) => `${name} ${caller}`),
+    );
+    for (const one of new Set(reached)) assert.ok(allowed.includes(one), one);
+  });
+});

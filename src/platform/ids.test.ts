@@ -1,0 +1,82 @@
+// New ids: their form, that they sort by time of making, and that derived ones follow from their words.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { CallId, RunId, TaskId } from '../wire/words.ts';
+import { manualClock } from './clock.ts';
+import { derivedId, idMaker } from './ids.ts';
+
+const FORM = /^task_[0-9a-hjkmnp-tv-z]{26}$/;
+
+describe('ids', () => {
+  it('have the form that the contracts ask for', () => {
+    const newId = idMaker(manualClock(Date.parse('2026-03-01T09:00:00Z')));
+    for (let i = 0; i < 200; i++) {
+      TaskId.parse(newId('task'));
+      RunId.parse(newId('run'));
+    }
+  });
+
+  it('of one maker grow strictly, whatever the clock does', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: -5, max: 5 }), { maxLength: 200 }), (steps) => {
+        let now = 1_800_000_000_000;
+        const newId = idMaker({ nowMs: () => now, at: () => ({ cancel() {} }) });
+        let last = '';
+        for (const step of steps) {
+          now += step;
+          const id = newId<string>('task');
+          assert.match(id, FORM);
+          assert.ok(id > last, `${id} > ${last}`);
+          last = id;
+        }
+      }),
+    );
+  });
+
+  it('of later makers sort after those of earlier times', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 0, max: 2 ** 47 }),
+        fc.integer({ min: 1, max: 1e9 }),
+        (at, d) => {
+          const early = idMaker(manualClock(at))<string>('task');
+          const late = idMaker(manualClock(at + d))<string>('task');
+          assert.ok(early < late);
+        },
+      ),
+    );
+  });
+
+  it('count up within a millisecond even from the highest random number', () => {
+    const highest = (n: number) => new Uint8Array(n).fill(255);
+    const newId = idMaker(manualClock(1_800_000_000_000), highest);
+    const ids = Array.from({ length: 10_000 }, () => newId<string>('task'));
+    assert.deepEqual(ids.toSorted(), ids);
+    assert.equal(new Set(ids).size, ids.length);
+    for (const id of ids) assert.match(id, FORM);
+  });
+
+  it('of two makers in the same millisecond differ', () => {
+    const clock = manualClock(1_800_000_000_000);
+    const ids = Array.from({ length: 1_000 }, () => idMaker(clock)<string>('task'));
+    assert.equal(new Set(ids).size, ids.length);
+  });
+
+  it('derived: the same words give the same id, other words another', () => {
+    const words = fc.array(fc.oneof(fc.stringMatching(/^[a-z0-9_]*$/), fc.nat()), { minLength: 1 });
+    fc.assert(
+      fc.property(words, words, (a, b) => {
+        const one = derivedId<string>('call', ...a);
+        CallId.parse(one);
+        assert.equal(one, derivedId('call', ...a));
+        assert.equal(one === derivedId('call', ...b), a.join('\n') === b.join('\n'));
+      }),
+    );
+    // What runners of other versions have recorded must be found again.
+    assert.equal(
+      derivedId('call', 'run_00000000000000000000000000', 'model', 0),
+      'call_0zx53r3cbsa290pmnhwq77j3tz',
+    );
+  });
+});

@@ -1,0 +1,264 @@
+// SQLite as a Database: writes that wait are made durable together and each rolled back alone, reads see
+// only what is committed, and files of other versions are refused or migrated.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { after, describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { Database } from './database.ts';
+import { openSqlite } from './sqlite.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-q-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+let made = 0;
+const freshFile = () => join(dir, `${made++}.sqlite`);
+const MIGRATIONS = ['CREATE TABLE t (k TEXT PRIMARY KEY, v BIGINT NOT NULL);'];
+const open = (file = freshFile(), migrations = MIGRATIONS) => openSqlite({ file, migrations });
+const put = (db: Database, k: string, v: number) =>
+  db.write((sql) => sql.run('INSERT INTO t (k, v) VALUES (?, ?)', k, v));
+const keys = async (db: Database) =>
+  (await db.read((sql) => sql.all<{ k: string }>('SELECT k FROM t ORDER BY k'))).map((r) => r.k);
+
+/** A second look at the file, as another process would see it: committed data only. */
+function peek(file: string): string[] {
+  const other = new DatabaseSync(file, { readOnly: true });
+  const rows = other.prepare('SELECT k FROM t ORDER BY k').all() as { k: string }[];
+  other.close();
+  return rows.map((row) => row.k);
+}
+
+describe('sqlite: group commit', () => {
+  it('what throws is rolled back alone; its neighbours in the group stay', async () => {
+    const db = open();
+    const all = await Promise.allSettled([
+      put(db, 'a', 1),
+      db.write(async (sql) => {
+        await sql.run('INSERT INTO t (k, v) VALUES (?, ?)', 'half', 1);
+        throw new Error('on purpose');
+      }),
+      put(db, 'a', 2),
+      put(db, 'b', 1),
+    ]);
+    assert.deepEqual(
+      all.map((one) => one.status),
+      ['fulfilled', 'rejected', 'rejected', 'fulfilled'],
+    );
+    assert.deepEqual(await keys(db), ['a', 'b']);
+    await db.close();
+  });
+
+  it('a write that is acknowledged is there after another process opens the file', async () => {
+    const file = freshFile();
+    const db = open(file);
+    for (const k of ['a', 'b', 'c']) {
+      await put(db, k, 1);
+      assert.ok(peek(file).includes(k));
+    }
+    await db.close();
+    const again = open(file);
+    assert.deepEqual(await keys(again), ['a', 'b', 'c']);
+    await again.close();
+  });
+
+  it('many writers at once, of whom some fail: exactly the acknowledged ones are there', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ key: fc.nat(20), fails: fc.boolean() }), { maxLength: 60 }),
+        async (writes) => {
+          const file = freshFile();
+          const db = open(file);
+          const results = await Promise.allSettled(
+            writes.map(({ key, fails }) =>
+              db.write(async (sql) => {
+                await sql.run('INSERT INTO t (k, v) VALUES (?, ?)', `k${key}`, key);
+                if (fails) throw new Error('on purpose');
+              }),
+            ),
+          );
+          const acknowledged = writes.filter((_, i) => results[i]!.status === 'fulfilled');
+          const wanted = [...new Set(acknowledged.map(({ key }) => `k${key}`))].sort();
+          assert.deepEqual(peek(file), wanted);
+          assert.equal(acknowledged.length, wanted.length, 'a key is written once');
+          await db.close();
+        },
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  it('refuses with overloaded when too many wait, and takes writes again afterwards', async () => {
+    const db = open();
+    const count = (sql: { run(text: string): Promise<number> }) =>
+      sql.run("INSERT INTO t (k, v) VALUES ('n', 1) ON CONFLICT (k) DO UPDATE SET v = t.v + 1");
+    const waiting = Array.from({ length: 20_000 }, () => db.write(count));
+    await assert.rejects(db.write(count), { code: 'overloaded' });
+    await Promise.all(waiting);
+    await db.write(count);
+    const row = await db.read((sql) => sql.one<{ v: number }>("SELECT v FROM t WHERE k = 'n'"));
+    assert.equal(row?.v, 20_001);
+    await db.close();
+  });
+});
+
+describe('sqlite: reads', () => {
+  it('never see a transaction that is still open', async () => {
+    const db = open();
+    await put(db, 'left', 100);
+    await put(db, 'right', 0);
+    const sums: number[] = [];
+    const look = () =>
+      db.read(async (sql) => {
+        const left = await sql.one<{ v: number }>("SELECT v FROM t WHERE k = 'left'");
+        const right = await sql.one<{ v: number }>("SELECT v FROM t WHERE k = 'right'");
+        sums.push(left!.v + right!.v);
+      });
+    const move = (fails: boolean) =>
+      db.write(async (sql) => {
+        await sql.run("UPDATE t SET v = v - 1 WHERE k = 'left'");
+        // A reader asks while half of the move is done.
+        reads.push(look());
+        await sql.run("UPDATE t SET v = v + 1 WHERE k = 'right'");
+        if (fails) throw new Error('on purpose');
+      });
+    const reads: Promise<void>[] = [];
+    for (let round = 0; round < 20; round++) {
+      const moves = Array.from({ length: 10 }, (_, i) => move(i % 3 === 0).catch(() => undefined));
+      reads.push(look(), ...moves.map((one) => one.then(look)));
+      if (round % 2 === 0) await Promise.all(moves);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await Promise.all(reads);
+    assert.ok(sums.length > 200);
+    assert.deepEqual([...new Set(sums)], [100]);
+    await db.close();
+  });
+
+  it('a rejected writer that reads at once does not see its neighbours before they are durable', async () => {
+    const file = freshFile();
+    const db = open(file);
+    const first = put(db, 'a', 1);
+    const seen = db
+      .write(() => Promise.reject(new Error('on purpose')))
+      .catch(async () => ({ here: await keys(db), there: peek(file) }));
+    await first;
+    const { here, there } = (await seen) as { here: string[]; there: string[] };
+    assert.deepEqual(here, there);
+    await db.close();
+  });
+});
+
+describe('sqlite: closing', () => {
+  it('finishes what waits, then refuses with stopping', async () => {
+    const file = freshFile();
+    const db = open(file);
+    const waiting = ['a', 'b', 'c'].map((k) => put(db, k, 1));
+    const closing = db.close();
+    await assert.rejects(put(db, 'late', 1), { code: 'stopping' });
+    await Promise.all([...waiting, closing, db.close()]);
+    await assert.rejects(keys(db), { code: 'stopping' });
+    await assert.rejects(put(db, 'later', 1), { code: 'stopping' });
+    assert.deepEqual(peek(file), ['a', 'b', 'c']);
+  });
+});
+
+describe('sqlite: versions', () => {
+  const two = [...MIGRATIONS, "CREATE TABLE u (x TEXT); INSERT INTO u VALUES ('new');"];
+
+  it('refuses a file that a newer version wrote, and leaves it as it is', async () => {
+    const file = freshFile();
+    await open(file, two).close();
+    assert.throws(() => open(file), { code: 'state_newer' });
+    const again = open(file, two);
+    assert.equal((await again.read((sql) => sql.all('SELECT x FROM u'))).length, 1);
+    await again.close();
+  });
+
+  it('backs an older file up, then migrates it, once', async () => {
+    const file = freshFile();
+    const old = open(file);
+    await put(old, 'kept', 7);
+    await old.close();
+    const migrated = open(file, two);
+    assert.deepEqual(await keys(migrated), ['kept']);
+    assert.equal((await migrated.read((sql) => sql.all('SELECT x FROM u'))).length, 1);
+    await migrated.close();
+    assert.deepEqual(peek(`${file}.before-1`), ['kept'], 'the backup is the old file');
+    assert.throws(() => open(file), { code: 'state_newer' });
+    await open(`${file}.before-1`).close();
+    await open(file, two).close();
+  });
+
+  it('a migration that fails leaves the old version in force', async () => {
+    const file = freshFile();
+    const old = open(file);
+    await put(old, 'kept', 7);
+    await old.close();
+    const broken = [...MIGRATIONS, 'CREATE TABLE u (x TEXT); CREATE TABLE t (x TEXT);'];
+    assert.throws(() => open(file, broken));
+    const again = open(file);
+    assert.deepEqual(await keys(again), ['kept']);
+    await again.close();
+  });
+
+  it('says of a file that is no database that it is damaged', () => {
+    const file = freshFile();
+    writeFileSync(
+      file,
+      'this is not a database, but it is long enough to be taken for one. '.repeat(99),
+    );
+    assert.throws(() => open(file), { code: 'storage_broken' });
+  });
+});
+
+const canMount = process.getuid?.() === 0 && mountWorks();
+
+function mountWorks(): boolean {
+  const probe = join(dir, 'probe');
+  mkdirSync(probe);
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', probe], { stdio: 'ignore' });
+    execFileSync('umount', [probe]);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe('sqlite: a full disk', {
+  skip: canMount ? false : 'needs root to mount a small tmpfs',
+}, () => {
+  it('refuses with storage_full, keeps what was acknowledged, and goes on when there is space', async () => {
+    const small = join(dir, 'small');
+    mkdirSync(small);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small]);
+    try {
+      const file = join(small, 'x.sqlite');
+      const db = open(file);
+      const acknowledged: string[] = [];
+      let refused: unknown;
+      for (let i = 0; refused === undefined && i < 1_000; i++) {
+        const k = `k${String(i).padStart(4, '0')}${'x'.repeat(10_000)}`;
+        await put(db, k, i).then(
+          () => acknowledged.push(k),
+          (error: unknown) => {
+            refused = error;
+          },
+        );
+      }
+      assert.equal((refused as { code: string }).code, 'storage_full');
+      assert.ok(acknowledged.length > 5);
+      await assert.rejects(put(db, 'y'.repeat(50_000), 1), { code: 'storage_full' });
+      assert.deepEqual(await keys(db), acknowledged);
+      execFileSync('mount', ['-o', 'remount,size=16m', small]);
+      await put(db, 'z', 1);
+      await db.close();
+      assert.deepEqual(peek(file), [...acknowledged, 'z']);
+      assert.ok(existsSync(file) && readdirSync(small).length >= 1);
+    } finally {
+      execFileSync('umount', ['-l', small]);
+    }
+  });
+});
