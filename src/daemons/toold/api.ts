@@ -1,0 +1,83 @@
+// toold's routes: callers and values in, the service's answers out. Decides nothing.
+import { toTimestamp } from '../../platform/clock.ts';
+import type { Handlers } from '../../platform/dispatch.ts';
+import type { Caller, RunCaller } from '../../wire/caller.ts';
+import { fault } from '../../wire/errors.ts';
+import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { Runs } from './runs.ts';
+import type { Service } from './service.ts';
+import type { CallRow, Store } from './store.ts';
+
+const PAGE_DEFAULT = 100;
+
+export function makeHandlers(options: {
+  service: Service;
+  runs: Runs;
+  store: Store;
+}): Handlers<typeof tooldRoutes> {
+  const { service, runs, store } = options;
+  return {
+    listTools: async ({ caller }) => ({ tools: service.listTools(runOrNone(caller)) }),
+    call: async ({ caller, body }) => service.call(asRun(caller), body),
+    async getCall({ caller, params }) {
+      const row = await store.findCall(params.id);
+      const run = runOrNone(caller);
+      // A run is not told that another run's call exists.
+      if (row === undefined || (run !== undefined && row.run_id !== run.runId))
+        throw fault('not_found', `there is no call ${params.id}`);
+      return { call: viewOf(row) };
+    },
+    async listCalls({ query }) {
+      const { limit = PAGE_DEFAULT, cursor, ...filter } = query;
+      const after = cursor === undefined ? 0 : readCursor(cursor);
+      const rows = await store.listCalls(filter, after, limit + 1);
+      const page = rows.slice(0, limit);
+      return {
+        calls: page.map(viewOf),
+        cursor: rows.length > limit ? String(page[page.length - 1]!.place) : null,
+      };
+    },
+    admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
+    dismissRun: async ({ params, query }) => ({
+      dismissed: await runs.dismiss(params.id, query.fence),
+    }),
+  };
+}
+
+function runOrNone(caller: Caller): RunCaller | undefined {
+  return caller.kind === 'run' ? caller : undefined;
+}
+
+function asRun(caller: Caller): RunCaller {
+  if (caller.kind !== 'run') throw fault('forbidden_caller', 'only a run calls tools');
+  return caller;
+}
+
+function readCursor(cursor: string): number {
+  if (!/^\d{1,15}$/.test(cursor))
+    throw fault('bad_request', 'query cursor: must be one that a page of calls gave');
+  return Number(cursor);
+}
+
+function viewOf(row: CallRow): ToolCallView {
+  const parsed = (text: string | null) =>
+    text === null ? null : (JSON.parse(text) as Record<string, unknown>);
+  return {
+    call_id: row.call_id,
+    run_id: row.run_id,
+    fence: row.fence,
+    task_id: row.task_id,
+    agent: row.agent,
+    tool: row.tool,
+    purpose: row.purpose,
+    arguments: parsed(row.arguments) ?? {},
+    arguments_hash: row.arguments_hash,
+    status: row.status,
+    result: parsed(row.result),
+    error: parsed(row.error),
+    wait_id: row.wait_id,
+    attempts: row.attempts,
+    created_at: toTimestamp(row.created_ms),
+    ended_at: row.ended_ms === null ? null : toTimestamp(row.ended_ms),
+  };
+}

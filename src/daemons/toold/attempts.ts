@@ -1,0 +1,379 @@
+// The journal of one call, step by step: decide, write the intent, see its event durable, do it,
+// write what came of it. Every step may be the last before a crash; what then happens is decided
+// from the record.
+import type { Clock } from '../../platform/clock.ts';
+import { toTimestamp } from '../../platform/clock.ts';
+import { isFault } from '../../platform/daemon.ts';
+import type { Log } from '../../platform/log.ts';
+import type { Outbox } from '../../platform/outbox.ts';
+import type { WaitView } from '../../wire/agentd.ts';
+import { Fault, fault } from '../../wire/errors.ts';
+import type { EventDraft } from '../../wire/events.ts';
+import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
+import type { CallId } from '../../wire/words.ts';
+import * as events from './events.ts';
+import { neutralise, previewOf, showResult } from './output.ts';
+import { completedWith, type Finished, type FinishResult, failedWith } from './results.ts';
+import {
+  type BreakerLimits,
+  type CallError,
+  type Decision,
+  DID_NOT_HAPPEN,
+  decide,
+  forgetAsked,
+  HAPPENED,
+  noteAsked,
+  noteOutcome,
+  type Progress,
+  readConfirmation,
+} from './rules.ts';
+import type { Run, Runs } from './runs.ts';
+import type { CallRow, NewCall, Store } from './store.ts';
+import {
+  type AgentdClient,
+  answerText,
+  type Effect,
+  errorOf,
+  forRun,
+  type Outcome,
+  peerOptions,
+  type Tool,
+  type ToolContext,
+} from './tools/tool.ts';
+
+/** One call as one activation asks it. */
+export type Job = {
+  run: Run;
+  callId: CallId;
+  toolName: string;
+  /** Undefined when there is no such tool. */
+  tool: Tool | undefined;
+  request: CallRequest;
+  argumentsText: string;
+  argumentsHash: string;
+  key: string;
+  signal: AbortSignal;
+};
+
+export type Attempts = {
+  /** A call that is not in the record. */
+  first(job: Job): Promise<CallAnswer>;
+  /** A call that was begun, has no outcome, and may be done again. */
+  again(job: Job, record: CallRow): Promise<CallAnswer>;
+  afterWait(job: Job, record: CallRow): Promise<CallAnswer>;
+  afterUnknown(job: Job, record: CallRow): Promise<CallAnswer>;
+};
+
+export type AttemptsOptions = {
+  store: Store;
+  outbox: Outbox;
+  runs: Runs;
+  agentd: AgentdClient;
+  finishResult: FinishResult;
+  limits: BreakerLimits;
+  clock: Clock;
+  log: Log;
+  moment(name: string): void;
+};
+
+/** Longer arguments are journaled by hash and beginning; a re-run gets them from the run again. */
+const ARGUMENTS_CHARS_MAX = 65_536;
+/**
+ * Denials past the quota that are still recorded one by one; a run that goes on is refused
+ * outright.
+ */
+const DENIALS_PAST_QUOTA_MAX = 64;
+
+export function makeAttempts(options: AttemptsOptions): Attempts {
+  const { store, outbox, runs, agentd, clock, log, moment } = options;
+
+  const judge = (job: Job, progress: Progress, again: boolean) => {
+    const parsed = job.tool?.input.safeParse(job.request.arguments);
+    const decision = decide(
+      {
+        run: job.run,
+        request: {
+          tool: job.toolName,
+          agent: job.request.agent,
+          taskId: job.request.task_id,
+        },
+        grant: {
+          tools: job.run.tools,
+          expiresAtMs: job.run.grantExpiresMs,
+          callsMax: job.run.callsMax,
+        },
+        toolIsKnown: job.tool !== undefined,
+        argumentsProblem: parsed?.success === false ? problemsOf(parsed.error.issues) : undefined,
+        nowMs: clock.nowMs(),
+        key: job.key,
+        progress,
+        limits: options.limits,
+      },
+      { again },
+    );
+    return { decision, input: parsed?.data };
+  };
+
+  const newCall = (job: Job): NewCall => ({
+    call_id: job.callId,
+    run_id: job.run.runId,
+    fence: job.run.fence,
+    tool: job.toolName,
+    purpose: job.request.purpose ?? '',
+    arguments:
+      job.argumentsText.length <= ARGUMENTS_CHARS_MAX
+        ? job.argumentsText
+        : JSON.stringify({
+            shortened: true,
+            size_chars: job.argumentsText.length,
+            preview: previewOf(job.argumentsText),
+          }),
+    arguments_hash: job.argumentsHash,
+    nowMs: clock.nowMs(),
+  });
+
+  /** Asked again by every denial of the breaker: agentd may have been away the first time. */
+  const breakRun = ({ run }: Job, reason: string): void => {
+    const body = { run_id: run.runId, fence: run.fence, reason: reason.slice(0, 1_000) };
+    agentd.toolBreak({ body }, peerOptions).catch((error: unknown) => {
+      log.warn('agentd did not end a run without progress', { run_id: run.runId, error });
+    });
+  };
+
+  const deny = async (
+    job: Job,
+    progress: Progress,
+    decision: Decision & { allowed: false },
+  ): Promise<CallAnswer> => {
+    if (progress.calls >= job.run.callsMax + DENIALS_PAST_QUOTA_MAX)
+      throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
+    const { saved, error } = failedWith(decision.error);
+    const denial = { error: saved.error!, hash: saved.hash };
+    await store.recordDenied(newCall(job), denial, events.denied(about(job), decision));
+    noteAsked(progress, job);
+    noteOutcome(progress, job.key, saved.hash);
+    if (decision.error.code === 'breaker') breakRun(job, decision.error.message);
+    return { call_id: job.callId, status: 'denied', error, recorded: false };
+  };
+
+  /** The outcome of an effect that happened is kept trying: only a crash may make it unknown. */
+  const save = async (job: Job, finished: Finished, ended: EventDraft): Promise<void> => {
+    for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
+      try {
+        await store.recordOutcome(job.callId, finished.saved, { endedMs: clock.nowMs(), ended });
+        return;
+      } catch (error) {
+        const passes = isFault(error, 'storage_full') || isFault(error, 'overloaded');
+        if (!passes || job.signal.aborted) throw error;
+        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+      }
+    }
+  };
+
+  const end = async (job: Job, attempt: number, finished: Finished): Promise<CallAnswer> => {
+    const { status, hash } = finished.saved;
+    const { result, error, sizeBytes, artifact } = finished;
+    const outcome = { status, hash, sizeBytes, code: error?.code, artifact };
+    await save(job, finished, events.ended(about(job), attempt, outcome));
+    moment('toold.after-outcome');
+    noteOutcome(await runs.progressOf(job.run), job.key, hash);
+    const shown = result === undefined ? { error } : { result };
+    return { call_id: job.callId, status, ...shown, recorded: false };
+  };
+
+  /** What was begun is not done now; nothing happened, so it may be done when asked again. */
+  const release = async (job: Job, error: unknown): Promise<never> => {
+    await store.releaseCall(job.callId);
+    throw error;
+  };
+
+  const assertWanted = (job: Job): void => {
+    if (job.signal.aborted)
+      throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
+  };
+
+  /** From a durable intent to an answer. */
+  const perform = async (job: Job, tool: Tool, begun: Begun): Promise<CallAnswer> => {
+    moment('toold.after-intent');
+    try {
+      await outbox.delivered(begun.seq);
+      assertWanted(job);
+    } catch (error) {
+      return release(job, error);
+    }
+    moment('toold.after-attempt-durable');
+    const done = await doEffect(job, tool, begun.input);
+    moment('toold.after-effect');
+    if (done === 'unknown') {
+      await store.markUnknown(job.callId);
+      return afterUnknown(job, (await store.findCall(job.callId))!);
+    }
+    if ('wait' in done) return openWait(job, tool, begun.attempt, done.wait);
+    const finished =
+      'error' in done
+        ? failedWith(done.error)
+        : await finish(job, tool, { status: 'completed', result: done.result }).catch((error) =>
+            release(job, error),
+          );
+    return end(job, begun.attempt, finished);
+  };
+
+  const doEffect = async (job: Job, tool: Tool, input: unknown): Promise<Effect | 'unknown'> => {
+    try {
+      return await tool.perform(input, contextOf(job));
+    } catch (error) {
+      if (error instanceof Fault) {
+        const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
+        return later ? release(job, error) : { error: errorOf(error) };
+      }
+      log.error('a tool failed', { tool: tool.name, call_id: job.callId, error });
+      if (!tool.idempotent) return 'unknown';
+      const message = `${tool.name} failed for a reason of its own`;
+      return { error: errorOf(fault('internal', message)) };
+    }
+  };
+
+  const finish = (job: Job, tool: Tool, outcome: Outcome): Promise<Finished> =>
+    options.finishResult(tool, outcome, contextOf(job));
+
+  const openWait = async (
+    job: Job,
+    tool: Tool,
+    attempt: number,
+    wait: WaitView,
+  ): Promise<CallAnswer> => {
+    const draft = events.waiting(about(job), attempt, { ...wait, status: 'waiting' });
+    await store.recordWaiting(job.callId, wait, draft);
+    return wait.status === 'open' ? waitingFor(job, wait) : settle(job, tool, attempt, wait);
+  };
+
+  const settle = async (
+    job: Job,
+    tool: Tool,
+    attempt: number,
+    wait: WaitView,
+  ): Promise<CallAnswer> => {
+    const outcome = tool.settle?.(wait);
+    if (outcome === undefined) throw new Error(`${tool.name} waits, but does not say for what`);
+    return end(job, attempt, await finish(job, tool, outcome));
+  };
+
+  const getWait = async (id: WaitView['id']): Promise<WaitView> =>
+    (await agentd.getWait({ params: { id } }, peerOptions)).wait;
+
+  const afterUnknown = async (job: Job, record: CallRow): Promise<CallAnswer> => {
+    const wait = record.wait_id === null ? await ask(job, record) : await getWait(record.wait_id);
+    if (wait.status === 'open') return waitingFor(job, wait);
+    const said = wait.outcome === 'answered' ? answerText(wait) : undefined;
+    switch (readConfirmation(said)) {
+      case 'happened': {
+        const confirmed = { happened: true, confirmed_by: wait.answered_by ?? 'person:operator' };
+        return end(job, record.attempts, completedWith(showResult(confirmed)));
+      }
+      case 'not':
+        return again(job, record);
+      case 'unclear':
+        return end(job, record.attempts, failedWith(neverKnown(job, said)));
+    }
+  };
+
+  const ask = async (job: Job, record: CallRow): Promise<WaitView> => {
+    const body = {
+      ...forRun(contextOf(job)),
+      question:
+        `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
+        `${neutralise(previewOf(job.argumentsText))} was started at ` +
+        `${toTimestamp(record.started_ms)} and its outcome is not known.`,
+      choices: [HAPPENED, DID_NOT_HAPPEN],
+      wait_key: `unknown.${record.attempts}`,
+    };
+    const { wait } = await agentd.toolAsk({ body }, peerOptions);
+    const draft = events.waiting(about(job), record.attempts, { ...wait, status: 'unknown' });
+    await store.recordAsked(job.callId, wait, draft);
+    return wait;
+  };
+
+  const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
+    const { decision, input } = judge(job, await runs.progressOf(job.run), true);
+    if (!decision.allowed) return end(job, record.attempts, failedWith(decision.error));
+    outbox.assertTaking();
+    assertWanted(job);
+    const attempt = record.attempts + 1;
+    moment('toold.before-intent');
+    const seq = await store.recordAttempt(
+      { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
+      events.attempted(about(job), attempt, decision),
+    );
+    return perform(job, job.tool!, { seq, attempt, input });
+  };
+
+  return {
+    async first(job) {
+      outbox.assertTaking();
+      const progress = await runs.progressOf(job.run);
+      assertWanted(job);
+      const { decision, input } = judge(job, progress, false);
+      if (!decision.allowed) return deny(job, progress, decision);
+      moment('toold.before-intent');
+      noteAsked(progress, job);
+      let seq: number;
+      try {
+        seq = await store.recordIntent(newCall(job), events.attempted(about(job), 1, decision));
+      } catch (error) {
+        forgetAsked(progress, job.callId);
+        throw error;
+      }
+      return perform(job, job.tool!, { seq, attempt: 1, input });
+    },
+    again,
+    async afterWait(job, record) {
+      const wait = await getWait(record.wait_id!);
+      if (wait.status === 'open') return { ...waitingFor(job, wait), recorded: true };
+      if (job.tool !== undefined) return settle(job, job.tool, record.attempts, wait);
+      const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
+      return end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
+    },
+    afterUnknown,
+  };
+}
+
+type Begun = { seq: number; attempt: number; input: unknown };
+
+const about = ({ run, callId, toolName, argumentsHash }: Job): events.Subject => ({
+  run,
+  callId,
+  tool: toolName,
+  argumentsHash,
+});
+
+const contextOf = (job: Job): ToolContext => ({
+  runId: job.run.runId,
+  fence: job.run.fence,
+  callId: job.callId,
+  signal: job.signal,
+});
+
+const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
+  call_id: job.callId,
+  status: 'waiting',
+  wait: { id: wait.id, kind: wait.kind },
+  recorded: false,
+});
+
+function neverKnown(job: Job, said: string | undefined): CallError {
+  const words = said === undefined ? 'nobody said whether it did' : `a person said: ${said}`;
+  return {
+    code: 'outcome_unknown',
+    message: `whether ${job.toolName} happened is not known; ${words}`,
+    hint: 'Find out by other means before you do it again.',
+    retry: false,
+  };
+}
+
+function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
+  const lines = issues.slice(0, 5).map(({ path, message }) => {
+    const where = path.map(String).join('.');
+    return where === '' ? message : `${where}: ${message}`;
+  });
+  return lines.join('; ');
+}

@@ -1,0 +1,304 @@
+// Calls as a run sees them, with toold hosted between fake peers: done once, recorded, denied,
+// waited for, left open.
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { fault } from '../../wire/errors.ts';
+import {
+  effectsIn,
+  eventsOf,
+  finished,
+  hostToold,
+  isCode,
+  makeWorld,
+  settled,
+  type TestHost,
+  type TestRun,
+  type World,
+} from './test-host.ts';
+
+let world: World;
+let host: TestHost;
+let run: TestRun;
+
+beforeEach(async () => {
+  world = makeWorld();
+  host = await hostToold(world);
+  run = await host.admit('one');
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+async function restart(options: Parameters<typeof hostToold>[1] = {}): Promise<void> {
+  await host.stop();
+  host = await hostToold(world, options);
+}
+
+describe('a call', () => {
+  it('is done once and then answered from the record', async () => {
+    const first = await run.ask(1, 'test.count_effect', { key: 'a' });
+    assert.deepEqual(first, {
+      ...{ call_id: run.callId(1), status: 'completed', result: { counted: 'a' } },
+      recorded: false,
+    });
+    const second = await run.ask(1, 'test.count_effect', { key: 'a' });
+    assert.deepEqual(second, { ...first, recorded: true });
+    assert.deepEqual(effectsIn(world), ['a']);
+    assert.deepEqual(await eventsOf(world, run.callId(1)), ['.attempted.1', '.ended']);
+  });
+
+  it('is answered from the record after a restart', async () => {
+    await run.ask(1, 'test.count_effect', { key: 'a' });
+    await restart();
+    run = await host.admit('one', { fence: 2 });
+    const again = await run.ask(1, 'test.count_effect', { key: 'a' });
+    assert.equal(again.recorded, true);
+    assert.deepEqual(effectsIn(world), ['a']);
+  });
+
+  it('asked at once many times is done once', async () => {
+    const asks = Array.from({ length: 10 }, () => run.ask(1, 'test.count_effect', { key: 'a' }));
+    const answers = await Promise.all(asks);
+    assert.ok(answers.every((answer) => answer.status === 'completed'));
+    assert.deepEqual(effectsIn(world), ['a']);
+  });
+
+  it('with another tool or other arguments under the same id is replay_differs', async () => {
+    await run.ask(1, 'test.echo', { text: 'a' });
+    await assert.rejects(run.ask(1, 'test.echo', { text: 'b' }), isCode('replay_differs'));
+    await assert.rejects(run.ask(1, 'timer.wait', { text: 'a' }), isCode('replay_differs'));
+    const slow = run.ask(2, 'test.echo', { text: 'a', delay_ms: 10 });
+    await assert.rejects(run.ask(2, 'test.echo', { text: 'b' }), isCode('replay_differs'));
+    world.clock.advance(10);
+    await finished(world, slow);
+  });
+
+  it('of another run under the same id is a conflict', async () => {
+    await run.ask(1, 'test.echo', { text: 'a' });
+    const other = await host.admit('two');
+    const body = { call_id: run.callId(1), tool: 'test.echo', arguments: { text: 'a' } };
+    await assert.rejects(other.client.call({ body }), isCode('conflict'));
+  });
+
+  it('gives its attempt to the audit log before anything is done', async () => {
+    const seen: string[] = [];
+    world.audit.state.gate = () => void seen.push(`${effectsIn(world).length} done`);
+    await run.ask(1, 'test.count_effect', { key: 'a' });
+    assert.equal(seen[0], '0 done');
+    assert.deepEqual(effectsIn(world), ['a']);
+    await settled(world);
+    assert.equal(world.audit.events[0]?.event, 'tool.call.attempted');
+  });
+
+  it('carries no content into the audit log', async () => {
+    await run.ask(1, 'artifact.put', { name: 'secret-name', text: 'secret-text' });
+    await settled(world);
+    assert.doesNotMatch(JSON.stringify(world.audit.events), /secret/);
+  });
+});
+
+describe('a denial', () => {
+  const denials: [string, string, object, object, string][] = [
+    ['an unknown tool', 'shell.run', {}, {}, 'unknown_tool'],
+    ['wrong arguments', 'test.echo', { txt: 1 }, {}, 'bad_arguments'],
+    ['another agent', 'test.echo', { text: 'a' }, { agent: 'deployer' }, 'wrong_agent'],
+  ];
+  for (const [what, tool, args, more, code] of denials) {
+    it(`of ${what} is a value, recorded, and in the log`, async () => {
+      const answer = await run.ask(1, tool, args, more);
+      assert.equal(answer.status, 'denied');
+      assert.equal(answer.error?.code, code);
+      assert.equal((await run.ask(1, tool, args, more)).recorded, true);
+      await settled(world);
+      const event = world.audit.events.find((e) => e.event === 'tool.call.denied');
+      assert.equal(event?.allowed, false);
+      assert.match(event?.policy ?? '', /^toold:\w+$/);
+      assert.deepEqual(await eventsOf(world, run.callId(1)), ['.denied']);
+    });
+  }
+
+  it('of a tool that was not granted, of an expired grant, of a spent quota', async () => {
+    const narrow = await host.admit('narrow', { tools: ['test.echo'] });
+    assert.equal((await narrow.ask(1, 'timer.wait', {})).error?.code, 'not_granted');
+    const expired = await host.admit('expired', { grant_expires_at: '2026-06-29T17:59:59Z' });
+    assert.equal((await expired.ask(1, 'test.echo', {})).error?.code, 'grant_expired');
+    const small = await host.admit('small', { max_calls: 1 });
+    assert.equal((await small.ask(1, 'test.echo', { text: '1' })).status, 'completed');
+    assert.equal((await small.ask(2, 'test.echo', { text: '2' })).error?.code, 'limit');
+    // The record still answers what was done before.
+    assert.equal((await small.ask(1, 'test.echo', { text: '1' })).status, 'completed');
+  });
+
+  it('past the quota is not recorded for ever', async () => {
+    const small = await host.admit('small', { max_calls: 1 });
+    let refused: unknown;
+    for (let i = 0; i < 100 && refused === undefined; i++)
+      await small.ask(i, 'test.echo', { text: `${i}` }).catch((error: unknown) => {
+        refused = error;
+      });
+    assert.ok(isCode('limit')(refused));
+  });
+});
+
+describe('the breaker', () => {
+  it('denies the sixth equal call in a row and tells agentd', async () => {
+    for (let i = 1; i <= 5; i++)
+      assert.equal((await run.ask(i, 'test.echo', { text: 'a' })).status, 'completed');
+    const sixth = await run.ask(6, 'test.echo', { text: 'a' });
+    assert.equal(sixth.error?.code, 'breaker');
+    await settled(world);
+    assert.equal(world.agentd.breaks.length, 1);
+    assert.match(world.agentd.breaks[0]!, /test\.echo was asked 6 times in a row/);
+  });
+
+  it('remembers over a restart what the run did', async () => {
+    for (let i = 1; i <= 5; i++) await run.ask(i, 'test.echo', { text: 'a' });
+    await restart();
+    run = await host.admit('one', { fence: 2 });
+    for (let i = 1; i <= 5; i++)
+      assert.equal((await run.ask(i, 'test.echo', { text: 'a' })).recorded, true);
+    assert.equal((await run.ask(6, 'test.echo', { text: 'a' })).error?.code, 'breaker');
+  });
+});
+
+describe('a wait', () => {
+  it('parks a delegation and settles it with the result of the child', async () => {
+    const args = { agent: 'researcher', goal: 'find out' };
+    const asked = await run.ask(1, 'task.delegate', args);
+    assert.equal(asked.status, 'waiting');
+    assert.equal(asked.wait?.kind, 'child');
+    const open = await run.ask(1, 'task.delegate', args);
+    assert.deepEqual(open, { ...asked, recorded: true });
+    const answer = { status: 'completed', result: 'found', result_ref: null };
+    world.agentd.endWait(asked.wait!.id, { outcome: 'completed', answer });
+    const settledAnswer = await run.ask(1, 'task.delegate', args);
+    assert.equal(settledAnswer.status, 'completed');
+    assert.equal(settledAnswer.result?.result, 'found');
+    assert.match(String(settledAnswer.result?.task_id), /^task_/);
+    assert.equal((await run.ask(1, 'task.delegate', args)).recorded, true);
+    assert.deepEqual(await eventsOf(world, run.callId(1)), [
+      '.attempted.1',
+      '.waiting.1',
+      '.ended',
+    ]);
+    assert.equal(world.agentd.done.length, 1);
+  });
+
+  it('of a failed child is data for the model; without wait the id is enough', async () => {
+    const args = { agent: 'researcher', goal: 'find out' };
+    const { wait } = await run.ask(1, 'task.delegate', args);
+    const error = { code: 'limit', message: 'too long', hint: '' };
+    world.agentd.endWait(wait!.id, { outcome: 'failed', answer: { status: 'failed', error } });
+    const failed = await run.ask(1, 'task.delegate', args);
+    assert.equal(failed.status, 'completed');
+    assert.deepEqual(failed.result?.error, error);
+    const free = await run.ask(2, 'task.delegate', { ...args, wait: false });
+    assert.equal(free.status, 'completed');
+  });
+
+  it('for a person, a timer and a reply', async () => {
+    const question = { question: 'which?', choices: ['a', 'b'] };
+    const asked = await run.ask(1, 'person.ask', question);
+    const end = { answer: { answer: 'b' }, answered_by: 'person:alice' };
+    world.agentd.endWait(asked.wait!.id, end);
+    const told = await run.ask(1, 'person.ask', question);
+    assert.deepEqual(told.result, { answer: 'b', answered_by: 'person:alice' });
+
+    const timer = await run.ask(2, 'timer.wait', { after_s: 60 });
+    assert.equal(timer.wait?.kind, 'timer');
+    world.agentd.endWait(timer.wait!.id, { outcome: 'completed' });
+    assert.equal((await run.ask(2, 'timer.wait', { after_s: 60 })).status, 'completed');
+
+    const message = { to: 'researcher', text: 'hello', wait_reply: true };
+    const sent = await run.ask(3, 'message.send', message);
+    assert.equal(sent.wait?.kind, 'message');
+    world.agentd.endWait(sent.wait!.id, { answer: { text: 'hi' } });
+    const reply = await run.ask(3, 'message.send', message);
+    assert.deepEqual(reply.result, { replied: true, reply: { text: 'hi' } });
+  });
+
+  it('that expires or is canceled says so to the model', async () => {
+    const ends = [
+      ['expired', 'failed'],
+      ['canceled', 'canceled'],
+    ] as const;
+    for (const [outcome, status] of ends) {
+      const { wait } = await run.ask(outcome, 'person.ask', { question: outcome });
+      world.agentd.endWait(wait!.id, { outcome });
+      const answer = await run.ask(outcome, 'person.ask', { question: outcome });
+      assert.equal(answer.status, status);
+      assert.equal(answer.error?.code, outcome);
+    }
+  });
+});
+
+describe('an effect whose outcome could not be written', () => {
+  const failOnceAfterEffect = () => {
+    let failed = false;
+    return (name: string) => {
+      if (name !== 'toold.after-effect' || failed) return;
+      failed = true;
+      throw new Error('the outcome is lost');
+    };
+  };
+  beforeEach(async () => {
+    await restart({ moment: failOnceAfterEffect() });
+    run = await host.admit('one', { fence: 2 });
+  });
+
+  it('is a question in the same life too', async () => {
+    await assert.rejects(run.ask(1, 'test.count_effect', { key: 'a' }), isCode('internal'));
+    const again = await run.ask(1, 'test.count_effect', { key: 'a' });
+    assert.equal(again.wait?.kind, 'question');
+    assert.deepEqual(effectsIn(world), ['a']);
+  });
+
+  it('is done again where that is harmless', async () => {
+    await assert.rejects(run.ask(1, 'artifact.put', { name: 'n', text: 't' }), isCode('internal'));
+    const again = await run.ask(1, 'artifact.put', { name: 'n', text: 't' });
+    assert.equal(again.status, 'completed');
+    assert.equal(world.agentd.done.length, 1);
+  });
+});
+
+describe('tools that agentd does', () => {
+  it('finish, send and store, each under the id of the call', async () => {
+    const put = await run.ask(1, 'artifact.put', { name: 'report', text: 'x'.repeat(70_000) });
+    const ref = String(put.result?.artifact);
+    const page = await run.ask(2, 'artifact.get', { id: ref });
+    assert.equal(String(page.result?.text).length, 60_000);
+    const rest = await run.ask(3, 'artifact.get', { id: put.result?.id, offset: 60_000 });
+    assert.equal(String(rest.result?.text).length, 10_000);
+    assert.equal(rest.result?.next_offset, undefined);
+    const sent = await run.ask(4, 'message.send', { to: 'person:alice', text: 'soon' });
+    assert.match(String(sent.result?.message_id), /^msg_/);
+    const end = await run.ask(5, 'task.finish', { result: 'done', artifacts: [ref] });
+    assert.equal(end.result?.status, 'completed');
+  });
+
+  it('leave the call to be asked again while agentd is away', async () => {
+    let away = true;
+    world.agentd.state.gate = () => {
+      if (away) throw fault('unavailable', 'agentd is away');
+    };
+    const args = { to: 'researcher', text: 'hello' };
+    await assert.rejects(run.ask(1, 'message.send', args), isCode('unavailable'));
+    const { call } = await host.operator.getCall({ params: { id: run.callId(1) } });
+    assert.equal(call.status, 'allowed');
+    away = false;
+    assert.equal((await run.ask(1, 'message.send', args)).status, 'completed');
+    const events = await eventsOf(world, run.callId(1));
+    assert.deepEqual(events, ['.attempted.1', '.attempted.2', '.ended']);
+  });
+
+  it('fail for good when the fault will not pass, or no service takes the message', async () => {
+    const get = await run.ask(1, 'artifact.get', { id: `artifact_${'0'.repeat(26)}` });
+    assert.equal(get.status, 'failed');
+    assert.equal(get.error?.code, 'not_found');
+    const recall = { to: 'service:memoryd', type: 'MemoryRecallRequest', text: 'what?' };
+    const sent = await run.ask(2, 'message.send', recall);
+    assert.equal(sent.error?.code, 'unavailable');
+    assert.equal(sent.error?.retry, false);
+  });
+});

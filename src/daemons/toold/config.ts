@@ -1,0 +1,19 @@
+// toold's section of agentd.yaml: every field has a safe default, a unit and a limit.
+import { z } from 'zod';
+
+export const tooldConfig = z.strictObject({
+  /** A larger result is stored as an artifact, and the model gets a preview and the reference. */
+  result_size_bytes_max: z.int().min(1_024).max(4_000_000).default(262_144),
+  /** The call that would be this many equal ones in a row trips the breaker. */
+  breaker_repeats_max: z.int().min(2).max(1_000).default(6),
+  /** So many calls in a row that brought nothing new trip it too. */
+  breaker_stale_calls_max: z.int().min(2).max(10_000).default(40),
+  calls_in_flight_per_run_max: z.int().min(1).max(1_024).default(64),
+  /** How long a stop waits for calls in hand before it signals them to give up. */
+  drain_wait_ms: z.int().min(0).max(60_000).default(5_000),
+  /** Tools with a counted effect, for fault tests only. */
+  test_tools: z.boolean().default(false),
+  /** Where test.count_effect writes; absent: test-effects in the state directory. */
+  test_effect_file: z.string().min(1).max(4_096).optional(),
+});
+export type TooldConfig = z.output<typeof tooldConfig>;

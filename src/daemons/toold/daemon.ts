@@ -1,0 +1,81 @@
+// toold as a value: the one file that knows all its parts.
+import { join } from 'node:path';
+import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { type Outbox, openOutbox } from '../../platform/outbox.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import { tooldRoutes } from '../../wire/toold.ts';
+import { makeHandlers } from './api.ts';
+import { makeAttempts } from './attempts.ts';
+import { type TooldConfig, tooldConfig } from './config.ts';
+import { makeFinishResult } from './results.ts';
+import { makeRuns } from './runs.ts';
+import { makeService } from './service.ts';
+import { MIGRATIONS, makeStore } from './store.ts';
+import { makeRegistry } from './tools/registry.ts';
+import { type AppendLine, appendToFile } from './tools/test-tools.ts';
+
+const AUDIT_WAIT_MS = 2_000;
+
+export type Parts = {
+  floor: Floor<TooldConfig>;
+  db: Database;
+  outbox: Outbox;
+  /** Given only where test tools are wanted. */
+  appendLine: AppendLine | undefined;
+};
+
+export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes>> {
+  const { floor, db, outbox, appendLine } = parts;
+  const { clock, config, log, metrics, moment } = floor;
+  const agentd = floor.peer('agentd', agentdRoutes);
+  const store = makeStore(db, outbox);
+  const registry = makeRegistry({ agentd, clock, appendLine });
+  // Before any route answers, so that nothing that runs now can be taken for something left over.
+  const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
+  if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
+
+  const runs = makeRuns({ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() });
+  const finishResult = makeFinishResult({ agentd, sizeBytesMax: config.result_size_bytes_max });
+  const limits = {
+    repeatsMax: config.breaker_repeats_max,
+    staleCallsMax: config.breaker_stale_calls_max,
+  };
+  const own = { store, outbox, runs, agentd, finishResult, limits };
+  const attempts = makeAttempts({ ...own, clock, log, moment });
+  const inFlightPerRunMax = config.calls_in_flight_per_run_max;
+  const service = makeService({ store, runs, registry, attempts, metrics, inFlightPerRunMax });
+
+  return {
+    handlers: makeHandlers({ service, runs, store }),
+    begin: () => runs.reopen(),
+    async drain() {
+      if (await service.idle(config.drain_wait_ms)) return;
+      service.abortAll();
+      await service.idle(AUDIT_WAIT_MS);
+    },
+    async stop() {
+      service.abortAll();
+      await service.idle(AUDIT_WAIT_MS);
+      await outbox.drain(AUDIT_WAIT_MS);
+      outbox.stop();
+      await db.close();
+    },
+  };
+}
+
+async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRoutes>> {
+  const { clock, config, log, stateDir } = floor;
+  const audit = floor.peer('auditd-ai', auditRoutes);
+  const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const db = openSqlite({ file: join(stateDir, 'toold.sqlite'), migrations: MIGRATIONS });
+  const outbox = await openOutbox({ db, source: 'toold', clock, append, log });
+  const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
+  const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
+  return assemble({ floor, db, outbox, appendLine });
+}
+
+export const toold = daemon({ name: 'toold', routes: tooldRoutes, config: tooldConfig, start });

@@ -1,0 +1,310 @@
+// The promise of the journal, under crashes at every point and random interleavings: each effect
+// happens once or a person is asked, and the journal and the audit log agree one to one.
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { isFault } from '../../platform/daemon.ts';
+import { derivedId } from '../../platform/ids.ts';
+import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
+import type { CallId, RunId } from '../../wire/words.ts';
+import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
+import { type Life, live } from './test-crash.ts';
+import { admission, makeWorld, runCaller, type World } from './test-host.ts';
+
+const runId = derivedId<RunId>('run', 'journal');
+const CALLS = [
+  { tool: 'test.count_effect', arguments: { key: 'a' } },
+  { tool: 'test.count_effect', arguments: { key: 'b' } },
+  { tool: 'artifact.put', arguments: { name: 'n', text: 't' } },
+  { tool: 'task.delegate', arguments: { agent: 'researcher', goal: 'g' } },
+  { tool: 'person.ask', arguments: { question: 'q' } },
+  { tool: 'no.such', arguments: {} },
+  { tool: 'test.echo', arguments: { text: 'e' } },
+  { tool: 'test.count_effect', arguments: { key: 'c', delay_ms: 4 } },
+].map((call, i) => ({ ...call, call_id: derivedId<CallId>('call', runId, 'tool', i, 0) }));
+const FOR_EVER = Number.POSITIVE_INFINITY;
+const ENDED = ['completed', 'failed', 'canceled', 'denied'];
+
+let world: World;
+let effects: string[];
+let wrong: string[];
+let fence: number;
+
+function begin(): void {
+  world = makeWorld();
+  effects = [];
+  wrong = [];
+  fence = 0;
+}
+
+function onEffect(key: string): void {
+  const call = CALLS.find((one) => 'key' in one.arguments && one.arguments.key === key)!;
+  const attempts = world.audit.events.filter(
+    (event) => event.call_id === call.call_id && event.event === 'tool.call.attempted',
+  );
+  if (attempts.length === 0) wrong.push(`${key} was done before its attempt was in the log`);
+  if (effects.includes(key)) wrong.push(`${key} was done twice`);
+  effects.push(key);
+}
+
+type Ask = { call: number; turns: number };
+type Lived = { answers: (CallAnswer | undefined)[]; died: string | undefined };
+/**
+ * What agentd does while calls are in hand: the next activation begins, after a dismissal or
+ * without.
+ */
+type Turnover = { turns: number; dismiss: boolean };
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+async function waitTurns(turns: number): Promise<void> {
+  for (let i = 0; i < turns; i++) await turn();
+}
+
+/** Time passes until it is done. */
+async function meanwhile<T>(work: Promise<T>): Promise<T> {
+  let done = false;
+  const mark = () => {
+    done = true;
+  };
+  work.then(mark, mark);
+  while (!done) {
+    await turn();
+    world.clock.advance(1);
+  }
+  return work;
+}
+
+/**
+ * One activation of the run asks these calls, all at once. Refused is what a dead or old one gets.
+ */
+async function activate(life: Life, asks: Ask[]): Promise<(CallAnswer | undefined)[]> {
+  const body = admission(runId, { fence: ++fence });
+  const own = fence;
+  const refused = (error: unknown): undefined => {
+    const old = isFault(error, 'stale_fence') || isFault(error, 'canceled');
+    if (life.died() === undefined && !(old && own < fence)) throw error;
+  };
+  const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
+  await agentd.admitRun({ params: { id: runId }, body }).catch(refused);
+  const client = life.as(runCaller(runId, body));
+  const ask = async ({ call, turns }: Ask) => {
+    await waitTurns(turns);
+    return client.call({ body: CALLS[call]! }).catch(refused);
+  };
+  return Promise.all(asks.map(ask));
+}
+
+/** One life of the process. */
+async function liveOnce(
+  deathAt: number | string,
+  asks: Ask[],
+  turnover?: Turnover,
+): Promise<Lived> {
+  const life = await live(world, { deathAt, onEffect });
+  const first = activate(life, asks);
+  const second = turnover === undefined ? undefined : takeOver(life, asks, turnover);
+  const [answers, later] = await meanwhile(Promise.all([first, second]));
+  // What comes after the last answer is a point to die at as well.
+  if (life.died() === undefined) await life.drained();
+  const died = life.died();
+  await life.kill();
+  return { answers: later ?? answers, died };
+}
+
+async function takeOver(life: Life, asks: Ask[], { turns, dismiss }: Turnover) {
+  await waitTurns(turns);
+  const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
+  if (dismiss) {
+    // From here on agentd itself refuses the old activation, as does toold.
+    const gone = agentd.dismissRun({ params: { id: runId }, query: { fence: fence++ } });
+    await gone.catch((error: unknown) => {
+      if (life.died() === undefined) throw error;
+    });
+  }
+  return activate(life, asks);
+}
+
+/** People answer, truthfully; children end. */
+function endWaits(): void {
+  for (const wait of world.agentd.waits.values()) {
+    if (wait.status === 'ended') continue;
+    const call = CALLS.find((one) => one.call_id === wait.call_id)!;
+    const key = 'key' in call.arguments ? call.arguments.key : undefined;
+    const truth = effects.includes(key ?? '') ? HAPPENED : DID_NOT_HAPPEN;
+    const answer = key === undefined ? 'fine' : truth;
+    world.agentd.endWait(wait.id, { answer: { answer }, answered_by: 'person:alice' });
+  }
+}
+
+/** Lives without crashes until every call has ended. */
+async function concludeAll(): Promise<(CallAnswer | undefined)[]> {
+  const asks = CALLS.map((_, call) => ({ call, turns: 0 }));
+  for (let i = 0; i < 4; i++) {
+    endWaits();
+    const { answers } = await liveOnce(FOR_EVER, asks);
+    if (answers.every((answer) => ENDED.includes(answer?.status ?? ''))) return answers;
+  }
+  throw new Error('some call never ended');
+}
+
+async function journal(): Promise<ToolCallView[]> {
+  const life = await live(world, { deathAt: FOR_EVER, onEffect });
+  const operator = life.as({ kind: 'operator', principal: 'person:alice' });
+  const { calls } = await operator.listCalls({ query: { limit: 1_000 } });
+  await life.kill();
+  return calls;
+}
+
+function assertReconciled(calls: ToolCallView[]): void {
+  const ids = world.audit.events.map((event) => event.id);
+  assert.equal(new Set(ids).size, ids.length, 'an event is in the log twice');
+  for (const call of calls) {
+    const own = ids.filter((id) => id.startsWith(call.call_id)).sort();
+    const waits = own.filter((id) => id.includes('.waiting.'));
+    const expected = Array.from({ length: call.attempts }, (_, i) => `.attempted.${i + 1}`);
+    expected.push(call.status === 'denied' ? '.denied' : '.ended');
+    assert.deepEqual(
+      own.filter((id) => !waits.includes(id)),
+      expected.map((what) => call.call_id + what).sort(),
+    );
+    assert.equal(waits.includes(`${call.call_id}.waiting.${call.attempts}`), call.wait_id !== null);
+    const ended = world.audit.events.find((event) => event.id === `${call.call_id}.ended`);
+    if (ended !== undefined) assert.equal(ended.status, call.status);
+  }
+  const known = new Set(calls.map((call) => call.call_id as string));
+  for (const event of world.audit.events) assert.ok(known.has(event.call_id ?? ''), event.id);
+}
+
+async function assertKept(): Promise<void> {
+  const answers = await concludeAll();
+  assert.deepEqual(wrong, []);
+  assert.deepEqual([...effects].sort(), ['a', 'b', 'c']);
+  const status = answers.map((answer) => answer?.status);
+  assert.deepEqual(status, [...Array(5).fill('completed'), 'denied', 'completed', 'completed']);
+  const done = world.agentd.done.filter((line) => !line.startsWith('ask'));
+  assert.equal(new Set(done).size, done.length);
+  assertReconciled(await journal());
+}
+
+const MOMENTS = ['before-intent', 'after-intent', 'after-attempt-durable', 'after-effect'];
+
+describe('after a crash', () => {
+  beforeEach(begin);
+  afterEach(() => world.remove());
+
+  for (const call of [0, 2, 7]) {
+    const { tool } = CALLS[call]!;
+    it(`at any point of ${tool} (${call}), it was done once or a person is asked`, async () => {
+      const places: string[] = [];
+      for (let points = 0; ; points++) {
+        const { died } = await liveOnce(points, [{ call, turns: 0 }]);
+        if (died === undefined) break;
+        places.push(died);
+        await assertKept();
+        world.remove();
+        begin();
+      }
+      for (const name of [...MOMENTS, 'after-outcome']) assert.ok(places.includes(`toold.${name}`));
+      assert.ok(places.includes('after write') && places.includes('before write'));
+    });
+  }
+
+  it('and many more, with calls that overlap, nothing is lost or repeated', async () => {
+    const asks = fc.array(fc.record({ call: fc.nat(CALLS.length - 1), turns: fc.nat(6) }), {
+      minLength: 1,
+      maxLength: 12,
+    });
+    const turnover = fc.option(fc.record({ turns: fc.nat(20), dismiss: fc.boolean() }), {
+      nil: undefined,
+    });
+    const life = fc.record({ points: fc.nat(120), asks, turnover, answered: fc.boolean() });
+    await fc.assert(
+      fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), async (lives) => {
+        world.remove();
+        begin();
+        for (const { points, asks, turnover, answered } of lives) {
+          await liveOnce(points, asks, turnover);
+          assert.deepEqual(wrong, []);
+          if (answered) endWaits();
+        }
+        await assertKept();
+      }),
+      { numRuns: 120 },
+    );
+  });
+});
+
+describe('an unknown outcome', () => {
+  const ask = [{ call: 0, turns: 0 }];
+  const dieAfterEffect = async () => {
+    const { died } = await liveOnce('toold.after-effect', ask);
+    assert.equal(died, 'toold.after-effect');
+  };
+  const answerWith = (end: object) => {
+    const [wait] = world.agentd.waits.values();
+    world.agentd.endWait(wait!.id, { answered_by: 'person:alice', ...end });
+  };
+
+  beforeEach(async () => {
+    begin();
+    await dieAfterEffect();
+  });
+  afterEach(() => world.remove());
+
+  it('is marked when toold starts, before anybody asks', async () => {
+    const [call] = await journal();
+    assert.equal(call?.status, 'unknown');
+    assert.equal(world.agentd.waits.size, 0);
+  });
+
+  it('becomes one question that says what was started and when', async () => {
+    const first = await liveOnce(FOR_EVER, ask);
+    const again = await liveOnce(FOR_EVER, ask);
+    assert.equal(first.answers[0]?.status, 'waiting');
+    assert.deepEqual(again.answers[0], first.answers[0]);
+    const waits = [...world.agentd.waits.values()];
+    assert.equal(waits.length, 1);
+    assert.match(waits[0]!.question ?? '', /Did this happen\? .*test\.count_effect.*"key":"a"/);
+    assert.match(waits[0]!.question ?? '', /started at 2026-06-29T18:00:00\.\d{3}Z/);
+    assert.deepEqual(waits[0]!.choices, [HAPPENED, DID_NOT_HAPPEN]);
+    const [call] = await journal();
+    assert.equal(call?.status, 'unknown');
+  });
+
+  it('that a person confirms is completed and not done again', async () => {
+    await liveOnce(FOR_EVER, ask);
+    answerWith({ answer: { answer: HAPPENED } });
+    const { answers } = await liveOnce(FOR_EVER, ask);
+    assert.equal(answers[0]?.status, 'completed');
+    assert.deepEqual(answers[0]?.result, { happened: true, confirmed_by: 'person:alice' });
+    assert.deepEqual(effects, ['a']);
+  });
+
+  it('that a person denies is done again as a second attempt', async () => {
+    effects = [];
+    await liveOnce(FOR_EVER, ask);
+    answerWith({ answer: { answer: DID_NOT_HAPPEN } });
+    const { answers } = await liveOnce(FOR_EVER, ask);
+    assert.deepEqual(answers[0]?.result, { counted: 'a' });
+    assert.deepEqual(effects, ['a']);
+    const [call] = await journal();
+    assert.equal(call?.attempts, 2);
+    assertReconciled([call!]);
+  });
+
+  const unclear = [
+    { answer: { answer: 'perhaps' } },
+    { outcome: 'expired' },
+    { outcome: 'canceled' },
+  ];
+  for (const end of unclear) {
+    it(`with ${JSON.stringify(end)} is a failure, and never done again`, async () => {
+      await liveOnce(FOR_EVER, ask);
+      answerWith(end);
+      const { answers } = await liveOnce(FOR_EVER, ask);
+      assert.equal(answers[0]?.status, 'failed');
+      assert.equal(answers[0]?.error?.code, 'outcome_unknown');
+      assert.deepEqual(effects, ['a']);
+    });
+  }
+});

@@ -1,0 +1,67 @@
+// What a model is shown: nothing hidden stays hidden, and what was harmless stays as it was.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { neutralise, previewOf, showResult } from './output.ts';
+
+const table: [string, string][] = [
+  ['plain text\n\twith lines\r\n', 'plain text\n\twith lines\r\n'],
+  ['naïve 日本語 👩‍👩‍👧', 'naïve 日本語 👩‍👩‍👧'],
+  ['a\u202eb', 'a[U+202E]b'],
+  ['\u2066x\u2069', '[U+2066]x[U+2069]'],
+  ['\u001b[31mred', '[U+001B][31mred'],
+  ['nul\u0000', 'nul[U+0000]'],
+  ['c1\u009b', 'c1[U+009B]'],
+  ['tag\u{e0041}', 'tag[U+E0041]'],
+  ['line\u2028sep', 'line[U+2028]sep'],
+];
+
+describe('neutralise', () => {
+  for (const [given, shown] of table)
+    it(JSON.stringify(shown), () => assert.equal(neutralise(given), shown));
+});
+
+describe('showResult', () => {
+  it('reaches every string and key, and only those', () => {
+    const { value } = showResult({ a: ['x\u202e', { 'k\u0007': 1, deep: null }], n: 2, t: true });
+    assert.deepEqual(value, { a: ['x[U+202E]', { 'k[U+0007]': 1, deep: null }], n: 2, t: true });
+  });
+
+  it('keeps a member named __proto__ a member', () => {
+    const given = JSON.parse('{"__proto__":{"x":"\\u0007"}}') as Record<string, unknown>;
+    const { value, text } = showResult(given);
+    assert.equal(Object.getPrototypeOf(value), Object.prototype);
+    assert.equal(text, '{"__proto__":{"x":"[U+0007]"}}');
+  });
+
+  it('shows harmless values unchanged, and no value with anything unsafe', () => {
+    const words = fc.string({ unit: 'binary' });
+    const tree = fc.dictionary(words, fc.jsonValue({ stringUnit: 'binary' }));
+    fc.assert(
+      fc.property(tree, (given) => {
+        const { value, text } = showResult(given);
+        assert.equal(text, JSON.stringify(value));
+        assert.equal(stringsOf(value).join(''), neutralise(stringsOf(given).join('')));
+      }),
+    );
+  });
+});
+
+function stringsOf(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  if (value === null || typeof value !== 'object') return [];
+  return Object.entries(value).flatMap(([key, member]) => [key, ...stringsOf(member)]);
+}
+
+describe('previewOf', () => {
+  it('never ends in half a character', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 1, max: 20 }), (text, max) => {
+        const preview = previewOf(text, max);
+        assert.ok(preview.isWellFormed() || !text.isWellFormed());
+        if (text.length <= max) assert.equal(preview, text);
+        else assert.ok(preview.length <= max + 1);
+      }),
+    );
+  });
+});

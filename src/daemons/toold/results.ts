@@ -1,0 +1,100 @@
+// What becomes of a tool's result before it is recorded: it is checked against the tool's schema,
+// made safe to show, and stored as an artifact when it is too large for a context.
+import { derivedId } from '../../platform/ids.ts';
+import { sha256Hex } from '../../platform/json.ts';
+import { Fault } from '../../wire/errors.ts';
+import { neutralise, previewOf, type Shown, showResult } from './output.ts';
+import type { CallError } from './rules.ts';
+import type { SavedOutcome } from './store.ts';
+import {
+  type AgentdClient,
+  forRun,
+  type Outcome,
+  peerOptions,
+  type Tool,
+  type ToolContext,
+} from './tools/tool.ts';
+
+export type Finished = {
+  saved: SavedOutcome;
+  result: Record<string, unknown> | undefined;
+  error: CallError | undefined;
+  sizeBytes: number;
+  /** The artifact that holds a result too large to show. */
+  artifact: string | undefined;
+};
+
+export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'failed'): Finished {
+  const { code, message, hint, retry } = error;
+  const clean = { code, message: neutralise(message), hint: neutralise(hint), retry };
+  const text = JSON.stringify(clean);
+  return {
+    saved: { status, result: null, error: text, hash: sha256Hex(text) },
+    result: undefined,
+    error: clean,
+    sizeBytes: 0,
+    artifact: undefined,
+  };
+}
+
+export function completedWith(shown: Shown, artifact?: string): Finished {
+  const { value, text } = shown;
+  return {
+    saved: { status: 'completed', result: text, error: null, hash: sha256Hex(text) },
+    result: value,
+    error: undefined,
+    sizeBytes: text.length,
+    artifact,
+  };
+}
+
+export type FinishResult = (
+  tool: Tool,
+  outcome: Outcome,
+  context: ToolContext,
+) => Promise<Finished>;
+
+export function makeFinishResult(options: {
+  agentd: Pick<AgentdClient, 'toolPutArtifact'>;
+  sizeBytesMax: number;
+}): FinishResult {
+  const { agentd, sizeBytesMax } = options;
+
+  const store = async (tool: Tool, text: string, context: ToolContext): Promise<string | null> => {
+    const name = `${tool.name}-result.json`;
+    // The call itself may have stored an artifact under its own id, so this has an id of its own.
+    const callId = derivedId<ToolContext['callId']>('call', context.callId, 'result');
+    const body = {
+      ...forRun({ ...context, callId }),
+      artifact: { name, mime_type: 'application/json', text },
+    };
+    try {
+      return (await agentd.toolPutArtifact({ body }, peerOptions)).artifact.ref;
+    } catch (error) {
+      // What can be done again waits until it can be stored; what cannot keeps at least its
+      // preview.
+      const later = error instanceof Fault && (error.retry || error.code === 'stale_fence');
+      if (later && tool.idempotent) throw error;
+      return null;
+    }
+  };
+
+  return async (tool, outcome, context) => {
+    if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);
+    const checked = tool.output.safeParse(outcome.result);
+    if (!checked.success) {
+      return failedWith({
+        code: 'bad_output',
+        message: `${tool.name} was done, but its result is not as its schema says`,
+        hint: 'Do not count on the result; a person should look at the log of toold.',
+        retry: false,
+      });
+    }
+    const shown = showResult(checked.data);
+    const sizeBytes = Buffer.byteLength(shown.text);
+    if (sizeBytes <= sizeBytesMax) return completedWith(shown);
+    const artifact = await store(tool, shown.text, context);
+    const short = { artifact, size_bytes: sizeBytes, preview: previewOf(shown.text) };
+    return completedWith(showResult(short), artifact ?? undefined);
+  };
+}

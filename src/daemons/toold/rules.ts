@@ -1,0 +1,239 @@
+// What toold decides, from values alone: may this call be made (the checks, in order), does the run
+// still make progress (the breaker), and what did a person say of a call whose outcome is not
+// known.
+
+export type CallError = { code: string; message: string; hint: string; retry: boolean };
+export type Decision =
+  | { allowed: true; rule: string }
+  | { allowed: false; rule: string; error: CallError };
+
+/** What a run has asked so far, as far as the breaker needs it. */
+export type Progress = {
+  calls: number;
+  /** The last calls, oldest first; the key is the tool and the hash of its arguments. */
+  recent: { callId: string; key: string }[];
+  keys: Set<string>;
+  /** Keys with the hash of what came of them. */
+  outcomes: Set<string>;
+  /** Calls that ended since one brought something new. */
+  sinceNew: number;
+};
+export type BreakerLimits = { repeatsMax: number; staleCallsMax: number };
+
+/** Everything a check may look at. */
+export type Asked = {
+  run: { runId: string; agent: string; taskId: string };
+  request: { tool: string; agent: string | undefined; taskId: string | undefined };
+  grant: { tools: ReadonlySet<string>; expiresAtMs: number | null; callsMax: number };
+  toolIsKnown: boolean;
+  /** Why the arguments do not fit the tool's input; undefined when they do. */
+  argumentsProblem: string | undefined;
+  nowMs: number;
+  key: string;
+  progress: Progress;
+  limits: BreakerLimits;
+};
+
+export type Check = {
+  name: string;
+  /** Which of the broker's questions it answers. */
+  asks: string;
+  /** True: asked again before a call that was begun once is done again. */
+  again: boolean;
+  judge(asked: Asked): CallError | undefined;
+};
+
+const refusal = (code: string, message: string, hint: string): CallError => ({
+  code,
+  message,
+  hint,
+  retry: false,
+});
+
+function listed(names: ReadonlySet<string>): string {
+  const sorted = [...names].sort();
+  const more = sorted.length > 20 ? ` and ${sorted.length - 20} more` : '';
+  return sorted.length === 0 ? 'none' : sorted.slice(0, 20).join(', ') + more;
+}
+
+const checkCaller: Check = {
+  name: 'caller',
+  asks: 'which agent is calling',
+  again: true,
+  judge({ run, request }) {
+    const said = request.agent?.replace(/^agent:/, '');
+    if (said === undefined || said === run.agent) return undefined;
+    return refusal(
+      'wrong_agent',
+      `this call says it is from ${said}, but the run is of ${run.agent}`,
+      'Leave the agent out: it is known from the socket.',
+    );
+  },
+};
+
+const checkTask: Check = {
+  name: 'task',
+  asks: 'what task does this belong to',
+  again: true,
+  judge({ run, request }) {
+    if (request.taskId === undefined || request.taskId === run.taskId) return undefined;
+    return refusal(
+      'wrong_task',
+      `this call names ${request.taskId}, but the run works on ${run.taskId}`,
+      'Leave task_id out, or name the task of this run.',
+    );
+  },
+};
+
+const checkKnown: Check = {
+  name: 'known',
+  asks: 'is the tool allowed for this agent',
+  again: true,
+  judge({ request, toolIsKnown, grant }) {
+    if (toolIsKnown) return undefined;
+    return refusal(
+      'unknown_tool',
+      `there is no tool ${request.tool}`,
+      `Use one of the tools of this run: ${listed(grant.tools)}.`,
+    );
+  },
+};
+
+const checkGranted: Check = {
+  name: 'granted',
+  asks: 'is the tool allowed for this agent',
+  again: true,
+  judge({ run, request, grant }) {
+    if (grant.tools.has(request.tool)) return undefined;
+    return refusal(
+      'not_granted',
+      `${run.agent} may not use ${request.tool} in this task`,
+      `Do without it, or ask a person to allow it. Allowed here: ${listed(grant.tools)}.`,
+    );
+  },
+};
+
+const checkExpiry: Check = {
+  name: 'expiry',
+  asks: 'is the tool allowed for this agent',
+  again: true,
+  judge({ grant, nowMs }) {
+    if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
+    return refusal(
+      'grant_expired',
+      'what was delegated to this run has expired, so it may use no tool any more',
+      'Stop here: whoever delegated the task can give it again with more time.',
+    );
+  },
+};
+
+const checkArguments: Check = {
+  name: 'arguments',
+  asks: 'are the arguments inside the allowed path, network and data scope',
+  again: true,
+  judge({ request, argumentsProblem }) {
+    if (argumentsProblem === undefined) return undefined;
+    return refusal(
+      'bad_arguments',
+      `the arguments of ${request.tool} do not fit: ${argumentsProblem}`,
+      'Correct the named fields and call again.',
+    );
+  },
+};
+
+const checkQuota: Check = {
+  name: 'quota',
+  asks: 'is the tool allowed for this agent',
+  again: false,
+  judge({ progress, grant }) {
+    if (progress.calls < grant.callsMax) return undefined;
+    return refusal(
+      'limit',
+      `this run has made all ${grant.callsMax} calls it may make`,
+      'End the task with what there is.',
+    );
+  },
+};
+
+const checkProgress: Check = {
+  name: 'breaker',
+  asks: 'is the tool allowed for this agent',
+  again: false,
+  judge({ request, progress, key, limits }) {
+    const { repeatsMax, staleCallsMax } = limits;
+    const hint = 'Change the approach or end the task with what there is.';
+    const last = progress.recent.slice(-(repeatsMax - 1));
+    if (last.length === repeatsMax - 1 && last.every((call) => call.key === key)) {
+      const message = `${request.tool} was asked ${repeatsMax} times in a row with equal arguments`;
+      return refusal('breaker', message, hint);
+    }
+    // A call never made before may bring something new, so it is always let through.
+    if (progress.sinceNew >= staleCallsMax && progress.keys.has(key)) {
+      const message = `the last ${progress.sinceNew} calls of this run brought nothing new`;
+      return refusal('breaker', message, hint);
+    }
+    return undefined;
+  },
+};
+
+/**
+ * The broker's checks, in order; the first that objects decides. Those of policy, sandbox level and
+ * approval take their place after `arguments`, where the call is known to be well formed. What
+ * becomes of the output is decided when there is one.
+ */
+export const checks: readonly Check[] = [
+  checkCaller,
+  checkTask,
+  checkKnown,
+  checkGranted,
+  checkExpiry,
+  checkArguments,
+  checkQuota,
+  checkProgress,
+];
+
+export function decide(asked: Asked, { again }: { again: boolean }): Decision {
+  for (const check of checks) {
+    if (again && !check.again) continue;
+    const error = check.judge(asked);
+    if (error !== undefined) return { allowed: false, rule: `toold:${check.name}`, error };
+  }
+  return { allowed: true, rule: `toold:${checkGranted.name}` };
+}
+
+export function newProgress(): Progress {
+  return { calls: 0, recent: [], keys: new Set(), outcomes: new Set(), sinceNew: 0 };
+}
+
+export function noteAsked(progress: Progress, call: { callId: string; key: string }): void {
+  progress.calls++;
+  progress.recent.push(call);
+  if (progress.recent.length > RECENT_MAX * 2) progress.recent.splice(0, RECENT_MAX);
+}
+const RECENT_MAX = 1_000;
+
+/** A call that could not be written down was not asked: trying it again is no repetition. */
+export function forgetAsked(progress: Progress, callId: string): void {
+  const at = progress.recent.findLastIndex((call) => call.callId === callId);
+  if (at < 0) return;
+  progress.recent.splice(at, 1);
+  progress.calls--;
+}
+
+export function noteOutcome(progress: Progress, key: string, outcomeHash: string): void {
+  const outcome = `${key} ${outcomeHash}`;
+  progress.sinceNew = progress.outcomes.has(outcome) ? progress.sinceNew + 1 : 0;
+  progress.keys.add(key);
+  progress.outcomes.add(outcome);
+}
+
+export const HAPPENED = 'it happened';
+export const DID_NOT_HAPPEN = 'it did not happen';
+
+/** Only a clear no lets an effect be done again. */
+export function readConfirmation(answer: string | undefined): 'happened' | 'not' | 'unclear' {
+  const said = answer?.trim().toLowerCase().replace(/[.!]$/, '');
+  if (said === HAPPENED || said === 'yes') return 'happened';
+  if (said === DID_NOT_HAPPEN || said === 'no') return 'not';
+  return 'unclear';
+}

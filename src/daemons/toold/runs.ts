@@ -1,0 +1,170 @@
+// The runs that may call: what agentd admitted, under which fence, with which grant, and their
+// sockets. The highest fence of a run is durable; what a run did is read from the journal when it
+// is needed.
+import type { RunSockets } from '../../platform/daemon.ts';
+import type { RunCaller } from '../../wire/caller.ts';
+import { fault } from '../../wire/errors.ts';
+import type { AdmitRunBody } from '../../wire/toold.ts';
+import type { RunId, TaskId } from '../../wire/words.ts';
+import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
+import type { PastCall, Store } from './store.ts';
+
+export type Run = {
+  runId: RunId;
+  fence: number;
+  mode: 'live' | 'replay';
+  agent: string;
+  taskId: TaskId;
+  rootTaskId: TaskId;
+  tools: ReadonlySet<string>;
+  grantExpiresMs: number | null;
+  callsMax: number;
+  socket: string;
+  /**
+   * Calls in hand, and what its calls so far amount to; both live on when the run is admitted anew.
+   */
+  inFlight: Set<AbortController>;
+  history: { progress: Promise<Progress> | undefined };
+};
+
+export type Runs = {
+  admit(runId: RunId, body: AdmitRunBody): Promise<string>;
+  /** False when a newer activation holds the run, or there was none. */
+  dismiss(runId: RunId, fence: number): Promise<boolean>;
+  /** The run of this caller, or a fault when its activation is over. */
+  current(caller: RunCaller): Run;
+  progressOf(run: Run): Promise<Progress>;
+  /** After a restart: sockets of the runs that were live, so that their runners find us again. */
+  reopen(): Promise<void>;
+};
+
+export const keyOf = (tool: string, argumentsHash: string): string => `${tool} ${argumentsHash}`;
+
+export function makeRuns(options: {
+  store: Store;
+  sockets: RunSockets;
+  nowMs: () => number;
+}): Runs {
+  const { store, sockets, nowMs } = options;
+  const live = new Map<string, Run>();
+  const replays = new Map<string, Run>();
+  const turns = new Map<string, Promise<unknown>>();
+
+  /**
+   * Opening and closing the socket of one run never overlap: the later would remove the earlier's
+   * file.
+   */
+  const inTurn = <T>(runId: string, work: () => Promise<T>): Promise<T> => {
+    const next = (turns.get(runId) ?? Promise.resolve()).then(work, work);
+    turns.set(runId, next);
+    const done = () => turns.get(runId) === next && turns.delete(runId);
+    next.then(done, done);
+    return next;
+  };
+
+  const place = async (runId: RunId, body: AdmitRunBody): Promise<string> => {
+    const here = body.mode === 'live' ? live : replays;
+    const before = here.get(runId);
+    const run = runOf(runId, body, before);
+    // Before the new socket is there: from now on the old activation is refused.
+    here.set(runId, run);
+    if (before?.fence !== body.fence || before.socket === '')
+      run.socket = await sockets.open(callerOf(run));
+    return run.socket;
+  };
+
+  const closeSocket = (runId: RunId, mode: 'live' | 'replay'): void => {
+    const here = mode === 'live' ? live : replays;
+    // Nobody waits for this: a call in hand may be what the dismissal itself came from.
+    void inTurn(runId, async () => {
+      if (!here.has(runId)) await sockets.close(runId, mode);
+    }).catch(() => undefined);
+  };
+
+  return {
+    admit: (runId, body) =>
+      inTurn(runId, async () => {
+        if (body.mode === 'live') await store.admitRun(runId, body, nowMs());
+        return place(runId, body);
+      }),
+
+    dismiss: (runId, fence) =>
+      inTurn(runId, async () => {
+        let dismissed = false;
+        for (const [mode, here] of [['live', live] as const, ['replay', replays] as const]) {
+          const run = here.get(runId);
+          if (run === undefined || run.fence > fence) continue;
+          here.delete(runId);
+          dismissed = true;
+          for (const controller of run.inFlight) controller.abort();
+          closeSocket(runId, mode);
+        }
+        return (await store.dismissRun(runId, fence)) || dismissed;
+      }),
+
+    current(caller) {
+      const run = (caller.mode === 'live' ? live : replays).get(caller.runId);
+      if (run !== undefined && run.fence === caller.fence) return run;
+      const now = run === undefined ? 'it was dismissed' : `${run.fence} holds it now`;
+      throw fault('stale_fence', `activation ${caller.fence} of ${caller.runId} is over: ${now}`);
+    },
+
+    progressOf(run) {
+      const { history } = run;
+      if (history.progress === undefined) {
+        history.progress = store.pastCalls(run.runId).then(progressFrom);
+        history.progress.catch(() => {
+          history.progress = undefined;
+        });
+      }
+      return history.progress;
+    },
+
+    async reopen() {
+      for (const { runId, admission } of await store.liveRuns()) {
+        await inTurn(runId, async () => {
+          if (!live.has(runId)) await place(runId, admission);
+        });
+      }
+    },
+  };
+}
+
+function runOf(runId: RunId, body: AdmitRunBody, before: Run | undefined): Run {
+  return {
+    runId,
+    fence: body.fence,
+    mode: body.mode,
+    agent: body.agent,
+    taskId: body.task_id,
+    rootTaskId: body.root_task_id,
+    tools: new Set(body.tools),
+    grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
+    callsMax: body.max_calls,
+    socket: before?.fence === body.fence ? before.socket : '',
+    inFlight: before?.inFlight ?? new Set(),
+    history: before?.history ?? { progress: undefined },
+  };
+}
+
+function callerOf(run: Run): RunCaller {
+  return {
+    kind: 'run',
+    principal: `agent:${run.agent}`,
+    runId: run.runId,
+    fence: run.fence,
+    mode: run.mode,
+    agent: run.agent,
+    taskId: run.taskId,
+  };
+}
+
+function progressFrom(calls: PastCall[]): Progress {
+  const progress = newProgress();
+  for (const call of calls) {
+    const key = keyOf(call.tool, call.arguments_hash);
+    noteAsked(progress, { callId: call.call_id, key });
+    if (call.outcome_hash !== null) noteOutcome(progress, key, call.outcome_hash);
+  }
+  return progress;
+}

@@ -1,0 +1,202 @@
+// Answering a call: from the record when there is one, else by doing it once, however often and by
+// however many activations of the run it is asked. How one attempt goes is in attempts.ts.
+import { isFault } from '../../platform/daemon.ts';
+import { canonicalJson, sha256Hex } from '../../platform/json.ts';
+import type { Metrics } from '../../platform/metrics.ts';
+import type { RunCaller } from '../../wire/caller.ts';
+import { fault } from '../../wire/errors.ts';
+import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
+import type { CallId, RunId } from '../../wire/words.ts';
+import type { Attempts, Job } from './attempts.ts';
+import { keyOf, type Run, type Runs } from './runs.ts';
+import type { CallRow, Store } from './store.ts';
+import type { Registry } from './tools/registry.ts';
+
+export type Service = {
+  call(caller: RunCaller, request: CallRequest): Promise<CallAnswer>;
+  listTools(caller: RunCaller | undefined): ToolView[];
+  /** Resolves when no call is in hand, or the time is over. */
+  idle(waitMs: number): Promise<boolean>;
+  /** Tells what is still in hand to give up. */
+  abortAll(): void;
+};
+
+type Flight = {
+  fence: number;
+  callId: CallId;
+  runId: RunId;
+  tool: string;
+  argumentsHash: string;
+  controller: AbortController;
+  answer: Promise<CallAnswer>;
+};
+type Asking = { caller: RunCaller; request: CallRequest; text: string; hash: string };
+
+export function makeService(options: {
+  store: Store;
+  runs: Runs;
+  registry: Registry;
+  attempts: Attempts;
+  metrics: Metrics;
+  inFlightPerRunMax: number;
+}): Service {
+  const { store, runs, registry, attempts, metrics } = options;
+  const flights = new Map<string, Flight>();
+  metrics.gauge('tool_calls_in_flight', () => flights.size);
+
+  const proceed = async (job: Job): Promise<CallAnswer> => {
+    const record = await store.findCall(job.callId);
+    if (record === undefined) return attempts.first(job);
+    assertSame(job, record);
+    switch (record.status) {
+      case 'completed':
+      case 'failed':
+      case 'canceled':
+      case 'denied':
+        return answerFrom(record);
+      case 'waiting':
+        return attempts.afterWait(job, record);
+      case 'unknown':
+        return attempts.afterUnknown(job, record);
+      case 'running':
+        // Not in hand here, so whatever ran it is gone.
+        if (job.tool?.idempotent === true) return attempts.again(job, record);
+        await store.markUnknown(job.callId);
+        return attempts.afterUnknown(job, record);
+      case 'requested':
+      case 'allowed':
+        return attempts.again(job, record);
+    }
+  };
+
+  const launch = (run: Run, asking: Asking): Promise<CallAnswer> => {
+    const { request, text, hash } = asking;
+    if (run.inFlight.size >= options.inFlightPerRunMax) {
+      const message = `${run.runId} has ${run.inFlight.size} calls in hand`;
+      throw fault('overloaded', message, { retryAfterMs: 250 });
+    }
+    const controller = new AbortController();
+    const flight: Flight = {
+      fence: run.fence,
+      callId: request.call_id,
+      runId: run.runId,
+      tool: request.tool,
+      argumentsHash: hash,
+      controller,
+      answer: proceed({
+        run,
+        callId: request.call_id,
+        toolName: request.tool,
+        tool: registry.get(request.tool),
+        request,
+        argumentsText: text,
+        argumentsHash: hash,
+        key: keyOf(request.tool, hash),
+        signal: controller.signal,
+      }).finally(() => {
+        flights.delete(request.call_id);
+        run.inFlight.delete(controller);
+      }),
+    };
+    flights.set(request.call_id, flight);
+    run.inFlight.add(controller);
+    return flight.answer;
+  };
+
+  const answerLive = async (asking: Asking): Promise<CallAnswer> => {
+    const { caller, request, hash } = asking;
+    for (;;) {
+      const run = runs.current(caller);
+      const flight = flights.get(request.call_id);
+      if (flight === undefined) return launch(run, asking);
+      const own = { callId: request.call_id, run, toolName: request.tool, argumentsHash: hash };
+      assertSame(own, {
+        call_id: flight.callId,
+        run_id: flight.runId,
+        tool: flight.tool,
+        arguments_hash: flight.argumentsHash,
+      });
+      try {
+        return await flight.answer;
+      } catch (error) {
+        // It was refused as the older activation that began it; this one may still do it.
+        const wasOld = isFault(error, 'stale_fence') || isFault(error, 'canceled');
+        if (!(wasOld && flight.fence < caller.fence)) throw error;
+      }
+    }
+  };
+
+  /** Only the record answers, and nothing is written. */
+  const answerReplay = async ({ caller, request, hash }: Asking): Promise<CallAnswer> => {
+    runs.current(caller);
+    const record = await store.findCall(request.call_id);
+    const differs = (what: string) =>
+      fault('replay_differs', `${request.call_id} (${request.tool}) ${what}`);
+    if (record === undefined || record.run_id !== caller.runId)
+      throw differs('is not in the record of this run');
+    if (record.tool !== request.tool) throw differs(`was ${record.tool} in the record`);
+    if (record.arguments_hash !== hash) throw differs('had other arguments in the record');
+    if (record.ended_ms === null && record.wait_id === null)
+      throw differs(`has no outcome in the record (${record.status})`);
+    return answerFrom(record);
+  };
+
+  return {
+    async call(caller, request) {
+      const text = canonicalJson(request.arguments);
+      const asking = { caller, request, text, hash: sha256Hex(text) };
+      const answer = await (caller.mode === 'replay' ? answerReplay(asking) : answerLive(asking));
+      const tool = registry.get(request.tool) === undefined ? 'unknown' : request.tool;
+      metrics.count('tool_calls', { tool, status: answer.status });
+      return answer;
+    },
+    listTools(caller) {
+      const views = registry.list().map((tool) => tool.view);
+      if (caller === undefined) return views;
+      const { tools } = runs.current(caller);
+      return views.filter((view) => tools.has(view.name));
+    },
+    async idle(waitMs) {
+      const all = Promise.allSettled([...flights.values()].map((flight) => flight.answer));
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, waitMs);
+      });
+      await Promise.race([all, late]);
+      clearTimeout(timer);
+      return flights.size === 0;
+    },
+    abortAll() {
+      for (const { controller } of flights.values()) controller.abort();
+    },
+  };
+}
+
+type Same = { callId: string; run: Run; toolName: string; argumentsHash: string };
+
+/** A call id is one call of one run for ever. */
+function assertSame(
+  asked: Same,
+  known: Pick<CallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
+): void {
+  if (known.run_id !== asked.run.runId)
+    throw fault('conflict', `${known.call_id} is a call of another run`);
+  if (known.tool !== asked.toolName)
+    throw fault('replay_differs', `${known.call_id} was ${known.tool}, now ${asked.toolName}`);
+  if (known.arguments_hash !== asked.argumentsHash)
+    throw fault('replay_differs', `${known.call_id} (${known.tool}) had other arguments`);
+}
+
+export function answerFrom(record: CallRow): CallAnswer {
+  const open = record.ended_ms === null && record.wait_id !== null && record.wait_kind !== null;
+  return {
+    call_id: record.call_id,
+    status: open ? 'waiting' : record.status,
+    ...(record.result === null
+      ? {}
+      : { result: JSON.parse(record.result) as Record<string, unknown> }),
+    ...(record.error === null ? {} : { error: JSON.parse(record.error) as CallAnswer['error'] }),
+    ...(open ? { wait: { id: record.wait_id!, kind: record.wait_kind! } } : {}),
+    recorded: true,
+  };
+}

@@ -1,0 +1,126 @@
+// For tests: toold in a process that dies. Every write, read, request, effect and named moment is a
+// point where it may die; from then on nothing it does reaches the world, as after SIGKILL. What is
+// durable stays.
+import { join } from 'node:path';
+import type { Floor } from '../../platform/daemon.ts';
+import { type Dispatch, makeDispatch } from '../../platform/dispatch.ts';
+import { idMaker } from '../../platform/ids.ts';
+import { type Client, localLink, makeClient } from '../../platform/link.ts';
+import { silentLog } from '../../platform/log.ts';
+import { makeMetrics } from '../../platform/metrics.ts';
+import { type Outbox, openOutbox } from '../../platform/outbox.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { Caller, DaemonCaller } from '../../wire/caller.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import type { RouteTable } from '../../wire/route.ts';
+import { tooldRoutes } from '../../wire/toold.ts';
+import { type TooldConfig, tooldConfig } from './config.ts';
+import { assemble } from './daemon.ts';
+import { MIGRATIONS } from './store.ts';
+import type { World } from './test-host.ts';
+
+export type Life = {
+  /** Where it died, if it did. */
+  died(): string | undefined;
+  as(caller: Caller): Client<typeof tooldRoutes>;
+  /** Dies now, if it has not yet; resolves when its files are closed. */
+  kill(): Promise<void>;
+  /** Resolves when the audit log has every event. */
+  drained(): Promise<boolean>;
+};
+
+const self: DaemonCaller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
+
+export async function live(
+  world: World,
+  /** Dies after so many points, or at the first of this name. */
+  options: { deathAt: number | string; onEffect: (key: string) => void },
+): Promise<Life> {
+  const { deathAt } = options;
+  let passed = 0;
+  let place: string | undefined;
+  let outbox: Outbox | undefined;
+  const point = (name: string): void => {
+    if (place === undefined && (name === deathAt || passed++ === deathAt)) {
+      place = name;
+      // Whoever waits for the log would wait in vain.
+      outbox?.stop();
+    }
+    if (place !== undefined) throw new Error(`dead since ${place}`);
+  };
+  const around = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    point(`before ${name}`);
+    const value = await work();
+    point(`after ${name}`);
+    return value;
+  };
+
+  const file = join(world.dir, 'state', 'toold.sqlite');
+  const real = openSqlite({ file, migrations: MIGRATIONS });
+  const db: Database = {
+    write: (work) => around('write', () => real.write(work)),
+    read: (work) => around('read', () => real.read(work)),
+    close: () => real.close(),
+  };
+  const reach = (name: string, dispatch: Dispatch): Dispatch => ({
+    ...dispatch,
+    run: (request) => around(`${name} ${request.path}`, () => dispatch.run(request)),
+  });
+  const link = {
+    agentd: localLink(() => reach('agentd', world.agentd.dispatch), self),
+    audit: localLink(() => reach('audit', world.audit.dispatch), self),
+  };
+  const audit = makeClient({ append: auditRoutes.append }, link.audit);
+  const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const appendLine = (line: string) => around('effect', async () => options.onEffect(line.trim()));
+
+  let dispatch: Dispatch | undefined;
+  try {
+    outbox = await openOutbox({ db, source: 'toold', clock: world.clock, append, log: silentLog });
+    const floor = floorOf(world, point, <T extends RouteTable>(table: T) =>
+      makeClient(table, link.agentd),
+    );
+    const running = await assemble({ floor, db, outbox, appendLine });
+    const common = { log: silentLog, metrics: floor.metrics };
+    dispatch = makeDispatch({ routes: tooldRoutes, handlers: running.handlers, ...common });
+    await running.begin?.();
+  } catch (error) {
+    if (place === undefined) throw error;
+  }
+
+  return {
+    died: () => place,
+    as: (caller) =>
+      makeClient(
+        tooldRoutes,
+        localLink(() => {
+          point('a request');
+          return dispatch!;
+        }, caller),
+      ),
+    async kill() {
+      place ??= 'kill';
+      outbox?.stop();
+      await real.close();
+    },
+    drained: async () => (await outbox?.drain(5_000)) ?? false,
+  };
+}
+
+function floorOf(
+  world: World,
+  moment: (name: string) => void,
+  agentd: <T extends RouteTable>(table: T) => Client<T>,
+): Floor<TooldConfig> {
+  return {
+    ...{ name: 'toold', version: '0.0.0', mode: 'split', stateDir: world.dir, moment },
+    ...{ clock: world.clock, log: silentLog, metrics: makeMetrics('toold') },
+    config: tooldConfig.parse({ test_tools: true }),
+    random: (n) => new Uint8Array(n),
+    newId: idMaker(world.clock),
+    runSockets: { open: async () => 'a socket', close: async () => {} },
+    peer: (_name, table) => agentd(table),
+  };
+}

@@ -1,0 +1,175 @@
+// For tests: toold hosted as in a runtime, between a fake agentd and a fake auditd-ai, with clients
+// for each kind of caller. A state directory can be taken over by the next host, as after a
+// restart.
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Clock, type ManualClock, manualClock } from '../../platform/clock.ts';
+import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
+import { derivedId, idMaker } from '../../platform/ids.ts';
+import { type Client, localLink, makeClient } from '../../platform/link.ts';
+import { silentLog } from '../../platform/log.ts';
+import type { Caller, RunCaller } from '../../wire/caller.ts';
+import { Fault } from '../../wire/errors.ts';
+import type { DaemonName } from '../../wire/peers.ts';
+import {
+  type AdmitRunBody,
+  type CallAnswer,
+  type CallRequest,
+  tooldRoutes,
+} from '../../wire/toold.ts';
+import type { CallId, RunId, TaskId } from '../../wire/words.ts';
+import { tooldConfig } from './config.ts';
+import { toold } from './daemon.ts';
+import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './test-peers.ts';
+
+export type TooldClient = Client<typeof tooldRoutes>;
+
+export const ALL_TOOLS = [
+  ...['task.delegate', 'task.finish', 'message.send', 'artifact.put', 'artifact.get'],
+  ...['person.ask', 'timer.wait', 'test.count_effect', 'test.echo'],
+];
+
+export function admission(runId: RunId, more: Partial<AdmitRunBody> = {}): AdmitRunBody {
+  const task_id = derivedId<TaskId>('task', runId);
+  return {
+    ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
+    ...{ tools: ALL_TOOLS, grant_expires_at: null, labels: [], max_calls: 1_000 },
+    ...more,
+  };
+}
+
+export function runCaller(runId: RunId, body: AdmitRunBody): RunCaller {
+  const { fence, mode, agent, task_id } = body;
+  return { kind: 'run', principal: `agent:${agent}`, runId, fence, mode, agent, taskId: task_id };
+}
+
+export type World = {
+  dir: string;
+  clock: ManualClock;
+  agentd: FakeAgentd;
+  audit: FakeAudit;
+  effectFile: string;
+  remove(): void;
+};
+
+export function makeWorld(): World {
+  const dir = mkdtempSync(join(tmpdir(), 'toold-'));
+  for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
+  return {
+    dir,
+    clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
+    agentd: fakeAgentd(),
+    audit: fakeAudit(),
+    effectFile: join(dir, 'effects'),
+    remove: () => rmSync(dir, { recursive: true, force: true }),
+  };
+}
+
+/** One run of the tests: its calls are numbered. */
+export type TestRun = {
+  id: RunId;
+  client: TooldClient;
+  socket: string;
+  callId(n: number | string): CallId;
+  ask(n: number | string, tool: string, args: object, more?: object): Promise<CallAnswer>;
+};
+
+export type TestHost = {
+  hosted: Hosted;
+  as(caller: Caller): TooldClient;
+  asAgentd: TooldClient;
+  operator: TooldClient;
+  admit(name: string, more?: Partial<AdmitRunBody>): Promise<TestRun>;
+  stop(): Promise<void>;
+};
+
+export async function hostToold(
+  world: World,
+  options: { config?: object; moment?: (name: string) => void; clock?: Clock } = {},
+): Promise<TestHost> {
+  const here = new Map<DaemonName, Hosted>([
+    ['agentd', asHosted('agentd', world.agentd.dispatch)],
+    ['auditd-ai', asHosted('auditd-ai', world.audit.dispatch)],
+  ]);
+  const clock = options.clock ?? world.clock;
+  const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };
+  const hosted = await hostDaemon(toold, {
+    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
+    stateDir: join(world.dir, 'state'),
+    runtimeDir: join(world.dir, 'run'),
+    config: { toold: tooldConfig.parse(given) },
+    random: (n) => new Uint8Array(n),
+    newId: idMaker(clock),
+    ...(options.moment === undefined ? {} : { moment: options.moment }),
+  });
+  await hosted.begin();
+  const as = (caller: Caller) =>
+    makeClient(
+      tooldRoutes,
+      localLink(() => hosted.dispatch, caller),
+    );
+  const asAgentd = as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
+  return {
+    ...{ hosted, as, asAgentd },
+    operator: as({ kind: 'operator', principal: 'person:alice' }),
+    async admit(name, more) {
+      const id = derivedId<RunId>('run', name);
+      const body = admission(id, more);
+      const { socket } = await asAgentd.admitRun({ params: { id }, body });
+      return testRun(id, socket, as(runCaller(id, body)));
+    },
+    async stop() {
+      await hosted.drain();
+      await hosted.stop();
+    },
+  };
+}
+
+function testRun(id: RunId, socket: string, client: TooldClient): TestRun {
+  const callId = (n: number | string) => derivedId<CallId>('call', id, 'tool', n, 0);
+  return {
+    ...{ id, client, socket, callId },
+    ask: (n, tool, args, more) =>
+      client.call({
+        body: { call_id: callId(n), tool, arguments: { ...args }, ...more } as CallRequest,
+      }),
+  };
+}
+
+/** The lines that test.count_effect wrote. */
+export function effectsIn({ effectFile }: World): string[] {
+  return existsSync(effectFile) ? readFileSync(effectFile, 'utf8').trim().split('\n') : [];
+}
+
+export const isCode = (code: string) => (error: unknown) =>
+  error instanceof Fault && error.code === code;
+
+/** Until the relay has nothing left: events that no call waits for come a few turns later. */
+export async function settled({ audit }: World): Promise<void> {
+  for (let seen = -1; seen !== audit.events.length; ) {
+    seen = audit.events.length;
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** The audit events of one call, by what they say. */
+export async function eventsOf(world: World, callId: string): Promise<string[]> {
+  await settled(world);
+  const own = world.audit.events.filter((event) => event.call_id === callId);
+  return own.map((event) => event.id.slice(callId.length));
+}
+
+/** A slow tool sleeps on the manual clock: moves it until the answer is there. */
+export async function finished<T>({ clock }: World, answer: Promise<T>): Promise<T> {
+  let done = false;
+  const mark = () => {
+    done = true;
+  };
+  answer.then(mark, mark);
+  while (!done) {
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(1_000);
+  }
+  return answer;
+}

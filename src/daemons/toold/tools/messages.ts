@@ -1,0 +1,87 @@
+// message.send: one message to a colleague or a person; agentd checks who may write to whom.
+import { z } from 'zod';
+import { MessageType, type WaitView } from '../../../wire/agentd.ts';
+import { MessageId, Principal } from '../../../wire/words.ts';
+import {
+  type AgentdClient,
+  type Effect,
+  errorOf,
+  forRun,
+  isFault,
+  type Outcome,
+  peerOptions,
+  type Tool,
+  tool,
+  unanswered,
+} from './tool.ts';
+
+/** These go to a service. One that is absent stays absent, so asking again would be in vain. */
+const SERVICE_TYPES: ReadonlySet<string> = new Set([
+  'MemoryRecallRequest',
+  'MemoryWriteProposal',
+  'ToolRequest',
+  'ApprovalRequest',
+]);
+
+const Recipient = z
+  .string()
+  .max(140)
+  .transform((to) => (to.includes(':') ? to : `agent:${to}`))
+  .pipe(Principal)
+  .describe('agent:coder, person:alice, or just the name of a colleague');
+
+function replyOutcome(wait: WaitView): Outcome {
+  return (
+    unanswered(wait, 'the message') ?? {
+      status: 'completed',
+      result: { replied: true, reply: wait.answer ?? {} },
+    }
+  );
+}
+
+function absentService(error: unknown, type: string): Effect {
+  if (!isFault(error) || error.code !== 'unavailable' || !SERVICE_TYPES.has(type)) throw error;
+  const hint = 'No service takes this type of message here: do without it.';
+  return { error: { ...errorOf(error), hint, retry: false } };
+}
+
+export function messageTools(agentd: AgentdClient): Tool[] {
+  const send = tool({
+    name: 'message.send',
+    description:
+      'Send a message to a colleague or a person, for progress, a question or an answer. With ' +
+      'wait_reply you wait for the reply, and it is the result of this call. To have work done, ' +
+      'use task.delegate instead.',
+    risk: 'low',
+    reversibility: 'irreversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({
+      to: Recipient,
+      type: MessageType.default('TaskProgress'),
+      text: z.string().min(1).max(65_536),
+      in_reply_to: MessageId.optional(),
+      wait_reply: z.boolean().default(false),
+      expires_in_s: z.int().positive().max(31_536_000).optional(),
+    }),
+    output: z.object({
+      message_id: MessageId.optional(),
+      replied: z.boolean(),
+      reply: z.record(z.string(), z.unknown()).optional(),
+    }),
+    async perform({ to, type, text, in_reply_to, wait_reply, expires_in_s }, context) {
+      const message = { type, to, parts: [{ kind: 'text' as const, text }], in_reply_to };
+      const body = { ...forRun(context), message, wait_reply, expires_in_s };
+      try {
+        const sent = await agentd.toolMessage({ body }, peerOptions);
+        if (sent.wait !== null) return { wait: sent.wait };
+        return { result: { message_id: sent.message.id, replied: false } };
+      } catch (error) {
+        return absentService(error, type);
+      }
+    },
+    settle: replyOutcome,
+  });
+
+  return [send];
+}

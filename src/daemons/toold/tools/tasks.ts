@@ -1,0 +1,94 @@
+// task.delegate and task.finish: agentd holds the tasks and does each call once.
+import { z } from 'zod';
+import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
+import { AgentName, TaskId } from '../../../wire/words.ts';
+import { ArtifactRef } from './artifacts.ts';
+import { type AgentdClient, forRun, type Outcome, peerOptions, type Tool, tool } from './tool.ts';
+
+const Delegated = z.object({
+  task_id: TaskId,
+  status: z.string().describe('completed, failed or canceled once the task has ended'),
+  result: z.string().nullable(),
+  result_ref: z
+    .string()
+    .nullable()
+    .describe('the artifact that holds the result, when there is one'),
+  error: z.unknown().optional(),
+  reason: z.string().optional(),
+});
+
+function childOutcome(wait: WaitView): Outcome {
+  const { task_id, status, result, result_ref, error, reason } = wait.answer ?? {};
+  const text = (value: unknown) => (typeof value === 'string' ? value : null);
+  return {
+    status: 'completed',
+    result: {
+      task_id: wait.child_task_id ?? task_id,
+      status: text(status) ?? wait.outcome ?? 'failed',
+      result: text(result),
+      result_ref: text(result_ref),
+      ...(error === undefined || error === null ? {} : { error }),
+      ...(typeof reason === 'string' ? { reason } : {}),
+    },
+  };
+}
+
+export function taskTools(agentd: AgentdClient): Tool[] {
+  const delegate = tool({
+    name: 'task.delegate',
+    description:
+      'Give a colleague a task of its own. By default you wait: the result of this call is the ' +
+      'result of that task. Ask for several at once by calling it several times in one step. The ' +
+      'colleague sees only the goal and the inputs, so say everything it needs.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({
+      agent: AgentName.describe('the colleague, by name'),
+      goal: z.string().min(1).max(65_536).describe('what to do, complete in itself'),
+      inputs: z
+        .array(TaskInput)
+        .max(64)
+        .optional()
+        .describe('artifacts by id, or text, that the colleague should have'),
+      limits: Limits.optional().describe('of that task; never more than yours'),
+      delegation: Delegation.optional().describe('allow only these tools, deny those'),
+      wait: z.boolean().default(true).describe('false: go on at once with only the task_id'),
+    }),
+    output: Delegated,
+    async perform(input, context) {
+      const body = { ...forRun(context), ...input };
+      const { task, wait } = await agentd.toolDelegate({ body }, peerOptions);
+      if (wait !== null) return { wait };
+      const { id, status, result, result_ref } = task;
+      return { result: { task_id: id, status, result, result_ref } };
+    },
+    settle: childOutcome,
+  });
+
+  const finish = tool({
+    name: 'task.finish',
+    description:
+      'End your task with its result. Call it once, when the goal is reached or cannot be ' +
+      'reached; nothing you call after it is done. The result is what the person or colleague ' +
+      'who gave the task will read.',
+    risk: 'low',
+    reversibility: 'irreversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({
+      result: z.string().max(4_000_000).describe('the answer, or why there is none'),
+      status: z.enum(['completed', 'failed']).default('completed'),
+      artifacts: z.array(ArtifactRef).max(64).optional().describe('what belongs to the result'),
+    }),
+    output: z.object({ task_id: TaskId, status: z.string() }),
+    async perform(input, context) {
+      const body = { ...forRun(context), ...input };
+      const { task } = await agentd.toolFinish({ body }, peerOptions);
+      return { result: { task_id: task.id, status: task.status } };
+    },
+  });
+
+  return [delegate, finish];
+}

@@ -1,0 +1,118 @@
+// What a tool is: a named operation with its schemas and what the broker must know of it. Each
+// group of tools has its own file; the registry lists them.
+import { z } from 'zod';
+import type { Client } from '../../../platform/link.ts';
+import { wordsGranting } from '../../../policy/capabilities.ts';
+import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
+import { Fault } from '../../../wire/errors.ts';
+import type { ToolView } from '../../../wire/toold.ts';
+import type { CallId, RunId } from '../../../wire/words.ts';
+import type { CallError } from '../rules.ts';
+
+export type AgentdClient = Client<typeof agentdRoutes>;
+
+export type ToolContext = {
+  runId: RunId;
+  fence: number;
+  callId: CallId;
+  /**
+   * Aborted when the run is dismissed. A tool that stops for it throws `canceled`, having done
+   * nothing.
+   */
+  signal: AbortSignal;
+};
+
+/** What came of it: a result, a failure that is certain, or a wait that agentd holds. */
+export type Effect =
+  | { result: Record<string, unknown> }
+  | { error: CallError }
+  | { wait: WaitView };
+export type Outcome =
+  | { status: 'completed'; result: Record<string, unknown> }
+  | { status: 'failed' | 'canceled'; error: CallError };
+
+type Derived = 'input_schema' | 'output_schema' | 'capabilities';
+export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
+  input: I;
+  output: z.ZodType<Record<string, unknown>>;
+  /**
+   * Does it. A fault means that nothing was done: one that says retry leaves the call to be asked
+   * again, any other is the call's failure. Another error of a tool that is not idempotent leaves
+   * the outcome unknown.
+   */
+  perform(input: z.output<I>, context: ToolContext): Promise<Effect>;
+  /** What a wait that has ended means for the call. */
+  settle?(wait: WaitView): Outcome;
+};
+
+export type Tool = ToolSpec<z.ZodType> & { view: ToolView };
+
+/** Keeps the types of one tool together, and makes the view that people and models read. */
+export function tool<I extends z.ZodType>(spec: ToolSpec<I>): Tool {
+  const { input, output, perform: _perform, settle: _settle, ...rest } = spec;
+  const view = {
+    ...rest,
+    capabilities: wordsGranting(spec.name),
+    input_schema: schemaOf(input, 'input'),
+    output_schema: schemaOf(output, 'output'),
+  };
+  // The broker hands `perform` only what `input` has parsed, so the narrower type holds.
+  return { ...(spec as unknown as ToolSpec<z.ZodType>), view };
+}
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
+  const whole = z.toJSONSchema(schema, {
+    io,
+    override({ jsonSchema }) {
+      // The bounds of a safe integer tell a model nothing.
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+      if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+    },
+  });
+  const { $schema: _, ...rest } = whole as Record<string, unknown>;
+  return rest;
+}
+
+export function errorOf(error: Fault): CallError {
+  return { code: error.code, message: error.message, hint: error.hint, retry: error.retry };
+}
+
+/**
+ * Requests to agentd for a call are not given up when the run is dismissed: agentd does each once
+ * per run and call, and half an answer would leave the journal without its outcome.
+ */
+export const peerOptions = { deadlineMs: 20_000 } as const;
+
+export const forRun = ({ runId, fence, callId }: ToolContext) => ({
+  run_id: runId,
+  fence,
+  call_id: callId,
+});
+
+/** What most waits mean when they did not end with an answer. */
+export function unanswered(wait: WaitView, what: string): Outcome | undefined {
+  if (wait.outcome === 'canceled') {
+    const hint = 'Go on without it, or end the task.';
+    return {
+      status: 'canceled',
+      error: { code: 'canceled', message: `${what} was canceled`, hint, retry: false },
+    };
+  }
+  if (wait.outcome === 'expired') {
+    const hint = 'Go on without an answer, or ask again with more time.';
+    return {
+      status: 'failed',
+      error: { code: 'expired', message: `${what} was not answered in time`, hint, retry: false },
+    };
+  }
+  return undefined;
+}
+
+/** The words of an answer, whichever member holds them. */
+export function answerText(wait: WaitView): string | undefined {
+  const { answer, text } = wait.answer ?? {};
+  if (typeof answer === 'string') return answer;
+  return typeof text === 'string' ? text : undefined;
+}
+
+export const isFault = (error: unknown): error is Fault => error instanceof Fault;
