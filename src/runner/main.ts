@@ -1,6 +1,6 @@
 // What runs inside a runner sandbox: one activation of one run. It is told three sockets and nothing else,
 // speaks only to them, and ends when the run is finished, parked, taken away, or its parent is gone.
-import { read } from 'node:fs';
+import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
 import type { ToolView } from '../wire/toold.ts';
 import { type Ask, askAt, patiently, Refused } from './ask.ts';
@@ -18,11 +18,16 @@ function socketOf(name: string): string {
   return path;
 }
 
-/** Standard input ends when agentd does; a runner without agentd has nobody to work for. */
+/**
+ * Standard input ends when agentd does; a runner without agentd has nobody to work for. A socket, because
+ * a blocking read in Node's thread pool would keep the process from ending.
+ */
 function endWithParent(): void {
-  read(0, Buffer.alloc(1), 0, 1, null, (_, bytes) => {
-    if (bytes === 0) process.exit(TRY_AGAIN);
-  });
+  const lifeline = new Socket({ fd: 0, readable: true, writable: false });
+  lifeline.on('close', () => process.exit(TRY_AGAIN));
+  lifeline.on('error', () => process.exit(TRY_AGAIN));
+  lifeline.resume();
+  lifeline.unref();
 }
 
 function keepBeating(agentd: Ask): void {

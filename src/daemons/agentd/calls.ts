@@ -45,13 +45,14 @@ const RESULT_INLINE_MAX = 32_768;
 
 type ForRun = { run_id: string; fence: number; call_id: string };
 
-function runCall(body: ForRun, key = ''): RunCall {
-  const { fence: _, ...rest } = body;
+function runCall(body: ForRun, part?: string): RunCall {
+  const { fence, ...rest } = body;
   return {
     runId: body.run_id,
-    fence: body.fence,
-    callId: key === '' ? body.call_id : `${body.call_id}/${key}`,
+    fence,
+    callId: body.call_id,
     requestHash: hashJson(rest),
+    ...(part === undefined ? {} : { part }),
   };
 }
 

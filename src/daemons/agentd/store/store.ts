@@ -32,7 +32,8 @@ const CIRCLE_NODES_MAX = 5_000;
 
 export type RunKey = { runId: string; fence: number };
 /** A call that toold makes for a run: it happens once, whatever is asked again. */
-export type RunCall = RunKey & { callId: string; requestHash: string };
+/** `part` tells apart several things that one call needs done. */
+export type RunCall = RunKey & { callId: string; part?: string; requestHash: string };
 
 export type Due = { expiredLeases: RunRow[] };
 
@@ -144,7 +145,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 const onceFor = (call: RunCall): Once => ({
   scope: 'run-call',
-  key: call.callId,
+  key: call.part === undefined ? call.callId : `${call.callId}/${call.part}`,
   requestHash: call.requestHash,
 });
 /** What was done before is answered from the record, also when the run has moved on since. */
