@@ -198,6 +198,8 @@ export type BudgetView = z.infer<typeof BudgetView>;
 
 export const ModelCallView = z.object({
   call_id: CallId,
+  /** Counts from 1; a call that was cut off and asked again has one row per attempt. */
+  attempt: z.int().positive(),
   run_id: RunId.nullable(),
   fence: z.int().nullable(),
   agent: z.string(),

@@ -1,0 +1,157 @@
+// modeld's routes: what came in goes to the service, what comes back is given its form on the wire.
+import type { Context, Handlers } from '../../platform/dispatch.ts';
+import { RawAnswer } from '../../platform/dispatch.ts';
+import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
+import type { ClientAnswer } from './service/client-calls.ts';
+import type { Service } from './service/service.ts';
+
+type ModeldHandlers = Handlers<typeof modeldRoutes>;
+
+const SSE = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
+
+const patienceOf = ({ signal, deadlineMs }: Pick<Context, 'signal' | 'deadlineMs'>) => ({
+  signal,
+  deadlineMs,
+});
+
+async function* sse(events: AsyncIterable<GenerateEvent>): AsyncGenerator<string, void> {
+  for await (const event of events) yield `data: ${JSON.stringify(event)}\n\n`;
+}
+
+function raw({ headers, body }: ClientAnswer): RawAnswer {
+  return new RawAnswer({ status: 200, headers, body });
+}
+
+/** The local link has no text of its own: the parsed body is as good there. */
+function clientBody({ rawBody, body }: { rawBody: string | undefined; body: object }) {
+  return { text: rawBody ?? JSON.stringify(body), body: body as Record<string, unknown> };
+}
+
+export function makeHandlers(service: Service): ModeldHandlers {
+  return { ...modelHandlers(service), ...settingHandlers(service), ...runHandlers(service) };
+}
+
+type ModelRoutes =
+  | 'generate'
+  | 'embed'
+  | 'listModels'
+  | 'testModel'
+  | 'openaiChat'
+  | 'openaiModels'
+  | 'anthropicMessages'
+  | 'anthropicModels';
+
+function modelHandlers(service: Service): Pick<ModeldHandlers, ModelRoutes> {
+  const asClient =
+    (dialect: 'openai' | 'anthropic') =>
+    async (context: {
+      caller: Context['caller'];
+      body: object;
+      rawBody: string | undefined;
+      signal: AbortSignal;
+      deadlineMs: number;
+    }) =>
+      raw(
+        await service.callAsClient(
+          context.caller,
+          dialect,
+          clientBody(context),
+          patienceOf(context),
+        ),
+      );
+  return {
+    async generate(context) {
+      const made = await service.generate(context.caller, context.body, patienceOf(context));
+      if ('response' in made) return made.response;
+      return new RawAnswer({ status: 200, headers: SSE, body: sse(made.events) });
+    },
+    embed: (context) => service.embed(context.caller, context.body, patienceOf(context)),
+    listModels: async () => ({
+      models: service.providers.models(),
+      providers: service.providers.views(),
+    }),
+    testModel: (context) =>
+      service.testModel(context.caller, context.body.name, patienceOf(context)),
+    openaiChat: asClient('openai'),
+    openaiModels: async () => openaiModels(service.providers.models()),
+    anthropicMessages: asClient('anthropic'),
+    anthropicModels: async () => anthropicModels(service.providers.models()),
+  };
+}
+
+type SettingRoutes =
+  | 'usage'
+  | 'listBudgets'
+  | 'setBudget'
+  | 'listCalls'
+  | 'getCall'
+  | 'forgetPart'
+  | 'addProvider';
+
+function settingHandlers({ settings, reports }: Service): Pick<ModeldHandlers, SettingRoutes> {
+  return {
+    usage: ({ query }) =>
+      reports.usage({ agent: query.agent, taskId: query.task_id, since: query.since }),
+    listBudgets: async () => ({ budgets: await settings.listBudgets() }),
+    setBudget: async ({ caller, body }) => {
+      const setBy = caller.kind === 'operator' ? 'operator' : 'agentd';
+      return { budget: await settings.setBudget({ principal: caller.principal, setBy }, body) };
+    },
+    listCalls: ({ query }) =>
+      reports.list({
+        runId: query.run_id,
+        taskId: query.task_id,
+        limit: query.limit,
+        cursor: query.cursor,
+      }),
+    getCall: ({ params }) => reports.get(params.id),
+    forgetPart: async ({ caller, params }) => ({
+      forgotten: await settings.forgetPart(caller.principal, params.hash),
+    }),
+    addProvider: async ({ caller, params, body }) => ({
+      provider: await settings.addProvider(caller.principal, params.name, body),
+    }),
+  };
+}
+
+function runHandlers({ runs }: Service): Pick<ModeldHandlers, 'admitRun' | 'dismissRun'> {
+  return {
+    admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
+    dismissRun: async ({ params, query }) => ({
+      dismissed: await runs.dismiss(params.id, query.fence),
+    }),
+  };
+}
+
+const LISTED_AT = '2026-01-01T00:00:00Z';
+
+function openaiModels(models: readonly ModelView[]) {
+  return {
+    object: 'list',
+    data: models.map(({ name, routes }) => ({
+      id: name,
+      object: 'model',
+      created: Date.parse(LISTED_AT) / 1000,
+      owned_by: routes[0]?.provider ?? 'agentd',
+    })),
+  };
+}
+
+function anthropicModels(models: readonly ModelView[]) {
+  const data = models
+    .filter((model) => model.kind === 'chat')
+    .map(({ name, context_tokens, max_output_tokens }) => ({
+      type: 'model',
+      id: name,
+      display_name: name,
+      created_at: LISTED_AT,
+      max_input_tokens: context_tokens,
+      max_tokens: max_output_tokens,
+    }));
+  return {
+    data,
+    has_more: false,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+  };
+}

@@ -1,0 +1,104 @@
+// modeld as a value: the one file that knows all its parts.
+import { join } from 'node:path';
+import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { openOutbox } from '../../platform/outbox.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { fault } from '../../wire/errors.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import { modeldRoutes } from '../../wire/modeld.ts';
+import type { ArtifactId, RunId } from '../../wire/words.ts';
+import { writeDialectError } from './adapters/dialects.ts';
+import { makePriceBook, type PriceRow } from './adapters/prices.ts';
+import { makeHandlers } from './api.ts';
+import { type ModeldConfig, modeldConfig } from './config.ts';
+import type { ReadArtifact } from './service/ports.ts';
+import { openService } from './service/service.ts';
+import { openKeys } from './store/keys.ts';
+import { MIGRATIONS } from './store/tables.ts';
+import { makeUpstream } from './upstream.ts';
+
+const DRAIN_WAIT_MS = 5_000;
+const AUDIT_WAIT_MS = 2_000;
+
+async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldRoutes>> {
+  const { clock, config, log, stateDir, metrics, moment, newId } = floor;
+  const audit = floor.peer('auditd-ai', auditRoutes);
+  const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const db = openSqlite({ file: join(stateDir, 'modeld.sqlite'), migrations: MIGRATIONS });
+  const outbox = await openOutbox({ db, source: 'modeld', clock, append, log });
+  const upstream = makeUpstream({
+    clock,
+    random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,
+    prices: makePriceBook({ rows: priceRows(config.prices) }),
+  });
+  const close = async (): Promise<void> => {
+    outbox.stop();
+    upstream.close();
+    await db.close();
+  };
+  try {
+    const service = await openService({
+      config,
+      db,
+      outbox,
+      keys: openKeys(stateDir),
+      upstream,
+      readArtifact: artifactReader(floor),
+      sockets: floor.runSockets,
+      clock,
+      newId,
+      log,
+      metrics,
+      moment,
+    });
+    metrics.gauge('model_calls_in_flight', () => service.calls.count());
+    const finish = async (waitMs: number): Promise<void> => {
+      await service.calls
+        .drain(waitMs)
+        .catch((error: unknown) => log.error('outcomes could not be written', { error }));
+    };
+    return {
+      handlers: makeHandlers(service),
+      dialectErrors: writeDialectError,
+      begin: () => service.runs.reopen(),
+      drain: () => finish(DRAIN_WAIT_MS),
+      async stop() {
+        await finish(0);
+        await outbox.drain(AUDIT_WAIT_MS);
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function artifactReader(floor: Floor<ModeldConfig>): ReadArtifact {
+  const agentd = floor.peer('agentd', agentdRoutes);
+  return async (id, runId) => {
+    const { artifact, text } = await agentd.getArtifact({
+      params: { id: id as ArtifactId },
+      query: runId === null ? {} : { run_id: runId as RunId },
+    });
+    if (text === null)
+      throw fault('bad_request', `input_ref: artifact ${id} is ${artifact.mime_type}, not text`);
+    return { text, labels: artifact.labels };
+  };
+}
+
+/** The configuration says dollars, as price lists do; the book counts millionths of them. */
+function priceRows(prices: ModeldConfig['prices']): PriceRow[] {
+  const micro = (usd: number): number => Math.round(usd * 1_000_000);
+  return Object.entries(prices).map(([model, price]) => ({
+    model,
+    input: micro(price.input),
+    output: micro(price.output),
+    cache_read: micro(price.cache_read ?? price.input),
+    cache_write: micro(price.cache_write ?? price.input),
+  }));
+}
+
+export const modeld = daemon({ name: 'modeld', routes: modeldRoutes, config: modeldConfig, start });

@@ -1,0 +1,161 @@
+// Which budgets a call touches, how much it may take so that none can be overspent, what a lost try
+// costs, and the words of a refusal. The ledger itself is budgets.ts.
+import { type Fault, fault } from '../../../wire/errors.ts';
+import type { BudgetView, Usage } from '../../../wire/modeld.ts';
+
+export type BudgetSubject = BudgetView['subject'];
+export type Amount = { tokens: number; costMicrousd: number };
+/** `period` is the day for budgets that renew, '' for the others. */
+export type BudgetKey = { subject: BudgetSubject; name: string; period: string };
+
+/** A call must be able to write at least this much, else it is not worth its input. */
+const OUTPUT_TOKENS_USEFUL = 16;
+
+export function keyText(key: BudgetKey): string {
+  return `${key.subject} ${key.name} ${key.period}`;
+}
+
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+export function renewsAt(key: BudgetKey): string | null {
+  if (key.period === '') return null;
+  return new Date(Date.parse(`${key.period}T00:00:00.000Z`) + 86_400_000).toISOString();
+}
+
+export function budgetKey(subject: BudgetSubject, name: string, day: string): BudgetKey {
+  return { subject, name, period: subject === 'day' || subject === 'agent' ? day : '' };
+}
+
+/** Who pays for a call, on the day it began. Only runs are charged to an agent and a task. */
+export function budgetsOf(call: {
+  runId: string | null;
+  agent: string;
+  taskId: string | null;
+  rootTaskId: string | null;
+  day: string;
+}): BudgetKey[] {
+  const keys = [budgetKey('site', '', call.day), budgetKey('day', '', call.day)];
+  if (call.runId === null) return keys;
+  keys.push(budgetKey('agent', call.agent, call.day));
+  if (call.rootTaskId !== null) keys.push(budgetKey('task', call.rootTaskId, call.day));
+  if (call.taskId !== null && call.taskId !== call.rootTaskId)
+    keys.push(budgetKey('task', call.taskId, call.day));
+  return keys;
+}
+
+/** The most a call can use. `costOf` grows with the output tokens. */
+export type Bound = {
+  inputTokens: number;
+  outputTokensWanted: number;
+  costOf: (outputTokens: number) => number;
+};
+export type Left = {
+  key: BudgetKey;
+  tokens: number | null;
+  costMicrousd: number | null;
+  tokensLimit: number | null;
+  costLimitMicrousd: number | null;
+};
+export type Fit = Amount & { outputTokensMax: number };
+export type Refusal = { budget: Left; unit: 'tokens' | 'cost'; needed: number };
+
+function outputWithin(left: Left, bound: Bound): { tokens: number; unit: 'tokens' | 'cost' } {
+  const byTokens = (left.tokens ?? Number.POSITIVE_INFINITY) - bound.inputTokens;
+  const byCost =
+    left.costMicrousd === null ? Number.POSITIVE_INFINITY : outputForCost(left.costMicrousd, bound);
+  return byTokens <= byCost
+    ? { tokens: byTokens, unit: 'tokens' }
+    : { tokens: byCost, unit: 'cost' };
+}
+
+/** The most output tokens that cost no more than this; -1 when the input alone costs more. */
+function outputForCost(costMicrousd: number, bound: Bound): number {
+  if (bound.costOf(bound.outputTokensWanted) <= costMicrousd) return bound.outputTokensWanted;
+  if (bound.costOf(0) > costMicrousd) return -1;
+  let low = 0;
+  let high = bound.outputTokensWanted;
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (bound.costOf(middle) <= costMicrousd) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** How much the call may take so that no budget can be overspent, or which budget refuses it. */
+export function clampToLeft(budgets: readonly Left[], bound: Bound): Fit | Refusal {
+  let outputTokensMax = bound.outputTokensWanted;
+  const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
+  for (const budget of budgets) {
+    const within = outputWithin(budget, bound);
+    if (within.tokens < useful) {
+      const needed = within.unit === 'tokens' ? bound.inputTokens + useful : bound.costOf(useful);
+      return { budget, unit: within.unit, needed };
+    }
+    outputTokensMax = Math.min(outputTokensMax, within.tokens);
+  }
+  return {
+    outputTokensMax,
+    tokens: bound.inputTokens + outputTokensMax,
+    costMicrousd: bound.costOf(outputTokensMax),
+  };
+}
+
+export function usd(microusd: number): string {
+  return `$${(microusd / 1_000_000).toFixed(6).replace(/(\.\d\d\d*?)0+$/, '$1')}`;
+}
+
+function budgetWords(key: BudgetKey): string {
+  if (key.subject === 'site') return 'the budget of the site';
+  if (key.subject === 'day') return 'the budget of the day';
+  return `the budget of ${key.subject} ${key.name}`;
+}
+
+export function budgetFault({ budget, unit, needed }: Refusal): Fault {
+  const { key } = budget;
+  const renews = renewsAt(key);
+  const left = unit === 'tokens' ? `${budget.tokens} tokens` : usd(budget.costMicrousd ?? 0);
+  const limit =
+    unit === 'tokens' ? `${budget.tokensLimit} tokens` : usd(budget.costLimitMicrousd ?? 0);
+  const need = unit === 'tokens' ? `${needed} tokens` : usd(needed);
+  const who = key.name === '' ? '' : ` ${key.name}`;
+  const option = unit === 'tokens' ? '--tokens N' : '--cost USD';
+  const command = `agentctl model budget ${key.subject}${who} ${option}`;
+  const wait = renews === null ? '' : ` It renews at ${renews}.`;
+  return fault(
+    'budget',
+    `${budgetWords(key)} has ${left} left of ${limit}; this call may need ${need}`,
+    {
+      hint: `An operator can raise it: ${command}.${wait}`,
+      details: {
+        subject: key.subject,
+        name: key.name,
+        unit: unit === 'tokens' ? 'tokens' : 'microusd',
+        left: unit === 'tokens' ? budget.tokens : budget.costMicrousd,
+        limit: unit === 'tokens' ? budget.tokensLimit : budget.costLimitMicrousd,
+        needed,
+        renews_at: renews,
+        raised_by: 'operator',
+      },
+    },
+  );
+}
+
+export function tokensOf(usage: Usage): number {
+  return (
+    usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+  );
+}
+
+/**
+ * What is charged for tries that gave no answer: those that may have reached a model cost their
+ * bound.
+ */
+export function chargeLost(bound: Amount, triesMaybeBilled: number): Amount {
+  return {
+    tokens: bound.tokens * triesMaybeBilled,
+    costMicrousd: bound.costMicrousd * triesMaybeBilled,
+  };
+}

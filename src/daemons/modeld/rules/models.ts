@@ -1,0 +1,122 @@
+// Which routes a model's name stands for. In order: a name from the configuration;
+// `provider/model`; a name that a provider offers; the played model's own names; the default; the
+// played model for all names while there is no real one.
+import { fault } from '../../../wire/errors.ts';
+
+export type Kind = 'chat' | 'embedding';
+export type Route = { provider: string; model: string };
+export type ModelEntry = {
+  routes: readonly Route[];
+  kind: Kind;
+  contextTokens: number;
+  maxOutputTokens: number;
+  /** The two numbers were told to us; otherwise they are a guess that must not limit anybody. */
+  isExact: boolean;
+};
+export type Resolved = ModelEntry & { name: string; rehearsal: boolean };
+
+/** What can be asked for now. Providers are in the order in which they are preferred. */
+export type Offer = {
+  models: ReadonlyMap<string, ModelEntry>;
+  providers: readonly { name: string; models: readonly string[] }[];
+  defaultModel: string | undefined;
+  hasRehearsal: boolean;
+};
+
+export const REHEARSAL = 'rehearsal';
+const REHEARSAL_MODELS: ReadonlyMap<string, ModelEntry> = new Map(
+  Object.entries<ModelEntry>({
+    'rehearsal-large': {
+      routes: [{ provider: REHEARSAL, model: 'rehearsal-large' }],
+      kind: 'chat',
+      contextTokens: 200_000,
+      maxOutputTokens: 64_000,
+      isExact: true,
+    },
+    'rehearsal-small': {
+      routes: [{ provider: REHEARSAL, model: 'rehearsal-small' }],
+      kind: 'chat',
+      contextTokens: 32_000,
+      maxOutputTokens: 8_192,
+      isExact: true,
+    },
+    'rehearsal-embed': {
+      routes: [{ provider: REHEARSAL, model: 'rehearsal-embed' }],
+      kind: 'embedding',
+      contextTokens: 8_192,
+      maxOutputTokens: 1,
+      isExact: true,
+    },
+  }),
+);
+/** For models that are known by name only. */
+const OFFERED = { contextTokens: 128_000, maxOutputTokens: 8_192, isExact: false };
+
+export function kindOfName(model: string): Kind {
+  return /embed/i.test(model) ? 'embedding' : 'chat';
+}
+
+function offered(provider: string, model: string, kind = kindOfName(model)): ModelEntry {
+  return { ...OFFERED, kind, routes: [{ provider, model }] };
+}
+
+function findNamed(offer: Offer, name: string, kind?: Kind): ModelEntry | undefined {
+  const configured = offer.models.get(name);
+  if (configured !== undefined) return configured;
+  const slash = name.indexOf('/');
+  if (slash > 0) {
+    const provider = offer.providers.find((p) => p.name === name.slice(0, slash));
+    if (provider !== undefined && slash < name.length - 1)
+      return offered(provider.name, name.slice(slash + 1), kind);
+  }
+  const provider = offer.providers.find((p) => p.models.includes(name));
+  if (provider !== undefined) return offered(provider.name, name);
+  return offer.hasRehearsal ? REHEARSAL_MODELS.get(name) : undefined;
+}
+
+function findDefault(offer: Offer, kind: Kind): ModelEntry | undefined {
+  if (offer.defaultModel !== undefined) {
+    const named = findNamed(offer, offer.defaultModel);
+    if (named?.kind === kind) return named;
+  }
+  for (const entry of offer.models.values()) if (entry.kind === kind) return entry;
+  for (const provider of offer.providers)
+    for (const model of provider.models)
+      if (kindOfName(model) === kind) return offered(provider.name, model);
+  return undefined;
+}
+
+export function hasRealModel(offer: Offer): boolean {
+  return offer.models.size > 0 || offer.providers.some((p) => p.models.length > 0);
+}
+
+function findRehearsal(offer: Offer, kind: Kind): ModelEntry | undefined {
+  if (!offer.hasRehearsal || hasRealModel(offer)) return undefined;
+  return REHEARSAL_MODELS.get(kind === 'chat' ? 'rehearsal-large' : 'rehearsal-embed');
+}
+
+export function resolveModel(offer: Offer, name: string, kind: Kind): Resolved {
+  const named = findNamed(offer, name, kind);
+  if (named !== undefined && named.kind !== kind) {
+    const other = kind === 'chat' ? 'makes embeddings, not answers' : 'answers, it does not embed';
+    throw fault('bad_request', `the model ${name} ${other}`);
+  }
+  const entry = named ?? findDefault(offer, kind) ?? findRehearsal(offer, kind);
+  if (entry === undefined) {
+    throw fault('not_found', `there is no ${kind} model for the name ${name}`, {
+      hint: 'Add a provider that offers one: agentctl model add NAME.',
+    });
+  }
+  return { ...entry, name, rehearsal: entry.routes.every((r) => r.provider === REHEARSAL) };
+}
+
+/** Every name that can be asked for, with what it stands for. */
+export function listModels(offer: Offer): Resolved[] {
+  const names = new Set<string>(offer.models.keys());
+  for (const provider of offer.providers) for (const model of provider.models) names.add(model);
+  if (offer.hasRehearsal) for (const name of REHEARSAL_MODELS.keys()) names.add(name);
+  return [...names].map((name) => {
+    const entry = findNamed(offer, name)!;
+    return { ...entry, name, rehearsal: entry.routes.every((r) => r.provider === REHEARSAL) };
+  });
+}

@@ -1,0 +1,196 @@
+// modeld's decisions, one by one.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import type { Label } from '../../../wire/words.ts';
+import {
+  type Bound,
+  budgetFault,
+  budgetKey,
+  budgetsOf,
+  clampToLeft,
+  type Left,
+  renewsAt,
+  usd,
+} from './budget.ts';
+import { allowedRoutes, fromMask, toMask } from './labels.ts';
+import { listModels, type ModelEntry, type Offer, resolveModel } from './models.ts';
+import { askRecord, type RecordedAttempt } from './record.ts';
+
+describe('how much a call may take', () => {
+  const left = fc.record({
+    tokens: fc.option(fc.nat({ max: 5_000 })),
+    costMicrousd: fc.option(fc.nat({ max: 50_000 })),
+  });
+  const bound = fc.record({
+    inputTokens: fc.nat({ max: 2_000 }),
+    outputTokensWanted: fc.nat({ max: 4_000 }),
+    inputPrice: fc.nat({ max: 40 }),
+    outputPrice: fc.nat({ max: 100 }),
+  });
+
+  test('what is taken fits into every budget, and no more could have been taken', () => {
+    fc.assert(
+      fc.property(fc.array(left, { maxLength: 5 }), bound, (lefts, given) => {
+        const costOf = (output: number) =>
+          Math.ceil((given.inputTokens * given.inputPrice + output * given.outputPrice) / 10);
+        const asked: Bound = { ...given, costOf };
+        const budgets = lefts.map(
+          (one): Left => ({
+            key: budgetKey('site', '', ''),
+            ...one,
+            tokensLimit: one.tokens,
+            costLimitMicrousd: one.costMicrousd,
+          }),
+        );
+        const fits = (output: number) =>
+          budgets.every(
+            ({ tokens, costMicrousd }) =>
+              (tokens === null || given.inputTokens + output <= tokens) &&
+              (costMicrousd === null || costOf(output) <= costMicrousd),
+          );
+        const result = clampToLeft(budgets, asked);
+        const useful = Math.min(16, given.outputTokensWanted);
+        if ('budget' in result) return assert.ok(!fits(useful));
+        assert.ok(fits(result.outputTokensMax));
+        assert.equal(result.tokens, given.inputTokens + result.outputTokensMax);
+        assert.equal(result.costMicrousd, costOf(result.outputTokensMax));
+        if (result.outputTokensMax < given.outputTokensWanted)
+          assert.ok(!fits(result.outputTokensMax + 1));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('the tightest budget is named in money or tokens', () => {
+    const budget: Left = {
+      key: budgetKey('agent', 'coder', '2026-05-01'),
+      tokens: null,
+      costMicrousd: 1_500,
+      tokensLimit: null,
+      costLimitMicrousd: 2_000_000,
+    };
+    const refusal = clampToLeft([budget], {
+      inputTokens: 1,
+      outputTokensWanted: 100,
+      costOf: () => 9_000,
+    });
+    assert.ok('budget' in refusal);
+    const words = budgetFault(refusal);
+    assert.match(words.message, /agent coder has \$0.0015 left of \$2.00; .* need \$0.009/);
+    assert.match(words.hint, /agentctl model budget agent coder --cost USD/);
+    assert.match(words.hint, /2026-05-02/);
+    assert.equal(usd(1_234_567), '$1.234567');
+  });
+
+  test('who pays', () => {
+    const day = '2026-05-01';
+    const subjects = (call: Parameters<typeof budgetsOf>[0]) =>
+      budgetsOf(call).map(({ subject, name }) => `${subject}:${name}`);
+    const none = { runId: null, agent: 'coder', taskId: 't', rootTaskId: null, day };
+    assert.deepEqual(subjects(none), ['site:', 'day:']);
+    const run = { runId: 'r', agent: 'coder', taskId: 't1', rootTaskId: 't1', day };
+    assert.deepEqual(subjects(run), ['site:', 'day:', 'agent:coder', 'task:t1']);
+    assert.deepEqual(subjects({ ...run, taskId: 't2' }).slice(3), ['task:t1', 'task:t2']);
+    assert.equal(renewsAt(budgetKey('task', 't', day)), null);
+  });
+});
+
+describe('what the record answers', () => {
+  const attempt = (
+    status: RecordedAttempt['status'],
+    requestHash = 'a',
+    errorCode: RecordedAttempt['errorCode'] = null,
+  ): RecordedAttempt => ({ attempt: 1, status, requestHash, errorCode });
+  const ask = (attempts: RecordedAttempt[], mode: 'live' | 'replay' = 'live') =>
+    askRecord(attempts, { requestHash: 'a', mode }).answer;
+
+  test('a live call', () => {
+    assert.equal(ask([]), 'none');
+    assert.equal(ask([attempt('completed')]), 'recorded');
+    assert.equal(ask([attempt('completed', 'b')]), 'differs');
+    assert.equal(ask([attempt('unknown')]), 'none');
+    assert.equal(ask([attempt('canceled')]), 'none');
+    assert.equal(ask([attempt('failed', 'a', 'provider_down')]), 'none');
+    assert.equal(ask([attempt('failed', 'a', 'provider_auth')]), 'none');
+    assert.equal(ask([attempt('failed', 'a', 'context_too_long')]), 'fault');
+    // Asked again with a shorter context, it is another request and may be tried.
+    assert.equal(ask([attempt('failed', 'b', 'context_too_long')]), 'none');
+    assert.equal(ask([attempt('unknown'), attempt('completed')]), 'recorded');
+  });
+
+  test('a replay is never sent on', () => {
+    assert.equal(ask([], 'replay'), 'differs');
+    assert.equal(ask([attempt('unknown')], 'replay'), 'differs');
+    assert.equal(ask([attempt('completed', 'b')], 'replay'), 'differs');
+    assert.equal(ask([attempt('completed')], 'replay'), 'recorded');
+    assert.equal(ask([attempt('failed', 'a', 'provider_down')], 'replay'), 'fault');
+  });
+});
+
+describe('labels', () => {
+  test('a set of labels survives being bits', () => {
+    const all: Label[] = ['person', 'own', 'agent', 'tool', 'outside', 'secret', 'personal'];
+    fc.assert(
+      fc.property(fc.subarray(all), (labels) => {
+        assert.deepEqual(fromMask(toMask(labels)), labels);
+      }),
+    );
+  });
+
+  test('routes that may not see it are left out; with none left, the label is named', () => {
+    const open = { provider: 'local', labelsAllowed: toMask(['person', 'secret']) };
+    const closed = { provider: 'cloud', labelsAllowed: toMask(['person']) };
+    const some = allowedRoutes([closed, open], toMask(['secret']));
+    assert.deepEqual(some, { open: [open] });
+    const none = allowedRoutes([closed], toMask(['person', 'secret']));
+    assert.ok('refused' in none);
+    assert.match(none.refused.message, /labelled secret may not go to cloud/);
+  });
+});
+
+describe('names of models', () => {
+  const entry = (provider: string, kind: 'chat' | 'embedding' = 'chat'): ModelEntry => ({
+    routes: [{ provider, model: 'm' }],
+    kind,
+    contextTokens: 1,
+    maxOutputTokens: 1,
+    isExact: true,
+  });
+  const offer = (more: Partial<Offer> = {}): Offer => ({
+    models: new Map(),
+    providers: [],
+    defaultModel: undefined,
+    hasRehearsal: false,
+    ...more,
+  });
+  const providerOf = (of: Offer, name: string, kind: 'chat' | 'embedding' = 'chat') =>
+    resolveModel(of, name, kind).routes[0]!;
+
+  test('configured, provider/model, offered, default', () => {
+    const of = offer({
+      models: new Map([['big', entry('one')]]),
+      providers: [
+        { name: 'one', models: [] },
+        { name: 'two', models: ['gpt', 'text-embed'] },
+      ],
+      hasRehearsal: true,
+    });
+    assert.equal(providerOf(of, 'big').provider, 'one');
+    assert.deepEqual(providerOf(of, 'two/x'), { provider: 'two', model: 'x' });
+    assert.equal(providerOf(of, 'gpt').provider, 'two');
+    assert.equal(providerOf(of, 'coder-large').provider, 'one');
+    assert.equal(providerOf({ ...of, defaultModel: 'gpt' }, 'coder-large').model, 'gpt');
+    assert.equal(providerOf(of, 'anything', 'embedding').model, 'text-embed');
+    assert.equal(providerOf(of, 'rehearsal-small').provider, 'rehearsal');
+    assert.throws(() => resolveModel(of, 'text-embed', 'chat'), /makes embeddings/);
+    assert.equal(listModels(of).length, 6);
+  });
+
+  test('names that every object has are names like others', () => {
+    const of = offer({ hasRehearsal: true });
+    for (const name of ['constructor', '__proto__', 'toString'])
+      assert.equal(providerOf(of, name).model, 'rehearsal-large');
+    assert.throws(() => resolveModel(offer(), 'constructor', 'chat'), /no chat model/);
+  });
+});

@@ -1,0 +1,293 @@
+// Whatever happens at the same time, in whatever order, with whatever crash in between: no budget
+// is ever overspent, no reservation leaks, and the ledger never says less than the provider has
+// billed.
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { systemClock } from '../../../platform/clock.ts';
+import { idMaker } from '../../../platform/ids.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import { openOutbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { BudgetView } from '../../../wire/modeld.ts';
+import { modeldConfig } from '../config.ts';
+import { openKeys } from '../store/keys.ts';
+import { MIGRATIONS } from '../store/tables.ts';
+import { admission, freshStateDir, OPERATOR, runCaller, runId, said } from '../testing/harness.ts';
+import { type Bill, type Part, PlayedUpstream, turns } from '../testing/played-upstream.ts';
+import { openService } from './service.ts';
+
+const RUNS = 4;
+const BEHAVIOURS = [
+  'answers',
+  'answers without usage',
+  'refuses for free',
+  'breaks after billing',
+  'breaks, then answers',
+  'streams',
+  'cuts its stream',
+  'hangs',
+] as const;
+
+const caller = fc.record({
+  /** 0 is the operator. */
+  who: fc.nat({ max: RUNS }),
+  wanted: fc.integer({ min: 1, max: 400 }),
+  text: fc.integer({ min: 0, max: 80 }),
+  starts: fc.nat({ max: 12 }),
+  /** After how many turns its caller leaves. */
+  leaves: fc.option(fc.nat({ max: 20 }), { freq: 3 }),
+  isNamed: fc.boolean(),
+  part: fc.record({
+    behaviour: fc.constantFrom(...BEHAVIOURS),
+    turns: fc.nat({ max: 6 }),
+    share: fc.integer({ min: 0, max: 100 }).map((percent) => percent / 100),
+  }),
+});
+type Caller = typeof caller extends fc.Arbitrary<infer T> ? T : never;
+
+const epoch = fc.record({
+  callers: fc.array(caller, { minLength: 50, maxLength: 200 }),
+  /** In which turn the process dies; undefined: it stops in order. */
+  dies: fc.option(fc.nat({ max: 25 }), { nil: undefined }),
+});
+const limits = fc.record({
+  site: fc.integer({ min: 2_000, max: 60_000 }),
+  dayCost: fc.integer({ min: 4_000, max: 200_000 }),
+  agent: fc.integer({ min: 1_000, max: 40_000 }),
+  task: fc.integer({ min: 500, max: 15_000 }),
+});
+
+/** A database whose process can die: from then on nothing is written and nothing answers. */
+function mortal(inner: Database): Database & { die(): Promise<void> } {
+  let isDead = false;
+  const never = () => new Promise<never>(() => {});
+  return {
+    write: async (work) => {
+      if (isDead) return never();
+      try {
+        const value = await inner.write(async (sql) => {
+          if (isDead) throw fault('stopping', 'dead');
+          return work(sql);
+        });
+        return isDead ? never() : value;
+      } catch (error) {
+        if (isDead) return never();
+        throw error;
+      }
+    },
+    read: (work) => (isDead ? never() : inner.read(work)),
+    close: () => inner.close(),
+    async die() {
+      isDead = true;
+      await inner.close();
+    },
+  };
+}
+
+async function open(stateDir: string, site: { tokens: number; dayCost: number; agent: number }) {
+  const clock = systemClock();
+  const file = join(stateDir, 'modeld.sqlite');
+  const db = mortal(openSqlite({ file, migrations: MIGRATIONS }));
+  const events: NewEvent[] = [];
+  const append = async (batch: NewEvent[]) => {
+    await turns(1);
+    events.push(...batch);
+  };
+  const outbox = await openOutbox({ db, source: 'modeld', clock, append, log: silentLog });
+  const parts = new Map<string, Part>();
+  const upstream = new PlayedUpstream(
+    (ask) => parts.get(JSON.stringify(ask).match(/#\d+\.\d+/)![0])!,
+  );
+  const service = await openService({
+    config: modeldConfig.parse({
+      providers: { played: { dialect: 'openai', base_url: 'http://127.0.0.1:1', models: ['m'] } },
+      budgets: {
+        site: { tokens: site.tokens },
+        day: { cost_usd: site.dayCost / 1_000_000 },
+        agents: { default: { tokens: site.agent } },
+      },
+    }),
+    db,
+    outbox,
+    keys: openKeys(stateDir),
+    upstream,
+    readArtifact: () => Promise.reject(new Error('none')),
+    sockets: { open: async () => '/test', close: async () => {} },
+    clock,
+    newId: idMaker(clock, randomBytes),
+    log: silentLog,
+    metrics: makeMetrics('test'),
+    moment: () => {},
+  });
+  return { service, db, outbox, upstream, parts, events };
+}
+type Open = Awaited<ReturnType<typeof open>>;
+
+function assertWithin(views: readonly BudgetView[]): void {
+  for (const view of views) {
+    const name = `${view.subject} ${view.name}`;
+    assert.ok(view.tokens_reserved >= 0 && view.cost_reserved_microusd >= 0, `${name} below zero`);
+    const tokens = view.tokens_spent + view.tokens_reserved;
+    const cost = view.cost_spent_microusd + view.cost_reserved_microusd;
+    if (view.tokens_limit !== null)
+      assert.ok(tokens <= view.tokens_limit, `${name}: ${tokens} of ${view.tokens_limit} tokens`);
+    if (view.cost_limit_microusd !== null)
+      assert.ok(
+        cost <= view.cost_limit_microusd,
+        `${name}: ${cost} of ${view.cost_limit_microusd}`,
+      );
+  }
+}
+
+const viewsOf = ({ service }: Open): BudgetView[] =>
+  service.budgets.keys().map((key) => service.budgets.view(key));
+
+const EXPECTED = ['budget', 'provider_refused', 'provider_malformed', 'canceled', 'stopping'];
+
+async function callOnce(opened: Open, one: Caller, name: string): Promise<void> {
+  const { service, parts } = opened;
+  parts.set(name, { ...one.part, name });
+  await turns(one.starts);
+  const left = new AbortController();
+  if (one.leaves !== null) void turns(one.leaves).then(() => left.abort());
+  const asCaller = one.who === 0 ? OPERATOR : runCaller(one.who, 1);
+  const [life, index] = name.slice(1).split('.').map(Number);
+  const id = String(life! * 1_000 + index!).padStart(26, '0');
+  try {
+    const made = await service.generate(
+      asCaller,
+      {
+        model: 'm',
+        messages: [said(`${name} ${'x'.repeat(one.text)}`)],
+        limits: { max_output_tokens: one.wanted },
+        purpose: name,
+        ...(one.isNamed ? { call_id: `call_${id}` as never } : {}),
+      },
+      { signal: left.signal, deadlineMs: 60_000 },
+    );
+    assert.ok('response' in made);
+  } catch (error) {
+    if (!(error instanceof Fault) || !EXPECTED.includes(error.code)) throw error;
+  }
+}
+
+/** One life of the process. Gives what the provider billed in it. */
+async function live(
+  opened: Open,
+  { callers, dies }: { callers: Caller[]; dies: number | undefined },
+  life: number,
+): Promise<Bill> {
+  const { service, upstream, db, outbox } = opened;
+  upstream.onStep = () => assertWithin(viewsOf(opened));
+  const calls = callers.map((one, i) => callOnce(opened, one, `#${life}.${i}`));
+  if (dies !== undefined) {
+    await turns(dies);
+    upstream.isAlive = false;
+    await db.die();
+    outbox.stop();
+    return upstream.bill;
+  }
+  // Those that hang are ended by the drain.
+  await turns(40);
+  await service.calls.drain(0);
+  await Promise.all(calls);
+  await service.calls.drain(0);
+  assertWithin(viewsOf(opened));
+  for (const view of viewsOf(opened)) {
+    assert.equal(view.tokens_reserved, 0, `${view.subject} leaks tokens`);
+    assert.equal(view.cost_reserved_microusd, 0, `${view.subject} leaks money`);
+  }
+  assert.equal(await outbox.drain(5_000), true);
+  outbox.stop();
+  await db.close();
+  return upstream.bill;
+}
+
+/** The rows of calls and the sums of the budgets tell the same story. */
+async function assertBooks(opened: Open, billed: Bill): Promise<void> {
+  const { db } = opened;
+  const rows = await db.read((sql) =>
+    sql.one<{ tokens: number; cost: number; running: number }>(
+      `SELECT COALESCE(SUM(charged_tokens), 0) AS tokens, COALESCE(SUM(cost), 0) AS cost,
+         COALESCE(SUM(status = 'running'), 0) AS running FROM model_calls`,
+    ),
+  );
+  const site = await db.read((sql) =>
+    sql.one<{ tokens: number; cost: number }>(
+      `SELECT tokens, cost FROM budget_spent WHERE subject = 'site'`,
+    ),
+  );
+  assert.equal(rows!.running, 0);
+  assert.equal(site?.tokens ?? 0, rows!.tokens);
+  assert.equal(site?.cost ?? 0, rows!.cost);
+  const view = opened.service.budgets.view({ subject: 'site', name: '', period: '' });
+  assert.equal(view.tokens_spent, rows!.tokens);
+  const byName = await db.read((sql) =>
+    sql.all<{ purpose: string; tokens: number; cost: number }>(
+      `SELECT purpose, SUM(charged_tokens) AS tokens, SUM(cost) AS cost FROM model_calls
+       GROUP BY purpose`,
+    ),
+  );
+  const booked = new Map(byName.map((row) => [row.purpose, row]));
+  for (const [name, bill] of billed) {
+    const { tokens = 0, cost = 0 } = booked.get(name) ?? {};
+    assert.ok(bill.tokens <= tokens, `${name}: ${bill.tokens} tokens billed, ${tokens} booked`);
+    assert.ok(bill.costMicrousd <= cost, `${name}: ${bill.costMicrousd} billed, ${cost} booked`);
+  }
+}
+
+async function admitAll({ service }: Open, tokens: number): Promise<void> {
+  for (let n = 1; n <= RUNS; n++)
+    // All runs of one tree: the first task is the root of the others.
+    await service.runs.admit(
+      runId(n),
+      admission(n, { root_task_id: admission(1).task_id, max_tokens: tokens, max_steps: 10_000 }),
+    );
+}
+
+test('no budget is overspent and none leaks, whatever crashes, breaks or leaves', async () => {
+  let sends = 0;
+  let refusals = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      limits,
+      fc.array(epoch, { minLength: 1, maxLength: 3 }),
+      async (limit, epochs) => {
+        const stateDir = freshStateDir();
+        const site = { tokens: limit.site, dayCost: limit.dayCost, agent: limit.agent };
+        const billed: Bill = new Map();
+        try {
+          for (const [life, one] of epochs.entries()) {
+            const opened = await open(stateDir, site);
+            await assertBooks(opened, billed);
+            await admitAll(opened, limit.task);
+            assertWithin(viewsOf(opened));
+            const bill = await live(opened, one, life);
+            for (const [name, line] of bill) billed.set(name, line);
+            sends += bill.size;
+            refusals += one.callers.length - bill.size;
+          }
+          const last = await open(stateDir, site);
+          await assertBooks(last, billed);
+          await admitAll(last, limit.task);
+          assertWithin(viewsOf(last));
+          last.outbox.stop();
+          await last.db.close();
+        } finally {
+          rmSync(stateDir, { recursive: true, force: true });
+        }
+      },
+    ),
+    { numRuns: 25, endOnFailure: true },
+  );
+  // Otherwise the limits were never felt, or nothing was ever sent.
+  assert.ok(sends > 100 && refusals > 100, `${sends} sent, ${refusals} not`);
+});

@@ -1,0 +1,308 @@
+// The one way a model is called, whatever was asked and however: reserve → intent → audit →
+// provider → settle → outcome. Nothing goes out before the attempt is durable here and in the audit
+// log, and whatever happens the reservation is settled exactly once.
+import type { Clock } from '../../../platform/clock.ts';
+import type { Log } from '../../../platform/log.ts';
+import type { Metrics } from '../../../platform/metrics.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import type { Budgets, Reservation } from '../budgets.ts';
+import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
+import { allowedRoutes } from '../rules/labels.ts';
+import type { Resolved, Route } from '../rules/models.ts';
+import type { Intent, Journal } from '../store/journal.ts';
+import type { CallContext } from './context.ts';
+import { refusedEvent } from './events.ts';
+import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
+import type { Ask, Ended, Performed, Plan, Upstream } from './ports.ts';
+import type { Who } from './who.ts';
+
+export type OpenRoute = Route & { labelsAllowed: number };
+
+export type Order = {
+  who: Who;
+  via: Intent['via'];
+  callId: string;
+  attempt: number;
+  model: Resolved;
+  routes: readonly OpenRoute[];
+  purpose: string;
+  context: CallContext;
+  ask: Ask;
+  /** The caller's own limit. */
+  inputTokensMax: number | undefined;
+  signal: AbortSignal;
+  deadlineMs: number;
+  /** The outcome must be durable before the caller has the answer: a replay depends on it. */
+  isReplayed: boolean;
+};
+
+/** A call whose provider has answered, or begun to. */
+export type Answered = Performed & {
+  /**
+   * Resolves when it is settled and, where a replay depends on it, durable. Throws how it failed.
+   */
+  finished: Promise<{ ended: Ended; costMicrousd: number }>;
+};
+
+export type CallsParts = {
+  upstream: Upstream;
+  budgets: Budgets;
+  journal: Journal;
+  outbox: Outbox;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  /** Writes down that a call was refused. */
+  refused(makeEvent: (id: string) => EventDraft): void;
+  moment(name: string): void;
+};
+
+const NOTHING: Amount = { tokens: 0, costMicrousd: 0 };
+const REFUSALS: readonly FaultCode[] = ['budget', 'limit', 'data_not_allowed', 'context_too_long'];
+const REFUSALS_KEPT_MAX = 10_000;
+const ABORT_WAIT_MS = 2_000;
+
+export class Calls {
+  readonly #parts: CallsParts;
+  readonly #underWay = new Set<Held>();
+  readonly #ending = new Set<Promise<unknown>>();
+  readonly #refusals = new Set<string>();
+
+  constructor(parts: CallsParts) {
+    this.#parts = parts;
+  }
+
+  /** Asks the provider; throws when there is no answer. The call is settled either way. */
+  async perform(order: Order): Promise<Answered> {
+    const { log, moment } = this.#parts;
+    const { held, recorded } = await this.#begin(order);
+    try {
+      await recorded;
+      moment('modeld.after-attempt-durable');
+      if (held.controller.signal.aborted) throw abortFault(held.controller.signal);
+      const performed = await this.#ask(held);
+      moment('modeld.after-upstream');
+      return { ...performed, finished: this.#finish(held, performed) };
+    } catch (error) {
+      const reason = asFault(error, log);
+      // A full disk must not hide why the call failed; the journal keeps trying.
+      await this.#end(held, { reason }).catch(() => undefined);
+      throw reason;
+    }
+  }
+
+  /**
+   * Lets calls end by themselves for a while, then ends them; resolves when all is settled and
+   * written.
+   */
+  async drain(waitMs: number): Promise<void> {
+    if (!(await this.#isQuiet(waitMs))) {
+      for (const { controller } of this.#underWay)
+        controller.abort(fault('stopping', 'the runtime is stopping'));
+      await this.#isQuiet(ABORT_WAIT_MS);
+    }
+    await Promise.allSettled(this.#ending);
+    await this.#parts.journal.flush();
+  }
+
+  count(): number {
+    return this.#underWay.size;
+  }
+
+  async #isQuiet(waitMs: number): Promise<boolean> {
+    const end = performance.now() + waitMs;
+    while (this.#underWay.size > 0 && performance.now() < end)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    return this.#underWay.size === 0;
+  }
+
+  async #begin(order: Order): Promise<{ held: Held; recorded: Promise<void> }> {
+    const { budgets, journal, moment } = this.#parts;
+    const held = this.#hold(order);
+    moment('modeld.before-intent');
+    try {
+      const { seq, recorded } = await journal.intent(intentOf(held));
+      held.seq = seq;
+      moment('modeld.after-intent');
+      this.#listen(held);
+      return { held, recorded };
+    } catch (error) {
+      budgets.settle(held.reservations[0]!, NOTHING);
+      if (isStep(order)) order.who.run!.steps--;
+      throw error;
+    }
+  }
+
+  /** Everything that may refuse a call, and the reservation, in one go without waiting. */
+  #hold(order: Order): Held {
+    const { budgets, upstream, outbox, clock } = this.#parts;
+    if (order.signal.aborted) throw abortFault(order.signal);
+    outbox.assertTaking();
+    try {
+      const open = allowedRoutes(order.routes, order.context.labels | order.who.labels);
+      if ('refused' in open) throw open.refused;
+      const plan = upstream.plan(order.ask, order.model, open.open);
+      assertFits(order, plan);
+      if (isStep(order)) assertStepLeft(order);
+      const createdMs = clock.nowMs();
+      const keys = budgetsOf({ ...order.who, day: dayOf(createdMs) });
+      const taken = budgets.reserve(keys, plan.bound);
+      if ('budget' in taken) throw budgetFault(taken);
+      if (isStep(order)) order.who.run!.steps++;
+      return holdingOf({ order, plan, keys, routes: open.open, createdMs }, taken);
+    } catch (error) {
+      this.#noteRefusal(order, error);
+      throw error;
+    }
+  }
+
+  /** Once per call and reason: an agent that asks in a circle must not fill the log. */
+  #noteRefusal(order: Order, error: unknown): void {
+    if (!(error instanceof Fault) || !REFUSALS.includes(error.code)) return;
+    const known = `${order.callId} ${error.code}`;
+    if (this.#refusals.has(known)) return;
+    if (this.#refusals.size >= REFUSALS_KEPT_MAX) this.#refusals.clear();
+    this.#refusals.add(known);
+    this.#parts.refused((id) => refusedEvent(id, order, error));
+  }
+
+  /** Its caller leaving, its run being dismissed and the daemon stopping all end a call. */
+  #listen(held: Held): void {
+    const { controller, order } = held;
+    const { signal, who } = order;
+    const onAbort = (): void => controller.abort(abortFault(signal));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    who.run?.underWay.add(controller);
+    this.#underWay.add(held);
+    held.stopListening = () => {
+      signal.removeEventListener('abort', onAbort);
+      who.run?.underWay.delete(controller);
+    };
+  }
+
+  #ask(held: Held): Promise<Performed> {
+    const { plan, tries, outputTokensMax, bound, order, controller, keys } = held;
+    return plan.run({
+      outputTokensMax,
+      isLimited: this.#parts.budgets.isLimited(keys),
+      tokensReserved: bound.tokens,
+      totalMs: order.deadlineMs,
+      signal: controller.signal,
+      tries,
+      beforeTry: () => this.#coverTry(held),
+    });
+  }
+
+  /**
+   * When an earlier try may be billed, the next one needs money of its own, durably, or is not
+   * made.
+   */
+  async #coverTry(held: Held): Promise<void> {
+    const { tries, reservations, bound, keys } = held;
+    if (tries.lost < reservations.length) return;
+    const more = this.#parts.budgets.reserve(keys, {
+      inputTokens: bound.tokens,
+      outputTokensWanted: 0,
+      costOf: () => bound.costMicrousd,
+    });
+    if ('budget' in more) throw budgetFault(more);
+    reservations.push(more);
+    await this.#parts.journal.raise(held.seq, times(bound, reservations.length));
+  }
+
+  #finish(held: Held, performed: Performed): Answered['finished'] {
+    const work = async () => {
+      const { ended } = performed;
+      const end = ended instanceof Promise ? await ended : ended;
+      const charged = await this.#end(held, { performed, end });
+      if (end.fault !== undefined) throw end.fault;
+      return { ended: end, costMicrousd: charged.costMicrousd };
+    };
+    const finished = work();
+    this.#ending.add(finished);
+    const forget = () => this.#ending.delete(finished);
+    finished.then(forget, forget);
+    return finished;
+  }
+
+  /** Settles and writes the outcome. Called exactly once per call. */
+  async #end(
+    held: Held,
+    how: { performed?: Performed; end?: Ended; reason?: Fault },
+  ): Promise<Amount> {
+    const { budgets, journal, clock, metrics, moment } = this.#parts;
+    held.stopListening();
+    this.#underWay.delete(held);
+    const charged = chargeOf(held, how);
+    const [first, ...extra] = held.reservations;
+    const spent = budgets.settle(first!, charged);
+    for (const one of extra) budgets.settle(one, NOTHING);
+    const outcome = outcomeOf(held, { ...how, charged, spent, nowMs: clock.nowMs() });
+    metrics.count('model_calls', { provider: outcome.provider, status: outcome.status });
+    metrics.observeMs('model_call', outcome.endedMs - held.createdMs);
+    if (held.order.isReplayed) {
+      await journal.outcome(outcome);
+      moment('modeld.after-outcome');
+    } else journal.outcomeSoon(outcome);
+    return charged;
+  }
+}
+
+function holdingOf(
+  known: Pick<Held, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
+  taken: Reservation,
+): Held {
+  return {
+    ...known,
+    reservations: [taken],
+    bound: taken.amount,
+    outputTokensMax: taken.outputTokensMax,
+    tries: { count: 0, lost: 0, chain: [] },
+    seq: 0,
+    controller: new AbortController(),
+    stopListening: () => {},
+  };
+}
+
+/** A second attempt at the same call is not one more step of the run. */
+function isStep({ via, attempt, who }: Order): boolean {
+  return via !== 'embed' && attempt === 1 && who.run !== undefined;
+}
+
+function assertStepLeft({ who }: Order): void {
+  const { id, steps, body } = who.run!;
+  if (steps < body.max_steps) return;
+  throw fault('limit', `${id} has made its ${body.max_steps} model calls`, {
+    hint: 'End the task with what is there, or start one with a higher --max-steps.',
+    details: { max_steps: body.max_steps },
+  });
+}
+
+/** By a guess of four bytes a token: the bound would refuse much that fits. */
+function assertFits({ model, inputTokensMax }: Order, { inputTokensGuess: guess }: Plan): void {
+  // Near the window the provider decides: it can count.
+  const window = model.isExact ? model.contextTokens * 1.5 : Number.POSITIVE_INFINITY;
+  const most = Math.min(inputTokensMax ?? window, window);
+  if (guess <= most) return;
+  const limit =
+    inputTokensMax !== undefined && inputTokensMax <= window
+      ? `the limit of this call is ${inputTokensMax}`
+      : `the window of ${model.name} is ${model.contextTokens}`;
+  throw fault('context_too_long', `the input has about ${guess} tokens; ${limit}`, {
+    details: { input_tokens_guess: guess },
+  });
+}
+
+function abortFault(signal: AbortSignal): Fault {
+  const reason: unknown = signal.reason;
+  return reason instanceof Fault ? reason : fault('canceled', 'the caller went away');
+}
+
+function asFault(error: unknown, log: Log): Fault {
+  if (error instanceof Fault) return error;
+  log.error('a model call broke', { error });
+  return fault('internal', 'the model call broke', { cause: error });
+}

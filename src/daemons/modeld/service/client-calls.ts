@@ -1,0 +1,70 @@
+// Calls by clients of a vendor's SDK: passed to a provider of the same dialect as they came,
+// translated to one of another. Journaled and paid like every other call.
+import type { NewId } from '../../../platform/ids.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { CallId } from '../../../wire/words.ts';
+import { REHEARSAL } from '../rules/models.ts';
+import type { Calls } from './calls.ts';
+import { clientContext } from './context.ts';
+import type { Patience } from './generate.ts';
+import type { DialectName } from './ports.ts';
+import type { Providers } from './providers.ts';
+import type { Runs } from './runs.ts';
+import { identify } from './who.ts';
+
+export type ClientAnswer = {
+  headers: Record<string, string>;
+  body: Uint8Array | string | AsyncIterable<Uint8Array | string>;
+};
+
+export type ClientBody = { text: string; body: Record<string, unknown> };
+
+export function makeClientCalls(parts: {
+  calls: Calls;
+  runs: Runs;
+  providers: Providers;
+  newId: NewId;
+}) {
+  const { calls, runs, providers, newId } = parts;
+  return async function callAsClient(
+    caller: Caller,
+    dialect: DialectName,
+    { text, body }: ClientBody,
+    patience: Patience,
+  ): Promise<ClientAnswer> {
+    const who = identify(runs, caller);
+    if (who.mode === 'replay')
+      throw fault('replay_differs', 'calls of a vendor SDK have no name and cannot be replayed');
+    const { labels, principal: source } = who;
+    const context = clientContext({ text, body, source, labels });
+    const { model, routes } = providers.resolve(context.model, 'chat');
+    const callId = newId<CallId>('call');
+    const answered = await calls.perform({
+      who,
+      via: dialect,
+      callId,
+      attempt: 1,
+      model,
+      routes,
+      purpose: '',
+      context,
+      ask: { form: 'client', dialect, text, body, callId },
+      inputTokensMax: undefined,
+      ...patience,
+      isReplayed: false,
+    });
+    // A stream that breaks tells its client itself; the outcome has its own way to the record.
+    answered.finished.catch(() => undefined);
+    const { output, route } = answered;
+    if (output.type !== 'bytes' && output.type !== 'stream')
+      throw new Error(`a client's call was answered with ${output.type}`);
+    const headers = {
+      ...output.headers,
+      'agentd-call-id': callId,
+      'agentd-provider': route.provider,
+      ...(route.provider === REHEARSAL ? { 'agentd-rehearsal': 'true' } : {}),
+    };
+    return { headers, body: output.type === 'bytes' ? output.body : output.items };
+  };
+}

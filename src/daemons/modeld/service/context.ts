@@ -1,0 +1,88 @@
+// A call's context as parts: every message once, by the hash of its content, and the rest of the
+// request as one more. The request's hash says whether a call that is asked again is the same call.
+import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
+import { toMask } from '../rules/labels.ts';
+import type { Part } from '../store/journal.ts';
+
+export type CallContext = {
+  messages: Part[];
+  params: Part;
+  /** Of all messages together. */
+  labels: number;
+  requestHash: string;
+};
+
+const PARAMS_SOURCE = 'request';
+
+export function messagePart(message: Message, source: string): Part {
+  const body = canonicalJson({ role: message.role, parts: message.parts });
+  return { hash: sha256Hex(body), body, labels: toMask(message.labels ?? []), source };
+}
+
+function paramsPart(body: string): Part {
+  return { hash: sha256Hex(body), body, labels: 0, source: PARAMS_SOURCE };
+}
+
+function labelsOf(parts: readonly Part[]): number {
+  let labels = 0;
+  for (const part of parts) labels |= part.labels;
+  return labels;
+}
+
+/** An artifact is named, not read: it never changes, so its name is as good as its text. */
+export function neutralContext(request: GenerateRequest, source: string): CallContext {
+  const messages = (request.messages ?? []).map((message) => messagePart(message, source));
+  const { tools, tool_choice, temperature, stop, limits, input_ref } = request;
+  const params = paramsPart(
+    canonicalJson({ tools, tool_choice, temperature, stop, limits, input_ref }),
+  );
+  const hashes = messages.map((part) => part.hash).join('');
+  return {
+    messages,
+    params,
+    labels: labelsOf(messages),
+    requestHash: sha256Hex(`${request.model}\n${params.hash}\n${hashes}`),
+  };
+}
+
+/** A vendor's body: only what is needed to keep it is looked at, the rest is the adapter's. */
+export function clientContext(options: {
+  text: string;
+  body: Record<string, unknown>;
+  source: string;
+  labels: number;
+}): CallContext & { model: string } {
+  const { messages: given, ...rest } = options.body;
+  const model = rest.model;
+  if (typeof model !== 'string' || model === '' || model.length > 128)
+    throw fault('bad_request', 'model must be a name of 1 to 128 characters');
+  if (!Array.isArray(given) || given.length === 0)
+    throw fault('bad_request', 'messages must be a list with at least one message');
+  const { source, labels } = options;
+  const messages = given.map((message: unknown): Part => {
+    const body = JSON.stringify(message);
+    return { hash: sha256Hex(body), body, labels, source };
+  });
+  const params = paramsPart(JSON.stringify(rest));
+  return { model, messages, params, labels, requestHash: sha256Hex(options.text) };
+}
+
+export function embedContext(
+  input: readonly string[],
+  options: { model: string; source: string; labels: number },
+): CallContext {
+  const { source, labels, model } = options;
+  const messages = input.map((text): Part => {
+    const body = JSON.stringify(text);
+    return { hash: sha256Hex(body), body, labels, source };
+  });
+  const hashes = messages.map((part) => part.hash).join('');
+  return {
+    messages,
+    params: paramsPart('{}'),
+    labels,
+    requestHash: sha256Hex(`${model}\nembed\n${hashes}`),
+  };
+}

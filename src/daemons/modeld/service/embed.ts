@@ -1,0 +1,117 @@
+// Embeddings: a text that the same model has embedded before is answered from the store, and only
+// the rest goes to the provider.
+import type { NewId } from '../../../platform/ids.ts';
+import { sha256Hex } from '../../../platform/json.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
+import type { CallId } from '../../../wire/words.ts';
+import { REHEARSAL } from '../rules/models.ts';
+import { attemptsOf } from '../store/calls.ts';
+import { findVectors, keepVectors } from '../store/embeddings.ts';
+import type { Calls, OpenRoute, Order } from './calls.ts';
+import { embedContext } from './context.ts';
+import type { Patience } from './generate.ts';
+import type { Providers } from './providers.ts';
+import type { Runs } from './runs.ts';
+import { identify } from './who.ts';
+
+const NO_USAGE: EmbedResponse['usage'] = {
+  input_tokens: 0,
+  output_tokens: 0,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+};
+
+/** Vectors of different models do not compare, so only routes to the same model stand in. */
+function sameModel(routes: readonly OpenRoute[]): OpenRoute[] {
+  return routes.filter((route) => route.model === routes[0]!.model);
+}
+
+export function makeEmbed(parts: {
+  calls: Calls;
+  runs: Runs;
+  providers: Providers;
+  db: Database;
+  newId: NewId;
+}) {
+  const { calls, runs, providers, db, newId } = parts;
+  const underWay = new Set<string>();
+
+  /** Asks for texts that nobody has embedded yet. */
+  const ask = async (order: Omit<Order, 'attempt'>, isNamed: boolean) => {
+    const { callId } = order;
+    if (underWay.has(callId))
+      throw fault('conflict', `${callId} is under way`, { retryAfterMs: 100 });
+    underWay.add(callId);
+    try {
+      const before = isNamed ? await db.read((sql) => attemptsOf(sql, callId)) : [];
+      const answered = await calls.perform({ ...order, attempt: before.length + 1 });
+      return { answered, ...(await answered.finished) };
+    } finally {
+      underWay.delete(callId);
+    }
+  };
+
+  return async function embed(
+    caller: Caller,
+    request: EmbedRequest,
+    patience: Patience,
+  ): Promise<EmbedResponse> {
+    const who = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
+    const { model, routes: all } = providers.resolve(request.model, 'embedding');
+    const routes = sameModel(all);
+    const hashes = request.input.map(sha256Hex);
+    const first = routes[0]!;
+    const found = await db.read((sql) => findVectors(sql, first.model, hashes));
+    // The same text twice in one request is asked once.
+    const missing = new Map<string, string>();
+    found.forEach((vector, i) => {
+      if (vector === undefined) missing.set(hashes[i]!, request.input[i]!);
+    });
+    const callId = request.call_id ?? newId<CallId>('call');
+    const answer = { call_id: callId, rehearsal: model.rehearsal };
+    if (missing.size === 0) {
+      const embeddings = found as number[][];
+      const by = { model: first.model, provider: first.provider };
+      return { ...answer, ...by, embeddings, usage: NO_USAGE, cost_microusd: 0, recorded: true };
+    }
+    if (who.mode === 'replay')
+      throw fault('replay_differs', `${callId}: these texts were not embedded in the recorded run`);
+    const input = [...missing.values()];
+    const { principal: source, labels } = who;
+    const order = {
+      who,
+      via: 'embed',
+      callId,
+      model,
+      routes,
+      purpose: request.purpose ?? '',
+      context: embedContext(input, { model: request.model, source, labels }),
+      ask: { form: 'embed', input },
+      inputTokensMax: undefined,
+      ...patience,
+      isReplayed: false,
+    } as const;
+    const isNamed = request.call_id !== undefined;
+    const { answered, ended, costMicrousd } = await ask(order, isNamed);
+    const { route, output } = answered;
+    if (output.type !== 'embeddings')
+      throw new Error('embeddings were answered with something else');
+    const made = [...missing.keys()].map((hash, i) => ({ hash, vector: output.embeddings[i]! }));
+    await db.write((sql) => keepVectors(sql, first.model, made));
+    const fresh = new Map(made.map(({ hash, vector }) => [hash, vector]));
+    return {
+      ...answer,
+      model: route.model,
+      provider: route.provider,
+      rehearsal: route.provider === REHEARSAL,
+      embeddings: hashes.map((hash, i) => found[i] ?? fresh.get(hash)!),
+      usage: ended.answer.usage,
+      cost_microusd: costMicrousd,
+      recorded: false,
+    };
+  };
+}

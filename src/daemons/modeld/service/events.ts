@@ -1,0 +1,137 @@
+// What the audit log learns of model calls: ids, hashes, counts and sums, never content. Ids derive
+// from the call and its attempt, so that journal and log compare one to one.
+import type { Fault } from '../../../wire/errors.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import type { Amount } from '../rules/budget.ts';
+import type { Route } from '../rules/models.ts';
+import type { CallRow } from '../store/calls.ts';
+import type { Order } from './calls.ts';
+import type { Ended, Tries } from './ports.ts';
+
+type Subject = {
+  principal: string;
+  agent: string;
+  taskId: string | null;
+  rootTaskId: string | null;
+  runId: string | null;
+};
+
+function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
+  return {
+    principal,
+    ...(agent === '' ? {} : { agent }),
+    ...(taskId === null ? {} : { task_id: taskId }),
+    ...(rootTaskId === null ? {} : { root_task_id: rootTaskId }),
+    ...(runId === null ? {} : { run_id: runId }),
+  };
+}
+
+export function attemptedEvent(order: Order, bound: Amount): EventDraft {
+  const { callId, attempt, who, model, context, via } = order;
+  return {
+    id: `${callId}.attempted.${attempt}`,
+    event: 'model.call.attempted',
+    ...subjectOf(who),
+    call_id: callId,
+    model: model.name,
+    data: {
+      attempt,
+      via,
+      request_hash: context.requestHash,
+      parts: context.messages.length,
+      reserved_tokens: bound.tokens,
+      reserved_microusd: bound.costMicrousd,
+    },
+  };
+}
+
+export type EndedFacts = {
+  status: string;
+  route: Route;
+  end: Ended | undefined;
+  reason: Fault | undefined;
+  charged: Amount;
+  tries: Tries;
+  tookMs: number;
+};
+
+export function endedEvent(order: Order, facts: EndedFacts): EventDraft {
+  const { callId, attempt, who, model } = order;
+  const { status, route, end, reason, charged, tries, tookMs } = facts;
+  const usage = end?.answer.usageReported === true ? end.answer.usage : undefined;
+  return {
+    id: `${callId}.ended.${attempt}`,
+    event: 'model.call.ended',
+    ...subjectOf(who),
+    call_id: callId,
+    model: model.name,
+    status,
+    data: {
+      attempt,
+      provider: route.provider,
+      upstream_model: route.model,
+      ...(reason === undefined ? {} : { error: reason.code }),
+      ...(usage === undefined
+        ? {}
+        : {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+          }),
+      charged_tokens: charged.tokens,
+      cost_microusd: charged.costMicrousd,
+      tries: tries.count,
+      tries_lost: tries.lost,
+      ...(tries.count > 1 ? { chain: tries.chain.join(' > ').slice(0, 1024) } : {}),
+      took_ms: tookMs,
+    },
+  };
+}
+
+/** A call that a crash left open: nobody knows what came of it, so it is charged in full. */
+export function unknownEvent(row: CallRow): EventDraft {
+  return {
+    id: `${row.call_id}.ended.${row.attempt}`,
+    event: 'model.call.ended',
+    ...subjectOf({
+      principal: row.principal,
+      agent: row.agent,
+      taskId: row.task_id,
+      rootTaskId: row.root_task_id,
+      runId: row.run_id,
+    }),
+    call_id: row.call_id,
+    model: row.model,
+    status: 'unknown',
+    data: {
+      attempt: row.attempt,
+      provider: row.provider,
+      upstream_model: row.upstream_model,
+      charged_tokens: row.reserved_tokens,
+      cost_microusd: row.reserved_cost,
+    },
+  };
+}
+
+export function refusedEvent(id: string, order: Order, reason: Fault): EventDraft {
+  const { subject, name, unit, left, labels } = reason.details ?? {};
+  return {
+    id,
+    event: 'model.call.refused',
+    ...subjectOf(order.who),
+    call_id: order.callId,
+    model: order.model.name,
+    allowed: false,
+    status: reason.code,
+    data: {
+      request_hash: order.context.requestHash,
+      ...(typeof subject === 'string' ? { subject } : {}),
+      ...(typeof name === 'string' ? { name } : {}),
+      ...(typeof unit === 'string' ? { unit } : {}),
+      ...(typeof left === 'number' ? { left } : {}),
+      ...(Array.isArray(labels) ? { labels: labels.join(',') } : {}),
+    },
+  };
+}

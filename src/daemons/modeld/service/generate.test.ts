@@ -1,0 +1,451 @@
+// A neutral call through the whole daemon: what it answers, records, charges and audits.
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import type { CallId } from '../../../wire/words.ts';
+import {
+  admission,
+  type Modeld,
+  rejects,
+  runCaller,
+  runId,
+  said,
+  startModeld,
+  taskId,
+  until,
+} from '../testing/harness.ts';
+import {
+  type FakeProvider,
+  openaiAnswer,
+  openaiChunks,
+  sendJson,
+  startProvider,
+} from '../testing/provider.ts';
+
+const callId = (n: number, step = 0) => derivedId<CallId>('call', runId(n), 'model', step);
+
+describe('generate', () => {
+  let provider: FakeProvider;
+  let modeld: Modeld;
+  before(async () => {
+    provider = await startProvider();
+    modeld = await startModeld({
+      config: {
+        providers: {
+          local: { dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
+        },
+        models: {
+          'coder-large': {
+            routes: [{ provider: 'local', model: 'gpt-test' }],
+            context_tokens: 9_000,
+          },
+        },
+        prices: { 'gpt-test': { input: 1, output: 10 } },
+      },
+    });
+  });
+  after(async () => {
+    await modeld.stop();
+    await provider.close();
+  });
+  beforeEach(() => {
+    provider.asked.length = 0;
+    provider.plays.length = 0;
+  });
+
+  test('an operator asks and gets an answer with usage and cost', async () => {
+    const answer = await modeld.operator.generate({
+      body: {
+        model: 'coder-large',
+        messages: [said('hi')],
+        agent: 'agent:coder',
+        task_id: taskId(9),
+      },
+    });
+    assert.equal(answer.provider, 'local');
+    assert.equal(answer.model, 'gpt-test');
+    assert.equal(answer.rehearsal, false);
+    assert.equal(answer.recorded, false);
+    assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'hello' }]);
+    assert.equal(answer.usage.input_tokens, 11);
+    assert.equal(answer.cost_microusd, 11 * 1 + 7 * 10);
+    const { call } = await modeld.operator.getCall({ params: { id: answer.call_id } });
+    assert.equal(call.agent, 'coder');
+    assert.equal(call.task_id, taskId(9));
+    assert.equal(call.run_id, null);
+    assert.equal(call.cost_microusd, 81);
+  });
+
+  test('the attempt is durable and audited before the provider hears of it', async () => {
+    let isRecorded = false;
+    provider.plays.push(({ response }) => {
+      isRecorded = modeld.events.at(-1)?.event === 'model.call.attempted';
+      sendJson(response, 200, openaiAnswer('hello'));
+    });
+    await modeld.operator.generate({ body: { model: 'coder-large', messages: [said('order')] } });
+    assert.equal(isRecorded, true);
+    const order = modeld.moments.slice(-4);
+    assert.deepEqual(order, [
+      'modeld.before-intent',
+      'modeld.after-intent',
+      'modeld.after-attempt-durable',
+      'modeld.after-upstream',
+    ]);
+  });
+
+  test('the same call_id is answered from the record, once paid', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
+    const run = modeld.as(runCaller(1, 1));
+    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
+    const first = await run.generate({ body });
+    const second = await run.generate({ body });
+    assert.equal(provider.asked.length, 1);
+    assert.deepEqual({ ...second, recorded: false }, first);
+    assert.equal(second.recorded, true);
+    assert.equal(modeld.moments.at(-1), 'modeld.after-outcome');
+    await rejects(run.generate({ body: { ...body, messages: [said('twice')] } }), 'replay_differs');
+  });
+
+  test('a call that is under way is joined, not made twice', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
+    const run = modeld.as(runCaller(2, 1));
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: go, resolve: answer } = Promise.withResolvers<void>();
+    provider.plays.push(async ({ response }) => {
+      isAsked();
+      await go;
+      sendJson(response, 200, openaiAnswer('slow'));
+    });
+    const body = { model: 'coder-large', messages: [said('slow')], call_id: callId(2) };
+    const first = run.generate({ body });
+    await asked;
+    const second = run.generate({ body });
+    answer();
+    const answers = await Promise.all([first, second]);
+    assert.equal(provider.asked.length, 1);
+    assert.deepEqual(answers[0].message, answers[1].message);
+  });
+
+  test('a failure that may pass is tried again, one of the request is not', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(3) }, body: admission(3) });
+    const run = modeld.as(runCaller(3, 1));
+    const refuse = (status: number, headers: Record<string, string> = {}) => {
+      provider.plays.push(({ response }) => {
+        for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+        sendJson(response, status, { error: { message: 'no', type: 'some_error' } });
+      });
+    };
+    const body = { model: 'coder-large', messages: [said('broken')], call_id: callId(3) };
+    refuse(400);
+    await rejects(run.generate({ body }), 'provider_refused');
+    await rejects(run.generate({ body }), 'provider_refused');
+    assert.equal(provider.asked.length, 1);
+    const other = { ...body, call_id: callId(3, 1) };
+    refuse(429, { 'retry-after': '3000' });
+    const wait = await rejects(run.generate({ body: other }), 'rate_limited');
+    assert.ok(wait.retryAfterMs! >= 3_000_000);
+    const second = await run.generate({ body: other });
+    assert.equal(second.recorded, false);
+    const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(3) } });
+    assert.deepEqual(
+      calls.map(({ attempt, status, cost_microusd }) => ({ attempt, status, cost_microusd })),
+      [
+        { attempt: 2, status: 'completed', cost_microusd: 81 },
+        { attempt: 1, status: 'failed', cost_microusd: 0 },
+        { attempt: 1, status: 'failed', cost_microusd: 0 },
+      ],
+    );
+  });
+
+  test('a replay is answered from the record only', async () => {
+    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
+    const events = modeld.events.length;
+    await modeld.agentd.admitRun({
+      params: { id: runId(1) },
+      body: admission(1, { mode: 'replay' }),
+    });
+    const replay = modeld.as(runCaller(1, 1, 'replay'));
+    const answer = await replay.generate({ body });
+    assert.equal(answer.recorded, true);
+    await rejects(
+      replay.generate({ body: { ...body, messages: [said('changed')] } }),
+      'replay_differs',
+    );
+    await rejects(replay.generate({ body: { ...body, call_id: callId(1, 77) } }), 'replay_differs');
+    assert.equal(provider.asked.length, 0);
+    assert.equal(modeld.events.length, events);
+    await modeld.agentd.dismissRun({ params: { id: runId(1) }, query: { fence: 1 } });
+  });
+
+  test('a recorded answer is not given to another run', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(4) }, body: admission(4) });
+    const thief = modeld.as(runCaller(4, 1));
+    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
+    await rejects(thief.generate({ body }), 'replay_differs');
+  });
+
+  test('a stale fence is refused, also after the run was dismissed', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 3 }) });
+    const body = { model: 'coder-large', messages: [said('old')] };
+    await rejects(modeld.as(runCaller(5, 2)).generate({ body }), 'stale_fence');
+    await rejects(
+      modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
+      'stale_fence',
+    );
+    const dismissed = await modeld.agentd.dismissRun({
+      params: { id: runId(5) },
+      query: { fence: 3 },
+    });
+    assert.equal(dismissed.dismissed, true);
+    await rejects(modeld.as(runCaller(5, 3)).generate({ body }), 'stale_fence');
+    await rejects(
+      modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
+      'stale_fence',
+    );
+  });
+
+  test('max_steps counts calls, not repeats', async () => {
+    const admitted = admission(6, { max_steps: 2 });
+    await modeld.agentd.admitRun({ params: { id: runId(6) }, body: admitted });
+    const run = modeld.as(runCaller(6, 1));
+    const ask = (step: number) =>
+      run.generate({
+        body: { model: 'coder-large', messages: [said(`step ${step}`)], call_id: callId(6, step) },
+      });
+    await ask(0);
+    await ask(0);
+    await ask(1);
+    const reason = await rejects(ask(2), 'limit');
+    assert.match(reason.message, /2 model calls/);
+    const isRefusal = ({ event, call_id }: { event: string; call_id?: string | undefined }) =>
+      event === 'model.call.refused' && call_id === callId(6, 2);
+    await until(() => modeld.events.some(isRefusal), 'the refusal in the audit log');
+    // A new activation of the run does not start from nothing.
+    await modeld.agentd.admitRun({
+      params: { id: runId(6) },
+      body: { ...admitted, fence: 2 },
+    });
+    const again = modeld.as(runCaller(6, 2));
+    await rejects(
+      again.generate({
+        body: { model: 'coder-large', messages: [said('step 2')], call_id: callId(6, 2) },
+      }),
+      'limit',
+    );
+  });
+
+  test('dismissing a run ends its call at the provider', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(7) }, body: admission(7) });
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
+    provider.plays.push(({ response }) => {
+      response.on('close', () => isCut());
+      isAsked();
+    });
+    const call = modeld
+      .as(runCaller(7, 1))
+      .generate({ body: { model: 'coder-large', messages: [said('long')], call_id: callId(7) } });
+    const refused = rejects(call, 'canceled');
+    await asked;
+    await modeld.agentd.dismissRun({ params: { id: runId(7) }, query: { fence: 1 } });
+    await refused;
+    await cut;
+    const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(7) } });
+    assert.equal(calls[0]?.status, 'canceled');
+    assert.ok(calls[0]!.cost_microusd > 0, 'nobody knows what it used, so it costs its bound');
+  });
+
+  test('a caller that goes away ends its call at the provider', async () => {
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
+    provider.plays.push(({ response }) => {
+      response.on('close', () => isCut());
+      isAsked();
+    });
+    const gone = new AbortController();
+    const call = modeld.operator.generate(
+      { body: { model: 'coder-large', messages: [said('left')] } },
+      { signal: gone.signal },
+    );
+    const refused = rejects(call, 'canceled');
+    await asked;
+    gone.abort();
+    await refused;
+    await cut;
+  });
+
+  test('an artifact is the last message and brings its labels', async () => {
+    const id = `artifact_${'0'.repeat(25)}1`;
+    modeld.artifacts.set(id, { text: 'the log of the incident', labels: ['outside'] });
+    const body = { model: 'coder-large', input_ref: `artifact://${id}`, purpose: 'summarize' };
+    const { call_id } = await modeld.operator.generate({ body });
+    assert.match(provider.asked[0]!.text, /the log of the incident/);
+    const { call, messages } = await modeld.operator.getCall({ params: { id: call_id } });
+    assert.equal(call.purpose, 'summarize');
+    assert.equal(messages.length, 1);
+    modeld.artifacts.set(id, { text: 'the key', labels: ['secret'] });
+    const refused = await rejects(modeld.operator.generate({ body }), 'data_not_allowed');
+    assert.match(refused.message, /secret/);
+    assert.match(refused.message, /local/);
+  });
+
+  test('labels that a provider may not see are refused by name, and it is not asked', async () => {
+    const body = { model: 'coder-large', messages: [said('born in 1970', ['personal'])] };
+    const refused = await rejects(modeld.operator.generate({ body }), 'data_not_allowed');
+    assert.deepEqual(refused.details?.labels, ['personal']);
+    assert.equal(provider.asked.length, 0);
+    // A run that has seen a secret cannot say anything to that provider.
+    const marked = admission(8, { labels: ['secret'] });
+    await modeld.agentd.admitRun({ params: { id: runId(8) }, body: marked });
+    await rejects(
+      modeld
+        .as(runCaller(8, 1))
+        .generate({ body: { model: 'coder-large', messages: [said('plain')] } }),
+      'data_not_allowed',
+    );
+  });
+
+  test('limits: input too long, output cut to what was asked', async () => {
+    const long = await rejects(
+      modeld.operator.generate({
+        body: {
+          model: 'coder-large',
+          messages: [said('word '.repeat(1_000))],
+          limits: { max_input_tokens: 500 },
+        },
+      }),
+      'context_too_long',
+    );
+    assert.match(long.message, /500/);
+    await rejects(
+      modeld.operator.generate({
+        body: { model: 'coder-large', messages: [said('x'.repeat(100_000))] },
+      }),
+      'context_too_long',
+    );
+    await modeld.operator.generate({
+      body: { model: 'coder-large', messages: [said('hi')], limits: { max_output_tokens: 33 } },
+    });
+    assert.equal(provider.asked.at(-1)!.body.max_completion_tokens, 33);
+  });
+
+  test('a stream gives deltas, then done; cut in the middle it tells of it', async () => {
+    const open = async (n: number, step: number) => {
+      const answer = await modeld.dispatch.run({
+        method: 'POST',
+        path: '/v1/models/generate',
+        query: {},
+        body: {
+          model: 'coder-large',
+          messages: [said(`stream ${step}`)],
+          stream: true,
+          call_id: callId(n, step),
+        },
+        caller: runCaller(n, 1),
+      });
+      const events: Record<string, unknown>[] = [];
+      for await (const chunk of (answer as { body: AsyncIterable<string> }).body)
+        events.push(JSON.parse(chunk.replace(/^data: /, '')) as Record<string, unknown>);
+      return events;
+    };
+    await modeld.agentd.admitRun({ params: { id: runId(10) }, body: admission(10) });
+    const events = await open(10, 0);
+    assert.deepEqual(
+      events.map((event) => event.text ?? event.type),
+      ['hel', 'lo', 'done'],
+    );
+    const again = await open(10, 0);
+    assert.deepEqual(
+      again.map((event) => event.text ?? event.type),
+      ['hello', 'done'],
+    );
+    assert.equal(provider.asked.length, 1);
+    provider.plays.push(({ response }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const chunk of openaiChunks(['hel', 'lo']).slice(0, 2)) response.write(chunk);
+      setImmediate(() => response.destroy());
+    });
+    const cut = await open(10, 1);
+    assert.deepEqual(
+      cut.map((event) => event.text ?? event.type),
+      ['hel', 'error'],
+    );
+    const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(10) } });
+    assert.deepEqual(
+      calls.map((call) => call.status),
+      ['failed', 'completed'],
+    );
+    assert.ok(calls[0]!.cost_microusd > calls[1]!.cost_microusd);
+  });
+
+  test('messages are kept once, and what is forgotten stays forgotten', async () => {
+    const secret = said('the thing to forget');
+    const ask = () =>
+      modeld.operator.generate({
+        body: { model: 'coder-large', messages: [said('same'), secret] },
+      });
+    const first = await ask();
+    const second = await ask();
+    const one = await modeld.operator.getCall({ params: { id: first.call_id } });
+    const two = await modeld.operator.getCall({ params: { id: second.call_id } });
+    assert.deepEqual(one.call.context, two.call.context);
+    assert.deepEqual(one.messages[1], { role: 'user', parts: secret.parts });
+    assert.deepEqual(one.response, { role: 'assistant', parts: [{ type: 'text', text: 'hello' }] });
+    const hash = one.call.context[1]!;
+    const forget = () => modeld.operator.forgetPart({ params: { hash } });
+    assert.deepEqual(await forget(), { forgotten: true });
+    assert.deepEqual(await forget(), { forgotten: false });
+    const third = await ask();
+    for (const { call_id } of [first, second, third]) {
+      const seen = await modeld.operator.getCall({ params: { id: call_id } });
+      assert.equal(seen.messages[1], '[forgotten]');
+      assert.notEqual(seen.messages[0], '[forgotten]');
+    }
+    assert.ok(modeld.events.some((event) => event.event === 'model.part.forgotten'));
+  });
+
+  test('usage adds up by agent, model and provider', async () => {
+    const { rows, total } = await modeld.operator.usage({ query: { agent: 'coder' } });
+    assert.ok(rows.length >= 1);
+    assert.ok(rows.every((row) => row.agent === 'coder' && row.provider === 'local'));
+    assert.equal(
+      total.cost_microusd,
+      rows.reduce((n, row) => n + row.cost_microusd, 0),
+    );
+    const later = await modeld.operator.usage({ query: { since: '2999-01-01T00:00:00Z' } });
+    assert.equal(later.total.calls, 0);
+  });
+
+  test('pages of calls are whole and in order', async () => {
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await modeld.operator.listCalls({
+        query: { limit: 3, ...(cursor === undefined ? {} : { cursor }) },
+      });
+      seen.push(...page.calls.map((call) => `${call.call_id}.${call.attempt}`));
+      cursor = page.cursor ?? undefined;
+    } while (cursor !== undefined);
+    const all = await modeld.operator.listCalls({ query: { limit: 1000 } });
+    assert.deepEqual(
+      seen,
+      all.calls.map((call) => `${call.call_id}.${call.attempt}`),
+    );
+    await rejects(modeld.operator.listCalls({ query: { cursor: 'nonsense' } }), 'bad_request');
+  });
+
+  test('every attempt in the journal has its two events, and no event is there twice', async () => {
+    const { calls } = await modeld.operator.listCalls({ query: { limit: 1000 } });
+    const isJournaled = ({ event }: { event: string }) => /\.(attempted|ended)$/.test(event);
+    const count = () => modeld.events.filter(isJournaled).length;
+    await until(() => count() >= calls.length * 2, 'all events in the audit log');
+    const ids = modeld.events.map((event) => event.id);
+    assert.equal(new Set(ids).size, ids.length);
+    const expected = calls.flatMap((call) => [
+      `${call.call_id}.attempted.${call.attempt}`,
+      `${call.call_id}.ended.${call.attempt}`,
+    ]);
+    const journaled = ids.filter((id) => /\.(attempted|ended)\.\d+$/.test(id));
+    assert.deepEqual(journaled.sort(), expected.sort());
+  });
+});

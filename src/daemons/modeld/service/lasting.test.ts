@@ -1,0 +1,166 @@
+// What outlives a crash, a restart, a full disk and an audit log that does not answer.
+import assert from 'node:assert/strict';
+import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { CallId } from '../../../wire/words.ts';
+import {
+  admission,
+  freshStateDir,
+  rejects,
+  runCaller,
+  runId,
+  said,
+  startModeld,
+  until,
+} from '../testing/harness.ts';
+import { type FakeProvider, openaiAnswer, sendJson, startProvider } from '../testing/provider.ts';
+
+const callId = (step: number) => derivedId<CallId>('call', runId(1), 'model', step);
+
+describe('what lasts', () => {
+  let provider: FakeProvider;
+  before(async () => {
+    provider = await startProvider();
+  });
+  after(() => provider.close());
+  const config = () => ({
+    providers: { local: { dialect: 'openai', base_url: provider.url, models: ['gpt-test'] } },
+    prices: { 'gpt-test': { input: 1, output: 10 } },
+  });
+  const body = (step: number) => ({
+    model: 'm',
+    messages: [said(`step ${step}`)],
+    limits: { max_output_tokens: 100 },
+    call_id: callId(step),
+  });
+
+  /** The files as a crash at this moment would leave them. */
+  const snapshot = (stateDir: string): string => {
+    const copy = freshStateDir();
+    mkdirSync(copy, { recursive: true });
+    for (const name of ['modeld.sqlite', 'modeld.sqlite-wal'])
+      if (existsSync(join(stateDir, name))) copyFileSync(join(stateDir, name), join(copy, name));
+    return copy;
+  };
+
+  test('a call that a crash cut off is charged in full, unknown, and made anew', async () => {
+    const stateDir = freshStateDir();
+    const first = await startModeld({ stateDir, config: config() });
+    await first.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
+    const run = first.as(runCaller(1, 1));
+    await run.generate({ body: body(0) });
+    let crashed = '';
+    provider.plays.push(({ response }) => {
+      crashed = snapshot(stateDir);
+      sendJson(response, 200, openaiAnswer('late'));
+    });
+    await run.generate({ body: body(1) });
+    await first.stop();
+    const reserved = first.events.find((e) => e.id === `${callId(1)}.attempted.1`)!.data!;
+
+    const second = await startModeld({ stateDir: crashed, config: config() });
+    await until(
+      () => second.events.some((event) => event.id === `${callId(1)}.ended.1`),
+      'the end of the lost attempt',
+    );
+    const end = second.events.find((event) => event.id === `${callId(1)}.ended.1`)!;
+    assert.equal(end.status, 'unknown');
+    const { budgets } = await second.operator.listBudgets({});
+    const site = budgets.find((one) => one.subject === 'site')!;
+    assert.equal(site.tokens_spent, 18 + (reserved.reserved_tokens as number));
+    assert.equal(site.tokens_reserved, 0);
+    // The run was admitted before the crash and still is: its runner may go on.
+    const again = second.as(runCaller(1, 1));
+    provider.asked.length = 0;
+    assert.equal((await again.generate({ body: body(0) })).recorded, true);
+    const made = await again.generate({ body: body(1) });
+    assert.equal(made.recorded, false);
+    assert.equal(provider.asked.length, 1);
+    const { calls } = await second.operator.listCalls({ query: { run_id: runId(1) } });
+    assert.deepEqual(
+      calls.map(({ attempt, status }) => `${attempt} ${status}`),
+      ['2 completed', '1 unknown', '1 completed'],
+    );
+    await second.stop();
+    for (const dir of [stateDir, crashed]) rmSync(dir, { recursive: true, force: true });
+  });
+
+  test('a stop in order loses no outcome', async () => {
+    const stateDir = freshStateDir();
+    const first = await startModeld({ stateDir, config: config() });
+    for (let i = 0; i < 20; i++)
+      await first.operator.generate({ body: { model: 'm', messages: [said(`n ${i}`)] } });
+    await first.stop();
+    const second = await startModeld({ stateDir, config: config() });
+    const { calls } = await second.operator.listCalls({ query: {} });
+    assert.deepEqual([...new Set(calls.map((call) => call.status))], ['completed']);
+    assert.equal(calls.length, 20);
+    await second.stop();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
+
+  test('while the audit log takes nothing, nothing is sent and nothing is charged', async () => {
+    let isTaking = true;
+    const modeld = await startModeld({
+      config: config(),
+      audit: async () => {
+        if (!isTaking) throw fault('storage_full', 'no room');
+      },
+    });
+    await modeld.operator.generate({ body: { model: 'm', messages: [said('before')] } });
+    provider.asked.length = 0;
+    isTaking = false;
+    await rejects(
+      modeld.operator.generate({ body: { model: 'm', messages: [said('during')] } }),
+      'audit_unavailable',
+    );
+    assert.equal(provider.asked.length, 0);
+    await rejects(
+      modeld.operator.generate({ body: { model: 'm', messages: [said('still')] } }),
+      'audit_unavailable',
+    );
+    isTaking = true;
+    await until(async () => {
+      try {
+        await modeld.operator.generate({ body: { model: 'm', messages: [said('after')] } });
+        return true;
+      } catch {
+        return false;
+      }
+    }, 'taking work again');
+    const { budgets } = await modeld.operator.listBudgets({});
+    assert.equal(budgets.find((one) => one.subject === 'site')!.tokens_spent, 36);
+    await modeld.stop();
+  });
+
+  test('embeddings are paid once per text and model', async () => {
+    const modeld = await startModeld({
+      config: {
+        providers: { local: { dialect: 'openai', base_url: provider.url, models: ['embed-test'] } },
+      },
+    });
+    provider.asked.length = 0;
+    const embed = (input: string[]) =>
+      modeld.operator.embed({ body: { model: 'embed-test', input } });
+    const first = await embed(['one', 'three', 'one']);
+    assert.deepEqual(
+      first.embeddings.map((vector) => vector[0]),
+      [3, 5, 3],
+    );
+    assert.deepEqual(provider.asked[0]!.body.input, ['one', 'three']);
+    assert.equal(first.recorded, false);
+    const second = await embed(['three', 'one']);
+    assert.equal(second.recorded, true);
+    assert.equal(second.cost_microusd, 0);
+    assert.deepEqual(second.embeddings, [first.embeddings[1], first.embeddings[0]]);
+    const third = await embed(['one', 'eleven']);
+    assert.deepEqual(provider.asked[1]!.body.input, ['eleven']);
+    assert.deepEqual(third.embeddings[0], first.embeddings[0]);
+    assert.equal(provider.asked.length, 2);
+    await rejects(embed(['']), 'bad_request');
+    await modeld.stop();
+  });
+});

@@ -1,0 +1,264 @@
+// The providers there are now, from the configuration and from operators, and the names they answer
+// to. A provider that is added is live at once and durable before the operator has the answer.
+import { join } from 'node:path';
+import type { Database } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
+import type { Label } from '../../../wire/words.ts';
+import { LABELS, LABELS_ALLOWED_DEFAULT, type ModeldConfig, ProviderConfig } from '../config.ts';
+import { fromMask, toMask } from '../rules/labels.ts';
+import {
+  type Kind,
+  kindOfName,
+  listModels,
+  type ModelEntry,
+  type Offer,
+  REHEARSAL,
+  type Resolved,
+  type Route,
+  resolveModel,
+} from '../rules/models.ts';
+import { type Keys, readPrivateFile } from '../store/keys.ts';
+import { readProviders, type StoredProvider } from '../store/settings.ts';
+import type { OpenRoute } from './calls.ts';
+import type { ProviderSettings, Upstream } from './ports.ts';
+
+type Live = {
+  settings: ProviderSettings;
+  labelsAllowed: number;
+  models: readonly string[];
+  isConfigured: boolean;
+  hasKey: boolean;
+};
+
+export type ProvidersParts = {
+  config: ModeldConfig;
+  db: Database;
+  keys: Keys;
+  upstream: Upstream;
+};
+
+const REHEARSAL_KEY = 'rehearsal';
+const CONCURRENCY = 64;
+
+export class Providers {
+  readonly #parts: ProvidersParts;
+  readonly #live = new Map<string, Live>();
+  readonly #models: ReadonlyMap<string, ModelEntry>;
+  #offer: Offer | undefined;
+
+  private constructor(parts: ProvidersParts) {
+    this.#parts = parts;
+    this.#models = new Map(
+      Object.entries(parts.config.models).map(([name, model]) => [
+        name,
+        {
+          routes: model.routes,
+          kind: model.kind,
+          contextTokens: model.context_tokens,
+          maxOutputTokens: model.max_output_tokens,
+          isExact: true,
+        },
+      ]),
+    );
+  }
+
+  static async open(parts: ProvidersParts): Promise<Providers> {
+    const { config, db, keys } = parts;
+    const own = new Providers(parts);
+    for (const [name, provider] of Object.entries(config.providers))
+      own.#put(fromConfig(name, provider, keyOf(name, provider, config.credentials_dir)));
+    for (const stored of await db.read(readProviders))
+      if (!own.#live.has(stored.name)) own.#put(fromStore(stored, keys.read(stored.name)));
+    if (config.rehearsal !== undefined) own.#put(rehearsal(config.rehearsal.address));
+    own.#assertRoutes();
+    return own;
+  }
+
+  resolve(name: string, kind: Kind): { model: Resolved; routes: OpenRoute[] } {
+    const model = resolveModel(this.#offers(), name, kind);
+    return { model, routes: this.open(model.routes) };
+  }
+
+  /** The same objects as the model has, with what each provider may see. */
+  open(routes: readonly Route[]): OpenRoute[] {
+    return routes.map((route) => ({
+      ...route,
+      labelsAllowed: this.#live.get(route.provider)?.labelsAllowed ?? 0,
+    }));
+  }
+
+  kindOf(name: string): Kind {
+    return this.#models.get(name)?.kind ?? kindOfName(name);
+  }
+
+  has(name: string): boolean {
+    return this.#live.has(name);
+  }
+
+  modelsOf(name: string): readonly string[] {
+    return this.#live.get(name)?.models ?? [];
+  }
+
+  /** What will be when it is added; nothing has changed yet. */
+  check(name: string, asked: { dialect: 'anthropic' | 'openai'; base_url: string }): void {
+    if (name === REHEARSAL)
+      throw fault('bad_request', `${REHEARSAL} is the name of the played model`);
+    if (this.#live.get(name)?.isConfigured === true) {
+      throw fault('conflict', `the provider ${name} is set in the configuration`, {
+        hint: 'Change it in agentd.yaml, or add yours under another name.',
+      });
+    }
+    const parsed = ProviderConfig.safeParse(asked);
+    if (!parsed.success) throw fault('bad_request', `base_url: ${parsed.error.issues[0]!.message}`);
+    if (URL.canParse(asked.base_url) && new URL(asked.base_url).password !== '')
+      throw fault('bad_request', 'base_url must not hold a password; give the key as the key');
+  }
+
+  add(stored: StoredProvider): ProviderView {
+    this.#put(fromStore(stored, this.#parts.keys.read(stored.name)));
+    return this.view(stored.name);
+  }
+
+  view(name: string): ProviderView {
+    const live = this.#live.get(name)!;
+    const { inFlight, available, reason } = this.#parts.upstream.state(name);
+    const isUseless = live.models.length === 0 && !this.#isRouted(name);
+    const why = isUseless
+      ? `no model is named for it: agentctl model add ${name} --model MODEL`
+      : reason;
+    return {
+      name,
+      dialect: live.settings.dialect,
+      base_url: live.settings.baseUrl,
+      has_key: live.hasKey,
+      labels_allowed: fromMask(live.labelsAllowed) as Label[],
+      in_flight: inFlight,
+      available: available && !isUseless,
+      ...(why === undefined ? {} : { reason: why }),
+    };
+  }
+
+  views(): ProviderView[] {
+    return [...this.#live.keys()].map((name) => this.view(name));
+  }
+
+  models(): ModelView[] {
+    return listModels(this.#offers()).map((model) => {
+      const states = model.routes.map((route) => this.#parts.upstream.state(route.provider));
+      const available = states.some((state) => state.available);
+      const reason = available ? undefined : states[0]?.reason;
+      return {
+        name: model.name,
+        kind: model.kind,
+        routes: model.routes.map(({ provider, model: name }) => ({ provider, model: name })),
+        context_tokens: model.contextTokens,
+        max_output_tokens: model.maxOutputTokens,
+        rehearsal: model.rehearsal,
+        available,
+        ...(reason === undefined ? {} : { reason }),
+      };
+    });
+  }
+
+  #offers(): Offer {
+    this.#offer ??= {
+      models: this.#models,
+      providers: [...this.#live.values()]
+        .filter(({ settings }) => settings.name !== REHEARSAL)
+        .map(({ settings, models }) => ({ name: settings.name, models })),
+      defaultModel: this.#parts.config.default_model,
+      hasRehearsal: this.#live.has(REHEARSAL),
+    };
+    return this.#offer;
+  }
+
+  #isRouted(name: string): boolean {
+    if (name === REHEARSAL) return true;
+    return [...this.#models.values()].some(({ routes }) =>
+      routes.some(({ provider }) => provider === name),
+    );
+  }
+
+  #put(live: Live): void {
+    this.#live.set(live.settings.name, live);
+    this.#offer = undefined;
+    this.#parts.upstream.connect(live.settings);
+  }
+
+  #assertRoutes(): void {
+    for (const [name, { routes }] of this.#models) {
+      const missing = routes.find(({ provider }) => !this.#live.has(provider));
+      if (missing === undefined) continue;
+      throw fault(
+        'bad_config',
+        `modeld.models.${name} names the provider ${missing.provider}, which there is not`,
+        { hint: `There are: ${[...this.#live.keys()].join(', ') || 'none'}.` },
+      );
+    }
+  }
+}
+
+/** Read once: the key lives in a closure and is handed to nothing but the call that needs it. */
+function keyOf(
+  name: string,
+  provider: ProviderConfig,
+  credentialsDir: string | undefined,
+): string | undefined {
+  if (provider.key_file !== undefined) return readPrivateFile(provider.key_file, 'owner');
+  if (provider.key_credential === undefined) return undefined;
+  if (credentialsDir === undefined) {
+    throw fault('bad_config', `modeld.providers.${name} names a credential, and none were passed`, {
+      hint: 'Start it with LoadCredential=, or use key_file.',
+    });
+  }
+  return readPrivateFile(join(credentialsDir, provider.key_credential), 'any');
+}
+
+function fromConfig(name: string, provider: ProviderConfig, key: string | undefined): Live {
+  const { timeouts } = provider;
+  return {
+    settings: {
+      name,
+      dialect: provider.dialect,
+      baseUrl: provider.base_url,
+      readKey: () => key,
+      concurrency: provider.concurrency,
+      requestsPerMinute: provider.requests_per_min,
+      tokensPerMinute: provider.tokens_per_min,
+      maxTokensField: provider.max_tokens_field,
+      timeouts: {
+        connectMs: timeouts.connect_ms,
+        firstByteMs: timeouts.first_byte_ms,
+        idleMs: timeouts.idle_ms,
+        totalMs: timeouts.total_ms,
+      },
+    },
+    labelsAllowed: toMask(provider.labels_allowed),
+    models: provider.models,
+    isConfigured: true,
+    hasKey: key !== undefined,
+  };
+}
+
+function fromStore(stored: StoredProvider, key: string | undefined): Live {
+  const provider = ProviderConfig.parse({
+    dialect: stored.dialect,
+    base_url: stored.baseUrl,
+    labels_allowed: LABELS_ALLOWED_DEFAULT,
+    models: stored.models,
+  });
+  return { ...fromConfig(stored.name, provider, key), isConfigured: false };
+}
+
+/** It is part of this runtime and keeps nothing, so it may see everything. */
+function rehearsal(address: string): Live {
+  const provider = ProviderConfig.parse({
+    dialect: 'anthropic',
+    base_url: address,
+    labels_allowed: LABELS,
+    concurrency: CONCURRENCY * 4,
+  });
+  const live = fromConfig(REHEARSAL, provider, REHEARSAL_KEY);
+  return { ...live, hasKey: false };
+}

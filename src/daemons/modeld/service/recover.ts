@@ -1,0 +1,58 @@
+// After a crash: attempts that have no outcome may have reached a model or not. They are charged
+// what was held for them, marked unknown, and the audit log is told; asked again, the call begins a
+// new attempt.
+import type { Database } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import { budgetsOf, dayOf } from '../rules/budget.ts';
+import type { CallRow } from '../store/calls.ts';
+import type { Journal, Outcome } from '../store/journal.ts';
+import { unknownEvent } from './events.ts';
+
+const CHUNK = 500;
+
+export async function settleLeftCalls(options: {
+  db: Database;
+  journal: Journal;
+  nowMs: () => number;
+}): Promise<number> {
+  const { db, journal, nowMs } = options;
+  let settled = 0;
+  for (;;) {
+    const rows = await db.read((sql) =>
+      sql.all<CallRow>(
+        `SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq LIMIT ${CHUNK}`,
+      ),
+    );
+    if (rows.length === 0) return settled;
+    await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
+    settled += rows.length;
+  }
+}
+
+function unknownOutcome(row: CallRow, nowMs: number): Outcome {
+  const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
+  const keys = budgetsOf({
+    runId: row.run_id,
+    agent: row.agent,
+    taskId: row.task_id,
+    rootTaskId: row.root_task_id,
+    day: dayOf(row.created_ms),
+  });
+  const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
+  return {
+    seq: row.seq,
+    callId: row.call_id,
+    status: 'unknown',
+    provider: row.provider,
+    upstreamModel: row.upstream_model,
+    stopReason: null,
+    usage: null,
+    charged,
+    response: null,
+    error: reason.toBody(),
+    tries: row.tries,
+    endedMs: nowMs,
+    spent: keys.map((key) => ({ key, ...charged })),
+    event: unknownEvent(row),
+  };
+}

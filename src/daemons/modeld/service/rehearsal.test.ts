@@ -1,0 +1,103 @@
+// Without a provider the rehearsal answers for every name, in every dialect, and says that it does.
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { RawAnswer } from '../../../platform/dispatch.ts';
+import { freshStateDir, type Modeld, OPERATOR, said, startModeld } from '../testing/harness.ts';
+import { type FakeProvider, startProvider } from '../testing/provider.ts';
+
+const REHEARSAL = join(import.meta.dirname, '../../../../rehearsal/main.ts');
+
+describe('the rehearsal', () => {
+  let child: ChildProcess;
+  let modeld: Modeld;
+  let provider: FakeProvider;
+  before(async () => {
+    const address = join(freshStateDir(), 'r.sock');
+    child = spawn(process.execPath, [REHEARSAL, '--listen', address, '--exit-with-stdin'], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    await new Promise<void>((resolve, reject) => {
+      child.stdout!.once('data', () => resolve());
+      child.once('exit', (code) => reject(new Error(`the rehearsal ended with ${code}`)));
+    });
+    modeld = await startModeld({ config: { rehearsal: { address: `unix:${address}` } } });
+    provider = await startProvider();
+  });
+  after(async () => {
+    await modeld.stop();
+    await provider.close();
+    child.kill('SIGKILL');
+  });
+
+  test('every name is its large model, flagged and free', async () => {
+    const answer = await modeld.operator.generate({
+      body: { model: 'coder-large', messages: [said('What is 2 + 2?', ['secret'])] },
+    });
+    assert.equal(answer.rehearsal, true);
+    assert.equal(answer.provider, 'rehearsal');
+    assert.equal(answer.model, 'rehearsal-large');
+    assert.equal(answer.cost_microusd, 0);
+    assert.ok(answer.usage.input_tokens > 0);
+    const { models } = await modeld.operator.listModels({});
+    assert.ok(models.every((model) => model.rehearsal));
+  });
+
+  test('clients of both vendors are passed through to it', async () => {
+    const bodies = {
+      '/openai/v1/chat/completions': {
+        model: 'gpt-9',
+        messages: [{ role: 'user', content: 'hi' }],
+      },
+      '/anthropic/v1/messages': {
+        model: 'claude-9',
+        max_tokens: 100,
+        messages: [{ role: 'user', content: 'hi' }],
+      },
+    };
+    for (const [path, body] of Object.entries(bodies)) {
+      const answer = await modeld.dispatch.run({
+        method: 'POST',
+        path,
+        query: {},
+        body,
+        rawBody: JSON.stringify(body),
+        caller: OPERATOR,
+      });
+      assert.ok(answer instanceof RawAnswer);
+      assert.equal(answer.headers['agentd-rehearsal'], 'true');
+      assert.match(String(answer.body), /"usage"/);
+    }
+  });
+
+  test('it embeds', async () => {
+    const answer = await modeld.operator.embed({ body: { model: 'memory', input: ['one'] } });
+    assert.equal(answer.rehearsal, true);
+    assert.equal(answer.embeddings[0]!.length, 256);
+  });
+
+  test('it can be tried', async () => {
+    const result = await modeld.operator.testModel({ body: { name: 'coder-large' } });
+    assert.equal(result.ok, true, result.message);
+    assert.equal(result.rehearsal, true);
+  });
+
+  test('once a real provider offers a model, names are its', async () => {
+    await modeld.operator.addProvider({
+      params: { name: 'real' },
+      body: { dialect: 'openai', base_url: provider.url },
+    });
+    const ask = (model: string) =>
+      modeld.operator.generate({ body: { model, messages: [said('hi')] } });
+    assert.equal((await ask('coder-large')).rehearsal, true, 'it offers no model yet');
+    await modeld.operator.addProvider({
+      params: { name: 'real' },
+      body: { dialect: 'openai', base_url: provider.url, models: ['gpt-test'] },
+    });
+    const answer = await ask('coder-large');
+    assert.equal(answer.rehearsal, false);
+    assert.equal(answer.provider, 'real');
+    assert.equal((await ask('rehearsal-large')).rehearsal, true);
+  });
+});

@@ -1,0 +1,180 @@
+// What can be asked about calls that were made: what was used, which calls there are, what one
+// said; and trying a model.
+import type { Database } from '../../../platform/sql/database.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
+import { type Kind, kindOfName, REHEARSAL, type Route } from '../rules/models.ts';
+import { callView, hashesOf, listCalls, readLatest, readPart, sumUsage } from '../store/calls.ts';
+import type { Journal } from '../store/journal.ts';
+import type { Patience } from './generate.ts';
+import type { Providers } from './providers.ts';
+
+const FORGOTTEN = '[forgotten]';
+const PAGE = 100;
+
+export type UsageAsk = {
+  agent: string | undefined;
+  taskId: string | undefined;
+  since: string | undefined;
+};
+export type ListAsk = {
+  runId: string | undefined;
+  taskId: string | undefined;
+  limit: number | undefined;
+  cursor: string | undefined;
+};
+export type ReportsParts = { db: Database; journal: Journal };
+
+export class Reports {
+  readonly #parts: ReportsParts;
+
+  constructor(parts: ReportsParts) {
+    this.#parts = parts;
+  }
+
+  async usage(asked: UsageAsk) {
+    const { db, journal } = this.#parts;
+    await journal.flush().catch(() => undefined);
+    const sums = await db.read((sql) =>
+      sumUsage(sql, {
+        agent: asked.agent?.replace(/^agent:/, ''),
+        taskId: asked.taskId,
+        sinceMs: asked.since === undefined ? undefined : Date.parse(asked.since),
+      }),
+    );
+    const rows = sums.map(({ cost, ...row }): UsageRow => ({ ...row, cost_microusd: cost }));
+    return { rows, total: totalOf(rows) };
+  }
+
+  async list(asked: ListAsk) {
+    const { db, journal } = this.#parts;
+    await journal.flush().catch(() => undefined);
+    const limit = asked.limit ?? PAGE;
+    const before = asked.cursor === undefined ? undefined : readCursor(asked.cursor);
+    const page = await db.read((sql) =>
+      listCalls(sql, {
+        runId: asked.runId,
+        taskId: asked.taskId,
+        before,
+        limit: limit + 1,
+      }),
+    );
+    const rows = page.slice(0, limit);
+    const last = page.length > limit ? rows.at(-1) : undefined;
+    return { calls: rows.map(callView), cursor: last === undefined ? null : String(last.seq) };
+  }
+
+  async get(
+    callId: string,
+  ): Promise<{ call: ModelCallView; messages: unknown[]; response: unknown }> {
+    const { db, journal } = this.#parts;
+    await journal.flush().catch(() => undefined);
+    return db.read(async (sql) => {
+      const row = await readLatest(sql, callId);
+      if (row === undefined) throw fault('not_found', `there is no model call ${callId}`);
+      const bodyOf = async (hash: string): Promise<unknown> => {
+        const part = await readPart(sql, hash);
+        return part?.body == null ? FORGOTTEN : (JSON.parse(part.body) as unknown);
+      };
+      const messages: unknown[] = [];
+      for (const hash of hashesOf(row.context)) messages.push(await bodyOf(hash));
+      const response = row.response === null ? null : await bodyOf(row.response);
+      return { call: callView(row), messages, response };
+    });
+  }
+}
+
+function totalOf(rows: readonly UsageRow[]): {
+  calls: number;
+  usage: Usage;
+  cost_microusd: number;
+} {
+  const sum = (of: (row: UsageRow) => number): number => rows.reduce((n, row) => n + of(row), 0);
+  return {
+    calls: sum((row) => row.calls),
+    usage: {
+      input_tokens: sum((row) => row.usage.input_tokens),
+      output_tokens: sum((row) => row.usage.output_tokens),
+      cache_read_tokens: sum((row) => row.usage.cache_read_tokens),
+      cache_write_tokens: sum((row) => row.usage.cache_write_tokens),
+      reasoning_tokens: sum((row) => row.usage.reasoning_tokens),
+    },
+    cost_microusd: sum((row) => row.cost_microusd),
+  };
+}
+
+function readCursor(cursor: string): number {
+  const seq = Number(cursor);
+  if (!Number.isSafeInteger(seq) || seq < 0)
+    throw fault('bad_request', 'cursor is not one that an earlier page gave');
+  return seq;
+}
+
+export type TestResult = {
+  ok: boolean;
+  provider: string;
+  model: string;
+  latency_ms: number;
+  rehearsal: boolean;
+  message: string;
+};
+
+/** One small call. Throws when there is no answer. */
+export type TryRoute = (caller: Caller, name: string, patience: Patience) => Promise<string>;
+
+const ROUTES_TESTED_MAX = 8;
+
+/** Every route of a model, or the first models of a provider, by a small call each. */
+export async function testModel(
+  parts: {
+    providers: Providers;
+    chat: TryRoute;
+    embed: TryRoute;
+    nowMs: () => number;
+  },
+  caller: Caller,
+  name: string,
+  patience: Patience,
+): Promise<TestResult> {
+  const routes = routesToTest(parts.providers, name);
+  const results: { route: Route; ok: boolean; tookMs: number; words: string }[] = [];
+  for (const route of routes) {
+    const started = parts.nowMs();
+    const attempt = route.kind === 'embedding' ? parts.embed : parts.chat;
+    const full = route.provider === REHEARSAL ? route.model : `${route.provider}/${route.model}`;
+    try {
+      const words = await attempt(caller, full, patience);
+      results.push({ route, ok: true, tookMs: parts.nowMs() - started, words });
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      results.push({ route, ok: false, tookMs: parts.nowMs() - started, words: error.message });
+    }
+  }
+  const best = results.find((result) => result.ok) ?? results[0]!;
+  const lines = results.map(
+    ({ route, ok, words }) => `${route.provider}/${route.model}: ${ok ? 'ok' : 'failed'}, ${words}`,
+  );
+  return {
+    ok: results.every((result) => result.ok),
+    provider: best.route.provider,
+    model: best.route.model,
+    latency_ms: Math.round(best.tookMs),
+    rehearsal: best.route.provider === REHEARSAL,
+    message: lines.join('\n'),
+  };
+}
+
+function routesToTest(providers: Providers, name: string): (Route & { kind: Kind })[] {
+  if (name === REHEARSAL) return routesToTest(providers, 'rehearsal-large');
+  if (providers.has(name)) {
+    const models = providers.modelsOf(name).slice(0, ROUTES_TESTED_MAX);
+    if (models.length === 0)
+      throw fault('not_found', `no model is named for the provider ${name}`, {
+        hint: `agentctl model add ${name} --model MODEL`,
+      });
+    return models.map((model) => ({ provider: name, model, kind: kindOfName(model) }));
+  }
+  const kind = providers.kindOf(name);
+  return providers.resolve(name, kind).model.routes.map((route) => ({ ...route, kind }));
+}

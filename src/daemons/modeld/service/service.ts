@@ -1,0 +1,157 @@
+// modeld's service: its parts put together. What each does is in its own file.
+import type { Clock } from '../../../platform/clock.ts';
+import type { RunSockets } from '../../../platform/daemon.ts';
+import type { NewId } from '../../../platform/ids.ts';
+import type { Log } from '../../../platform/log.ts';
+import type { Metrics } from '../../../platform/metrics.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import { Budgets, type Limit } from '../budgets.ts';
+import type { LimitConfig, ModeldConfig } from '../config.ts';
+import { dayOf } from '../rules/budget.ts';
+import { Journal } from '../store/journal.ts';
+import type { Keys } from '../store/keys.ts';
+import { spentNow, standingLimits } from '../store/settings.ts';
+import { Calls } from './calls.ts';
+import { makeClientCalls } from './client-calls.ts';
+import { makeEmbed } from './embed.ts';
+import { Generate, type Patience } from './generate.ts';
+import type { ReadArtifact, Upstream } from './ports.ts';
+import { Providers } from './providers.ts';
+import { settleLeftCalls } from './recover.ts';
+import { Reports, type TryRoute, testModel } from './reports.ts';
+import { makeRuns } from './runs.ts';
+import { Settings } from './settings.ts';
+
+export type ServiceParts = {
+  config: ModeldConfig;
+  db: Database;
+  outbox: Outbox;
+  keys: Keys;
+  upstream: Upstream;
+  readArtifact: ReadArtifact;
+  sockets: RunSockets;
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  metrics: Metrics;
+  moment(name: string): void;
+};
+
+export type Service = Awaited<ReturnType<typeof openService>>;
+
+export async function openService(parts: ServiceParts) {
+  const { config, db, outbox, upstream, sockets, clock, newId, log, metrics } = parts;
+  const nowMs = () => clock.nowMs();
+  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
+  // Before any budget is read: what was left open is part of what was spent.
+  const left = await settleLeftCalls({ db, journal, nowMs });
+  if (left > 0)
+    log.warn('model calls were left without an outcome and are charged in full', { left });
+  const budgets = await openBudgets(db, config, dayOf(nowMs()));
+  const providers = await Providers.open(parts);
+  const runs = makeRuns({ db, budgets, sockets, journal });
+  const refused = (makeEvent: (id: string) => EventDraft): void => {
+    db.write((sql) => outbox.add(sql, makeEvent(newId('refusal')))).then(
+      () => outbox.poke(),
+      (error: unknown) => log.warn('a refusal could not be written down', { error }),
+    );
+  };
+  const { moment } = parts;
+  const calls = new Calls({
+    upstream,
+    budgets,
+    journal,
+    outbox,
+    clock,
+    log,
+    metrics,
+    refused,
+    moment,
+  });
+  const common = { ...parts, calls, runs, providers, journal, budgets };
+  const generate = new Generate(common);
+  const embed = makeEmbed(common);
+
+  return {
+    providers,
+    runs,
+    budgets,
+    journal,
+    calls,
+    embed,
+    generate: generate.generate.bind(generate),
+    callAsClient: makeClientCalls(common),
+    settings: new Settings(common),
+    reports: new Reports(common),
+    testModel: (caller: Caller, name: string, patience: Patience) => {
+      const { chat, embedding } = makeTries(generate, embed);
+      return testModel({ providers, chat, embed: embedding, nowMs }, caller, name, patience);
+    },
+  };
+}
+
+const TEST_OUTPUT_TOKENS = 32;
+
+function makeTries(generate: Generate, embed: ReturnType<typeof makeEmbed>) {
+  const purpose = 'model test';
+  const chat: TryRoute = async (caller, model, patience) => {
+    const made = await generate.generate(
+      caller,
+      {
+        model,
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'Answer with the word ok.' }] }],
+        limits: { max_output_tokens: TEST_OUTPUT_TOKENS },
+        purpose,
+      },
+      patience,
+    );
+    if (!('response' in made)) return 'answered';
+    const text = made.response.message.parts.find((part) => part.type === 'text')?.text ?? '';
+    return `answered ${JSON.stringify(text.slice(0, 80))}`;
+  };
+  const embedding: TryRoute = async (caller, model, patience) => {
+    const { embeddings } = await embed(caller, { model, input: ['ok'], purpose }, patience);
+    return `gave a vector of ${embeddings[0]?.length ?? 0} numbers`;
+  };
+  return { chat, embedding };
+}
+
+async function lastSeq(db: Database): Promise<number> {
+  const row = await db.read((sql) =>
+    sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM model_calls'),
+  );
+  return row?.seq ?? 0;
+}
+
+function toLimit(subject: 'site' | 'day', { tokens, cost_usd }: LimitConfig): Limit {
+  return {
+    subject,
+    name: '',
+    tokensLimit: tokens ?? null,
+    costLimitMicrousd: toMicrousd(cost_usd),
+    setBy: 'config',
+  };
+}
+
+function toMicrousd(usd: number | undefined): number | null {
+  return usd === undefined ? null : Math.round(usd * 1_000_000);
+}
+
+async function openBudgets(db: Database, config: ModeldConfig, day: string): Promise<Budgets> {
+  const { site, day: perDay, agents } = config.budgets;
+  const [stored, spent] = await db.read(async (sql) => [
+    await standingLimits(sql),
+    await spentNow(sql, day),
+  ]);
+  return new Budgets({
+    limits: [toLimit('site', site), toLimit('day', perDay), ...stored],
+    spent,
+    agentDefault: {
+      tokens: agents.default.tokens ?? null,
+      costMicrousd: toMicrousd(agents.default.cost_usd),
+    },
+  });
+}

@@ -1,0 +1,200 @@
+// What operators and agentd may set: budgets, providers, and parts to forget.
+
+import type { Clock } from '../../../platform/clock.ts';
+import type { NewId } from '../../../platform/ids.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { BudgetView, ProviderView } from '../../../wire/modeld.ts';
+import type { Budgets, Limit } from '../budgets.ts';
+import { type BudgetSubject, budgetKey, dayOf } from '../rules/budget.ts';
+import type { Journal } from '../store/journal.ts';
+import type { Keys } from '../store/keys.ts';
+import { readLimit, readSpent, taskLimits, writeLimit, writeProvider } from '../store/settings.ts';
+import type { Providers } from './providers.ts';
+
+const TASKS_LISTED_MAX = 200;
+
+export type SettingsParts = {
+  db: Database;
+  outbox: Outbox;
+  journal: Journal;
+  budgets: Budgets;
+  providers: Providers;
+  keys: Keys;
+  clock: Clock;
+  newId: NewId;
+};
+
+export type BudgetAsk = {
+  subject: BudgetSubject;
+  name?: string | undefined;
+  tokens_limit?: number | null | undefined;
+  cost_limit_microusd?: number | null | undefined;
+};
+
+export type ProviderAsk = {
+  dialect: 'anthropic' | 'openai';
+  base_url: string;
+  key?: string | undefined;
+  models?: string[] | undefined;
+};
+
+export class Settings {
+  readonly #parts: SettingsParts;
+
+  constructor(parts: SettingsParts) {
+    this.#parts = parts;
+  }
+
+  async setBudget(by: { principal: string; setBy: Limit['setBy'] }, ask: BudgetAsk) {
+    const { db, outbox, budgets, newId } = this.#parts;
+    const { subject } = ask;
+    const name = nameOf(ask);
+    await db.write(async (sql) => {
+      const found = await readLimit(sql, subject, name);
+      if (found?.setBy === 'operator' && by.setBy !== 'operator') return;
+      // What is not said stays as it is, also where it is so by default.
+      const before = found ?? (subject === 'task' ? undefined : this.#limitNow(subject, name));
+      const { tokens_limit: tokens, cost_limit_microusd: cost } = ask;
+      const limit: Limit = {
+        subject,
+        name,
+        tokensLimit: tokens === undefined ? (before?.tokensLimit ?? null) : tokens,
+        costLimitMicrousd: cost === undefined ? (before?.costLimitMicrousd ?? null) : cost,
+        setBy: by.setBy,
+      };
+      const isSame =
+        found?.tokensLimit === limit.tokensLimit &&
+        found.costLimitMicrousd === limit.costLimitMicrousd &&
+        found.setBy === limit.setBy;
+      if (isSame) return;
+      await writeLimit(sql, limit);
+      await outbox.add(sql, {
+        id: newId('budget'),
+        event: 'budget.set',
+        principal: by.principal,
+        data: {
+          subject,
+          name,
+          tokens_limit: limit.tokensLimit,
+          cost_limit_microusd: limit.costLimitMicrousd,
+        },
+      });
+    });
+    outbox.poke();
+    // A task's limit is only needed in memory while a run of it is.
+    const now = await db.read((sql) => readLimit(sql, subject, name));
+    const isInMemory = subject !== 'task' || budgets.knows(budgetKey('task', name, ''));
+    if (now !== undefined && isInMemory) budgets.setLimit(now);
+    return this.viewBudget(subject, name);
+  }
+
+  #limitNow(subject: BudgetSubject, name: string) {
+    const { budgets, clock } = this.#parts;
+    const view = budgets.view(budgetKey(subject, name, dayOf(clock.nowMs())));
+    return { tokensLimit: view.tokens_limit, costLimitMicrousd: view.cost_limit_microusd };
+  }
+
+  async viewBudget(subject: BudgetSubject, name: string): Promise<BudgetView> {
+    const { budgets, clock, db } = this.#parts;
+    const key = budgetKey(subject, name, dayOf(clock.nowMs()));
+    if (subject !== 'task' || budgets.knows(key)) return budgets.view(key);
+    const [spent, limit] = await db.read(async (sql) => [
+      await readSpent(sql, key),
+      await readLimit(sql, subject, name),
+    ]);
+    return {
+      ...budgets.view(key),
+      tokens_limit: limit?.tokensLimit ?? null,
+      tokens_spent: spent.tokens,
+      cost_limit_microusd: limit?.costLimitMicrousd ?? null,
+      cost_spent_microusd: spent.costMicrousd,
+    };
+  }
+
+  /**
+   * The site, the day, every agent that has a limit or spent today, and the newest limited tasks.
+   */
+  async listBudgets(): Promise<BudgetView[]> {
+    const { budgets, clock, db } = this.#parts;
+    const day = dayOf(clock.nowMs());
+    const agents = new Set<string>();
+    for (const key of budgets.keys())
+      if (key.subject === 'agent' && key.period === day) agents.add(key.name);
+    for (const limit of budgets.limits()) if (limit.subject === 'agent') agents.add(limit.name);
+    const tasks = await db.read((sql) => taskLimits(sql, TASKS_LISTED_MAX));
+    const views = [
+      budgets.view(budgetKey('site', '', day)),
+      budgets.view(budgetKey('day', '', day)),
+      ...[...agents].sort().map((name) => budgets.view(budgetKey('agent', name, day))),
+    ];
+    for (const { name } of tasks) views.push(await this.viewBudget('task', name));
+    return views;
+  }
+
+  async addProvider(principal: string, name: string, ask: ProviderAsk): Promise<ProviderView> {
+    const { db, outbox, providers, keys, clock, newId } = this.#parts;
+    providers.check(name, { dialect: ask.dialect, base_url: ask.base_url });
+    const key = ask.key?.trim();
+    if (key !== undefined && (key === '' || !/^[\x21-\x7e]+$/.test(key)))
+      throw fault('bad_request', 'key must be visible ASCII characters on one line');
+    const stored = {
+      name,
+      dialect: ask.dialect,
+      baseUrl: ask.base_url,
+      models: ask.models ?? [...providers.modelsOf(name)],
+    };
+    // The key first: a provider that is written down without its key would fail with the next
+    // restart.
+    if (key !== undefined) keys.write(name, key);
+    await db.write(async (sql) => {
+      await writeProvider(sql, stored, clock.nowMs());
+      await outbox.add(sql, {
+        id: newId('provider'),
+        event: 'provider.set',
+        principal,
+        data: {
+          provider: name,
+          dialect: stored.dialect,
+          base_url: stored.baseUrl,
+          models: stored.models.length,
+          key_changed: key !== undefined,
+        },
+      });
+    });
+    outbox.poke();
+    return providers.add(stored);
+  }
+
+  /** The body goes everywhere it stands; the hash stays, so that the record still adds up. */
+  async forgetPart(principal: string, hash: string): Promise<boolean> {
+    const { db, outbox, journal, newId } = this.#parts;
+    await journal.flush();
+    const forgotten = await db.write(async (sql) => {
+      const changed = await sql.run(
+        'UPDATE parts SET body = NULL WHERE hash = ? AND body IS NOT NULL',
+        hash,
+      );
+      if (changed === 0) return false;
+      await outbox.add(sql, {
+        id: newId('forgotten'),
+        event: 'model.part.forgotten',
+        principal,
+        data: { hash },
+      });
+      return true;
+    });
+    outbox.poke();
+    return forgotten;
+  }
+}
+
+function nameOf({ subject, name = '' }: BudgetAsk): string {
+  if (subject === 'site' || subject === 'day') {
+    if (name !== '') throw fault('bad_request', `the budget of the ${subject} has no name`);
+    return '';
+  }
+  if (name === '') throw fault('bad_request', `name: say which ${subject} the budget is for`);
+  return name.replace(/^agent:/, '');
+}

@@ -1,0 +1,202 @@
+// Reading the record: calls, the parts they were made of, and what was used.
+
+import { toTimestamp } from '../../../platform/clock.ts';
+import type { Sql, Value } from '../../../platform/sql/database.ts';
+import type { FaultBody, FaultCode } from '../../../wire/errors.ts';
+import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
+import type { RecordedAttempt } from '../rules/record.ts';
+
+export type CallRow = {
+  seq: number;
+  call_id: string;
+  attempt: number;
+  status: ModelCallView['status'];
+  run_id: string | null;
+  fence: number | null;
+  principal: string;
+  agent: string;
+  task_id: string | null;
+  root_task_id: string | null;
+  via: 'neutral' | 'openai' | 'anthropic' | 'embed';
+  model: string;
+  provider: string;
+  upstream_model: string;
+  rehearsal: number;
+  purpose: string;
+  request_hash: string;
+  context: Uint8Array;
+  params: string;
+  reserved_tokens: number;
+  reserved_cost: number;
+  charged_tokens: number;
+  created_ms: number;
+  ended_ms: number | null;
+  stop_reason: StopReason | null;
+  response: string | null;
+  error: string | null;
+  tries: number;
+  input_tokens: number | null;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  reasoning_tokens: number;
+  cost: number;
+};
+
+export type UsageTotals = {
+  agent: string;
+  model: string;
+  provider: string;
+  calls: number;
+  usage: Usage;
+  cost: number;
+};
+
+export function hashesOf(context: Uint8Array): string[] {
+  const hex = Buffer.from(context).toString('hex');
+  return hex.match(/.{64}/g) ?? [];
+}
+
+export function usageOf(row: CallRow): Usage | null {
+  if (row.input_tokens === null) return null;
+  return {
+    input_tokens: row.input_tokens,
+    output_tokens: row.output_tokens,
+    cache_read_tokens: row.cache_read_tokens,
+    cache_write_tokens: row.cache_write_tokens,
+    reasoning_tokens: row.reasoning_tokens,
+  };
+}
+
+export function errorOf(row: CallRow): FaultBody | null {
+  return row.error === null ? null : (JSON.parse(row.error) as FaultBody);
+}
+
+export function callView(row: CallRow): ModelCallView {
+  return {
+    call_id: row.call_id as ModelCallView['call_id'],
+    attempt: row.attempt,
+    run_id: row.run_id as ModelCallView['run_id'],
+    fence: row.fence,
+    agent: row.agent,
+    task_id: row.task_id as ModelCallView['task_id'],
+    model: row.model,
+    provider: row.provider,
+    status: row.status,
+    purpose: row.purpose,
+    request_hash: row.request_hash,
+    context: hashesOf(row.context),
+    stop_reason: row.stop_reason,
+    usage: usageOf(row),
+    cost_microusd: row.cost,
+    error: errorOf(row),
+    created_at: toTimestamp(row.created_ms),
+    ended_at: row.ended_ms === null ? null : toTimestamp(row.ended_ms),
+  };
+}
+
+export async function attemptsOf(sql: Sql, callId: string): Promise<RecordedAttempt[]> {
+  const rows = await sql.all<Pick<CallRow, 'attempt' | 'status' | 'request_hash' | 'error'>>(
+    `SELECT attempt, status, request_hash, error FROM model_calls
+     WHERE call_id = ? ORDER BY attempt`,
+    callId,
+  );
+  return rows.map((row) => ({
+    attempt: row.attempt,
+    status: row.status,
+    requestHash: row.request_hash,
+    errorCode: row.error === null ? null : (JSON.parse(row.error) as { code: FaultCode }).code,
+  }));
+}
+
+export function readAttempt(
+  sql: Sql,
+  callId: string,
+  attempt: number,
+): Promise<CallRow | undefined> {
+  return sql.one<CallRow>(
+    'SELECT * FROM model_calls WHERE call_id = ? AND attempt = ?',
+    callId,
+    attempt,
+  );
+}
+
+export function readLatest(sql: Sql, callId: string): Promise<CallRow | undefined> {
+  return sql.one<CallRow>(
+    'SELECT * FROM model_calls WHERE call_id = ? ORDER BY attempt DESC LIMIT 1',
+    callId,
+  );
+}
+
+export type PartRow = { hash: string; body: string | null; labels: number; source: string };
+
+export function readPart(sql: Sql, hash: string): Promise<PartRow | undefined> {
+  return sql.one<PartRow>('SELECT hash, body, labels, source FROM parts WHERE hash = ?', hash);
+}
+
+export async function countSteps(sql: Sql, runId: string): Promise<number> {
+  const row = await sql.one<{ n: number }>(
+    `SELECT COUNT(DISTINCT call_id) AS n FROM model_calls WHERE run_id = ? AND via <> 'embed'`,
+    runId,
+  );
+  return row?.n ?? 0;
+}
+
+export async function listCalls(
+  sql: Sql,
+  asked: {
+    runId: string | undefined;
+    taskId: string | undefined;
+    before: number | undefined;
+    limit: number;
+  },
+): Promise<CallRow[]> {
+  const where = ['seq < ?'];
+  const values: Value[] = [asked.before ?? Number.MAX_SAFE_INTEGER];
+  if (asked.runId !== undefined) {
+    where.push('run_id = ?');
+    values.push(asked.runId);
+  }
+  if (asked.taskId !== undefined) {
+    where.push('task_id = ?');
+    values.push(asked.taskId);
+  }
+  return sql.all<CallRow>(
+    `SELECT * FROM model_calls WHERE ${where.join(' AND ')} ORDER BY seq DESC LIMIT ?`,
+    ...values,
+    asked.limit,
+  );
+}
+
+export async function sumUsage(
+  sql: Sql,
+  asked: { agent: string | undefined; taskId: string | undefined; sinceMs: number | undefined },
+): Promise<UsageTotals[]> {
+  const where: string[] = ['1 = 1'];
+  const values: Value[] = [];
+  const add = (text: string, value: Value | undefined): void => {
+    if (value === undefined) return;
+    where.push(text);
+    values.push(value);
+  };
+  add('task_id = ?', asked.taskId);
+  add('created_ms >= ?', asked.sinceMs);
+  add('agent = ?', asked.agent);
+  const rows = await sql.all<CallRow & { calls: number }>(
+    `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
+       COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,
+       SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
+       SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
+     FROM model_calls WHERE ${where.join(' AND ')}
+     GROUP BY agent, upstream_model, provider ORDER BY cost DESC, calls DESC LIMIT 1000`,
+    ...values,
+  );
+  return rows.map((row) => ({
+    agent: row.agent,
+    model: row.upstream_model,
+    provider: row.provider,
+    calls: row.calls,
+    usage: usageOf(row)!,
+    cost: row.cost,
+  }));
+}

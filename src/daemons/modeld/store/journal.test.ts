@@ -1,0 +1,162 @@
+// The journal when the disk does not take what it is given, and that calls at the same time share
+// one transaction.
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { systemClock } from '../../../platform/clock.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { openOutbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import { freshStateDir, rejects, until } from '../testing/harness.ts';
+import { type Intent, Journal, type Outcome } from './journal.ts';
+import { MIGRATIONS } from './tables.ts';
+
+const dirs: string[] = [];
+after(() => {
+  for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
+});
+
+async function openJournal() {
+  const dir = freshStateDir();
+  dirs.push(dir);
+  const inner = openSqlite({ file: join(dir, 'm.sqlite'), migrations: MIGRATIONS });
+  const state = { isFull: false, transactions: 0 };
+  const db: Database = {
+    ...inner,
+    read: (work) => inner.read(work),
+    close: () => inner.close(),
+    write: (work) => {
+      state.transactions++;
+      if (state.isFull) return Promise.reject(fault('storage_full', 'no room'));
+      return inner.write(work);
+    },
+  };
+  const events: NewEvent[] = [];
+  const outbox = await openOutbox({
+    db,
+    source: 'modeld',
+    clock: systemClock(),
+    append: async (batch) => events.push(...batch),
+    log: silentLog,
+  });
+  const journal = new Journal({ db, outbox, log: silentLog, lastSeq: 0 });
+  const close = async () => {
+    outbox.stop();
+    await db.close();
+  };
+  return { db, journal, events, state, close };
+}
+
+const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
+  callId: `call_${n}`,
+  attempt: 1,
+  runId: null,
+  fence: null,
+  principal: 'person:alice',
+  agent: '',
+  taskId: null,
+  rootTaskId: null,
+  via: 'neutral',
+  model: 'm',
+  provider: 'p',
+  upstreamModel: 'm',
+  rehearsal: false,
+  purpose: '',
+  requestHash: 'h',
+  context: 'ab'.repeat(32),
+  params: 'p',
+  reserved: { tokens: 10, costMicrousd: 10 },
+  createdMs: 1,
+  parts: [{ hash: 'ab'.repeat(32), body: '"x"', labels: 1, source: 's' }],
+  event: { id: `call_${n}.attempted.1`, event: 'model.call.attempted' },
+  ...more,
+});
+
+const outcome = (seq: number): Outcome => ({
+  seq,
+  callId: `call_${seq}`,
+  status: 'completed',
+  provider: 'p',
+  upstreamModel: 'm',
+  stopReason: 'end',
+  usage: null,
+  charged: { tokens: 3, costMicrousd: 4 },
+  response: null,
+  error: null,
+  tries: 1,
+  endedMs: 2,
+  spent: [{ key: { subject: 'site', name: '', period: '' }, tokens: 3, costMicrousd: 4 }],
+  event: { id: `call_${seq}.ended.1`, event: 'model.call.ended' },
+});
+
+const statuses = async (db: Database): Promise<string[]> => {
+  const rows = await db.read((sql) =>
+    sql.all<{ status: string }>('SELECT status FROM model_calls ORDER BY seq'),
+  );
+  return rows.map(({ status }) => status);
+};
+
+describe('the journal', () => {
+  test('what comes at once goes in one transaction, and its outcomes with the next', async () => {
+    const { journal, state, events, db, close } = await openJournal();
+    const before = state.transactions;
+    const written = await Promise.all([1, 2, 3, 4, 5].map((n) => journal.intent(intent(n))));
+    assert.equal(state.transactions, before + 1);
+    await Promise.all(written.map(({ recorded }) => recorded));
+    assert.equal(events.length, 5);
+    for (const { seq } of written) journal.outcomeSoon(outcome(seq));
+    assert.equal(journal.awaits('call_1'), true);
+    await journal.intent(intent(6));
+    assert.equal(state.transactions, before + 2);
+    assert.equal(journal.awaits('call_1'), false);
+    const rows = await statuses(db);
+    assert.equal(rows.filter((status) => status === 'completed').length, 5);
+    const spent = await db.read((sql) => sql.one<{ tokens: number }>('SELECT * FROM budget_spent'));
+    assert.equal(spent?.tokens, 15);
+    await close();
+  });
+
+  test('an outcome nobody waits for is written soon', async () => {
+    const { journal, db, close } = await openJournal();
+    const { seq } = await journal.intent(intent(1));
+    journal.outcomeSoon(outcome(seq));
+    await until(() => !journal.awaits('call_1'), 'the outcome on the disk');
+    assert.deepEqual(await statuses(db), ['completed']);
+    await close();
+  });
+
+  test('a full disk refuses intents, keeps outcomes, and writes them when it can', async () => {
+    const { journal, state, db, close } = await openJournal();
+    const first = await journal.intent(intent(1));
+    const second = await journal.intent(intent(2));
+    state.isFull = true;
+    await rejects(journal.intent(intent(3)), 'storage_full');
+    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
+    journal.outcomeSoon(outcome(second.seq));
+    await rejects(journal.flush(), 'storage_full');
+    assert.equal(journal.awaits('call_1'), true);
+    state.isFull = false;
+    await until(() => journal.isIdle(), 'both outcomes on the disk');
+    assert.deepEqual(await statuses(db), ['completed', 'completed']);
+    await close();
+  });
+
+  test('a row that cannot be written does not take its neighbours along', async () => {
+    const { journal, db, close } = await openJournal();
+    const results = await Promise.allSettled([
+      journal.intent(intent(1)),
+      journal.intent(intent(1)),
+      journal.intent(intent(2)),
+    ]);
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    );
+    assert.equal((await statuses(db)).length, 2);
+    await close();
+  });
+});

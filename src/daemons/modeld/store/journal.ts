@@ -1,0 +1,267 @@
+// Writing calls down: intents and outcomes that come at the same time share one transaction and one
+// fsync, and one wait for the audit log. An outcome nobody waits for joins the next intent, or goes
+// alone after a moment; one that could not be written (full disk) is kept and tried again.
+import type { Log } from '../../../platform/log.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { Fault, type FaultBody } from '../../../wire/errors.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
+import type { Spent } from '../budgets.ts';
+import type { Amount } from '../rules/budget.ts';
+import { type FreshParts, RowWriter } from './rows.ts';
+
+export type Part = { hash: string; body: string; labels: number; source: string };
+
+export type Intent = {
+  callId: string;
+  attempt: number;
+  runId: string | null;
+  fence: number | null;
+  principal: string;
+  agent: string;
+  taskId: string | null;
+  rootTaskId: string | null;
+  via: 'neutral' | 'openai' | 'anthropic' | 'embed';
+  model: string;
+  provider: string;
+  upstreamModel: string;
+  rehearsal: boolean;
+  purpose: string;
+  requestHash: string;
+  /** Hashes of the messages in order, hex without spaces. */
+  context: string;
+  /** Hash of the part with the rest of the request. */
+  params: string;
+  reserved: Amount;
+  createdMs: number;
+  parts: Part[];
+  event: EventDraft;
+};
+
+export type Outcome = {
+  seq: number;
+  callId: string;
+  status: Exclude<ModelCallView['status'], 'running'>;
+  provider: string;
+  upstreamModel: string;
+  stopReason: StopReason | null;
+  /** Null when the provider did not say. */
+  usage: Usage | null;
+  /** What the budgets were charged: the usage, or the bound where nobody knows. */
+  charged: Amount;
+  response: Part | null;
+  error: FaultBody | null;
+  tries: number;
+  endedMs: number;
+  spent: Spent[];
+  event: EventDraft;
+};
+
+export type Written = { seq: number; recorded: Promise<void> };
+
+export type Work =
+  | { kind: 'intent'; seq: number; intent: Intent }
+  | { kind: 'outcome'; outcome: Outcome }
+  | { kind: 'raise'; seq: number; reserved: Amount };
+type Waiting = {
+  work: Work;
+  resolve: (recorded: Promise<void>) => void;
+  reject: (e: unknown) => void;
+};
+/**
+ * What goes into one transaction. It is taken when the transaction begins, so that late ones join.
+ */
+type Batch = {
+  isTaken: boolean;
+  waiting: Waiting[];
+  soon: Outcome[];
+  lastEvent: number;
+  fresh: FreshParts;
+};
+
+const SOON_MS = 5;
+const AGAIN_MS = 500;
+
+export class Journal {
+  readonly #db: Database;
+  readonly #outbox: Outbox;
+  readonly #log: Log;
+  readonly #writer: RowWriter;
+  #nextSeq: number;
+  #waiting: Waiting[] = [];
+  #soon: Outcome[] = [];
+  /** Calls whose outcome is known here and not on the disk. */
+  readonly #unwritten = new Set<string>();
+  #isPlanned = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: { db: Database; outbox: Outbox; log: Log; lastSeq: number }) {
+    this.#db = options.db;
+    this.#outbox = options.outbox;
+    this.#log = options.log;
+    this.#writer = new RowWriter(options.outbox);
+    this.#nextSeq = options.lastSeq + 1;
+  }
+
+  /** Resolves when the intent is durable; `recorded` when the audit log has it too. */
+  intent(intent: Intent): Promise<Written> {
+    const seq = this.#nextSeq++;
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({
+        work: { kind: 'intent', seq, intent },
+        resolve: (recorded) => resolve({ seq, recorded }),
+        reject,
+      });
+      this.#begin();
+    });
+  }
+
+  /** A running attempt takes more from its budgets, before it may spend it. */
+  raise(seq: number, reserved: Amount): Promise<void> {
+    return this.#write({ kind: 'raise', seq, reserved });
+  }
+
+  /**
+   * Resolves when durable. When it cannot be written now it throws, and the journal keeps trying.
+   */
+  async outcome(outcome: Outcome): Promise<void> {
+    this.#unwritten.add(outcome.callId);
+    try {
+      await this.#write({ kind: 'outcome', outcome });
+    } catch (error) {
+      this.#soon.push(outcome);
+      this.#plan(AGAIN_MS);
+      throw error;
+    }
+    this.#unwritten.delete(outcome.callId);
+  }
+
+  outcomeSoon(outcome: Outcome): void {
+    this.#unwritten.add(outcome.callId);
+    this.#soon.push(outcome);
+    this.#plan(SOON_MS);
+  }
+
+  /** True while the call has ended and its outcome is not durable. */
+  awaits(callId: string): boolean {
+    return this.#unwritten.has(callId);
+  }
+
+  /** True when everything that is known here is on the disk. */
+  isIdle(): boolean {
+    return this.#waiting.length === 0 && this.#soon.length === 0 && this.#unwritten.size === 0;
+  }
+
+  /** Writes everything that waits; throws when it cannot be written. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    while (this.#soon.length > 0 || this.#unwritten.size > 0) {
+      const error = await this.#writeGroup();
+      if (error !== undefined) throw error;
+    }
+  }
+
+  #plan(ms: number): void {
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      void this.#writeGroup();
+    }, ms);
+    this.#timer.unref();
+  }
+
+  #write(work: Work): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ work, resolve: () => resolve(), reject });
+      this.#begin();
+    });
+  }
+
+  #begin(): void {
+    if (this.#isPlanned) return;
+    this.#isPlanned = true;
+    void this.#writeGroup();
+  }
+
+  #take(batch: Batch): void {
+    if (batch.isTaken) return;
+    batch.isTaken = true;
+    this.#isPlanned = false;
+    batch.waiting = this.#waiting.splice(0);
+    batch.soon = this.#soon.splice(0);
+  }
+
+  /** Gives the error instead of throwing it: those who wait have been told. */
+  async #writeGroup(): Promise<unknown> {
+    const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0, fresh: new Map() };
+    try {
+      await this.#db.write(async (sql) => {
+        this.#take(batch);
+        batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
+      });
+    } catch (error) {
+      this.#take(batch);
+      return this.#recover(batch, error);
+    }
+    this.#finish(batch);
+    return undefined;
+  }
+
+  #finish({ waiting, soon, lastEvent, fresh }: Batch): void {
+    this.#writer.remember(fresh);
+    for (const { callId } of soon) this.#unwritten.delete(callId);
+    if (lastEvent === 0) {
+      for (const { resolve } of waiting) resolve(Promise.resolve());
+      return;
+    }
+    this.#outbox.poke();
+    // One wait for all: the audit log takes events in order.
+    const isNeeded = waiting.some(({ work }) => work.kind === 'intent');
+    const recorded = isNeeded ? this.#outbox.delivered(lastEvent) : Promise.resolve();
+    recorded.catch(() => undefined);
+    for (const { resolve } of waiting) resolve(recorded);
+  }
+
+  async #recover(batch: Batch, error: unknown): Promise<unknown> {
+    const { waiting, soon } = batch;
+    const works = worksOf(batch).length;
+    // One row that cannot be written is a bug here; it must not take its neighbours along.
+    if (!(error instanceof Fault) && works > 1) {
+      for (const one of waiting)
+        await this.#writeAlone({ ...batch, fresh: new Map(), waiting: [one], soon: [] });
+      for (const one of soon)
+        await this.#writeAlone({ ...batch, fresh: new Map(), waiting: [], soon: [one] });
+      return undefined;
+    }
+    for (const { reject } of waiting) reject(error);
+    if (soon.length > 0) {
+      this.#log.warn('outcomes of model calls could not be written; trying again', { error });
+      this.#soon.unshift(...soon);
+      this.#plan(AGAIN_MS);
+    }
+    return error;
+  }
+
+  async #writeAlone(batch: Batch): Promise<void> {
+    try {
+      await this.#db.write(async (sql) => {
+        batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
+      });
+      this.#finish(batch);
+    } catch (error) {
+      for (const { reject } of batch.waiting) reject(error);
+      for (const { callId } of batch.soon) {
+        this.#unwritten.delete(callId);
+        this.#log.error('the outcome of a model call was lost', { call_id: callId, error });
+      }
+    }
+  }
+}
+
+function worksOf({ waiting, soon }: Batch): Work[] {
+  // Outcomes first: the order of the audit log is then the order in which things happened.
+  const outcomes = soon.map((outcome): Work => ({ kind: 'outcome', outcome }));
+  return [...outcomes, ...waiting.map(({ work }) => work)];
+}

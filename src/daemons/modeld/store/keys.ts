@@ -1,0 +1,46 @@
+// Providers' keys on the disk: files that only this user can read. A key is never in a row, a log,
+// an error or an answer.
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { ownDir, writeAtomically } from '../../../platform/state-dir.ts';
+import { fault } from '../../../wire/errors.ts';
+
+export type Keys = {
+  read(provider: string): string | undefined;
+  write(provider: string, key: string): void;
+};
+
+/** The keys that operators gave: one file per provider. */
+export function openKeys(stateDir: string): Keys {
+  const dir = ownDir(join(stateDir, 'keys'));
+  const fileOf = (provider: string): string => join(dir, `${provider}.key`);
+  return {
+    read: (provider) =>
+      existsSync(fileOf(provider)) ? readPrivateFile(fileOf(provider), 'owner') : undefined,
+    write: (provider, key) => writeAtomically(fileOf(provider), `${key}\n`),
+  };
+}
+
+/** Refuses a file that others could read. The service manager's own files may belong to root. */
+export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
+  let stat: ReturnType<typeof statSync>;
+  try {
+    stat = statSync(file);
+  } catch (cause) {
+    throw fault('bad_config', `the key file ${file} cannot be read`, { cause });
+  }
+  if ((stat.mode & 0o077) !== 0) {
+    const mode = (stat.mode & 0o777).toString(8);
+    throw fault('bad_config', `the key file ${file} has mode ${mode}, so others could read it`, {
+      hint: `chmod 600 ${file}`,
+    });
+  }
+  if (owned === 'owner' && stat.uid !== process.getuid?.())
+    throw fault('bad_config', `the key file ${file} belongs to another user`, {
+      hint: `chown it to the user that modeld runs as`,
+    });
+  const key = readFileSync(file, 'utf8').trim();
+  if (key === '' || /[\r\n]/.test(key))
+    throw fault('bad_config', `the key file ${file} does not hold one line with a key`);
+  return key;
+}

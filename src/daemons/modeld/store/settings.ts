@@ -1,0 +1,176 @@
+// What operators and agentd set and modeld must not forget: limits, providers, admitted runs and
+// their fences; and what the budgets have spent.
+import type { Sql } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { AdmitRunBody } from '../../../wire/modeld.ts';
+import type { Limit, SetBy, Spent } from '../budgets.ts';
+import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
+
+type LimitRow = {
+  subject: BudgetSubject;
+  name: string;
+  tokens_limit: number | null;
+  cost_limit: number | null;
+  set_by: SetBy;
+};
+type SpentRow = {
+  subject: BudgetSubject;
+  name: string;
+  period: string;
+  tokens: number;
+  cost: number;
+};
+
+const toLimit = (row: LimitRow): Limit => ({
+  subject: row.subject,
+  name: row.name,
+  tokensLimit: row.tokens_limit,
+  costLimitMicrousd: row.cost_limit,
+  setBy: row.set_by,
+});
+const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): Spent => ({
+  key: { subject, name, period },
+  tokens,
+  costMicrousd: cost,
+});
+
+/** Limits of everything but tasks: those come with their runs. */
+export async function standingLimits(sql: Sql): Promise<Limit[]> {
+  const rows = await sql.all<LimitRow>(`SELECT * FROM budget_limits WHERE subject <> 'task'`);
+  return rows.map(toLimit);
+}
+
+export async function readLimit(
+  sql: Sql,
+  subject: BudgetSubject,
+  name: string,
+): Promise<Limit | undefined> {
+  const row = await sql.one<LimitRow>(
+    'SELECT * FROM budget_limits WHERE subject = ? AND name = ?',
+    subject,
+    name,
+  );
+  return row === undefined ? undefined : toLimit(row);
+}
+
+/** The task budgets with a limit, the newest first. */
+export async function taskLimits(sql: Sql, count: number): Promise<Limit[]> {
+  const rows = await sql.all<LimitRow>(
+    `SELECT * FROM budget_limits WHERE subject = 'task' ORDER BY name DESC LIMIT ?`,
+    count,
+  );
+  return rows.map(toLimit);
+}
+
+export async function writeLimit(sql: Sql, limit: Limit): Promise<void> {
+  await sql.run(
+    `INSERT INTO budget_limits (subject, name, tokens_limit, cost_limit, set_by)
+     VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (subject, name) DO UPDATE SET tokens_limit = excluded.tokens_limit,
+       cost_limit = excluded.cost_limit, set_by = excluded.set_by`,
+    limit.subject,
+    limit.name,
+    limit.tokensLimit,
+    limit.costLimitMicrousd,
+    limit.setBy,
+  );
+}
+
+/** What the site and this day have spent. */
+export async function spentNow(sql: Sql, day: string): Promise<Spent[]> {
+  const rows = await sql.all<SpentRow>(
+    `SELECT * FROM budget_spent WHERE subject = 'site'
+     UNION ALL SELECT * FROM budget_spent WHERE subject IN ('day', 'agent') AND period = ?`,
+    day,
+  );
+  return rows.map(toSpent);
+}
+
+export async function readSpent(sql: Sql, key: BudgetKey): Promise<Spent> {
+  const row = await sql.one<SpentRow>(
+    'SELECT * FROM budget_spent WHERE subject = ? AND name = ? AND period = ?',
+    key.subject,
+    key.name,
+    key.period,
+  );
+  return row === undefined ? { key, tokens: 0, costMicrousd: 0 } : toSpent(row);
+}
+
+export type StoredProvider = {
+  name: string;
+  dialect: 'anthropic' | 'openai';
+  baseUrl: string;
+  models: string[];
+};
+
+export async function readProviders(sql: Sql): Promise<StoredProvider[]> {
+  const rows = await sql.all<{
+    name: string;
+    dialect: StoredProvider['dialect'];
+    base_url: string;
+    models: string;
+  }>('SELECT * FROM providers ORDER BY created_ms, name');
+  return rows.map(({ name, dialect, base_url, models }) => ({
+    name,
+    dialect,
+    baseUrl: base_url,
+    models: JSON.parse(models) as string[],
+  }));
+}
+
+export async function writeProvider(
+  sql: Sql,
+  provider: StoredProvider,
+  nowMs: number,
+): Promise<void> {
+  await sql.run(
+    `INSERT INTO providers (name, dialect, base_url, models, created_ms) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (name) DO UPDATE SET dialect = excluded.dialect, base_url = excluded.base_url,
+       models = excluded.models`,
+    provider.name,
+    provider.dialect,
+    provider.baseUrl,
+    JSON.stringify(provider.models),
+    nowMs,
+  );
+}
+
+/** Remembers the highest fence for ever, and the task's limits unless an operator has set them. */
+export async function admitRun(sql: Sql, runId: string, body: AdmitRunBody): Promise<void> {
+  const found = await sql.one<{ fence: number }>('SELECT fence FROM runs WHERE run_id = ?', runId);
+  if (found !== undefined && found.fence > body.fence)
+    throw fault('stale_fence', `${runId} has a newer activation (${found.fence})`);
+  await sql.run(
+    `INSERT INTO runs (run_id, fence, admitted, body) VALUES (?, ?, 1, ?)
+     ON CONFLICT (run_id) DO UPDATE SET fence = excluded.fence, admitted = 1, body = excluded.body`,
+    runId,
+    body.fence,
+    JSON.stringify(body),
+  );
+  const limit = await readLimit(sql, 'task', body.task_id);
+  const hasLimits = body.max_tokens !== null || body.max_cost_microusd !== null;
+  if (limit?.setBy === 'operator' || (limit === undefined && !hasLimits)) return;
+  await writeLimit(sql, {
+    subject: 'task',
+    name: body.task_id,
+    tokensLimit: body.max_tokens,
+    costLimitMicrousd: body.max_cost_microusd,
+    setBy: 'agentd',
+  });
+}
+
+export async function dismissRun(sql: Sql, runId: string, fence: number): Promise<boolean> {
+  const changed = await sql.run(
+    `UPDATE runs SET admitted = 0, body = '' WHERE run_id = ? AND fence <= ? AND admitted = 1`,
+    runId,
+    fence,
+  );
+  return changed > 0;
+}
+
+export async function admittedRuns(sql: Sql): Promise<{ runId: string; body: AdmitRunBody }[]> {
+  const rows = await sql.all<{ run_id: string; body: string }>(
+    'SELECT run_id, body FROM runs WHERE admitted = 1',
+  );
+  return rows.map((row) => ({ runId: row.run_id, body: JSON.parse(row.body) as AdmitRunBody }));
+}

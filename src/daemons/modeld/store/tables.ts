@@ -1,0 +1,94 @@
+// modeld's tables. A call has one row per attempt; bodies of messages and answers are parts, kept
+// once each by the hash of their content; what a budget holds in reserve is the sum over rows that
+// still run.
+import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
+import type { Migrations } from '../../../platform/sql/database.ts';
+
+const FIRST = `
+CREATE TABLE model_calls (
+  seq INTEGER PRIMARY KEY,
+  call_id TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  status TEXT NOT NULL,
+  run_id TEXT,
+  fence INTEGER,
+  principal TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  task_id TEXT,
+  root_task_id TEXT,
+  via TEXT NOT NULL,
+  model TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  upstream_model TEXT NOT NULL,
+  rehearsal INTEGER NOT NULL,
+  purpose TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  context BLOB NOT NULL,
+  params TEXT NOT NULL,
+  reserved_tokens INTEGER NOT NULL,
+  reserved_cost INTEGER NOT NULL,
+  charged_tokens INTEGER NOT NULL DEFAULT 0,
+  created_ms INTEGER NOT NULL,
+  ended_ms INTEGER,
+  stop_reason TEXT,
+  response TEXT,
+  error TEXT,
+  tries INTEGER NOT NULL DEFAULT 0,
+  input_tokens INTEGER,
+  output_tokens INTEGER NOT NULL DEFAULT 0,
+  cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+  cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+  reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+  cost INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX model_calls_by_id ON model_calls (call_id, attempt);
+CREATE INDEX model_calls_by_time ON model_calls (created_ms);
+CREATE INDEX model_calls_by_run ON model_calls (run_id, seq) WHERE run_id IS NOT NULL;
+CREATE INDEX model_calls_by_task ON model_calls (task_id, seq) WHERE task_id IS NOT NULL;
+CREATE INDEX model_calls_running ON model_calls (seq) WHERE status = 'running';
+CREATE TABLE parts (
+  hash TEXT PRIMARY KEY,
+  body TEXT,
+  labels INTEGER NOT NULL,
+  source TEXT NOT NULL,
+  created_ms INTEGER NOT NULL
+);
+CREATE TABLE budget_limits (
+  subject TEXT NOT NULL,
+  name TEXT NOT NULL,
+  tokens_limit INTEGER,
+  cost_limit INTEGER,
+  set_by TEXT NOT NULL,
+  PRIMARY KEY (subject, name)
+) WITHOUT ROWID;
+CREATE TABLE budget_spent (
+  subject TEXT NOT NULL,
+  name TEXT NOT NULL,
+  period TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  cost INTEGER NOT NULL,
+  PRIMARY KEY (subject, name, period)
+) WITHOUT ROWID;
+CREATE TABLE providers (
+  name TEXT PRIMARY KEY,
+  dialect TEXT NOT NULL,
+  base_url TEXT NOT NULL,
+  models TEXT NOT NULL,
+  created_ms INTEGER NOT NULL
+);
+CREATE TABLE runs (
+  run_id TEXT PRIMARY KEY,
+  fence INTEGER NOT NULL,
+  admitted INTEGER NOT NULL,
+  body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_admitted ON runs (run_id) WHERE admitted = 1;
+CREATE TABLE embeddings (
+  model TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  vector BLOB NOT NULL,
+  PRIMARY KEY (model, hash)
+) WITHOUT ROWID;
+${OUTBOX_TABLES}`;
+
+export const MIGRATIONS: Migrations = [FIRST];

@@ -1,0 +1,157 @@
+// An upstream for property tests that bills like a provider: whatever was sent may be billed up to
+// its bound, whether an answer came back or not. It knows what was billed; the ledger must never
+// know less.
+import { fault } from '../../../wire/errors.ts';
+import type { Usage } from '../../../wire/modeld.ts';
+import type { Amount } from '../rules/budget.ts';
+import type { Route } from '../rules/models.ts';
+import type { Ask, Ended, Performed, Plan, RunOptions, Upstream } from '../service/ports.ts';
+
+export type Behaviour =
+  | 'answers'
+  | 'answers without usage'
+  | 'refuses for free'
+  | 'breaks after billing'
+  | 'breaks, then answers'
+  | 'streams'
+  | 'cuts its stream'
+  | 'hangs';
+
+/** How one call goes. `share` is how much of its bound the provider bills. */
+export type Part = { name: string; behaviour: Behaviour; turns: number; share: number };
+
+/** What the provider will ask to be paid, by the name of the call. */
+export type Bill = Map<string, Amount & { sends: number }>;
+
+const TOKEN_COST = { input: 2, output: 5 };
+const costOf = (input: number, output: number): number =>
+  input * TOKEN_COST.input + output * TOKEN_COST.output;
+
+export async function turns(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
+function usageOf(inputTokens: number, outputTokens: number): Usage {
+  return {
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    reasoning_tokens: 0,
+  };
+}
+
+function ended(usage: Usage | undefined): Ended {
+  return {
+    answer: {
+      id: '',
+      model: 'played',
+      message: { role: 'assistant', parts: [{ type: 'text', text: 'ok' }] },
+      stopReason: 'end',
+      usage: usage ?? usageOf(0, 0),
+      usageReported: usage !== undefined,
+      cacheWriteLongTokens: 0,
+    },
+  };
+}
+
+export class PlayedUpstream implements Upstream {
+  readonly bill: Bill = new Map();
+  /** A crashed process sends nothing any more. */
+  isAlive = true;
+  #partOf: (ask: Ask) => Part;
+  onStep: () => void = () => {};
+
+  constructor(partOf: (ask: Ask) => Part) {
+    this.#partOf = partOf;
+  }
+
+  connect(): void {}
+  close(): void {}
+  state() {
+    return { inFlight: 0, available: true };
+  }
+
+  plan(ask: Ask, _model: unknown, routes: readonly Route[]): Plan {
+    const text = JSON.stringify(ask);
+    const wanted = (ask.form === 'neutral' && ask.request.maxOutputTokens) || 50;
+    return {
+      bound: {
+        inputTokens: text.length,
+        outputTokensWanted: wanted,
+        costOf: (outputTokens) => costOf(text.length, outputTokens),
+      },
+      inputTokensGuess: 1,
+      costOf: (_route, { usage }) => costOf(usage.input_tokens, usage.output_tokens),
+      run: (run) => this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
+    };
+  }
+
+  /** What the provider books for one send: never more than was allowed. */
+  #send(part: Part, run: RunOptions, input: number): Usage {
+    run.tries.count++;
+    run.tries.chain.push('played');
+    const usage = usageOf(
+      Math.floor(input * part.share),
+      Math.floor(run.outputTokensMax * part.share),
+    );
+    if (!this.isAlive) return usage;
+    const line = this.bill.get(part.name) ?? { tokens: 0, costMicrousd: 0, sends: 0 };
+    line.sends++;
+    line.tokens += usage.input_tokens + usage.output_tokens;
+    line.costMicrousd += costOf(usage.input_tokens, usage.output_tokens);
+    this.bill.set(part.name, line);
+    this.onStep();
+    return usage;
+  }
+
+  async #run(
+    part: Part,
+    call: { run: RunOptions; route: Route; input: number },
+  ): Promise<Performed> {
+    const { run, route, input } = call;
+    const give = (end: Ended | Promise<Ended>): Performed => ({
+      route,
+      ended: end,
+      output: { type: 'answer' },
+    });
+    await run.beforeTry();
+    if (part.behaviour === 'refuses for free') {
+      run.tries.count++;
+      throw fault('provider_refused', 'no', { details: { upstream_status: 400 } });
+    }
+    let usage = this.#send(part, run, input);
+    await turns(part.turns);
+    switch (part.behaviour) {
+      case 'answers without usage':
+        return give(ended(undefined));
+      case 'breaks, then answers':
+        run.tries.lost++;
+        await run.beforeTry();
+        usage = this.#send(part, run, input);
+        await turns(part.turns);
+        return give(ended(usage));
+      case 'breaks after billing':
+        run.tries.lost++;
+        throw fault('provider_malformed', 'half an answer');
+      case 'hangs':
+        await new Promise<void>((resolve) => {
+          if (run.signal.aborted) resolve();
+          run.signal.addEventListener('abort', () => resolve());
+        });
+        run.tries.lost++;
+        throw fault('canceled', 'the caller went away');
+      case 'streams':
+        return give(turns(part.turns).then(() => ended(usage)));
+      case 'cuts its stream':
+        return give(
+          turns(part.turns).then(() => ({
+            ...ended(usage),
+            fault: fault('provider_malformed', 'cut off'),
+          })),
+        );
+      default:
+        return give(ended(usage));
+    }
+  }
+}

@@ -1,0 +1,220 @@
+// Fits the adapters to what the service needs: a plan for a call (what it may cost at most, over
+// all its routes) and running it (tries, gates, circuits, the same dialect or another). Money and
+// records are the service's.
+import type { Clock } from '../../platform/clock.ts';
+import { Fault } from '../../wire/errors.ts';
+import { type Circuit, makeCircuit } from './adapters/circuit.ts';
+import { type Gate, makeGate, type Pass } from './adapters/gate.ts';
+import { costMicrousd, type PriceBook } from './adapters/prices.ts';
+import {
+  makeProviderClient,
+  type Provider,
+  type ProviderClient,
+  type ProviderLimits,
+} from './adapters/provider-client.ts';
+import { runRoutes } from './adapters/retry.ts';
+import { type Prepared, prepare } from './prepare.ts';
+import type { Resolved, Route } from './rules/models.ts';
+import type {
+  Ask,
+  Ended,
+  Performed,
+  Plan,
+  ProviderSettings,
+  RunOptions,
+  Upstream,
+} from './service/ports.ts';
+
+type Connection = {
+  settings: ProviderSettings;
+  gate: Gate;
+  circuit: Circuit;
+  limits: Partial<ProviderLimits>;
+};
+export type Hop = { route: Route; connection: Connection; prepared: Prepared };
+
+/** Failures of a connection that was never made: nothing was sent, so nothing is billed. */
+const NOT_CONNECTED = new Set([
+  'ECONNREFUSED',
+  'ENOENT',
+  'EACCES',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'CERT_HAS_EXPIRED',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+]);
+
+/** Whether a try that failed like this may be billed. When in doubt it is. */
+export function mayBeBilled(reason: Fault): boolean {
+  const { upstream_status: status, reason: code } = reason.details ?? {};
+  // An error status is the provider's own word that it did not do the work.
+  if (typeof status === 'number' && status >= 400) return false;
+  if (typeof code === 'string' && NOT_CONNECTED.has(code)) return false;
+  return !/ took no connection within /.test(reason.message);
+}
+
+export function makeUpstream(options: {
+  clock: Clock;
+  random: () => number;
+  prices: PriceBook;
+}): Upstream {
+  const { clock, random, prices } = options;
+  const client = makeProviderClient({ clock });
+  const connections = new Map<string, Connection>();
+
+  const connect = (settings: ProviderSettings): void => {
+    const { timeouts } = settings;
+    connections.set(settings.name, {
+      settings,
+      gate: makeGate(settings.name, clock, {
+        inFlightMax: settings.concurrency,
+        requestsPerMinute: settings.requestsPerMinute,
+        tokensPerMinute: settings.tokensPerMinute,
+        queueMax: 1_024,
+      }),
+      circuit: makeCircuit(clock),
+      limits: {
+        connectTimeoutMs: timeouts.connectMs,
+        firstByteTimeoutMs: timeouts.firstByteMs,
+        idleTimeoutMs: timeouts.idleMs,
+      },
+    });
+  };
+
+  const plan = (ask: Ask, model: Resolved, routes: readonly Route[]): Plan => {
+    const hops = routes.map((route): Hop => {
+      const connection = connections.get(route.provider)!;
+      return {
+        route,
+        connection,
+        prepared: prepare({ ask, model, route, settings: connection.settings, prices, clock }),
+      };
+    });
+    const first = hops[0]!.prepared;
+    const inputTokens = Math.max(...hops.map(({ prepared }) => prepared.inputTokens));
+    return {
+      bound: {
+        inputTokens,
+        outputTokensWanted: first.outputTokensWanted,
+        costOf: (outputTokens) =>
+          hops.length === 1
+            ? first.boundCost(inputTokens, outputTokens)
+            : Math.max(
+                ...hops.map(({ prepared }) => prepared.boundCost(inputTokens, outputTokens)),
+              ),
+      },
+      inputTokensGuess: first.inputTokensGuess,
+      costOf: (route, { usage, cacheWriteLongTokens }) => {
+        const hop = hops.find((h) => h.route === route) ?? hops[0]!;
+        const { times } = hop.prepared;
+        return costMicrousd(hop.prepared.price, { usage, cacheWriteLongTokens, times });
+      },
+      run: (run) => runPlan({ hops, run, client, clock, random }),
+    };
+  };
+
+  return {
+    connect,
+    plan,
+    state(provider) {
+      const connection = connections.get(provider);
+      if (connection === undefined) return { inFlight: 0, available: false, reason: 'not known' };
+      const { available, reason } = connection.circuit.availability();
+      return {
+        inFlight: connection.gate.inFlight(),
+        available,
+        ...(reason === undefined ? {} : { reason }),
+      };
+    },
+    close: () => client.close(),
+  };
+}
+
+type PlanRun = {
+  hops: readonly Hop[];
+  run: RunOptions;
+  client: ProviderClient;
+  clock: Clock;
+  random: () => number;
+};
+
+function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Performed> {
+  const { tries, signal } = run;
+  const totalMs = Math.min(
+    run.totalMs,
+    Math.max(...hops.map(({ connection }) => connection.settings.timeouts.totalMs)),
+  );
+  return runRoutes<Hop, Performed>({
+    routes: hops,
+    circuitOf: (hop) => hop.connection.circuit,
+    nameOf: (hop) => `the provider ${hop.route.provider}`,
+    totalMs,
+    clock,
+    random,
+    signal,
+    async attempt({ route: hop, budgetMs, commit }) {
+      await run.beforeTry();
+      const pass = await hop.connection.gate.enter({ tokens: run.tokensReserved, signal });
+      tries.count++;
+      tries.chain.push(hop.route.provider);
+      try {
+        const performed = await callOnce({ hop, run, client, budgetMs });
+        commit();
+        releaseWhenOver(pass, performed.ended);
+        return performed;
+      } catch (error) {
+        pass.release();
+        if (!(error instanceof Fault) || mayBeBilled(error)) tries.lost++;
+        throw error;
+      }
+    },
+  });
+}
+
+function releaseWhenOver(pass: Pass, ended: Ended | Promise<Ended>): void {
+  const release = ({ answer: { usage, usageReported } }: Ended): void =>
+    pass.release(
+      usageReported
+        ? usage.input_tokens + usage.output_tokens + usage.cache_write_tokens
+        : undefined,
+    );
+  if (ended instanceof Promise) void ended.then(release, () => pass.release());
+  else release(ended);
+}
+
+async function callOnce(options: {
+  hop: Hop;
+  run: RunOptions;
+  client: ProviderClient;
+  budgetMs: number;
+}): Promise<Performed> {
+  const { hop, run, client, budgetMs } = options;
+  const { settings, limits } = hop.connection;
+  const sending = hop.prepared.send({
+    outputTokensMax: run.outputTokensMax,
+    isLimited: run.isLimited,
+  });
+  const provider: Provider = {
+    name: settings.name,
+    dialect: sending.dialect,
+    baseUrl: settings.baseUrl,
+    readKey: settings.readKey,
+  };
+  const call = {
+    provider,
+    body: sending.body,
+    headers: sending.headers,
+    deadlineMs: budgetMs,
+    signal: run.signal,
+    limits,
+    ...(sending.path === undefined ? {} : { path: sending.path }),
+  };
+  const result = sending.stream
+    ? await sending.readStream(await client.callProvider({ ...call, stream: true }))
+    : sending.readWhole(await client.callProvider({ ...call, stream: false }));
+  return { route: hop.route, ...result };
+}
