@@ -33,6 +33,7 @@ export async function verify({ args, out, stateDir }: Session): Promise<number> 
   }
   const options = [
     ...(from === undefined ? [] : ['--from', resolve(from)]),
+    ...args.list('key').flatMap((key) => ['--key', key]),
     ...(out.json ? ['--json'] : []),
   ];
   const program = findProgram('audit-verify');

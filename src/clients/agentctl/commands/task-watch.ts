@@ -15,6 +15,7 @@ import { changeLine, tellEnd } from './task-wait.ts';
 export async function watch(session: Session): Promise<number> {
   const { args, out, runtime } = session;
   const id = args.words[0] ?? (await newestRoot(runtime()));
+  if (!out.json) out.line(out.paint('dim', id));
   const { signal, done } = onInterrupt();
   const view = out.json ? jsonView(out) : out.terminal ? liveView(out, runtime()) : lineView(out);
   let last: TreeNode | undefined;

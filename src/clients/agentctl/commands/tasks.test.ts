@@ -166,7 +166,10 @@ test('watch without a terminal appends lines and ends with the task', async () =
   fake.script(teamScript({ trees: [working(), teamTree()] }));
   const ran = await run('task', 'watch');
   assert.equal(ran.code, 0, ran.stderr);
-  assert.match(ran.stdout, /planner: working\n[\s\S]*coder: completed in 3\.9 s\n\nA query/);
+  assert.match(
+    ran.stdout,
+    /^task_0*1\n[\s\S]*planner: working\n[\s\S]*planner: completed in 12 s\n\nA query/,
+  );
   assert.ok(!ran.stdout.includes('\u001b'));
   fake.script(teamScript({ trees: [working(), teamTree()] }));
   const json = await run('task', 'watch', id('task', 1), '--json');

@@ -36,7 +36,7 @@ export function rehearsalLines(task: TaskView, paint: Paint): string[] {
   if (!task.rehearsal) return [];
   return [
     '',
-    paint('yellow', 'This was a rehearsal: recorded lines answered, not a real model.'),
-    'Add a model: agentctl model add anthropic --key-file FILE (see agentctl model add --help)',
+    paint('yellow', 'This was a rehearsal: written lines answered, not a real model.'),
+    'To add a model: agentctl model add --help',
   ];
 }

@@ -21,13 +21,16 @@ test('from the start to the end', () => {
   assert.deepEqual(texts(undefined, first), ['planner: working']);
   assert.deepEqual(texts(first, first), []);
   assert.deepEqual(texts(first, teamTree()), [
-    'planner: completed in 12 s',
     'planner → researcher: "Read the logs"',
     'researcher: the run broke off and is taken up again',
     'researcher: completed in 3.0 s',
     'planner → coder: "Look at the diff"',
     'coder: completed in 3.9 s',
+    'planner: completed in 12 s',
   ]);
+  const waiting = { ...first, task: { ...first.task, status: 'waiting' as const } };
+  assert.deepEqual(texts(first, waiting), []);
+  assert.deepEqual(texts(waiting, first), ['planner: goes on']);
 });
 
 test('a question is told when it is asked and when it is answered', () => {

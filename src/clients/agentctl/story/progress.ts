@@ -25,33 +25,41 @@ function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
 }
 
 export function changesBetween(before: TreeNode | undefined, now: TreeNode): Change[] {
-  const old = flatten(before);
-  const current = flatten(now);
-  return [...current.values()].flatMap((node) => {
-    const parent = current.get(node.task.parent_task_id ?? '');
-    return nodeChanges(old.get(node.task.id), node, parent);
-  });
+  return changesBelow(flatten(before), now, undefined);
 }
 
-function nodeChanges(
-  before: TreeNode | undefined,
+/** In the order things happen: a task begins, its parts come and end, then it goes on or ends. */
+function changesBelow(
+  old: ReadonlyMap<string, TreeNode>,
   now: TreeNode,
   parent: TreeNode | undefined,
 ): Change[] {
   const { task } = now;
+  const before = old.get(task.id);
   const about = { task_id: task.id, agent: task.assigned_to };
-  const changes: Change[] = [];
-  const add = (kind: Change['kind'], text: string) => changes.push({ ...about, kind, text });
-  if (before === undefined && parent !== undefined)
-    add('created', `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`);
-  const crashes = crashesOf(now) - (before === undefined ? 0 : crashesOf(before));
-  if (crashes > 0) add('crashed', `${nameOf(task)}: the run broke off and is taken up again`);
-  changes.push(...waitChanges(before, now));
-  if (before?.task.status !== task.status) {
-    const text = statusText(task);
-    if (text !== undefined) add(task.ended_at === null ? 'status' : 'ended', text);
+  const begun: Change[] = [];
+  if (before === undefined && parent !== undefined) {
+    const text = `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`;
+    begun.push({ ...about, kind: 'created', text });
   }
-  return changes;
+  if (crashesOf(now) > (before === undefined ? 0 : crashesOf(before))) {
+    const text = `${nameOf(task)}: the run broke off and is taken up again`;
+    begun.push({ ...about, kind: 'crashed', text });
+  }
+  const status = statusChange(before, task);
+  const isBeginning = before === undefined || before.task.status !== 'waiting';
+  const startsNow = status?.kind === 'status' && isBeginning ? [status] : [];
+  const endsNow = status !== undefined && startsNow.length === 0 ? [status] : [];
+  const parts = now.children.flatMap((child) => changesBelow(old, child, now));
+  return [...begun, ...startsNow, ...waitChanges(before, now), ...parts, ...endsNow];
+}
+
+function statusChange(before: TreeNode | undefined, task: TaskView): Change | undefined {
+  if (before?.task.status === task.status) return undefined;
+  const text = statusText(task, before?.task.status);
+  const kind = task.ended_at === null ? 'status' : 'ended';
+  const about = { task_id: task.id, agent: task.assigned_to };
+  return text === undefined ? undefined : { ...about, kind, text };
 }
 
 const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum + run.crashes, 0);
@@ -76,14 +84,14 @@ function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): C
 }
 
 /** Nothing where the status says no more than other lines do. */
-function statusText(task: TaskView): string | undefined {
+function statusText(task: TaskView, before: string | undefined): string | undefined {
   const name = nameOf(task);
   const took = () =>
     span(Date.parse(task.ended_at ?? task.updated_at) - Date.parse(task.created_at));
   const why = task.error?.message ?? task.reason;
   switch (task.status) {
     case 'working':
-      return `${name}: working`;
+      return before === 'waiting' ? `${name}: goes on` : `${name}: working`;
     case 'blocked':
       return `${name}: blocked${why ? ` (${oneLine(why)})` : ''}`;
     case 'completed':

@@ -51,6 +51,12 @@ export const auditCommands: readonly Command[] = [
         completes: 'file',
         help: 'a checkpoint kept elsewhere: shows a log that was cut or rewritten',
       },
+      {
+        name: 'key',
+        value: 'VKEY',
+        many: true,
+        help: 'trust only this public key, not those in the directory; may be repeated',
+      },
     ],
     help: 'check every event, offline; also on a copied directory',
     load: async () => (await import('../commands/audit-files.ts')).verify,
