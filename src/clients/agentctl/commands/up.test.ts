@@ -14,7 +14,7 @@ const FAKE = new URL('../testing/', import.meta.url);
 const ENTRY = `
 import { existsSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { startFake } from '${new URL('fake-runtime.ts', FAKE)}';
-import { agent, model, status } from '${new URL('fixtures.ts', FAKE)}';
+import { agent, model } from '${new URL('fixtures.ts', FAKE)}';
 const argv = process.argv.slice(2);
 const state = argv[argv.indexOf('--state') + 1];
 const fd = Number(argv[argv.indexOf('--ready-fd') + 1]);
@@ -31,13 +31,13 @@ if (behave === 'die') {
 }
 const fake = await startFake({
   agentd: {
-    status: async () => status(),
     listAgents: async () => ({ agents: [agent('planner')], problems: [] }),
   },
   modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
 }, state);
 process.on('SIGTERM', async () => {
   rmSync(state + '/runtime.json');
+  rmSync(fake.info.runtime_dir, { recursive: true });
   writeFileSync(state + '/stopped', '');
   setTimeout(() => process.exit(0), 50);
 });

@@ -50,9 +50,11 @@ export type FakeRuntime = {
 
 const KEY = 'the-key-of-the-fake-runtime';
 
-/** A state directory that nothing runs on. */
+/** A state directory that nothing runs on; gone with the process. */
 export function makeStateDir(): string {
-  return mkdtempSync(join(tmpdir(), 'actl-'));
+  const dir = mkdtempSync(join(tmpdir(), 'actl-'));
+  process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+  return dir;
 }
 
 export async function startFake(
