@@ -22,6 +22,8 @@ export type SuperviseOptions = {
 
 const READY_MS_MAX = 20_000;
 const PAUSE_MS_MAX = 5_000;
+/** A process that lived so long is not in a loop of crashes: it is started again at once. */
+const SETTLED_MS = 1_000;
 
 /** Resolves when the child has said `{"ready":true}` for the first time; its first refusal is thrown. */
 export async function supervise(options: SuperviseOptions): Promise<Supervised> {
@@ -44,7 +46,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     const beganAt = Date.now();
     started.on('exit', (code, signal) => {
       if (stopping) return;
-      if (Date.now() - beganAt > 10_000) pauseMs = 50;
+      if (Date.now() - beganAt > SETTLED_MS) pauseMs = 50;
       log.warn('a process of the runtime ended; starting it again', { name, code, signal });
       setTimeout(again, pauseMs);
       pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);

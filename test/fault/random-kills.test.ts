@@ -80,7 +80,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
         Number(name.split('-')[0]),
       );
       const daemons = [...daemonPids(world.runtime.process.pid!).values()];
-      const targets = random() < 0.6 ? runners : daemons;
+      const targets = random() < 0.7 ? runners : daemons;
       const pid = targets[Math.floor(random() * targets.length)];
       if (pid !== undefined) {
         try {
@@ -90,7 +90,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
           // It ended by itself.
         }
       }
-      await new Promise((resolve) => setTimeout(resolve, random() * 60));
+      await new Promise((resolve) => setTimeout(resolve, 40 + random() * 200));
     }
     questions += await world.answerTruthfully(async () => (await open()) === 0, 180_000);
     const tasks = await Promise.all(
