@@ -1,18 +1,11 @@
 // Who calls, decided by the link: a socket made for one caller, or a key that only the operator can read.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  statSync,
-  writeSync,
-} from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { Authenticate } from './http-server.ts';
+import { writeAtomically } from './state-dir.ts';
 
 /** The socket is the identity: whoever can reach it is this caller. */
 export function alwaysCaller(caller: Caller): Authenticate {
@@ -72,20 +65,22 @@ export function assertLocalNames(request: IncomingMessage, port: number): void {
   }
 }
 
+const KEY_CHARS_MIN = 32;
+
 /** The key of this state directory, made at first need; refused when others could read it. */
 export function operatorKey(file: string): string {
-  if (!existsSync(file)) {
-    const key = randomBytes(32).toString('base64url');
-    const fd = openSync(file, 'wx', 0o600);
-    writeSync(fd, `${key}\n`);
-    fsyncSync(fd);
-    closeSync(fd);
-  }
+  if (!existsSync(file)) writeAtomically(file, `${randomBytes(32).toString('base64url')}\n`);
   const mode = statSync(file).mode & 0o777;
   if ((mode & 0o077) !== 0) {
     throw fault('bad_config', `${file} has mode ${mode.toString(8)}, so others could use it`, {
       hint: `chmod 600 ${file}`,
     });
   }
-  return readFileSync(file, 'utf8').trim();
+  const key = readFileSync(file, 'utf8').trim();
+  // Whoever sends no key at all would have the right one.
+  if (key.length < KEY_CHARS_MIN)
+    throw fault('bad_config', `${file} does not hold a key of ${KEY_CHARS_MIN} characters`, {
+      hint: `rm ${file}, and the next start makes a new one.`,
+    });
+  return key;
 }

@@ -3,9 +3,10 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Fault, fault } from '../wire/errors.ts';
-import { type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
+import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
 import { operatorOverTcp } from './authenticate.ts';
 import { socketPathOf } from './daemon.ts';
+import { answerUnreadable, HEADER_BYTES_MAX } from './http-unreadable.ts';
 import type { Log } from './log.ts';
 
 export type Front = { port: number; close(): Promise<void> };
@@ -22,10 +23,18 @@ const HOP_HEADERS = new Set([
   'authorization',
   'x-api-key',
   'expect',
+  'agentd-person',
 ]);
 
-function ownerOf(path: string): DaemonName {
-  return PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix))!.daemon;
+/** The daemon a path belongs to, and the path as that daemon knows it. */
+function ownerOf(path: string): { daemon: DaemonName; path: string } {
+  // /daemons/<name>/metrics and /daemons/<name>/healthz reach the routes every daemon has.
+  const [, name, rest] = /^\/daemons\/([a-z-]+)(\/(?:metrics|healthz))$/.exec(path) ?? [];
+  if (name === undefined)
+    return { daemon: PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix))!.daemon, path };
+  const daemon = DAEMONS.find((one) => one === name);
+  if (daemon === undefined) throw fault('no_such_route', `there is no daemon ${name}`);
+  return { daemon, path: rest! };
 }
 
 export async function openFront(options: {
@@ -38,7 +47,13 @@ export async function openFront(options: {
   const authenticate = operatorOverTcp(options.operatorKey, () => port);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
   const server = http.createServer(
-    { headersTimeout: 15_000, requestTimeout: 120_000, maxHeaderSize: 16_384 },
+    {
+      headersTimeout: 15_000,
+      requestTimeout: 120_000,
+      connectionsCheckingInterval: 5_000,
+      maxHeaderSize: HEADER_BYTES_MAX,
+      requireHostHeader: false,
+    },
     (request, response) => {
       try {
         const caller = authenticate(request);
@@ -54,29 +69,25 @@ export async function openFront(options: {
     },
   );
   server.maxConnections = 1_024;
+  answerUnreadable(server);
 
   const passOn = (
     request: http.IncomingMessage,
     response: http.ServerResponse,
     person: string,
   ): void => {
-    const path = request.url ?? '/';
-    // /daemons/<name>/metrics and /daemons/<name>/healthz reach the routes every daemon has.
-    const own = /^\/daemons\/([a-z-]+)(\/(?:metrics|healthz))$/.exec(path);
-    const daemon = (own?.[1] as DaemonName | undefined) ?? ownerOf(path);
-    const headers: http.OutgoingHttpHeaders = {
-      host: 'agentd',
-      authorization: `Bearer ${options.operatorKey}`,
-      'agentd-person': person,
-    };
-    for (const [name, value] of Object.entries(request.headers))
-      if (!HOP_HEADERS.has(name) && value !== undefined) headers[name] = value;
-    const onward = http.request({
+    const { daemon, path } = ownerOf(request.url ?? '/');
+    const onward = openOnward({
       agent,
       socketPath: socketPathOf(options.runtimeDir, daemon, 'operator'),
       method: request.method,
-      path: own?.[2] ?? path,
-      headers,
+      path,
+      headers: {
+        ...onwardHeaders(request),
+        host: 'agentd',
+        authorization: `Bearer ${options.operatorKey}`,
+        'agentd-person': person,
+      },
     });
     onward.on('response', (answer) => {
       const { connection: _, 'keep-alive': __, ...rest } = answer.headers;
@@ -113,6 +124,25 @@ export async function openFront(options: {
         agent.destroy();
       }),
   };
+}
+
+function onwardHeaders(request: http.IncomingMessage): http.OutgoingHttpHeaders {
+  const headers: http.OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(request.headers))
+    if (!HOP_HEADERS.has(name) && value !== undefined) headers[name] = value;
+  // Without it Node would send the body of a GET or DELETE bare, to be read as the next request.
+  if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
+  return headers;
+}
+
+function openOnward(options: http.RequestOptions): http.ClientRequest {
+  try {
+    return http.request(options);
+  } catch (cause) {
+    throw fault('bad_request', 'the path or a header has characters that cannot be sent', {
+      cause,
+    });
+  }
 }
 
 function refuse(response: http.ServerResponse, error: Fault): void {

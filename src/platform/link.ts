@@ -183,5 +183,9 @@ function translate(error: unknown, socketPath: string): unknown {
   if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE') {
     return fault('unavailable', `nobody answers at ${socketPath}`, { cause: error });
   }
+  if (code?.startsWith('HPE_') === true)
+    return fault('bad_output', `${socketPath} does not speak HTTP`, { cause: error });
+  if ((error as NodeJS.ErrnoException).syscall !== undefined)
+    return fault('unavailable', `${socketPath} cannot be reached: ${code}`, { cause: error });
   return error;
 }

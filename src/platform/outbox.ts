@@ -83,14 +83,13 @@ export async function openOutbox(options: {
     await db.write((sql) => sql.run('DELETE FROM outbox WHERE seq < ?', acked));
   };
 
-  const relayOnce = async (): Promise<boolean> => {
-    const rows = await db.read((sql) =>
-      sql.all<{ seq: number; event: string }>(
-        'SELECT seq, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?',
-        acked,
-        BATCH_MAX,
-      ),
+  const unsent = (limit: number): Promise<{ seq: number; event: string }[]> =>
+    db.read((sql) =>
+      sql.all('SELECT seq, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?', acked, limit),
     );
+
+  const relayOnce = async (): Promise<boolean> => {
+    const rows = await unsent(BATCH_MAX);
     if (rows.length === 0) return false;
     await append(rows.map((row) => JSON.parse(row.event) as NewEvent));
     acked = Number(rows[rows.length - 1]!.seq);
@@ -163,7 +162,9 @@ export async function openOutbox(options: {
       const end = performance.now() + waitMs;
       outbox.poke();
       while (performance.now() < end) {
-        if (acked >= last || !running) return acked >= last;
+        if (acked >= last) return true;
+        // The last numbers may have been rolled back: then none of them is there to be sent.
+        if (!running) return (await unsent(1)).length === 0;
         await new Promise((resolve) => setTimeout(resolve, 10));
       }
       return false;

@@ -38,8 +38,8 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
         ? '/run/agentd'
         : `/tmp/agentd-${uid}`;
   const dir = join(base, short);
-  // The longest name below it: auditd-ai/peer-agentd/auditd-ai.sock or toold/run_<26>/toold.sock.
-  if (Buffer.byteLength(dir) + 50 > SOCKET_PATH_BYTES_MAX) {
+  // The longest name below it is that of a replayed run: /modeld/run_<26>r/modeld.sock.
+  if (Buffer.byteLength(dir) + 51 > SOCKET_PATH_BYTES_MAX) {
     throw fault('path_too_long', `the runtime path ${dir} leaves no room for socket names`);
   }
   return dir;
@@ -47,7 +47,12 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
 
 /** A directory that is ours alone: made 0700, never a link, never somebody else's. */
 export function ownDir(dir: string): string {
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  try {
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
+    throw fault('bad_config', `${dir} is not a directory`, { cause });
+  }
   const stat = lstatSync(dir);
   const uid = process.getuid?.() ?? 0;
   if (!stat.isDirectory() || stat.uid !== uid)
@@ -63,8 +68,9 @@ export function prepareStateDir(dir: string): void {
   ownDir(dir);
   const file = join(dir, 'VERSION');
   if (existsSync(file)) {
-    const found = Number(readFileSync(file, 'utf8').trim());
-    if (!Number.isInteger(found))
+    const text = readFileSync(file, 'utf8').trim();
+    const found = Number(text);
+    if (!/^[1-9]\d{0,8}$/.test(text))
       throw fault('storage_broken', `${file} does not hold a version number`);
     if (found > STATE_VERSION) {
       throw fault(

@@ -1,0 +1,145 @@
+// Daemons as values: the peer table, run sockets and fences, health, and what a stopping daemon still does.
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { z } from 'zod';
+import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
+import type { RunCaller } from '../wire/caller.ts';
+import { type DaemonName, PEERS } from '../wire/peers.ts';
+import { route, routes } from '../wire/route.ts';
+import type { RunId, TaskId } from '../wire/words.ts';
+import { manualClock } from './clock.ts';
+import { daemon, type Floor, type Hosted, hostDaemon, socketPathOf } from './daemon.ts';
+import { derivedId, idMaker } from './ids.ts';
+import { silentLog } from './log.ts';
+
+const table = routes({
+  who: route({
+    method: 'GET',
+    path: '/v1/who',
+    callers: ['run', 'operator', 'agentd'],
+    output: z.object({ principal: z.string(), fence: z.int() }),
+  }),
+});
+const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
+
+describe('a hosted daemon', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'agentd-d-'));
+  let floor: Floor;
+  let hosted: Hosted;
+  const told: string[] = [];
+  const toold = daemon({
+    name: 'toold',
+    routes: table,
+    config: z.strictObject({ size: z.int() }),
+    async start(given) {
+      floor = given;
+      return {
+        handlers: {
+          who: async ({ caller }) => ({
+            principal: caller.principal,
+            fence: caller.kind === 'run' ? caller.fence : 0,
+          }),
+        },
+        drain: async () => void told.push('drain'),
+        stop: async () => void told.push('stop'),
+      };
+    },
+  });
+
+  before(async () => {
+    const clock = manualClock(1_800_000_000_000);
+    hosted = await hostDaemon(toold as never, {
+      ...{ version: 'test', mode: 'split', stateDir: dir, runtimeDir: dir, operatorKey: KEY },
+      config: { toold: { size: 3 } },
+      ...{ clock, random: (n) => new Uint8Array(n), newId: idMaker(clock), log: silentLog },
+      here: new Map(),
+    });
+  });
+  after(() => rmSync(dir, { recursive: true, force: true }));
+
+  const who = async (path: string, headers: Record<string, string> = {}) => {
+    const { responses } = await exchange({ path }, requestText('GET', '/v1/who', headers));
+    return responses[0]!.status === 200 ? jsonOf(responses[0]!) : errorCode(responses[0]!);
+  };
+  const runId = derivedId<RunId>('run', 1);
+  const caller = (fence: number, mode: 'live' | 'replay' = 'live'): RunCaller => ({
+    ...{ kind: 'run', principal: 'agent:coder', runId, fence, mode },
+    ...{ agent: 'coder', taskId: derivedId<TaskId>('task', 1) },
+  });
+
+  it('has its own section of the configuration', () => assert.deepEqual(floor.config, { size: 3 }));
+
+  it('cannot get a client of a daemon that is not in the peer table', () => {
+    for (const name of ['agentd', 'toold', 'modeld', 'auditd-ai'] as DaemonName[]) {
+      const get = () => floor.peer(name, table);
+      if (PEERS.toold.includes(name)) assert.doesNotThrow(get);
+      else assert.throws(get, /not in the peer table/);
+    }
+  });
+
+  it('has one socket for the operator and one for each peer that may call, and no other', async () => {
+    const operator = socketPathOf(dir, 'toold', 'operator');
+    assert.equal(await who(operator), 'unauthenticated');
+    const named = { authorization: `Bearer ${KEY}`, 'agentd-person': 'ann' };
+    assert.deepEqual(await who(operator, named), { principal: 'person:ann', fence: 0 });
+    const peer = await who(socketPathOf(dir, 'toold', 'peer-agentd'));
+    assert.deepEqual(peer, { principal: 'service:agentd', fence: 0 });
+    for (const name of ['modeld', 'auditd-ai', 'toold'])
+      assert.equal(existsSync(socketPathOf(dir, 'toold', `peer-${name}`)), false);
+  });
+
+  it('opens a directory for a run; the socket says who calls and under which fence', async () => {
+    const path = await floor.runSockets.open(caller(1));
+    assert.equal(statSync(dirname(path)).mode & 0o777, 0o700);
+    const lie = { 'agentd-person': 'eve', authorization: `Bearer ${KEY}` };
+    assert.deepEqual(await who(path, lie), { principal: 'agent:coder', fence: 1 });
+  });
+
+  it('a higher fence takes the socket over, a lower one is refused', async () => {
+    const path = await floor.runSockets.open(caller(3));
+    assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
+    await assert.rejects(floor.runSockets.open(caller(2)), { code: 'stale_fence' });
+    assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
+  });
+
+  it('a replay has a socket of its own, and closing one leaves the other', async () => {
+    const live = await floor.runSockets.open(caller(4));
+    const replay = await floor.runSockets.open(caller(4, 'replay'));
+    assert.notEqual(live, replay);
+    await floor.runSockets.close(runId, 'replay');
+    assert.equal(existsSync(dirname(replay)), false);
+    assert.deepEqual(await who(live), { principal: 'agent:coder', fence: 4 });
+    await floor.runSockets.close(runId);
+    assert.equal(existsSync(dirname(live)), false);
+    await floor.runSockets.close(runId);
+  });
+
+  it('[R356] says its health and its counters to the operator', async () => {
+    const path = socketPathOf(dir, 'toold', 'operator');
+    const headers = { authorization: `Bearer ${KEY}` };
+    const health = await exchange({ path }, requestText('GET', '/healthz', headers));
+    const body = jsonOf(health.responses[0]!) as Record<string, unknown>;
+    assert.equal(body.daemon, 'toold');
+    assert.equal(body.pid, process.pid);
+    const metrics = await exchange({ path }, requestText('GET', '/metrics', headers));
+    assert.match(metrics.responses[0]!.body.toString(), /agentd_requests_total\{daemon="toold"/);
+  });
+
+  it('stopping: refuses people, serves peers and health, then is gone with its sockets', async () => {
+    await hosted.drain();
+    const operator = socketPathOf(dir, 'toold', 'operator');
+    const headers = { authorization: `Bearer ${KEY}` };
+    assert.equal(await who(operator, headers), 'stopping');
+    assert.deepEqual(await who(socketPathOf(dir, 'toold', 'peer-agentd')), {
+      ...{ principal: 'service:agentd', fence: 0 },
+    });
+    const health = await exchange({ path: operator }, requestText('GET', '/healthz', headers));
+    assert.equal((jsonOf(health.responses[0]!) as { status: string }).status, 'stopping');
+    await hosted.stop();
+    assert.deepEqual(told, ['drain', 'stop']);
+    assert.equal(existsSync(operator), false);
+  });
+});

@@ -1,0 +1,244 @@
+// The outbox: events leave in order, again after a failure, and nothing acts before its event is recorded.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { fault } from '../wire/errors.ts';
+import { NewEvent } from '../wire/events.ts';
+import { manualClock } from './clock.ts';
+import { silentLog } from './log.ts';
+import { OUTBOX_TABLES, type Outbox, openOutbox } from './outbox.ts';
+import type { Database } from './sql/database.ts';
+import { openSqlite } from './sql/sqlite.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-x-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+let made = 0;
+
+type Bench = {
+  db: Database;
+  outbox: Outbox;
+  /** What the audit log took, in its order; repeats included. */
+  taken: NewEvent[];
+  /** While set, the audit log takes nothing. */
+  down: { is: boolean };
+  add(name: string, fails?: boolean): Promise<number>;
+  close(): Promise<void>;
+};
+
+async function openBench(
+  file = join(dir, `${made++}.sqlite`),
+  down = { is: false },
+): Promise<Bench> {
+  const db = openSqlite({ file, migrations: [OUTBOX_TABLES] });
+  const taken: NewEvent[] = [];
+  const outbox = await openOutbox({
+    db,
+    source: 'toold',
+    clock: manualClock(1_800_000_000_000),
+    log: silentLog,
+    async append(events) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (down.is) throw fault('unavailable', 'the log is away');
+      taken.push(...events.map((event) => NewEvent.parse(event)));
+    },
+  });
+  return {
+    ...{ db, outbox, taken, down },
+    add: (name, fails = false) =>
+      db.write(async (sql) => {
+        const seq = await outbox.add(sql, { id: name, event: 'task.created' });
+        if (fails) throw new Error('on purpose');
+        return seq;
+      }),
+    async close() {
+      outbox.stop();
+      await db.close();
+    },
+  };
+}
+
+const idsOf = (events: NewEvent[]) => events.map((event) => event.id);
+
+describe('outbox', () => {
+  it('delivers events in order, once each, with source, store and a growing number', async () => {
+    const bench = await openBench();
+    const seqs = await Promise.all(['a', 'b', 'c'].map((name) => bench.add(name)));
+    await bench.outbox.delivered(Math.max(...seqs));
+    assert.deepEqual(idsOf(bench.taken), ['a', 'b', 'c']);
+    assert.deepEqual(
+      bench.taken.map((event) => [event.source, event.source_seq]),
+      [
+        ['toold', 1],
+        ['toold', 2],
+        ['toold', 3],
+      ],
+    );
+    assert.equal(new Set(bench.taken.map((event) => event.source_store)).size, 1);
+    assert.equal(bench.taken[0]!.ts, '2027-01-15T08:00:00.000Z');
+    await bench.close();
+  });
+
+  it('what was rolled back is never delivered, and does not hold up the rest', async () => {
+    const bench = await openBench();
+    await bench.add('a');
+    await assert.rejects(bench.add('gone', true));
+    await bench.outbox.delivered(await bench.add('b'));
+    assert.deepEqual(idsOf(bench.taken), ['a', 'b']);
+    await assert.rejects(bench.add('gone', true));
+    assert.equal(await bench.outbox.drain(1_000), true, 'nothing waits any more');
+    await bench.close();
+  });
+
+  it('sends again what was not taken, in the same order', async () => {
+    const bench = await openBench(undefined, { is: true });
+    await bench.add('a');
+    const last = await bench.add('b');
+    bench.outbox.poke();
+    assert.equal(await bench.outbox.drain(30), false);
+    assert.deepEqual(bench.taken, []);
+    bench.down.is = false;
+    await bench.outbox.delivered(last);
+    assert.deepEqual(idsOf(bench.taken), ['a', 'b']);
+    await bench.close();
+  });
+
+  it('delivered: resolves only when the log has it, and else says that nothing was done', async () => {
+    const bench = await openBench(undefined, { is: true });
+    const seq = await bench.add('a');
+    await assert.rejects(bench.outbox.delivered(seq, 20), { code: 'audit_unavailable' });
+    let isDelivered = false;
+    const waiting = bench.outbox.delivered(seq).then(() => {
+      isDelivered = true;
+      assert.deepEqual(idsOf(bench.taken), ['a']);
+    });
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(isDelivered, false);
+    bench.down.is = false;
+    await waiting;
+    await bench.outbox.delivered(seq, 0);
+    await bench.close();
+  });
+
+  it('assertTaking: no new work while the log has been away for two seconds, and again after', async () => {
+    const bench = await openBench(undefined, { is: true });
+    bench.outbox.assertTaking();
+    await bench.add('a');
+    bench.outbox.poke();
+    const began = performance.now();
+    let refused: unknown;
+    while (refused === undefined && performance.now() - began < 10_000) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      try {
+        bench.outbox.assertTaking();
+      } catch (error) {
+        refused = error;
+      }
+    }
+    assert.equal((refused as { code: string }).code, 'audit_unavailable');
+    assert.ok(performance.now() - began >= 2_000, 'a short absence stops nobody');
+    bench.down.is = false;
+    assert.equal(await bench.outbox.drain(5_000), true);
+    bench.outbox.assertTaking();
+    await bench.close();
+  });
+
+  it('after a restart resends what may not have arrived, and numbers go on', async () => {
+    const file = join(dir, 'restart.sqlite');
+    const before = await openBench(file, { is: true });
+    await before.add('a');
+    await before.add('b');
+    await before.close();
+    const bench = await openBench(file);
+    const seq = await bench.add('c');
+    assert.equal(seq, 3);
+    await bench.outbox.delivered(seq);
+    assert.deepEqual(idsOf(bench.taken), ['a', 'b', 'c']);
+    await bench.close();
+    const again = await openBench(file);
+    assert.equal(await again.add('d'), 4, 'also when everything had been delivered');
+    await again.outbox.drain(1_000);
+    assert.equal(idsOf(again.taken).at(-1), 'd');
+    assert.equal(again.taken[0]!.source_store, bench.taken[0]!.source_store);
+    await again.close();
+  });
+
+  it('forgets what was delivered and still never gives a number twice', async () => {
+    const file = join(dir, 'many.sqlite');
+    const bench = await openBench(file);
+    const count = () =>
+      bench.db.read((sql) => sql.one<{ c: number }>('SELECT COUNT(*) AS c FROM outbox'));
+    let last = 0;
+    for (let i = 0; i < 25; i++) {
+      await Promise.all(Array.from({ length: 200 }, (_, j) => bench.add(`${i}.${j}`)));
+      last = await bench.add(`${i}`);
+      await bench.outbox.delivered(last);
+    }
+    assert.ok((await count())!.c < 5_000, 'the table does not grow for ever');
+    await bench.outbox.drain(1_000);
+    await bench.close();
+    const again = await openBench(file);
+    assert.equal(await again.add('next'), last + 1);
+    await again.close();
+  });
+
+  it('ends waiters with stopping when it is stopped', async () => {
+    const bench = await openBench(undefined, { is: true });
+    const waiting = bench.outbox.delivered(await bench.add('a'));
+    bench.outbox.stop();
+    await assert.rejects(waiting, { code: 'stopping' });
+    await bench.close();
+  });
+
+  it('property: whatever fails, what was committed arrives in order and nothing else does', async () => {
+    const steps = fc.array(
+      fc.oneof(
+        fc.record({ add: fc.nat(3), fails: fc.boolean() }),
+        fc.constant({ turn: 'log' as const }),
+        fc.constant({ turn: 'restart' as const }),
+      ),
+      { maxLength: 25 },
+    );
+    await fc.assert(
+      fc.asyncProperty(steps, async (plan) => {
+        const file = join(dir, `${made++}.sqlite`);
+        let bench = await openBench(file);
+        const all: NewEvent[] = [];
+        const committed: string[] = [];
+        let n = 0;
+        for (const step of plan) {
+          if ('turn' in step && step.turn === 'log') bench.down.is = !bench.down.is;
+          else if ('turn' in step) {
+            await bench.close();
+            all.push(...bench.taken);
+            bench = await openBench(file, bench.down);
+          } else {
+            for (let i = 0; i <= step.add; i++) {
+              const name = `e${n++}`;
+              await bench.add(name, step.fails).then(
+                () => committed.push(name),
+                () => undefined,
+              );
+            }
+            bench.outbox.poke();
+          }
+        }
+        bench.down.is = false;
+        assert.equal(await bench.outbox.drain(5_000), true);
+        all.push(...bench.taken);
+        await bench.close();
+        // As the log sees it: a number it has is a repeat.
+        let highest = 0;
+        const kept = all.filter(({ source_seq }) => {
+          const isNew = source_seq > highest;
+          highest = Math.max(highest, source_seq);
+          return isNew;
+        });
+        assert.deepEqual(idsOf(kept), committed);
+      }),
+      { numRuns: 25 },
+    );
+  });
+});

@@ -1,0 +1,199 @@
+// The state directory: ours alone, of our version, held by one runtime; and paths that fit a socket.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { socketPathOf } from './daemon.ts';
+import { assertSocketPath } from './http-server.ts';
+import {
+  defaultStateDir,
+  ownDir,
+  prepareStateDir,
+  readRuntimeInfo,
+  runtimeDirOf,
+  STATE_VERSION,
+  tryLock,
+  waitForLock,
+  writeAtomically,
+} from './state-dir.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-s-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+let made = 0;
+const fresh = () => join(dir, `d${made++}`);
+
+describe('state-dir: the directory', () => {
+  it('is made with its tree, each part ours alone', () => {
+    const state = join(fresh(), 'deep', 'state');
+    prepareStateDir(state);
+    prepareStateDir(state);
+    for (const name of ['', 'audit', 'objects', 'logs', 'agents'])
+      assert.equal(statSync(join(state, name)).mode & 0o777, 0o700, name);
+    assert.equal(readFileSync(join(state, 'VERSION'), 'utf8'), `${STATE_VERSION}\n`);
+  });
+
+  it('is refused when a newer version wrote it, and nothing in it is changed', () => {
+    const state = fresh();
+    mkdirSync(state, { mode: 0o700 });
+    writeFileSync(join(state, 'VERSION'), `${STATE_VERSION + 1}\n`);
+    assert.throws(
+      () => prepareStateDir(state),
+      (error: { code: string; message: string }) => {
+        assert.equal(error.code, 'state_newer');
+        assert.ok(error.message.includes(state));
+        return true;
+      },
+    );
+    assert.equal(readFileSync(join(state, 'VERSION'), 'utf8'), `${STATE_VERSION + 1}\n`);
+    assert.equal(existsSync(join(state, 'audit')), false);
+  });
+
+  it('is refused when its version cannot be read', () => {
+    for (const text of ['', 'x', '1.5', '-1', '0', '1\n2']) {
+      const state = fresh();
+      mkdirSync(state, { mode: 0o700 });
+      writeFileSync(join(state, 'VERSION'), text);
+      assert.throws(() => prepareStateDir(state), { code: 'storage_broken' }, JSON.stringify(text));
+    }
+  });
+
+  it('is refused when others may enter it, with the command that mends it', () => {
+    const state = fresh();
+    mkdirSync(state);
+    for (const mode of [0o755, 0o710, 0o701, 0o770]) {
+      chmodSync(state, mode);
+      assert.throws(
+        () => ownDir(state),
+        (error: { code: string; hint: string }) => {
+          assert.equal(error.code, 'bad_config');
+          assert.equal(error.hint, `chmod 700 ${state}`);
+          return true;
+        },
+      );
+    }
+  });
+
+  it('is refused when it is a link, a file', () => {
+    const [target, link, file] = [fresh(), fresh(), fresh()];
+    mkdirSync(target, { mode: 0o700 });
+    symlinkSync(target, link);
+    assert.throws(() => ownDir(link), { code: 'bad_config' });
+    writeFileSync(file, '');
+    assert.throws(() => ownDir(file), { code: 'bad_config' });
+  });
+
+  const isRoot = process.getuid?.() === 0;
+  it('is refused when it is somebody else’s', { skip: isRoot ? false : 'needs root' }, () => {
+    const state = fresh();
+    mkdirSync(state, { mode: 0o700 });
+    chownSync(state, 12_345, 12_345);
+    assert.throws(() => ownDir(state), { code: 'bad_config' });
+  });
+
+  it('is where the environment says', () => {
+    assert.equal(defaultStateDir({ AGENTD_STATE: '/a/b' }), '/a/b');
+    assert.equal(defaultStateDir({ XDG_STATE_HOME: '/x', HOME: '/h' }), '/x/agentd');
+    assert.equal(defaultStateDir({ AGENTD_STATE: '', HOME: '/h' }), '/h/.local/state/agentd');
+  });
+
+  it('writes files whole', () => {
+    const file = fresh();
+    writeAtomically(file, 'one');
+    writeAtomically(file, 'two');
+    assert.equal(readFileSync(file, 'utf8'), 'two');
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+    assert.equal(existsSync(`${file}.${process.pid}.tmp`), false);
+  });
+
+  it('says who holds it, if that can be read', () => {
+    const state = fresh();
+    mkdirSync(state, { mode: 0o700 });
+    assert.equal(readRuntimeInfo(state), undefined);
+    writeFileSync(join(state, 'runtime.json'), '{"pid": 12');
+    assert.equal(readRuntimeInfo(state), undefined);
+    writeFileSync(join(state, 'runtime.json'), '{"pid": 12}');
+    assert.equal(readRuntimeInfo(state)?.pid, 12);
+  });
+});
+
+describe('state-dir: the runtime path', () => {
+  it('is the same for every way to write the state directory', () => {
+    const state = fresh();
+    mkdirSync(state, { mode: 0o700 });
+    const link = fresh();
+    symlinkSync(state, link);
+    const env = { XDG_RUNTIME_DIR: '/run/user/1' };
+    assert.equal(runtimeDirOf(link, env), runtimeDirOf(state, env));
+    assert.match(runtimeDirOf(state, env), /^\/run\/user\/1\/agentd\/[0-9a-f]{8}$/);
+    assert.notEqual(runtimeDirOf(state, env), runtimeDirOf(fresh(), env));
+  });
+
+  it('is refused when a socket below it would not fit, and taken when every socket fits', () => {
+    const id = `run_${'0'.repeat(26)}`;
+    let taken = 0;
+    for (let length = 10; length < 90; length++) {
+      const env = { XDG_RUNTIME_DIR: `/${'x'.repeat(length - 1)}` };
+      let path: string;
+      try {
+        path = runtimeDirOf('/nowhere', env);
+      } catch (error) {
+        assert.equal((error as { code: string }).code, 'path_too_long');
+        continue;
+      }
+      taken++;
+      for (const caller of ['operator', 'peer-agentd', id, `${id}r`])
+        for (const daemon of ['agentd', 'toold', 'modeld', 'auditd-ai'] as const)
+          if (!(daemon === 'auditd-ai' && caller.startsWith('run_')))
+            assertSocketPath(socketPathOf(path, daemon, caller));
+    }
+    assert.ok(taken > 10 && taken < 80);
+  });
+});
+
+describe('state-dir: the lock', () => {
+  it('is held by one, and free again when that one lets go', async () => {
+    const file = fresh();
+    const lock = tryLock(file);
+    assert.ok(lock !== undefined);
+    assert.equal(tryLock(file), undefined);
+    assert.equal(await waitForLock(file, 60), undefined);
+    const waiting = waitForLock(file, 5_000);
+    lock.release();
+    const next = await waiting;
+    assert.ok(next !== undefined);
+    next.release();
+  });
+
+  it('is freed by the kernel when its holder is killed', async () => {
+    const file = fresh();
+    const code = `import { tryLock } from ${JSON.stringify(join(import.meta.dirname, 'state-dir.ts'))};
+      console.log(tryLock(${JSON.stringify(file)}) !== undefined); setInterval(() => {}, 1000);`;
+    const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', code], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const said = await new Promise<string>((resolve) =>
+      child.stdout.once('data', (c) => resolve(`${c}`)),
+    );
+    assert.equal(said.trim(), 'true');
+    assert.equal(tryLock(file), undefined, 'another process holds it');
+    const gone = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await gone;
+    const lock = await waitForLock(file, 5_000);
+    assert.ok(lock !== undefined);
+    lock.release();
+  });
+});

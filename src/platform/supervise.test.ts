@@ -1,0 +1,124 @@
+// Child processes of the runtime: waited for, started again, ended; and their refusals passed on.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { eventually } from '../../test/support/runtime.ts';
+import type { Fault } from '../wire/errors.ts';
+import { silentLog } from './log.ts';
+import { type Supervised, supervise } from './supervise.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-v-'));
+const running: Supervised[] = [];
+after(async () => {
+  for (const one of running) await one.stop(1_000);
+  rmSync(dir, { recursive: true, force: true });
+});
+let made = 0;
+
+async function start(code: string, env: Record<string, string> = {}): Promise<Supervised> {
+  const file = join(dir, `${made++}.mjs`);
+  writeFileSync(file, code);
+  const logFile = `${file}.log`;
+  const one = await supervise({ name: 'child', argv: [file], env, logFile, log: silentLog });
+  running.push(one);
+  return one;
+}
+const READY = 'console.log(JSON.stringify({ ready: true }));';
+const STAY = 'setInterval(() => {}, 1000);';
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+describe('supervise', () => {
+  it('waits until the child is ready, and writes what it says into its own file', async () => {
+    const one = await start(`setTimeout(() => { console.error('hello'); ${READY} }, 50); ${STAY}`);
+    assert.ok(isAlive(one.pid()!));
+    assert.match(readFileSync(join(dir, `${made - 1}.mjs.log`), 'utf8'), /hello/);
+    await one.stop(5_000);
+    assert.equal(isAlive(one.pid()!), false);
+  });
+
+  it('gives the child the environment it was told, and nothing else', async () => {
+    const out = join(dir, 'env');
+    const code = `import { writeFileSync } from 'node:fs';
+      writeFileSync(${JSON.stringify(out)}, JSON.stringify([process.env, process.cwd()])); ${READY} ${STAY}`;
+    await start(code, { GIVEN: 'yes' });
+    assert.deepEqual(JSON.parse(readFileSync(out, 'utf8')), [{ GIVEN: 'yes' }, '/']);
+  });
+
+  it('passes on why the child does not start, as the child said it', async () => {
+    const body = { error: { code: 'bad_config', message: 'line 3 is wrong', hint: 'Mend it.' } };
+    const refusing = `console.log(${JSON.stringify(JSON.stringify(body))}); ${STAY}`;
+    await assert.rejects(start(refusing), (error: Fault) => {
+      assert.equal(error.code, 'bad_config');
+      assert.equal(error.message, 'line 3 is wrong');
+      assert.equal(error.hint, 'Mend it.');
+      return true;
+    });
+  });
+
+  it('says so when the child ends or speaks nonsense before it is ready', async () => {
+    await assert.rejects(start('process.exit(3);'), { code: 'unavailable', message: /exit 3/ });
+    await assert.rejects(start("process.kill(process.pid, 'SIGKILL');"), { code: 'unavailable' });
+    await assert.rejects(start(`console.log('hello'); ${STAY}`), { code: 'internal' });
+  });
+
+  it('starts a child again that dies, under a new pid', async () => {
+    const one = await start(`${READY} ${STAY}`);
+    const first = one.pid()!;
+    process.kill(first, 'SIGKILL');
+    const second = await eventually('another child', async () =>
+      one.pid() !== first && one.pid() !== undefined && one.restarts() === 1
+        ? one.pid()
+        : undefined,
+    );
+    assert.ok(isAlive(second!));
+    await one.stop(5_000);
+    assert.equal(isAlive(second!), false);
+  });
+
+  it('does not start it again after stop, and ends one that does not listen', async () => {
+    const stubborn = `process.on('SIGTERM', () => {}); ${READY} ${STAY}`;
+    const one = await start(stubborn);
+    const pid = one.pid()!;
+    await one.stop(100);
+    assert.equal(isAlive(pid), false);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    assert.equal(one.pid(), pid);
+    assert.equal(one.restarts(), 0);
+    await one.stop(100);
+  });
+
+  it('a child sees the end of its parent as the end of its input', async () => {
+    const [child, parent, out] = ['child.mjs', 'parent.mjs', 'ended'].map((name) =>
+      join(dir, name),
+    );
+    writeFileSync(
+      child!,
+      `import { writeFileSync } from 'node:fs';
+      const end = () => { writeFileSync(${JSON.stringify(out)}, 'ended'); process.exit(); };
+      process.stdin.on('end', end).resume(); ${READY} ${STAY}`,
+    );
+    const options = { name: 'child', argv: [child], env: {}, logFile: `${child}.log` };
+    writeFileSync(
+      parent!,
+      `import { supervise } from ${JSON.stringify(join(import.meta.dirname, 'supervise.ts'))};
+      const log = { info() {}, warn() {}, error() {} };
+      await supervise({ ...${JSON.stringify(options)}, log }); console.log('up');`,
+    );
+    const above = spawn(process.execPath, [parent!], { stdio: ['ignore', 'pipe', 'inherit'] });
+    await new Promise((resolve) => above.stdout.once('data', resolve));
+    assert.equal(existsSync(out!), false, 'its input is open while its parent lives');
+    above.kill('SIGKILL');
+    await eventually('the end of the child', async () => (existsSync(out!) ? true : undefined));
+  });
+});
