@@ -1,0 +1,83 @@
+// toold and auditd-ai in processes of their own, as split mode runs them, without the rest of a
+// runtime: the bench takes agentd's place and speaks to them over the sockets agentd would use.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { socketPathOf } from '../src/platform/daemon.ts';
+import { runtimeDirOf } from '../src/platform/state-dir.ts';
+import type { DaemonName } from '../src/wire/peers.ts';
+import { freshDir, ROOT } from '../test/support/runtime.ts';
+import { end, keep } from './children.ts';
+
+export type Daemons = {
+  /** What startRuntime takes to go on with the same state. */
+  base: string;
+  stateDir: string;
+  operatorKey(): string;
+  socketOf(daemon: DaemonName, caller: string): string;
+  /** Ends the processes; the state stays. */
+  stop(): Promise<void>;
+  remove(): Promise<void>;
+};
+
+export async function startDaemons(names: readonly DaemonName[], config = ''): Promise<Daemons> {
+  const base = freshDir();
+  const stateDir = join(base, 'state');
+  const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: join(base, 'r') };
+  mkdirSync(stateDir, { mode: 0o700 });
+  mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
+  writeFileSync(join(stateDir, 'agentd.yaml'), config);
+  const children: ChildProcess[] = [];
+  const stop = async () => {
+    for (const child of children.reverse()) await end(child);
+  };
+  const remove = async () => {
+    await stop();
+    rmSync(base, { recursive: true, force: true });
+  };
+  try {
+    for (const name of names) {
+      const argv = ['--daemon', name, '--state', stateDir, '--mode', 'split', '--ready-fd', '1'];
+      const child = keep(
+        spawn(process.execPath, [...profiling(), join(ROOT, 'build', 'daemon.mjs'), ...argv], {
+          env,
+          stdio: ['pipe', 'pipe', 'pipe'],
+        }),
+      );
+      children.push(child);
+      await ready(child, name);
+    }
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  const runtimeDir = runtimeDirOf(stateDir, env);
+  return {
+    base,
+    stateDir,
+    operatorKey: () => readFileSync(join(stateDir, 'operator.key'), 'utf8').trim(),
+    socketOf: (daemon, caller) => socketPathOf(runtimeDir, daemon, caller),
+    stop,
+    remove,
+  };
+}
+
+/** BENCH_PROFILE=DIR: each daemon leaves a CPU profile there when it ends. */
+function profiling(): string[] {
+  const dir = process.env.BENCH_PROFILE ?? '';
+  return dir === '' ? [] : ['--cpu-prof', `--cpu-prof-dir=${dir}`];
+}
+
+function ready(child: ChildProcess, name: string): Promise<void> {
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    said = (said + chunk.toString('utf8')).slice(-4_000);
+  });
+  return new Promise((resolve, reject) => {
+    child.stdout?.once('data', (line: Buffer) => {
+      if (line.includes('"ready":true')) resolve();
+      else reject(new Error(`${name} did not start: ${line.toString('utf8')}\n${said}`));
+    });
+    child.once('exit', (code) => reject(new Error(`${name} ended (${code}):\n${said}`)));
+  });
+}

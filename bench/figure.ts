@@ -1,0 +1,88 @@
+// One measured figure beside its bar, and how it is told: a line for people, an object for
+// machines. How it is measured is each benchmark's own.
+
+/** Middle and spread of what was seen. */
+export type Seen = { value: number; low: number; high: number; samples: number };
+
+type Bar = { of: 'value' | 'ratio'; most?: number; least?: number };
+
+export type Figure = {
+  name: string;
+  unit: string;
+  own: Seen;
+  peer?: Seen & { name: string };
+  /** Ours against the peer's, taken round by round. */
+  ratio?: Seen;
+  /** Absent: told for what it explains, no bar. */
+  bar?: Bar;
+  note?: string;
+};
+
+export type Benchmark = {
+  name: string;
+  about: string;
+  run(): Promise<Figure[]>;
+};
+
+export function isOk({ bar, own, ratio }: Figure): boolean {
+  if (bar === undefined) return true;
+  const judged = bar.of === 'ratio' ? ratio?.value : own.value;
+  if (judged === undefined || !Number.isFinite(judged)) return false;
+  return judged <= (bar.most ?? Infinity) && judged >= (bar.least ?? -Infinity);
+}
+
+export function quantile(sorted: readonly number[], share: number): number {
+  if (sorted.length === 0) return Number.NaN;
+  const at = (sorted.length - 1) * share;
+  const below = sorted[Math.floor(at)]!;
+  return below + (sorted[Math.ceil(at)]! - below) * (at - Math.floor(at));
+}
+
+const ascending = (values: readonly number[]): number[] => values.toSorted((a, b) => a - b);
+
+/** What rounds gave: the median of them, between the least and the most. */
+export function seeRounds(values: readonly number[]): Seen {
+  const sorted = ascending(values);
+  return {
+    value: quantile(sorted, 0.5),
+    low: sorted[0] ?? Number.NaN,
+    high: sorted.at(-1) ?? Number.NaN,
+    samples: sorted.length,
+  };
+}
+
+export const exactly = (value: number): Seen => ({ value, low: value, high: value, samples: 1 });
+
+function digits(value: number): string {
+  if (!Number.isFinite(value)) return 'none';
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString('en-US');
+  if (Number.isInteger(value)) return String(value);
+  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+}
+
+function seenText({ value, low, high }: Seen, unit: string): string {
+  const spread = low === high ? '' : ` (${digits(low)}–${digits(high)})`;
+  return `${digits(value)}${unit === '' ? '' : ` ${unit}`}${spread}`;
+}
+
+function barText(bar: Bar | undefined, unit: string): string {
+  if (bar === undefined) return '–';
+  const after = bar.of === 'ratio' ? '×' : unit === '' ? '' : ` ${unit}`;
+  return bar.most !== undefined
+    ? `≤ ${digits(bar.most)}${after}`
+    : `≥ ${digits(bar.least!)}${after}`;
+}
+
+/** `name | value unit | peer value | ratio | bar | ok` */
+export function lineOf(figure: Figure): string {
+  const { name, unit, own, peer, ratio, bar } = figure;
+  return [
+    name,
+    seenText(own, unit),
+    peer === undefined ? '–' : `${peer.name} ${seenText(peer, unit)}`,
+    ratio === undefined ? '–' : seenText(ratio, '').replace(/^[\d.,]+/, '$&×'),
+    barText(bar, unit),
+    bar === undefined ? 'seen' : isOk(figure) ? 'ok' : 'short',
+  ].join(' | ');
+}

@@ -1,0 +1,190 @@
+// A thousand declared agents with nothing to do: no process, no model call, little memory.
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { agentd } from '../src/daemons/agentd/daemon.ts';
+import { auditdAi } from '../src/daemons/auditd-ai/daemon.ts';
+import { modeld } from '../src/daemons/modeld/daemon.ts';
+import { toold } from '../src/daemons/toold/daemon.ts';
+import { manualClock } from '../src/platform/clock.ts';
+import { type Daemon, type Hosted, hostDaemon } from '../src/platform/daemon.ts';
+import { idMaker } from '../src/platform/ids.ts';
+import { localLink, makeClient } from '../src/platform/link.ts';
+import { silentLog } from '../src/platform/log.ts';
+import { prepareStateDir } from '../src/platform/state-dir.ts';
+import { agentdRoutes } from '../src/wire/agentd.ts';
+import type { DaemonName } from '../src/wire/peers.ts';
+import { eventually, freshDir, ROOT, startRuntime } from '../test/support/runtime.ts';
+import { startUpstream } from './children.ts';
+import { type Benchmark, exactly, type Figure } from './figure.ts';
+import { type Memory, memoryOf, treeOf } from './memory.ts';
+import { MODEL } from './world.ts';
+
+const AGENTS = 1_000;
+const SETTLE_MS = 5_000;
+const SECONDS = 600;
+const MB = 1_000_000;
+
+const PERSONA = `    You look after one service of many. You read what changed, say what it means
+    for those who use the service, and answer questions about it. You change nothing yourself. When
+    something is unclear you ask the person who is answerable for it, one question at a time.`;
+
+function manifests(): Record<string, string> {
+  const texts: Record<string, string> = {};
+  for (let n = 1; n <= AGENTS; n++) {
+    const name = `keeper-${String(n).padStart(4, '0')}`;
+    texts[name] = `apiVersion: agentd/v1
+kind: Agent
+metadata:
+  name: ${name}
+  description: Looks after service ${n}.
+spec:
+  model: default
+  persona: |
+${PERSONA}
+  tools:
+    allow: [git.read, file.read, tests.run]
+  limits:
+    maxSteps: 40
+`;
+  }
+  return texts;
+}
+
+/** The real runtime, after it has come to rest. */
+async function atRest(agents: Record<string, string> | undefined): Promise<Memory> {
+  const runtime = await startRuntime(agents === undefined ? {} : { agents });
+  try {
+    if (agents !== undefined)
+      await eventually('all agents loaded', async () => {
+        const { agents: found } = await runtime.agentd.listAgents({});
+        return found.length === AGENTS ? true : undefined;
+      });
+    await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+    return memoryOf(treeOf(runtime.process.pid!));
+  } finally {
+    await runtime.remove();
+  }
+}
+
+type Site = {
+  tick(seconds: number): Promise<void>;
+  createTask(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+/** The same daemons in this process, under a clock that only moves when told. */
+async function hostAll(base: string, upstreamPort: number): Promise<Site> {
+  const agentsDir = join(base, 'agents');
+  mkdirSync(agentsDir, { recursive: true });
+  for (const [name, text] of Object.entries(manifests()))
+    writeFileSync(join(agentsDir, `${name}.yaml`), text);
+  const stateDir = join(base, 'state');
+  prepareStateDir(stateDir);
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const provider = {
+    ...{ dialect: 'openai', models: [MODEL] },
+    base_url: `http://127.0.0.1:${upstreamPort}/v1`,
+  };
+  const given: Record<string, object> = {
+    agentd: { agents_dir: agentsDir, runner: join(ROOT, 'build', 'runner.mjs') },
+    modeld: { providers: { bench: provider } },
+  };
+  const here = new Map<DaemonName, Hosted>();
+  const hosted: Hosted[] = [];
+  for (const daemon of [auditdAi, modeld, toold, agentd] as unknown as Daemon[])
+    hosted.push(
+      await hostDaemon(daemon, {
+        ...{ version: '0.0.0', mode: 'embedded', stateDir, runtimeDir: join(base, 'r') },
+        ...{ operatorKey: 'bench', clock, random: randomBytes, newId: idMaker(clock), here },
+        log: silentLog,
+        config: { [daemon.name]: daemon.config.parse(given[daemon.name] ?? {}) },
+      }),
+    );
+  for (const one of hosted) await one.begin();
+  const operator = { kind: 'operator', principal: 'person:bench' } as const;
+  const client = makeClient(
+    agentdRoutes,
+    localLink(() => here.get('agentd')!.dispatch, operator),
+  );
+  return {
+    async tick(seconds) {
+      for (let second = 0; second < seconds; second++) {
+        clock.advance(1_000);
+        for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+      }
+    },
+    async createTask() {
+      await client.createTask({ body: { goal: 'goal-number-1', agent: 'keeper-0001' } });
+    },
+    async stop() {
+      for (const one of hosted.toReversed()) await one.drain();
+      for (const one of hosted.toReversed()) await one.stop();
+    },
+  };
+}
+
+/** How many model calls ten minutes bring, and that one would have been seen. */
+async function callsWhileIdle(): Promise<number> {
+  const base = freshDir();
+  const upstream = await startUpstream();
+  try {
+    const site = await hostAll(base, upstream.port);
+    try {
+      await site.tick(SECONDS);
+      const calls = await upstream.requests();
+      await site.createTask();
+      await eventually('a model call of a task', async () => {
+        return (await upstream.requests()) > calls ? true : undefined;
+      });
+      return calls;
+    } finally {
+      await site.stop();
+    }
+  } finally {
+    await upstream.stop();
+    rmSync(base, { recursive: true, force: true });
+  }
+}
+
+async function run(): Promise<Figure[]> {
+  const few = await atRest(undefined);
+  const many = await atRest(manifests());
+  const calls = await callsWhileIdle();
+  const inMb = (bytes: number) => exactly(Math.round(bytes / MB));
+  const compared = (pick: (memory: Memory) => number) => ({
+    unit: 'MB',
+    own: inMb(pick(many)),
+    peer: { name: 'starter team', ...inMb(pick(few)) },
+    ratio: exactly(pick(many) / pick(few)),
+  });
+  return [
+    {
+      name: 'processes of the runtime, 1,000 idle agents',
+      unit: '',
+      own: exactly(many.processes),
+      peer: { name: 'starter team', ...exactly(few.processes) },
+      ratio: exactly(many.processes / few.processes),
+      bar: { of: 'ratio', most: 1 },
+    },
+    {
+      name: 'model calls in 10 minutes of clock, 1,000 idle agents',
+      unit: '',
+      own: exactly(calls),
+      bar: { of: 'value', most: 0 },
+    },
+    {
+      name: 'memory, 1,000 idle agents (private, and shared once)',
+      ...compared(({ onceBytes }) => onceBytes),
+      bar: { of: 'value', most: 150 },
+    },
+    { name: '… as PSS', ...compared(({ pssBytes }) => pssBytes) },
+    { name: '… as the sum of RSS', ...compared(({ rssBytes }) => rssBytes) },
+  ];
+}
+
+export const idleAgents: Benchmark = {
+  name: 'idle-agents',
+  about: '1,000 declared agents with nothing to do',
+  run,
+};

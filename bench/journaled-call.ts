@@ -1,0 +1,80 @@
+// A tool call with everything durable: intent, attempt in the audit log, effect, outcome, its
+// event. 32 runs each ask the next call as soon as they have the answer, over their own sockets.
+import { derivedId } from '../src/platform/ids.ts';
+import { makeClient, socketLink } from '../src/platform/link.ts';
+import { tooldRoutes } from '../src/wire/toold.ts';
+import type { RunId, TaskId } from '../src/wire/words.ts';
+import { startLoad } from './children.ts';
+import { type Daemons, startDaemons } from './daemons.ts';
+import { type Benchmark, type Figure, seeRounds } from './figure.ts';
+import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
+
+const RUNS = 32;
+const SHAPE = { callers: RUNS, warmUpMs: 300, ms: 2_000 };
+const ROUNDS = 8;
+const CONFIG = 'toold:\n  test_tools: true\n';
+
+/** Tells toold of the runs, as agentd does before it starts their runners. */
+async function admitRuns(daemons: Daemons): Promise<Target[]> {
+  const link = socketLink({ socketPath: daemons.socketOf('toold', 'peer-agentd') });
+  const toold = makeClient(tooldRoutes, link);
+  const targets: Target[] = [];
+  for (let n = 0; n < RUNS; n++) {
+    const id = derivedId<RunId>('run', 'bench', n);
+    const task_id = derivedId<TaskId>('task', 'bench', n);
+    const { socket } = await toold.admitRun({
+      params: { id },
+      body: {
+        ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
+        ...{ tools: ['test.echo'], grant_expires_at: null, labels: [], max_calls: 100_000_000 },
+      },
+    });
+    targets.push({ socketPath: socket });
+  }
+  link.close();
+  return targets;
+}
+
+const BODY = JSON.stringify({
+  call_id: 'call_#{26}',
+  tool: 'test.echo',
+  arguments: { text: `line #{26} of what a tool says` },
+  purpose: 'to see how fast a call can be journaled',
+});
+
+async function run(): Promise<Figure[]> {
+  const daemons = await startDaemons(['auditd-ai', 'toold'], CONFIG);
+  const load = await startLoad();
+  try {
+    const targets = await admitRuns(daemons);
+    const order: LoadOrder = {
+      ...{ targets, method: 'POST', path: '/v1/tools/call', headers: {}, body: BODY },
+      ...SHAPE,
+    };
+    await load.drive({ ...order, warmUpMs: 0, ms: 4_000 });
+    const seen: LoadResult[] = [];
+    for (let round = 0; round < ROUNDS; round++) seen.push(await load.drive(order));
+    return [
+      {
+        name: 'journaled calls, 32 runs in flight',
+        unit: 'calls/s',
+        own: seeRounds(seen.map(({ perSecond }) => perSecond)),
+        bar: { of: 'value', least: 4_000 },
+      },
+      {
+        name: 'one journaled call of 32 in flight, p50',
+        unit: 'ms',
+        own: seeRounds(seen.map(({ p50Ms }) => p50Ms)),
+      },
+    ];
+  } finally {
+    await load.stop();
+    await daemons.remove();
+  }
+}
+
+export const journaledCall: Benchmark = {
+  name: 'journaled-call',
+  about: 'tool calls with intent, outcome and audit durable, 32 runs in flight',
+  run,
+};

@@ -1,0 +1,74 @@
+// Runs the benchmarks one after another and tells every figure beside its peer and its bar.
+//   bench/main.ts [name…]
+import { writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { audit } from './audit.ts';
+import { endedTasks } from './ended-tasks.ts';
+import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
+import { idleAgents } from './idle-agents.ts';
+import { journaledCall } from './journaled-call.ts';
+import { modeld } from './modeld.ts';
+import { status } from './status.ts';
+import { taskStart } from './task-start.ts';
+
+const BENCHMARKS: readonly Benchmark[] = [
+  modeld,
+  taskStart,
+  journaledCall,
+  audit,
+  status,
+  idleAgents,
+  endedTasks,
+];
+
+type Outcome = { benchmark: string; tookS: number; figures: Figure[]; failed?: string };
+
+function choose(names: readonly string[]): Benchmark[] {
+  const unknown = names.filter((name) => !BENCHMARKS.some((one) => one.name === name));
+  if (unknown.length > 0) {
+    const known = BENCHMARKS.map(({ name }) => name).join(', ');
+    console.error(`bench: there is no benchmark ${unknown.join(', ')}; there are ${known}`);
+    process.exit(2);
+  }
+  return BENCHMARKS.filter(({ name }) => names.length === 0 || names.includes(name));
+}
+
+async function runOne(benchmark: Benchmark): Promise<Outcome> {
+  const began = performance.now();
+  const tookS = () => Math.round((performance.now() - began) / 100) / 10;
+  process.stdout.write(`bench: ${benchmark.name}: ${benchmark.about} … `);
+  try {
+    const figures = await benchmark.run();
+    console.log(`${tookS()} s`);
+    return { benchmark: benchmark.name, tookS: tookS(), figures };
+  } catch (error) {
+    console.log('failed');
+    console.error(error);
+    const failed = error instanceof Error ? error.message : String(error);
+    return { benchmark: benchmark.name, tookS: tookS(), figures: [], failed };
+  }
+}
+
+const outcomes: Outcome[] = [];
+for (const benchmark of choose(process.argv.slice(2))) outcomes.push(await runOne(benchmark));
+
+console.log('\nname | value unit | peer value | ratio | bar | ok');
+for (const { benchmark, figures, failed } of outcomes) {
+  for (const figure of figures) console.log(lineOf(figure));
+  if (failed !== undefined) console.log(`${benchmark} | failed | – | – | – | short`);
+}
+const isGood = outcomes.every(({ figures, failed }) => failed === undefined && figures.every(isOk));
+const machine = {
+  cpu: cpus()[0]?.model ?? 'unknown',
+  cores: cpus().length,
+  memoryBytes: totalmem(),
+  node: process.version,
+};
+const benchmarks = outcomes.map(({ figures, ...rest }) => ({
+  ...rest,
+  figures: figures.map((figure) => ({ ...figure, ok: isOk(figure) })),
+}));
+const report = { at: new Date().toISOString(), machine, isGood, benchmarks };
+writeFileSync(join(import.meta.dirname, 'results.json'), `${JSON.stringify(report, null, 2)}\n`);
+process.exit(isGood ? 0 : 1);

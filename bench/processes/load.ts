@@ -1,0 +1,132 @@
+// The load generator, in a process of its own: so many callers, each asking again as soon as it
+// has its answer, over kept connections, for a while. Counts what was answered and how long each
+// took.
+import net from 'node:net';
+import { quantile } from '../figure.ts';
+import { readMessage } from './http-message.ts';
+import { takeOrders } from './orders.ts';
+
+export type Target = { port: number } | { socketPath: string };
+
+export type LoadOrder = {
+  /** Callers are dealt out over these in turn. */
+  targets: Target[];
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  /** `#{26}` in it becomes a number of 26 digits that is never used twice. */
+  body: string;
+  callers: number;
+  /** What is asked in this time is not counted. */
+  warmUpMs: number;
+  ms: number;
+};
+
+export type LoadResult = {
+  requests: number;
+  perSecond: number;
+  p25Ms: number;
+  p50Ms: number;
+  p75Ms: number;
+  p95Ms: number;
+};
+
+const MARK = '#{26}';
+let number = Date.now() * 1_000;
+
+function makeRequest(order: LoadOrder): () => string {
+  const texts = order.body.split(MARK);
+  const length = Buffer.byteLength(order.body) + (texts.length - 1) * (26 - MARK.length);
+  const headers = Object.entries({ host: '127.0.0.1', ...order.headers });
+  const port = order.targets.find((target) => 'port' in target)?.port;
+  const host = port === undefined ? [] : [['host', `127.0.0.1:${port}`]];
+  const lines = Object.entries(Object.fromEntries([...headers, ...host]));
+  const head =
+    `${order.method} ${order.path} HTTP/1.1\r\n` +
+    lines.map(([name, value]) => `${name}: ${value}\r\n`).join('') +
+    `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n`;
+  return () => head + texts.join(String(++number).padStart(26, '0'));
+}
+
+class Caller {
+  readonly #socket: net.Socket;
+  readonly #done: (sentAt: number, failed: string | undefined) => boolean;
+  readonly #next: () => string;
+  #text = '';
+  #sentAt = 0;
+
+  constructor(
+    target: Target,
+    next: () => string,
+    done: (sentAt: number, failed: string | undefined) => boolean,
+    onEnd: (error?: Error) => void,
+  ) {
+    this.#next = next;
+    this.#done = done;
+    this.#socket =
+      'port' in target ? net.connect(target.port, '127.0.0.1') : net.connect(target.socketPath);
+    this.#socket.setNoDelay(true);
+    this.#socket.on('connect', () => this.#ask());
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    this.#socket.on('error', onEnd);
+    this.#socket.on('close', () => onEnd());
+  }
+
+  #ask(): void {
+    this.#sentAt = performance.now();
+    this.#socket.write(this.#next(), 'latin1');
+  }
+
+  #read(chunk: Buffer): void {
+    this.#text += chunk.toString('latin1');
+    const message = readMessage(this.#text);
+    if (message === undefined) return;
+    this.#text = this.#text.slice(message.length);
+    const isGood = message.head.startsWith('http/1.1 200');
+    const failed = isGood
+      ? undefined
+      : `${message.head.slice(0, 40)} … ${message.body.slice(0, 600)}`;
+    if (this.#done(this.#sentAt, failed)) this.#ask();
+    else this.#socket.end();
+  }
+}
+
+async function drive(order: LoadOrder): Promise<LoadResult> {
+  const next = makeRequest(order);
+  const begin = performance.now() + order.warmUpMs;
+  const end = begin + order.ms;
+  const took: number[] = [];
+  let firstFailure: string | undefined;
+  let open = order.callers;
+  await new Promise<void>((resolve, reject) => {
+    const onDone = (sentAt: number, failed: string | undefined): boolean => {
+      const now = performance.now();
+      firstFailure ??= failed;
+      if (now >= begin && now < end) took.push(now - sentAt);
+      return now < end && firstFailure === undefined;
+    };
+    for (let i = 0; i < order.callers; i++) {
+      let isOver = false;
+      const onEnd = (error?: Error): void => {
+        if (isOver) return;
+        isOver = true;
+        if (error !== undefined) reject(error);
+        else if (--open === 0) resolve();
+      };
+      new Caller(order.targets[i % order.targets.length]!, next, onDone, onEnd);
+    }
+  });
+  if (firstFailure !== undefined) throw new Error(`a request failed: ${firstFailure}`);
+  if (performance.now() < end) throw new Error('connections were closed before the time was over');
+  took.sort((a, b) => a - b);
+  return {
+    requests: took.length,
+    perSecond: took.length / (order.ms / 1000),
+    p25Ms: quantile(took, 0.25),
+    p50Ms: quantile(took, 0.5),
+    p75Ms: quantile(took, 0.75),
+    p95Ms: quantile(took, 0.95),
+  };
+}
+
+takeOrders<LoadOrder>('load', drive);

@@ -1,0 +1,19 @@
+// A bench process takes orders on standard input and answers on standard output, one JSON line
+// each, until its input ends.
+import { createInterface } from 'node:readline';
+
+export function takeOrders<Order>(
+  ready: unknown,
+  answer: (order: Order) => Promise<unknown>,
+): void {
+  const say = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value)}\n`);
+  const lines = createInterface({ input: process.stdin });
+  lines.on('line', (line) => {
+    answer(JSON.parse(line) as Order).then(
+      (value) => say({ value }),
+      (error: unknown) => say({ error: error instanceof Error ? error.stack : String(error) }),
+    );
+  });
+  lines.on('close', () => process.exit(0));
+  say({ value: ready });
+}
