@@ -1,7 +1,8 @@
-// The demonstration: a runtime on a state directory, one task that a planner shares with two colleagues,
-// the story of it, and the proof that the record is whole. Everything is done with agentctl, as a person would.
+// The demonstration: a runtime on a state directory, one task that a planner shares with two
+// colleagues, the story of it, and the proof that the record is whole. Everything is done with
+// agentctl, as a person would.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,30 +17,27 @@ const env = { ...process.env, AGENTD_STATE: state };
 const onTerminal = process.stdout.isTTY === true;
 const bold = (text: string) => (onTerminal ? `\x1b[1m${text}\x1b[0m` : text);
 
+const dim = (text: string) => (onTerminal ? `\x1b[2m${text}\x1b[0m` : text);
+
 function say(text: string): void {
   process.stdout.write(`\n${bold(text)}\n`);
 }
 
-/** Runs agentctl and shows what it shows; ends the demonstration when it fails. */
-function agentctl(args: string[], options: { quiet?: boolean; mayFail?: boolean } = {}): string {
-  if (options.quiet !== true)
-    process.stdout.write(
-      `${onTerminal ? '\x1b[2m' : ''}$ agentctl ${args.map((arg) => (/[\s"]/.test(arg) ? `"${arg}"` : arg)).join(' ')}${onTerminal ? '\x1b[0m' : ''}\n`,
-    );
+function agentctl(args: string[], options: { captures?: boolean } = {}): string {
+  const shown = args.map((arg) => (/[\s"]/.test(arg) ? `"${arg}"` : arg)).join(' ');
+  process.stdout.write(dim(`$ agentctl ${shown}\n`));
+  const stdout = options.captures === true ? 'pipe' : 'inherit';
   const done = spawnSync(join(root, 'bin', 'agentctl'), args, {
     env,
     encoding: 'utf8',
-    stdio:
-      options.quiet === true ? ['ignore', 'pipe', 'inherit'] : ['ignore', 'inherit', 'inherit'],
+    stdio: ['ignore', stdout, 'inherit'],
   });
-  if (done.status !== 0 && options.mayFail !== true) {
-    agentctlDown();
-    process.stderr.write(
-      `\nThe demonstration stopped: agentctl ${args[0]} ended with status ${done.status}. State: ${state}\n`,
-    );
-    process.exit(1);
-  }
-  return done.stdout ?? '';
+  if (done.status === 0) return done.stdout ?? '';
+  agentctlDown();
+  process.stderr.write(
+    `\nThe demonstration stopped: agentctl ${args[0]} ended with status ${done.status}.\nState: ${state}\n`,
+  );
+  return process.exit(1);
 }
 
 function agentctlDown(): void {
@@ -65,12 +63,11 @@ const created = JSON.parse(
       'Find out why the API got slower after the last deploy, and propose a fix',
       '--json',
     ],
-    { quiet: true },
+    { captures: true },
   ),
 ) as { task: { id: string } };
 const { id } = created.task;
 agentctl(['task', 'watch', id]);
-agentctl(['task', 'show', id]);
 
 say('3. The story, from the record: who did what, with which model, allowed by which rule.');
 agentctl(['task', 'explain', id]);
@@ -82,10 +79,12 @@ say(
   '5. The proof. The log verifies offline on a copy, against a checkpoint that was kept elsewhere.',
 );
 const elsewhere = mkdtempSync(join(tmpdir(), 'agentd-demo-copy-'));
-agentctl(['audit', 'checkpoint', '--out', join(elsewhere, 'checkpoint')]);
+writeFileSync(join(elsewhere, 'checkpoint'), agentctl(['audit', 'checkpoint'], { captures: true }));
 agentctl(['down']);
 cpSync(join(state, 'audit'), join(elsewhere, 'audit'), { recursive: true });
 agentctl(['audit', 'verify', join(elsewhere, 'audit'), '--from', join(elsewhere, 'checkpoint')]);
+
+rmSync(elsewhere, { recursive: true });
 
 process.stdout.write(`
 Everything this made is in ${state}

@@ -132,8 +132,8 @@ export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
 }
 
 /**
- * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then: this
- * process, or every runner (`runners`).
+ * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then:
+ * this process, or every runner (`runners`).
  */
 function crashAtMoment(stateDir: string): (name: string) => void {
   const file = join(stateDir, 'crash-at');
@@ -164,7 +164,9 @@ export function sayReady(fd: number, extra: Record<string, unknown> = {}): void 
   writeSync(fd, `${JSON.stringify({ ready: true, pid: process.pid, ...extra })}\n`);
 }
 
-/** The reason for not starting goes to whoever waits for the ready line, and sets the exit status. */
+/**
+ * The reason for not starting goes to whoever waits for the ready line, and sets the exit status.
+ */
 export function refuseToStart(fd: number, error: unknown): never {
   const known =
     error instanceof Fault

@@ -1,5 +1,6 @@
-// What embedded and split have in common: the state directory is taken, the processes beside are started
-// in order, the port is opened, who holds the state is written down, and all ends in the opposite order.
+// What embedded and split have in common: the state directory is taken, the processes beside are
+// started in order, the port is opened, who holds the state is written down, and all ends in the
+// opposite order.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { HostOptions } from '../platform/daemon.ts';

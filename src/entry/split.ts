@@ -1,4 +1,5 @@
-// Split: one process per daemon, started in order and watched by this one, which does no work itself.
+// Split: one process per daemon, started in order and watched by this one, which does no work
+// itself.
 import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { takeState } from './runtime.ts';
 

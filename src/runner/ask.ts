@@ -1,5 +1,6 @@
-// Asking a daemon through the run's own socket: HTTP over node:net, because node:http alone would double
-// the runner's start time. One connection a request; the answers here are always one JSON document.
+// Asking a daemon through the run's own socket: HTTP over node:net, because node:http alone would
+// double the runner's start time. One connection a request; the answers here are always one JSON
+// document.
 import { connect } from 'node:net';
 
 export type Refusal = {

@@ -1,5 +1,6 @@
-// The built-in loop: model, calls, model, … until the task is finished or the run has to wait. It keeps no
-// state: after a crash or a wait it starts again, and what it asked before is answered from the record.
+// The built-in loop: model, calls, model, … until the task is finished or the run has to wait. It
+// keeps no state: after a crash or a wait it starts again, and what it asked before is answered
+// from the record.
 import type { MessageView, RunBriefing } from '../wire/agentd.ts';
 import type { GenerateResponse, Message, Part } from '../wire/modeld.ts';
 import type { CallAnswer, ToolView } from '../wire/toold.ts';
@@ -142,7 +143,9 @@ export class Loop {
     return undefined;
   }
 
-  /** An answer without calls is the result; an empty or cut one gets another chance, a few times. */
+  /**
+   * An answer without calls is the result; an empty or cut one gets another chance, a few times.
+   */
   private async noCalls(response: GenerateResponse): Promise<Ended | undefined> {
     const text = response.message.parts
       .filter((part) => part.type === 'text')
@@ -241,11 +244,13 @@ export class Loop {
     errorCode?: string,
   ): Promise<Ended> {
     this.calls++;
-    await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
+    const answer = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
       call_id: callId(this.briefing.run_id, 't', this.step, 1023),
       tool: 'task.finish',
       arguments: { status, result, ...(errorCode === undefined ? {} : { error_code: errorCode }) },
     });
+    if (answer.status !== 'completed')
+      throw new Error(`the task could not be finished: ${answer.error?.message ?? answer.status}`);
     return { how: 'finished', calls: this.calls, result };
   }
 }

@@ -1,5 +1,6 @@
-// What runs inside a runner sandbox: one activation of one run. It is told three sockets and nothing else,
-// speaks only to them, and ends when the run is finished, parked, taken away, or its parent is gone.
+// What runs inside a runner sandbox: one activation of one run. It is told three sockets and
+// nothing else, speaks only to them, and ends when the run is finished, parked, taken away, or its
+// parent is gone.
 import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
 import type { ToolView } from '../wire/toold.ts';
@@ -19,8 +20,8 @@ function socketOf(name: string): string {
 }
 
 /**
- * Standard input ends when agentd does; a runner without agentd has nobody to work for. A socket, because
- * a blocking read in Node's thread pool would keep the process from ending.
+ * Standard input ends when agentd does; a runner without agentd has nobody to work for. A socket,
+ * because a blocking read in Node's thread pool would keep the process from ending.
  */
 function endWithParent(): void {
   const lifeline = new Socket({ fd: 0, readable: true, writable: false });

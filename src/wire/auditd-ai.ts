@@ -34,6 +34,7 @@ const EventsQuery = z.strictObject({
   /** 1: stay connected and stream new events (SSE, `id:` is the seq). */
   follow: z.enum(['0', '1']).optional(),
 });
+const ListQuery = z.strictObject({ ...PageQuery, order: z.enum(['asc', 'desc']).optional() });
 const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
 
 export const auditRoutes = routes({
@@ -58,7 +59,7 @@ export const auditRoutes = routes({
     path: '/v1/audit/tasks/{task_id}',
     callers: ['operator'],
     params: z.strictObject({ task_id: z.string().max(64) }),
-    query: z.strictObject(PageQuery),
+    query: ListQuery,
     output: Page,
   }),
   agent: route({
@@ -66,7 +67,7 @@ export const auditRoutes = routes({
     path: '/v1/audit/agents/{agent}',
     callers: ['operator'],
     params: z.strictObject({ agent: z.string().max(64) }),
-    query: z.strictObject(PageQuery),
+    query: ListQuery,
     output: Page,
   }),
   tool: route({
@@ -74,7 +75,7 @@ export const auditRoutes = routes({
     path: '/v1/audit/tools/{tool}',
     callers: ['operator'],
     params: z.strictObject({ tool: z.string().max(64) }),
-    query: z.strictObject(PageQuery),
+    query: ListQuery,
     output: Page,
   }),
   checkpoint: route({

@@ -1,4 +1,5 @@
-// Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of itself.
+// Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of
+// itself.
 import type { DaemonName } from './peers.ts';
 import type { RunId, TaskId } from './words.ts';
 

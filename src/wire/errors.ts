@@ -1,6 +1,7 @@
-// The one table of faults: what may go wrong across a boundary, the sentence for it, whether trying again
-// can help, and its HTTP and exit status. A fault crosses every link unchanged. Decisions (allow, ask,
-// deny) are values and live elsewhere; bugs are asserts and reach callers only as `internal`.
+// The one table of faults: what may go wrong across a boundary, the sentence for it, whether trying
+// again can help, and its HTTP and exit status. A fault crosses every link unchanged. Decisions
+// (allow, ask, deny) are values and live elsewhere; bugs are asserts and reach callers only as
+// `internal`.
 
 type Row = { http: number; exit: number; retry: boolean; hint: string };
 
@@ -298,7 +299,9 @@ export function fault(code: FaultCode, message: string, extra?: FaultExtra): Fau
   return new Fault(code, message, extra);
 }
 
-/** A fault that came over a link, as it was there. An unknown code from a newer peer is `internal`. */
+/**
+ * A fault that came over a link, as it was there. An unknown code from a newer peer is `internal`.
+ */
 export function faultFromBody(body: unknown): Fault {
   const error = (body as { error?: Partial<FaultBody> } | null)?.error;
   const code = error?.code !== undefined && error.code in FAULTS ? error.code : 'internal';

@@ -1,5 +1,5 @@
-// The audit events: every kind there is, and the one shape they have. Attempts and confirmed effects are
-// different events. Events carry ids, hashes and sizes, never content.
+// The audit events: every kind there is, and the one shape they have. Attempts and confirmed
+// effects are different events. Events carry ids, hashes and sizes, never content.
 import { z } from 'zod';
 import { Timestamp } from './words.ts';
 
@@ -52,11 +52,12 @@ export const EVENT_KINDS = [
   'audit.started',
   'audit.key_rotated',
 ] as const;
-export type EventKind = (typeof EVENT_KINDS)[number];
 
 const text = z.string().max(256);
 
-/** What a daemon hands to auditd-ai. `source_seq` grows by its outbox, so a repeat is recognised. */
+/**
+ * What a daemon hands to auditd-ai. `source_seq` grows by its outbox, so a repeat is recognised.
+ */
 export const NewEvent = z.strictObject({
   id: z.string().min(1).max(128),
   ts: Timestamp,

@@ -1,4 +1,5 @@
-// An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are refused.
+// An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are
+// refused.
 import { z } from 'zod';
 import { AgentName } from './words.ts';
 
@@ -91,7 +92,10 @@ export const Manifest = z.strictObject({
         costUsdPerDay: z.number().nonnegative().max(1_000_000).optional(),
       })
       .optional(),
-    /** Whom it may give work to and write to. Absent: anyone (given task.delegate), and its own thread. */
+    /**
+     * Whom it may give work to and write to. Absent: anyone (given task.delegate), and its own
+     * thread.
+     */
     team: z
       .strictObject({
         delegateTo: z.array(AgentName).max(256).optional(),

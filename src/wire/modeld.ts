@@ -1,5 +1,6 @@
-// modeld's contract: the neutral form of a model call that runners and operators speak, and its routes.
-// The vendors' own dialects (/openai, /anthropic) are passed through as those vendors define them.
+// modeld's contract: the neutral form of a model call that runners and operators speak, and its
+// routes. The vendors' own dialects (/openai, /anthropic) are passed through as those vendors
+// define them.
 import { z } from 'zod';
 import { route, routes } from './route.ts';
 import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './words.ts';
@@ -17,7 +18,10 @@ export const ToolCallPart = z.strictObject({
   type: z.literal('tool_call'),
   id: z.string().min(1).max(128),
   name: z.string().min(1).max(128),
-  /** Parsed arguments; when the model wrote broken JSON, `arguments_error` says so and `arguments` is {}. */
+  /**
+   * Parsed arguments; when the model wrote broken JSON, `arguments_error` says so and `arguments`
+   * is {}.
+   */
   arguments: z.record(z.string(), z.unknown()),
   arguments_error: z.string().optional(),
 });
@@ -51,7 +55,10 @@ export const ToolSpec = z.strictObject({
 });
 export type ToolSpec = z.infer<typeof ToolSpec>;
 
-/** Counts as the provider reports them. `input_tokens` includes neither cache reads nor cache writes. */
+/**
+ * Counts as the provider reports them. `input_tokens` includes neither cache reads nor cache
+ * writes.
+ */
 export const Usage = z.strictObject({
   input_tokens: z.int().nonnegative(),
   output_tokens: z.int().nonnegative(),
@@ -114,7 +121,9 @@ export const GenerateResponse = z.object({
 });
 export type GenerateResponse = z.infer<typeof GenerateResponse>;
 
-/** One line of a streamed neutral answer (SSE `data:`): deltas, then `done` with the whole response. */
+/**
+ * One line of a streamed neutral answer (SSE `data:`): deltas, then `done` with the whole response.
+ */
 export const GenerateEvent = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text'), text: z.string() }),
   z.object({ type: z.literal('thinking'), text: z.string() }),
@@ -336,7 +345,8 @@ export const modeldRoutes = routes({
     }),
     output: z.object({ provider: ProviderView }),
   }),
-  // The vendors' dialects, for SDKs used unchanged. Bodies are the vendors' own and checked by the adapter.
+  // The vendors' dialects, for SDKs used unchanged. Bodies are the vendors' own and checked by the
+  // adapter.
   openaiChat: route({
     method: 'POST',
     path: '/openai/v1/chat/completions',

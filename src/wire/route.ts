@@ -1,9 +1,12 @@
-// The shape of a route: one value says the method, the path, who may call it and what goes in and out.
-// Dispatch, typed clients, OpenAPI and the docs are all made from these values.
+// The shape of a route: one value says the method, the path, who may call it and what goes in and
+// out. Dispatch, typed clients, OpenAPI and the docs are all made from these values.
 import type { z } from 'zod';
 import type { DaemonName } from './peers.ts';
 
-/** `run` is a runner through its own socket, `operator` a person with the key file, else a peer daemon. */
+/**
+ * `run` is a runner through its own socket, `operator` a person with the key file, else a peer
+ * daemon.
+ */
 export type CallerKind = 'run' | 'operator' | DaemonName;
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -23,7 +26,10 @@ export type Route<
   output: O;
   /** True when the handler may answer with a stream instead of one document. */
   streams?: boolean;
-  /** True when a POST makes something: it takes an Idempotency-Key, and the same key answers the same. */
+  /**
+   * True when a POST makes something: it takes an Idempotency-Key, and the same key answers the
+   * same.
+   */
   creates?: boolean;
   bodySizeBytesMax?: number;
   /** Errors on this route are written as this vendor writes them. */

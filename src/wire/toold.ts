@@ -62,7 +62,10 @@ export const CallAnswer = z.object({
   error: z
     .object({ code: z.string(), message: z.string(), hint: z.string(), retry: z.boolean() })
     .optional(),
-  /** With waiting: what the run waits for. Park, exit, and ask again with the same call_id when woken. */
+  /**
+   * With waiting: what the run waits for. Park, exit, and ask again with the same call_id when
+   * woken.
+   */
   wait: z.object({ id: WaitId, kind: WaitKind }).optional(),
   recorded: z.boolean(),
 });
@@ -88,7 +91,10 @@ export const ToolCallView = z.object({
 });
 export type ToolCallView = z.infer<typeof ToolCallView>;
 
-/** What agentd tells toold of a run when it starts an activation. The grant is held here, not in the box. */
+/**
+ * What agentd tells toold of a run when it starts an activation. The grant is held here, not in the
+ * box.
+ */
 export const AdmitRunBody = z.strictObject({
   fence: z.int().positive(),
   mode: z.enum(['live', 'replay']),

@@ -1,5 +1,6 @@
-// One activation of a run: admit it at the daemons it may call, open its sockets, start its process, and
-// take note when the process is gone. Also the briefing a runner gets, the same at every activation.
+// One activation of a run: admit it at the daemons it may call, open its sockets, start its
+// process, and take note when the process is gone. Also the briefing a runner gets, the same at
+// every activation.
 
 import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
@@ -142,7 +143,8 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
         signal: exit.signal,
         stderr: exit.stderrTail.slice(-500),
       });
-    // Nothing happens here when the run has parked or ended: then it is not held by this activation any more.
+    // Nothing happens here when the run has parked or ended: then it is not held by this activation
+    // any more.
     const detail =
       exit.signal === null
         ? `exit ${exit.code}: ${exit.stderrTail.slice(-300)}`

@@ -1,5 +1,6 @@
-// The agents in force: read from a directory of manifests, followed as the files change, written there by
-// the operator. A broken manifest keeps the old one in force and is named among the problems.
+// The agents in force: read from a directory of manifests, followed as the files change, written
+// there by the operator. A broken manifest keeps the old one in force and is named among the
+// problems.
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { writeAtomically } from '../../platform/state-dir.ts';
@@ -18,7 +19,10 @@ export type Agents = {
   apply(set: ManifestSet): Promise<void>;
 };
 
-/** Where manifests are when nobody said otherwise: a copy of the starter team that people can change. */
+/**
+ * Where manifests are when nobody said otherwise: a copy of the starter team that people can
+ * change.
+ */
 export function prepareAgentsDir(dir: string, starterDir: string | undefined): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const isEmpty = !readdirSync(dir).some((name) => /\.ya?ml$/.test(name));

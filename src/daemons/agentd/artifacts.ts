@@ -1,5 +1,5 @@
-// Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread and
-// those it was given.
+// Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread
+// and those it was given.
 import type { NewId } from '../../platform/ids.ts';
 import type { Once } from '../../platform/sql/once.ts';
 import {

@@ -1,5 +1,5 @@
-// What toold does here on behalf of a run: give work to a colleague, finish, write, store, ask, wait. Each
-// happens once per call, and only while the run is held by the activation that asks.
+// What toold does here on behalf of a run: give work to a colleague, finish, write, store, ask,
+// wait. Each happens once per call, and only while the run is held by the activation that asks.
 import type { Clock } from '../../platform/clock.ts';
 import type { Context, Handlers } from '../../platform/dispatch.ts';
 import type { NewId } from '../../platform/ids.ts';

@@ -24,7 +24,10 @@ import { makeService, type Service } from './service.ts';
 import { MIGRATIONS } from './store/schema.ts';
 import { openStore } from './store/store.ts';
 
-/** Services that messages can be addressed to, beside the agents and people. None of them takes any yet. */
+/**
+ * Services that messages can be addressed to, beside the agents and people. None of them takes any
+ * yet.
+ */
 const serviceRunning = (): boolean => false;
 
 async function start(floor: Floor<AgentdConfig>) {

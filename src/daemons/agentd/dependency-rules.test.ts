@@ -4,8 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { TaskStatus } from '../../wire/agentd.ts';
-import { TASK_STATUSES } from '../../wire/agentd.ts';
-import { findCycle, readinessOf, settleDependants, type TaskNode } from './dependency-rules.ts';
+import { findCycle, readinessOf, type TaskNode } from './dependency-rules.ts';
 
 function node(
   id: string,
@@ -67,35 +66,6 @@ test('a task is ready when all it comes after is completed, and lost when one of
       reason: `t1, which it comes after, is ${status}`,
     });
   }
-});
-
-test('a failure rejects everything behind it, each with the reason that hit it', () => {
-  const tasks = [
-    node('a', [], { status: 'failed' }),
-    node('b', ['a']),
-    node('c', ['b']),
-    node('d', [], { status: 'working' }),
-    node('e', ['d', 'c']),
-    node('f', ['d']),
-  ];
-  assert.deepEqual(settleDependants('a', tasks), [
-    { id: 'b', status: 'rejected', by: 'a', reason: 'a, which it comes after, is failed' },
-    { id: 'c', status: 'rejected', by: 'b', reason: 'b, which it comes after, is rejected' },
-    { id: 'e', status: 'rejected', by: 'c', reason: 'c, which it comes after, is rejected' },
-  ]);
-});
-
-test('a completion frees those that wait for nothing else, and only them', () => {
-  const tasks = [
-    node('a', [], { status: 'completed' }),
-    node('b', ['a']),
-    node('c', ['a', 'x']),
-    node('x', [], { status: 'working' }),
-    node('y', ['b']),
-    node('z', ['a', 'not-given']),
-    node('w', ['a'], { status: 'working' }),
-  ];
-  assert.deepEqual(settleDependants('a', tasks), [{ id: 'b', status: 'ready' }]);
 });
 
 /** Every edge: a task waits for what it comes after, a parent for its children. */
@@ -164,65 +134,3 @@ function assertIsCircle(cycle: string[], tasks: readonly TaskNode[]): void {
     assert.ok(from.after.includes(to.id) || to.parentTaskId === from.id);
   }
 }
-
-/** Looks at every held task again and again until nothing changes. */
-function naiveSettle(tasks: readonly TaskNode[]): Map<string, TaskStatus> {
-  const status = new Map(tasks.map((task) => [task.id, task.status]));
-  for (let changed = true; changed; ) {
-    changed = false;
-    for (const task of tasks) {
-      if (!['submitted', 'blocked'].includes(status.get(task.id)!)) continue;
-      const before = task.after.map((id) => status.get(id)!);
-      const lost = before.some((s) => ['failed', 'canceled', 'rejected'].includes(s));
-      if (!lost && !before.every((s) => s === 'completed')) continue;
-      status.set(task.id, lost ? 'rejected' : 'ready');
-      changed = true;
-    }
-  }
-  return status;
-}
-
-/** Acyclic: each comes only after earlier ones. Held unless it comes after nothing. */
-const dag = fc
-  .array(
-    fc.record({
-      after: fc.array(fc.nat(), { maxLength: 3 }),
-      status: fc.constantFrom(...TASK_STATUSES),
-    }),
-    { minLength: 2, maxLength: 20 },
-  )
-  .map((list) =>
-    list.map(({ after, status }, i) =>
-      node(`t${i}`, i === 0 ? [] : after.map((n) => `t${n % i}`), { status }),
-    ),
-  );
-
-test('settling after an ending does what looking at everything would do', () => {
-  const ending = fc.constantFrom<TaskStatus>('completed', 'failed', 'canceled', 'rejected');
-  fc.assert(
-    fc.property(dag, fc.nat(), ending, (list, pick, status) => {
-      // Start from a settled state: what follows then comes from this one ending.
-      const settled = naiveSettle(list);
-      const calm = list.map((task) => ({ ...task, status: settled.get(task.id)! }));
-      const open = calm.filter((task) => ['ready', 'working', 'waiting'].includes(task.status));
-      if (open.length === 0) return;
-      const id = open[pick % open.length]!.id;
-      const tasks = calm.map((task) => (task.id === id ? { ...task, status } : task));
-      const changes = settleDependants(id, tasks);
-      const wanted = naiveSettle(tasks);
-      const result = new Map(tasks.map((task) => [task.id, task.status]));
-      for (const change of changes) {
-        if (change.status === 'rejected') {
-          // The one named must have ended badly already: the order of the changes is the order to
-          // do them.
-          assert.ok(['failed', 'canceled', 'rejected'].includes(result.get(change.by)!));
-          assert.ok(change.reason.includes(change.by));
-        }
-        result.set(change.id, change.status);
-      }
-      assert.deepEqual(result, wanted);
-      assert.equal(new Set(changes.map((change) => change.id)).size, changes.length);
-    }),
-    { numRuns: 1_000 },
-  );
-});

@@ -19,9 +19,6 @@ const ENDED: ReadonlySet<TaskStatus> = new Set<EndedStatus>([
   'rejected',
 ]);
 
-/** A task that has not begun and still may be held back. */
-const isHeld = (status: TaskStatus): boolean => status === 'submitted' || status === 'blocked';
-
 /**
  * The circle a new task would close, from it and back to it, or undefined. A task waits for what it
  * comes after, and a parent for its children; so a child that comes after its own parent would wait
@@ -83,37 +80,4 @@ export function readinessOf(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]
   return by.length === 0
     ? { status: 'ready' }
     : { status: 'blocked', by, reason: `after ${by.join(', ')}` };
-}
-
-export type Change = { id: string } & Exclude<Readiness, { status: 'blocked' }>;
-
-/**
- * What follows for the held tasks once `endedId` has ended (its node says how), in the order to do
- * it: each comes after the change that caused it. `tasks` are all that may be touched, and what
- * they come after.
- */
-export function settleDependants(endedId: string, tasks: Iterable<TaskNode>): Change[] {
-  const nodes = new Map<string, TaskNode>();
-  const dependants = new Map<string, string[]>();
-  for (const task of tasks) {
-    nodes.set(task.id, task);
-    for (const id of new Set(task.after)) addTo(dependants, id, task.id);
-  }
-  const changes = new Map<string, Change>();
-  const statusOf = (id: string) => changes.get(id)?.status ?? nodes.get(id)?.status;
-  const queue = [endedId];
-  for (const ended of queue) {
-    for (const id of dependants.get(ended) ?? []) {
-      const task = nodes.get(id)!;
-      if (!isHeld(task.status) || changes.has(id)) continue;
-      const readiness = readinessOf(
-        // A blocker that was not given is taken as still open: better late than too early.
-        task.after.map((before) => ({ id: before, status: statusOf(before) ?? 'submitted' })),
-      );
-      if (readiness.status === 'blocked') continue;
-      changes.set(id, { id, ...readiness });
-      if (readiness.status === 'rejected') queue.push(id);
-    }
-  }
-  return [...changes.values()];
 }

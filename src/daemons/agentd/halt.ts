@@ -1,5 +1,5 @@
-// The kill switch: one command or one file ends every agent process, and none starts until it is lifted.
-// The file and the record follow each other, whichever was there first.
+// The kill switch: one command or one file ends every agent process, and none starts until it is
+// lifted. The file and the record follow each other, whichever was there first.
 import type { Log } from '../../platform/log.ts';
 import type { HaltFile } from './adapters/halt-file.ts';
 import type { Store } from './store/store.ts';

@@ -1,5 +1,6 @@
-// Replaying a task: its last run is run again in a runner that gets only recorded answers. Whatever the
-// runner would now ask differently shows as a difference; nothing is done and nothing is recorded.
+// Replaying a task: its last run is run again in a runner that gets only recorded answers. Whatever
+// the runner would now ask differently shows as a difference; nothing is done and nothing is
+// recorded.
 import type { ReplayView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';

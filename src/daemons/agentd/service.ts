@@ -1,5 +1,6 @@
-// The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended. What is
-// decided is in rules; what lasts is in the store; processes and peers are reached through small interfaces.
+// The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended.
+// What is decided is in rules; what lasts is in the store; processes and peers are reached through
+// small interfaces.
 import type { Clock, Timer } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';

@@ -11,4 +11,3 @@ export const auditdConfig = z.strictObject({
   /** A log that grew is signed at least this often. */
   checkpoint_every_ms: z.int().min(10).max(3_600_000).default(1_000),
 });
-export type AuditdConfig = z.output<typeof auditdConfig>;

@@ -1,4 +1,5 @@
-// What auditd-ai decides, as pure functions: which events of a batch are new, and which a reader wants.
+// What auditd-ai decides, as pure functions: which events of a batch are new, and which a reader
+// wants.
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 
 /** The highest number taken from each source's store. */

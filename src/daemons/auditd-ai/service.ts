@@ -1,5 +1,5 @@
-// Taking events and giving them back: each event once, acknowledged when durable; readers by number, by
-// index, or following the end of the log.
+// Taking events and giving them back: each event once, acknowledged when durable; readers by
+// number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';

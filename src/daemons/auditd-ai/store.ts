@@ -1,5 +1,6 @@
-// The index of the log: where the events of a task, an agent, a tool or an id are. It is derived: made from
-// the log, behind it by a moment, and made again from it whenever it is missing, broken or behind.
+// The index of the log: where the events of a task, an agent, a tool or an id are. It is derived:
+// made from the log, behind it by a moment, and made again from it whenever it is missing, broken
+// or behind.
 import { rmSync } from 'node:fs';
 import type { Log } from '../../platform/log.ts';
 import type { Database, Migrations, Value } from '../../platform/sql/database.ts';
@@ -63,7 +64,8 @@ export async function openIndex(options: {
   let db = openOrReset(file, say);
   let next = await indexedSize(db);
   if (next > log.size) {
-    // The index knows more than the log: it belongs to another log, or the log was put back from a copy.
+    // The index knows more than the log: it belongs to another log, or the log was put back from a
+    // copy.
     await db.close();
     db = reset(file);
     next = 0;

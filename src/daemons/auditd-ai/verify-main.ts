@@ -1,8 +1,9 @@
-// Verifies an audit directory, or a copy of one, from the command line: no daemon, no key, reads only.
+// Verifies an audit directory, or a copy of one, from the command line: no daemon, no key, reads
+// only.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Fault } from '../../wire/errors.ts';
-import { verifyLog } from './log/verify.ts';
+import { type VerifyReport, verifyLog } from './log/verify.ts';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -17,6 +18,27 @@ function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
+const many = (n: number, word: string) => `${n} ${word}${n === 1 ? '' : 's'}`;
+
+function tell(report: VerifyReport): void {
+  const { ok, size, problems_total, checkpoints_checked, signed_size, unsigned_tail } = report;
+  print(
+    ok
+      ? `The log is whole: ${many(size, 'event')}.`
+      : `The log is NOT whole: ${many(problems_total, 'problem')} in ${many(size, 'event')}.`,
+  );
+  for (const { kind, seq, segment, line, message } of report.problems) {
+    const where = segment === null ? '' : ` (${segment}${line === null ? '' : `:${line}`})`;
+    print(`  ${kind}${seq === null ? '' : ` at event ${seq}`}${where}: ${message}`);
+  }
+  print(`Root ${report.root}`);
+  print(`${many(checkpoints_checked, 'signed checkpoint')} checked.`);
+  print(`${many(signed_size, 'event')} signed, ${unsigned_tail} after the last signature.`);
+  if (values.from === undefined)
+    print('A cut tail shows only against a checkpoint kept elsewhere: --from FILE.');
+  for (const remark of report.remarks) print(remark);
+}
+
 try {
   const report = await verifyLog({
     dir: positionals[0] ?? '.',
@@ -24,24 +46,7 @@ try {
     ...(values.key === undefined ? {} : { trustedKeys: values.key }),
   });
   if (values.json === true) print(JSON.stringify({ verify: report }));
-  else {
-    print(
-      report.ok
-        ? `The log is whole: ${report.size} events.`
-        : `The log is NOT whole: ${report.problems_total} problem${report.problems_total === 1 ? '' : 's'} in ${report.size} events.`,
-    );
-    for (const problem of report.problems)
-      print(
-        `  ${problem.kind}${problem.seq === null ? '' : ` at event ${problem.seq}`}${problem.segment === null ? '' : ` (${problem.segment}${problem.line === null ? '' : `:${problem.line}`})`}: ${problem.message}`,
-      );
-    print(`Root ${report.root}`);
-    print(
-      `${report.checkpoints_checked} signed checkpoint${report.checkpoints_checked === 1 ? '' : 's'} checked; ${report.signed_size} events are signed, ${report.unsigned_tail} came after the last signature.`,
-    );
-    if (values.from === undefined)
-      print('A cut tail shows only against a checkpoint kept elsewhere: --from FILE.');
-    for (const remark of report.remarks) print(remark);
-  }
+  else tell(report);
   process.exitCode = report.ok ? 0 : 1;
 } catch (error) {
   const known = error instanceof Fault ? error : undefined;

@@ -1,4 +1,5 @@
-// The file a person can create when nothing answers: while STATE/HALT is there, everything is halted.
+// The file a person can create when nothing answers: while STATE/HALT is there, everything is
+// halted.
 import { existsSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 

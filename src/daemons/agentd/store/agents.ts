@@ -8,7 +8,9 @@ import type { Tx } from './tx.ts';
 export type LoadedAgent = { spec: DeclaredAgent; file: string | null };
 export type AgentSet = { agents: LoadedAgent[] };
 
-/** The manifests now in force. An agent whose manifest is gone takes no new work; what it did stays. */
+/**
+ * The manifests now in force. An agent whose manifest is gone takes no new work; what it did stays.
+ */
 export async function applyAgents(tx: Tx, set: AgentSet): Promise<void> {
   const known = new Map(
     (await tx.sql.all<AgentRow>('SELECT * FROM agents')).map((row) => [row.name, row]),
@@ -48,9 +50,12 @@ async function write(
   const { name, linuxUser } = agent.spec;
   const status = row === undefined || row.status === 'removed' ? 'active' : row.status;
   await tx.sql.run(
-    `INSERT INTO agents (name, status, linux_user, manifest_hash, manifest_file, spec, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (name) DO UPDATE SET status = excluded.status, linux_user = excluded.linux_user, manifest_hash = excluded.manifest_hash,
-       manifest_file = excluded.manifest_file, spec = excluded.spec, updated_ms = excluded.updated_ms`,
+    `INSERT INTO agents
+       (name, status, linux_user, manifest_hash, manifest_file, spec, created_ms, updated_ms)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (name) DO UPDATE SET status = excluded.status, linux_user = excluded.linux_user,
+       manifest_hash = excluded.manifest_hash, manifest_file = excluded.manifest_file,
+       spec = excluded.spec, updated_ms = excluded.updated_ms`,
     name,
     status,
     linuxUser,

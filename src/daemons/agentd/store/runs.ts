@@ -1,4 +1,5 @@
-// Runs inside a transaction: claiming with a lease and a fence, giving back, recovering after a crash.
+// Runs inside a transaction: claiming with a lease and a fence, giving back, recovering after a
+// crash.
 import { fault } from '../../../wire/errors.ts';
 import { crashPauseMs, isEnded } from '../rules.ts';
 import type { RunRow, TaskRow } from './rows.ts';
@@ -95,7 +96,9 @@ async function claimOne(
   return { run, task, first };
 }
 
-/** An activation is over and the run is neither parked nor ended: the process crashed or was lost. */
+/**
+ * An activation is over and the run is neither parked nor ended: the process crashed or was lost.
+ */
 export async function giveBack(
   tx: Tx,
   run: RunRow,

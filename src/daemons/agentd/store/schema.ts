@@ -1,5 +1,6 @@
-// agentd's tables, in SQL that SQLite and PostgreSQL both take. Times are milliseconds since 1970, lists
-// and objects are JSON text, booleans are 0 or 1. The place of a migration in the list is its version.
+// agentd's tables, in SQL that SQLite and PostgreSQL both take. Times are milliseconds since 1970,
+// lists and objects are JSON text, booleans are 0 or 1. The place of a migration in the list is its
+// version.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { ONCE_TABLE } from '../../../platform/sql/once.ts';

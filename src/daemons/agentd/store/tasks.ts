@@ -1,5 +1,5 @@
-// Tasks inside a transaction: making them, moving them from status to status, ending them, and everything
-// an ending sets off (runs, waits, children, dependants, the message to whoever asked).
+// Tasks inside a transaction: making them, moving them from status to status, ending them, and
+// everything an ending sets off (runs, waits, children, dependants, the message to whoever asked).
 
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -123,7 +123,8 @@ async function readiness(
 export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
   const id = tx.newId<string>('run');
   await tx.sql.run(
-    `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations, crashes, not_before_ms, lease_until_ms, briefing, created_ms, ended_ms)
+    `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations,
+       crashes, not_before_ms, lease_until_ms, briefing, created_ms, ended_ms)
      VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, NULL)`,
     id,
     task.id,
@@ -268,7 +269,10 @@ async function cancelChildren(tx: Tx, task: TaskRow): Promise<void> {
   }
 }
 
-/** The answer goes to the run that waits for it; an agent that did not wait finds it among its messages. */
+/**
+ * The answer goes to the run that waits for it; an agent that did not wait finds it among its
+ * messages.
+ */
 async function tellAsker(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
   const waits = await waitsOnChild(tx, task.id);
   const answer = {

@@ -1,5 +1,5 @@
-// One transaction of agentd's store: statements, the time it happens at, events that go with it, and what
-// must be done outside once it is durable (processes to stop).
+// One transaction of agentd's store: statements, the time it happens at, events that go with it,
+// and what must be done outside once it is durable (processes to stop).
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';

@@ -1,4 +1,5 @@
-// Reading agentd's store: one task or many, trees, agents, counts. Lists are newest first, by keyset.
+// Reading agentd's store: one task or many, trees, agents, counts. Lists are newest first, by
+// keyset.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database, Sql, Value } from '../../../platform/sql/database.ts';
 import type {

@@ -1,5 +1,5 @@
-// Waits inside a transaction: the one way to park a run. A wait holds no process; when the last one that a
-// parked run needs has ended, the run is queued again.
+// Waits inside a transaction: the one way to park a run. A wait holds no process; when the last one
+// that a parked run needs has ended, the run is queued again.
 
 import { fault } from '../../../wire/errors.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
@@ -132,7 +132,10 @@ const WAITING_FOR: Record<string, string> = {
   auth: 'a sign-in',
 };
 
-/** True when the run now holds no process and waits; false when everything it waited for has ended already. */
+/**
+ * True when the run now holds no process and waits; false when everything it waited for has ended
+ * already.
+ */
 export async function parkRun(tx: Tx, run: RunRow, callIds: string[]): Promise<boolean> {
   const kinds = new Set<string>();
   for (const callId of callIds) {
@@ -203,7 +206,8 @@ export async function endWaitsForMessage(
 ): Promise<boolean> {
   const waits = await tx.sql.all<WaitRow>(
     `SELECT w.* FROM waits w JOIN runs r ON r.id = w.run_id JOIN tasks t ON t.id = w.task_id
-     WHERE w.status = 'open' AND w.kind = 'message' AND w.from_principal = ? AND r.agent = ? AND t.context_id = ?`,
+     WHERE w.status = 'open' AND w.kind = 'message'
+       AND w.from_principal = ? AND r.agent = ? AND t.context_id = ?`,
     message.from,
     message.to.replace(/^agent:/, ''),
     message.contextId,

@@ -81,6 +81,7 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       result: z.string().max(4_000_000).describe('the answer, or why there is none'),
       status: z.enum(['completed', 'failed']).default('completed'),
       artifacts: z.array(ArtifactRef).max(64).optional().describe('what belongs to the result'),
+      error_code: z.string().max(64).optional().describe('with failed: a short word for the cause'),
     }),
     output: z.object({ task_id: TaskId, status: z.string() }),
     async perform(input, context) {

@@ -1,0 +1,179 @@
+import { type Once, onceByKey } from '../../../platform/sql/once.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { Label } from '../../../wire/words.ts';
+import { insertMessage } from './messages.ts';
+import type { ArtifactRow, RunRow } from './rows.ts';
+import { liveRun } from './runs.ts';
+import type { NewArtifact, RunCall, Store } from './store.ts';
+import { createChecked } from './task-methods.ts';
+import { endTask, findTask } from './tasks.ts';
+import type { Tx, WriteTx } from './tx.ts';
+import { endWait, findWait, openWait } from './waits.ts';
+
+const onceFor = (call: RunCall): Once => ({
+  scope: 'run-call',
+  key: call.part === undefined ? call.callId : `${call.callId}/${call.part}`,
+  requestHash: call.requestHash,
+});
+/** What was done before is answered from the record, also when the run has moved on since. */
+const forRun = <T>(
+  write: WriteTx,
+  call: RunCall,
+  work: (tx: Tx, run: RunRow) => Promise<T>,
+): Promise<T> =>
+  write((tx) =>
+    onceByKey(tx.sql, onceFor(call), tx.nowMs, async () =>
+      work(tx, await liveRun(tx, call.runId, call.fence)),
+    ),
+  );
+
+export function callMethods(
+  write: WriteTx,
+): Pick<
+  Store,
+  | 'delegate'
+  | 'finish'
+  | 'sendFromRun'
+  | 'send'
+  | 'openWait'
+  | 'answerWait'
+  | 'putArtifact'
+  | 'noteRead'
+> {
+  return {
+    delegate: (call, task, wait) =>
+      forRun(write, call, async (tx, run) => {
+        const row = await createChecked(tx, task);
+        await insertMessage(tx, {
+          type: 'TaskRequest',
+          contextId: row.context_id,
+          taskId: row.id,
+          from: row.created_by,
+          to: `agent:${row.assigned_to}`,
+          inReplyTo: null,
+          labels: JSON.parse(row.labels) as Label[],
+          parts: [{ kind: 'text', text: row.goal }],
+          text: row.goal,
+          delivered: true,
+        });
+        if (wait === undefined) return { task: row, wait: null };
+        return {
+          task: row,
+          wait: await openWait(tx, {
+            run,
+            callId: call.callId,
+            kind: 'child',
+            by: [`agent:${row.assigned_to}`],
+            childTaskId: row.id,
+            ...wait,
+          }),
+        };
+      }),
+    finish: (call, ending) =>
+      forRun(write, call, async (tx, run) => {
+        await endTask(tx, await findTask(tx, run.task_id), { ...ending, winner: run.id });
+        // The process that asked for this is still waiting for its answer; it ends by itself.
+        tx.endedRuns.splice(
+          0,
+          tx.endedRuns.length,
+          ...tx.endedRuns.filter((ended) => ended.runId !== run.id),
+        );
+        return findTask(tx, run.task_id);
+      }),
+    sendFromRun: (call, message, wait) =>
+      forRun(write, call, async (tx, run) => {
+        const row = await insertMessage(tx, message);
+        if (wait === undefined) return { message: row, wait: null };
+        return {
+          message: row,
+          wait: await openWait(tx, {
+            run,
+            callId: call.callId,
+            kind: 'message',
+            by: [message.to],
+            from: message.to,
+            messageId: row.id,
+            expiresMs: wait.expiresMs,
+          }),
+        };
+      }),
+    send: (message, once) =>
+      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => insertMessage(tx, message))),
+    openWait: (call, wait) =>
+      forRun(write, call, (tx, run) => openWait(tx, { ...wait, run, callId: call.callId })),
+    answerWait: (id, answer, by) =>
+      write(async (tx) => {
+        const wait = await findWait(tx, id);
+        if (wait.status !== 'open')
+          throw fault('conflict', `${id} has ended already (${wait.outcome})`, {
+            hint: 'The first answer counts.',
+          });
+        if (wait.kind !== 'question')
+          throw fault(
+            'conflict',
+            `${id} waits for ${wait.kind === 'child' ? 'a task' : `a ${wait.kind}`}, not for an answer`,
+          );
+        const choices = JSON.parse(wait.choices) as string[];
+        if (choices.length > 0 && !choices.includes(answer))
+          throw fault('bad_request', `the answer must be one of: ${choices.join(' · ')}`);
+        await endWait(tx, wait, { outcome: 'answered', answer: { text: answer }, by });
+        return wait;
+      }),
+    putArtifact: (artifact, call, once) =>
+      write((tx) =>
+        onceByKey(tx.sql, call === undefined ? once : onceFor(call), tx.nowMs, async () => {
+          if (call !== undefined) await liveRun(tx, call.runId, call.fence);
+          return insertArtifact(tx, artifact, call);
+        }),
+      ),
+    noteRead: (artifactId, by) =>
+      write(
+        async (tx) => {
+          await tx.event({
+            id: `${by.callId}.read`,
+            event: 'artifact.read',
+            principal: by.principal,
+            task_id: by.taskId,
+            run_id: by.runId,
+            call_id: by.callId,
+            artifact: artifactId,
+          });
+        },
+        { mayStart: false },
+      ),
+  };
+}
+
+async function insertArtifact(
+  tx: Tx,
+  a: NewArtifact,
+  call: RunCall | undefined,
+): Promise<ArtifactRow> {
+  const row: ArtifactRow = {
+    id: a.id,
+    name: a.name,
+    mime_type: a.mimeType,
+    size_bytes: a.sizeBytes,
+    object_hash: a.hash,
+    created_by: a.createdBy,
+    task_id: a.taskId,
+    context_id: a.contextId,
+    labels: JSON.stringify(a.labels),
+    created_ms: tx.nowMs,
+  };
+  const names = Object.keys(row);
+  await tx.sql.run(
+    `INSERT INTO artifacts (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
+    ...(Object.values(row) as (string | number | null)[]),
+  );
+  await tx.event({
+    id: `${row.id}.stored`,
+    event: 'artifact.stored',
+    principal: row.created_by,
+    artifact: row.id,
+    data: { sha256: row.object_hash, bytes: row.size_bytes },
+    ...(row.task_id === null ? {} : { task_id: row.task_id }),
+    ...(call === undefined ? {} : { run_id: call.runId, call_id: call.callId }),
+  });
+  return row;
+}

@@ -1,0 +1,100 @@
+import { inboxForStep } from './messages.ts';
+import type { RunRow } from './rows.ts';
+import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';
+import type { Store } from './store.ts';
+import { endTask, findTask } from './tasks.ts';
+import type { WriteTx } from './tx.ts';
+import { parkRun } from './waits.ts';
+
+export function runMethods(
+  write: WriteTx,
+): Pick<
+  Store,
+  | 'claimRuns'
+  | 'saveBriefing'
+  | 'renewLease'
+  | 'inbox'
+  | 'park'
+  | 'activationEnded'
+  | 'recoverRuns'
+  | 'breakRun'
+> {
+  return {
+    claimRuns: (options) => write((tx) => claimRuns(tx, options), { mayStart: false }),
+    saveBriefing: (runId, briefing) =>
+      write(
+        async (tx) => {
+          await tx.sql.run(
+            'UPDATE runs SET briefing = ? WHERE id = ?',
+            JSON.stringify(briefing),
+            runId,
+          );
+        },
+        { mayStart: false },
+      ),
+    renewLease: (key, leaseMs) =>
+      write(
+        async (tx) => {
+          await liveRun(tx, key.runId, key.fence);
+          await tx.sql.run(
+            'UPDATE runs SET lease_until_ms = ? WHERE id = ?',
+            tx.nowMs + leaseMs,
+            key.runId,
+          );
+          return tx.nowMs + leaseMs;
+        },
+        { mayStart: false },
+      ),
+    inbox: (key, step) =>
+      write(
+        async (tx) => {
+          const run = await liveRun(tx, key.runId, key.fence);
+          return inboxForStep(tx, run, await findTask(tx, run.task_id), step);
+        },
+        { mayStart: false },
+      ),
+    park: (key, callIds) =>
+      write(async (tx) => parkRun(tx, await liveRun(tx, key.runId, key.fence), callIds)),
+    activationEnded: (key, crash) =>
+      write(async (tx) => {
+        const run = await findRun(tx, key.runId);
+        if (run.status === 'live' && run.fence === key.fence)
+          await giveBack(tx, run, { ...crash, counts: true });
+      }),
+    recoverRuns: (why = 'the runtime ended while it ran') =>
+      write(async (tx) => {
+        const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
+        for (const run of runs)
+          await giveBack(tx, run, {
+            detail: why,
+            counts: false,
+            crashesMax: 0,
+          });
+        return runs.length;
+      }),
+    breakRun: (key, reason) =>
+      write(async (tx) => {
+        const run = await findRun(tx, key.runId);
+        if (run.status !== 'live' || run.fence !== key.fence) return false;
+        await tx.event({
+          id: `${run.id}.broken.${run.fence}`,
+          event: 'run.broken',
+          agent: run.agent,
+          task_id: run.task_id,
+          run_id: run.id,
+          data: { reason: reason.slice(0, 500) },
+        });
+        await endTask(tx, await findTask(tx, run.task_id), {
+          status: 'failed',
+          reason,
+          by: 'service:toold',
+          error: {
+            code: 'breaker',
+            message: reason,
+            hint: 'Change the goal or the agent, then agentctl task retry.',
+          },
+        });
+        return true;
+      }),
+  };
+}

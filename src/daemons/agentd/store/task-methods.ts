@@ -1,0 +1,129 @@
+import { onceByKey } from '../../../platform/sql/once.ts';
+import type { TaskStatus } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
+import { findCycle, type TaskNode } from '../dependency-rules.ts';
+import { isEnded } from '../rules.ts';
+import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
+import type { AgentRow, TaskRow } from './rows.ts';
+import type { Store } from './store.ts';
+import { endTask, findTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
+import type { Tx, WriteTx } from './tx.ts';
+
+const CIRCLE_NODES_MAX = 5_000;
+
+export function agentMethods(
+  write: WriteTx,
+): Pick<Store, 'applyAgents' | 'putAgent' | 'setAgentStatus'> {
+  return {
+    applyAgents: (set) => write((tx) => applyAgents(tx, set)),
+    putAgent: (agent, by) => write((tx) => putAgent(tx, agent, by)),
+    setAgentStatus: (name, status, by) => write((tx) => setAgentStatus(tx, name, status, by)),
+  };
+}
+
+export function taskMethods(
+  write: WriteTx,
+): Pick<Store, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask'> {
+  return {
+    createTask: (task, once) =>
+      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => createChecked(tx, task))),
+    addRun: (taskId) =>
+      write(async (tx) => {
+        const task = await findTask(tx, taskId);
+        if (isEnded(task.status)) throw fault('ended', `${taskId} is ${task.status}`);
+        return queueRun(tx, task);
+      }),
+    cancelTask: (id, reason, by) =>
+      write(async (tx) => {
+        const task = await findTask(tx, id);
+        if (isEnded(task.status)) throw fault('ended', `${id} is ${task.status} already`);
+        await endTask(tx, task, {
+          status: 'canceled',
+          reason,
+          by,
+          error: {
+            code: 'canceled',
+            message: reason,
+            hint: 'Create or retry the task if it is still wanted.',
+          },
+        });
+        return findTask(tx, id);
+      }),
+    assignTask: (id, agent, by) =>
+      write(async (tx) => {
+        const task = await findTask(tx, id);
+        if (isEnded(task.status))
+          throw fault('ended', `${id} is ${task.status}`, { hint: `agentctl task retry ${id}` });
+        if (task.status === 'working' || task.status === 'waiting')
+          throw fault('conflict', `${id} is in the hands of ${task.assigned_to}`, {
+            hint: 'Cancel it first, or let it end.',
+          });
+        await assertActive(tx, agent);
+        await reassign(tx, task, agent);
+        await tx.event({
+          id: `${id}.assigned.${tx.newId<string>('n')}`,
+          event: 'task.assigned',
+          principal: by,
+          agent,
+          task_id: id,
+          root_task_id: task.root_task_id,
+        });
+        return findTask(tx, id);
+      }),
+  };
+}
+
+async function assertActive(tx: Tx, agent: string): Promise<void> {
+  const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', agent);
+  if (row === undefined || row.status === 'removed')
+    throw fault('not_found', `there is no agent ${agent}`, { hint: 'See agentctl list.' });
+  if (row.status !== 'active')
+    throw fault('agent_paused', `the agent ${agent} is ${row.status}`, {
+      hint: `agentctl resume ${agent}`,
+    });
+}
+
+export async function createChecked(tx: Tx, task: NewTask): Promise<TaskRow> {
+  await assertActive(tx, task.agent);
+  if (task.parent !== undefined) {
+    const parent = await findTask(tx, task.parent.id);
+    if (isEnded(parent.status)) throw fault('ended', `the parent ${parent.id} is ${parent.status}`);
+    await assertNoCircle(tx, { id: task.id, parentTaskId: parent.id, after: task.after });
+  }
+  return insertTask(tx, task);
+}
+
+/** What waits for what, from the new task on: a circle would wait for ever. */
+async function assertNoCircle(
+  tx: Tx,
+  draft: { id: string; parentTaskId: string | null; after: string[] },
+): Promise<void> {
+  if (draft.after.length === 0 || draft.parentTaskId === null) return;
+  const nodes = new Map<string, TaskNode>();
+  const queue = [...draft.after, draft.parentTaskId];
+  for (const id of queue) {
+    if (nodes.has(id)) continue;
+    const row = await findTask(tx, id);
+    const deps = await tx.sql.all<{ after_id: string }>(
+      'SELECT after_id FROM task_deps WHERE task_id = ?',
+      id,
+    );
+    const children = await tx.sql.all<{ id: string }>(
+      'SELECT id FROM tasks WHERE parent_task_id = ? AND ended_ms IS NULL',
+      id,
+    );
+    const after = deps.map((dep) => dep.after_id);
+    nodes.set(id, {
+      id,
+      parentTaskId: row.parent_task_id,
+      after,
+      status: row.status as TaskStatus,
+    });
+    queue.push(...after, ...children.map((child) => child.id));
+    if (nodes.size > CIRCLE_NODES_MAX)
+      throw fault('limit', 'too many tasks hang together to look for circles');
+  }
+  const circle = findCycle(draft, nodes.values());
+  if (circle !== undefined)
+    throw fault('cycle', `the tasks would wait for each other for ever: ${circle.join(' → ')}`);
+}

@@ -1,0 +1,126 @@
+// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same
+// outcomes.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { PGlite } from '@electric-sql/pglite';
+import { manualClock } from '../../../platform/clock.ts';
+import { idMaker } from '../../../platform/ids.ts';
+import { silentLog } from '../../../platform/log.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { openPostgres, type PostgresClient } from '../../../platform/sql/postgres.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import { readManifest } from '../manifests.ts';
+import type { TaskRow } from './rows.ts';
+import { MIGRATIONS } from './schema.ts';
+import { openStore, type RunCall, type Store } from './store.ts';
+import type { NewTask } from './tasks.ts';
+import type { EndedRun } from './tx.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-store-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+/** Starting PGlite takes longer than a test: one serves them all, emptied before each. */
+const pglite = PGlite.create();
+async function freshPostgres(): Promise<Database> {
+  const client = (await pglite) as unknown as PostgresClient;
+  await client.exec('DROP SCHEMA public CASCADE; CREATE SCHEMA public');
+  const shared: PostgresClient = {
+    query: client.query.bind(client),
+    exec: client.exec.bind(client),
+    transaction: client.transaction.bind(client),
+    close: async () => {},
+  };
+  return openPostgres(shared, MIGRATIONS);
+}
+after(async () => (await pglite).close());
+
+let files = 0;
+export const DATABASES: Record<string, () => Promise<Database>> = {
+  SQLite: async () => openSqlite({ file: join(dir, `${files++}.sqlite`), migrations: MIGRATIONS }),
+  PostgreSQL: freshPostgres,
+};
+
+export type World = {
+  store: Store;
+  events: NewEvent[];
+  ended: EndedRun[];
+  advance(ms: number): void;
+  task(over?: Partial<NewTask>): Promise<TaskRow>;
+  claim(slots?: number): ReturnType<Store['claimRuns']>;
+};
+
+function agentOf(name: string, more = ''): { spec: never; file: string } {
+  const read = readManifest(
+    `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name} }\nspec: { tools: { allow: [task.delegate] }${more} }\n`,
+    `${name}.yaml`,
+  );
+  assert.ok(read.ok);
+  return { spec: read.agent as never, file: `${name}.yaml` };
+}
+
+export async function world(open: () => Promise<Database>): Promise<World> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const newId = idMaker(clock);
+  const events: NewEvent[] = [];
+  const ended: EndedRun[] = [];
+  const store = await openStore({
+    db: await open(),
+    clock,
+    newId,
+    log: silentLog,
+    append: async (batch) => void events.push(...batch),
+    onCommitted: ({ endedRuns }) => void ended.push(...endedRuns),
+  });
+  await store.applyAgents({
+    agents: [agentOf('planner'), agentOf('coder', ', replicas: 2'), agentOf('tester')],
+  });
+  const task = (over: Partial<NewTask> = {}) =>
+    store.createTask(
+      {
+        id: newId('task'),
+        parent: undefined,
+        contextId: newId('ctx'),
+        goal: 'do it',
+        createdBy: 'person:alice',
+        agent: 'planner',
+        priority: 0,
+        inputs: [],
+        limits: {},
+        delegation: undefined,
+        after: [],
+        deadlineMs: null,
+        retryOf: null,
+        labels: ['person'],
+        ...over,
+      },
+      undefined,
+    );
+  return {
+    store,
+    events,
+    ended,
+    advance: (ms) => clock.advance(ms),
+    task,
+    claim: (slots = 10) => store.claimRuns({ slots, leaseMs: 60_000, maxTimeS: () => 3_600 }),
+  };
+}
+
+let calls = 0;
+export const callOf = (run: { id: string; fence: number }): RunCall => ({
+  runId: run.id,
+  fence: run.fence,
+  callId: `call_${String(calls++).padStart(26, '0')}`,
+  requestHash: 'h',
+});
+export const done = (result: string) => ({
+  status: 'completed' as const,
+  reason: null,
+  result,
+  by: 'agent:planner',
+});
+export const faultCode = (code: string) => (error: unknown) =>
+  (error as { code?: string }).code === code;

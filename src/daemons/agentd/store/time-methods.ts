@@ -1,0 +1,80 @@
+import type { RunRow, TaskRow, WaitRow } from './rows.ts';
+import { giveBack } from './runs.ts';
+import type { Store } from './store.ts';
+import { endTask, findTask } from './tasks.ts';
+import type { WriteTx } from './tx.ts';
+import { endWait } from './waits.ts';
+
+export function timeMethods(
+  write: WriteTx,
+): Pick<Store, 'processDue' | 'setHalt' | 'liftHalt' | 'runtimeEvent'> {
+  return {
+    processDue: () =>
+      write(async (tx) => {
+        const waits = await tx.sql.all<WaitRow>(
+          "SELECT * FROM waits WHERE status = 'open' AND next_ms IS NOT NULL AND next_ms <= ? ORDER BY next_ms LIMIT 500",
+          tx.nowMs,
+        );
+        for (const wait of waits) {
+          const due = wait.due_ms !== null && Number(wait.due_ms) <= tx.nowMs;
+          await endWait(tx, wait, {
+            outcome: due ? 'completed' : 'expired',
+            answer: null,
+            by: 'service:agentd',
+          });
+        }
+        const tasks = await tx.sql.all<TaskRow>(
+          'SELECT * FROM tasks WHERE ended_ms IS NULL AND expires_ms IS NOT NULL AND expires_ms <= ? LIMIT 500',
+          tx.nowMs,
+        );
+        for (const task of tasks) {
+          const byDeadline = task.deadline_ms !== null && Number(task.deadline_ms) <= tx.nowMs;
+          const message = byDeadline ? 'its deadline has passed' : 'its time limit is reached';
+          await endTask(tx, await findTask(tx, task.id), {
+            status: 'failed',
+            reason: message,
+            by: 'service:agentd',
+            error: {
+              code: 'limit',
+              message,
+              hint: 'Retry it with more time: agentctl task create … --max-time.',
+            },
+          });
+        }
+        return {
+          expiredLeases: await tx.sql.all<RunRow>(
+            "SELECT * FROM runs WHERE status = 'live' AND lease_until_ms <= ?",
+            tx.nowMs,
+          ),
+        };
+      }),
+    setHalt: (reason, by) =>
+      write(async (tx) => {
+        const fresh = await tx.sql.run(
+          'INSERT INTO halt (id, reason, since_ms) VALUES (1, ?, ?) ON CONFLICT DO NOTHING',
+          reason,
+          tx.nowMs,
+        );
+        if (fresh === 0) return 0;
+        await tx.event({
+          id: tx.newId('halt'),
+          event: 'halt.set',
+          principal: by,
+          data: { reason: reason.slice(0, 500) },
+        });
+        const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
+        for (const run of runs) {
+          tx.endedRuns.push({ runId: run.id, fence: run.fence });
+          await giveBack(tx, run, { detail: 'halted', counts: false, crashesMax: 0 });
+        }
+        return runs.length;
+      }),
+    liftHalt: (by) =>
+      write(async (tx) => {
+        if ((await tx.sql.run('DELETE FROM halt')) > 0)
+          await tx.event({ id: tx.newId('halt'), event: 'halt.lifted', principal: by });
+      }),
+    runtimeEvent: (event, data) =>
+      write((tx) => tx.event({ id: tx.newId('rt'), event, principal: 'service:agentd', data })),
+  };
+}

@@ -1,0 +1,47 @@
+// Agents as the wire shows them, what is wrong with their manifests, and the state of the whole.
+import { z } from 'zod';
+import { AgentName, Sha256, Timestamp } from '../words.ts';
+
+export const AgentView = z.object({
+  name: AgentName,
+  description: z.string(),
+  linux_user: z.string(),
+  model: z.string(),
+  status: z.enum(['active', 'paused', 'stopped', 'removed']),
+  replicas: z.int(),
+  capabilities: z.array(z.string()),
+  tools: z.array(z.string()),
+  manifest_hash: Sha256,
+  manifest_file: z.string().nullable(),
+  tasks: z.object({ ready: z.int(), working: z.int(), waiting: z.int(), ended: z.int() }),
+  budget: z.object({
+    tokens_per_day: z.int().nullable(),
+    cost_microusd_per_day: z.int().nullable(),
+  }),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+});
+export type AgentView = z.infer<typeof AgentView>;
+
+export const ManifestProblem = z.object({
+  file: z.string(),
+  line: z.int().nullable(),
+  message: z.string(),
+  hint: z.string(),
+});
+export type ManifestProblem = z.infer<typeof ManifestProblem>;
+
+export const StatusView = z.object({
+  version: z.string(),
+  mode: z.enum(['embedded', 'split']),
+  state_dir: z.string(),
+  started_at: Timestamp,
+  halted: z.boolean(),
+  halt_reason: z.string().nullable(),
+  agents: z.object({ active: z.int(), paused: z.int(), stopped: z.int() }),
+  tasks: z.record(z.string(), z.int()),
+  runs: z.object({ queued: z.int(), live: z.int(), parked: z.int() }),
+  waits_open: z.int(),
+  problems: z.array(ManifestProblem),
+});
+export type StatusView = z.infer<typeof StatusView>;

@@ -1,0 +1,55 @@
+// Messages between agents, people and services: one envelope, twelve types.
+import { z } from 'zod';
+import { ArtifactId, ContextId, Label, MessageId, Principal, TaskId, Timestamp } from '../words.ts';
+
+export const MESSAGE_TYPES = [
+  'TaskRequest',
+  'TaskAccepted',
+  'TaskRejected',
+  'TaskProgress',
+  'TaskResult',
+  'ArtifactReady',
+  'MemoryRecallRequest',
+  'MemoryWriteProposal',
+  'ToolRequest',
+  'ApprovalRequest',
+  'Error',
+  'Heartbeat',
+] as const;
+export const MessageType = z.enum(MESSAGE_TYPES);
+export type MessageType = z.infer<typeof MessageType>;
+
+export const MessagePart = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('text'), text: z.string().max(65_536) }),
+  z.strictObject({ kind: z.literal('artifact_ref'), id: ArtifactId }),
+  z.strictObject({ kind: z.literal('memory_ref'), id: z.string().max(128) }),
+  z.strictObject({ kind: z.literal('data'), data: z.record(z.string(), z.unknown()) }),
+]);
+export type MessagePart = z.infer<typeof MessagePart>;
+
+export const MessageView = z.object({
+  id: MessageId,
+  type: MessageType,
+  context_id: ContextId,
+  task_id: TaskId.nullable(),
+  from: Principal,
+  to: Principal,
+  in_reply_to: MessageId.nullable(),
+  labels: z.array(Label),
+  parts: z.array(MessagePart),
+  /** Its place in the order of this pair. */
+  pair_seq: z.int(),
+  sent_at: Timestamp,
+  delivered_at: Timestamp.nullable(),
+});
+export type MessageView = z.infer<typeof MessageView>;
+
+export const SendMessage = z.strictObject({
+  type: MessageType,
+  to: Principal,
+  context_id: ContextId.optional(),
+  task_id: TaskId.optional(),
+  in_reply_to: MessageId.optional(),
+  parts: z.array(MessagePart).min(1).max(32),
+});
+export type SendMessage = z.infer<typeof SendMessage>;

@@ -1,0 +1,181 @@
+// Tasks, their runs and waits, as the wire shows them, and what a runner is told of its run.
+import { z } from 'zod';
+import { WaitKind } from '../toold.ts';
+import {
+  AgentName,
+  CallId,
+  ContextId,
+  Label,
+  Principal,
+  RunId,
+  TaskId,
+  Timestamp,
+  WaitId,
+} from '../words.ts';
+
+export const TASK_STATUSES = [
+  'submitted',
+  'blocked',
+  'ready',
+  'working',
+  'waiting',
+  'completed',
+  'failed',
+  'canceled',
+  'rejected',
+] as const;
+export const TaskStatus = z.enum(TASK_STATUSES);
+export type TaskStatus = z.infer<typeof TaskStatus>;
+
+export const Goal = z
+  .string()
+  .min(1, 'must say what to do')
+  .max(65_536, 'must be at most 64 KiB; store longer text as an artifact and name it in inputs');
+
+export const Limits = z.strictObject({
+  max_steps: z.int().min(1).max(10_000).optional(),
+  max_tokens: z.int().positive().optional(),
+  max_cost_microusd: z.int().nonnegative().optional(),
+  max_time_s: z.int().min(1).max(31_536_000).optional(),
+});
+export type Limits = z.infer<typeof Limits>;
+
+/** An agent can delegate only what it has, only within the task, only for a bounded time. */
+export const Delegation = z.strictObject({
+  allow: z.array(z.string().max(64)).max(256).optional(),
+  deny: z.array(z.string().max(64)).max(256).optional(),
+  expires_at: Timestamp.optional(),
+});
+export type Delegation = z.infer<typeof Delegation>;
+
+export const TaskInput = z.strictObject({
+  kind: z.enum(['artifact_ref', 'memory_ref', 'text']),
+  id: z.string().max(128).optional(),
+  text: z.string().max(65_536).optional(),
+});
+export type TaskInput = z.infer<typeof TaskInput>;
+
+export const CreateTask = z.strictObject({
+  goal: Goal,
+  agent: AgentName.optional(),
+  parent_task_id: TaskId.optional(),
+  context_id: ContextId.optional(),
+  inputs: z.array(TaskInput).max(64).optional(),
+  limits: Limits.optional(),
+  delegation: Delegation.optional(),
+  after: z.array(TaskId).max(64).optional(),
+  priority: z.int().min(-100).max(100).optional(),
+  deadline: Timestamp.optional(),
+});
+export type CreateTask = z.infer<typeof CreateTask>;
+
+export const TaskView = z.object({
+  id: TaskId,
+  parent_task_id: TaskId.nullable(),
+  root_task_id: TaskId,
+  context_id: ContextId,
+  goal: z.string(),
+  created_by: Principal,
+  assigned_to: AgentName.nullable(),
+  status: TaskStatus,
+  /** Why it is blocked, waiting, failed, canceled or rejected, in words. */
+  reason: z.string().nullable(),
+  priority: z.int(),
+  inputs: z.array(TaskInput),
+  limits: Limits,
+  delegation: Delegation.nullable(),
+  after: z.array(TaskId),
+  deadline: Timestamp.nullable(),
+  retry_of: TaskId.nullable(),
+  result: z.string().nullable(),
+  result_ref: z.string().nullable(),
+  error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),
+  labels: z.array(Label),
+  /** True when the rehearsal and not a real model answered any of its calls. */
+  rehearsal: z.boolean(),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+  ended_at: Timestamp.nullable(),
+});
+export type TaskView = z.infer<typeof TaskView>;
+
+export const RunStatus = z.enum(['queued', 'live', 'parked', 'ended']);
+export const RunView = z.object({
+  id: RunId,
+  task_id: TaskId,
+  agent: AgentName,
+  fence: z.int(),
+  status: RunStatus,
+  outcome: z.enum(['completed', 'failed', 'canceled', 'lost']).nullable(),
+  activations: z.int(),
+  crashes: z.int(),
+  lease_until: Timestamp.nullable(),
+  created_at: Timestamp,
+  ended_at: Timestamp.nullable(),
+});
+export type RunView = z.infer<typeof RunView>;
+
+export const WaitView = z.object({
+  id: WaitId,
+  run_id: RunId,
+  task_id: TaskId,
+  call_id: CallId,
+  kind: WaitKind,
+  /** Who can end it. */
+  by: z.array(z.string()),
+  question: z.string().nullable(),
+  choices: z.array(z.string()),
+  child_task_id: TaskId.nullable(),
+  from: Principal.nullable(),
+  due_at: Timestamp.nullable(),
+  expires_at: Timestamp.nullable(),
+  status: z.enum(['open', 'ended']),
+  outcome: z.enum(['answered', 'completed', 'failed', 'expired', 'canceled']).nullable(),
+  answer: z.record(z.string(), z.unknown()).nullable(),
+  answered_by: Principal.nullable(),
+  opened_at: Timestamp,
+  ended_at: Timestamp.nullable(),
+});
+export type WaitView = z.infer<typeof WaitView>;
+
+/** Everything a runner needs to build its context. */
+export const RunBriefing = z.object({
+  run_id: RunId,
+  fence: z.int(),
+  mode: z.enum(['live', 'replay']),
+  agent: AgentName,
+  model: z.string(),
+  persona: z.string(),
+  task: TaskView,
+  /** Colleagues it may delegate to: name and what each does. */
+  colleagues: z.array(z.object({ name: AgentName, description: z.string() })),
+  inputs: z.array(z.object({ name: z.string(), text: z.string(), labels: z.array(Label) })),
+  limits: z.object({
+    max_steps: z.int(),
+    max_tokens: z.int().nullable(),
+    max_cost_microusd: z.int().nullable(),
+    ends_at: Timestamp.nullable(),
+    /** The window of its model: context is kept below it. */
+    context_tokens: z.int().positive(),
+  }),
+});
+export type RunBriefing = z.infer<typeof RunBriefing>;
+
+export const TreeNode: z.ZodType<TreeNode> = z.lazy(() =>
+  z.object({
+    task: TaskView,
+    runs: z.array(RunView),
+    waits: z.array(WaitView),
+    children: z.array(TreeNode),
+  }),
+);
+export type TreeNode = { task: TaskView; runs: RunView[]; waits: WaitView[]; children: TreeNode[] };
+
+export const ReplayView = z.object({
+  run_id: RunId,
+  same: z.boolean(),
+  calls: z.int(),
+  differences: z.array(z.object({ at: z.string(), expected: z.string(), got: z.string() })),
+  result_same: z.boolean(),
+});
+export type ReplayView = z.infer<typeof ReplayView>;
