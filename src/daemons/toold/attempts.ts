@@ -150,7 +150,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const { saved, error } = failedWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
     await store.recordDenied(newCall(job), denial, events.denied(about(job), decision));
-    noteAsked(progress, job);
+    noteAsked(progress, { callId: job.callId, key: job.key });
     noteOutcome(progress, job.key, saved.hash);
     if (decision.error.code === 'breaker') breakRun(job, decision.error.message);
     return { call_id: job.callId, status: 'denied', error, recorded: false };
@@ -176,7 +176,9 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const outcome = { status, hash, sizeBytes, code: error?.code, artifact };
     await save(job, finished, events.ended(about(job), attempt, outcome));
     moment('toold.after-outcome');
-    noteOutcome(await runs.progressOf(job.run), job.key, hash);
+    // Undefined: nothing was counted in this life yet, and the journal will tell of this one too.
+    const progress = await job.run.history.progress;
+    if (progress !== undefined) noteOutcome(progress, job.key, hash);
     const shown = result === undefined ? { error } : { result };
     return { call_id: job.callId, status, ...shown, recorded: false };
   };
@@ -315,7 +317,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const { decision, input } = judge(job, progress, false);
       if (!decision.allowed) return deny(job, progress, decision);
       moment('toold.before-intent');
-      noteAsked(progress, job);
+      noteAsked(progress, { callId: job.callId, key: job.key });
       let seq: number;
       try {
         seq = await store.recordIntent(newCall(job), events.attempted(about(job), 1, decision));

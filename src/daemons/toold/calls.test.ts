@@ -292,6 +292,21 @@ describe('tools that agentd does', () => {
     assert.deepEqual(events, ['.attempted.1', '.attempted.2', '.ended']);
   });
 
+  it('are not done after all when the grant is gone by then', async () => {
+    world.agentd.state.gate = () => {
+      throw fault('unavailable', 'agentd is away');
+    };
+    const args = { to: 'researcher', text: 'hello' };
+    await assert.rejects(run.ask(1, 'message.send', args), isCode('unavailable'));
+    world.agentd.state.gate = () => {};
+    run = await host.admit('one', { fence: 2, tools: ['test.echo'] });
+    const answer = await run.ask(1, 'message.send', args);
+    assert.equal(answer.status, 'failed');
+    assert.equal(answer.error?.code, 'not_granted');
+    assert.deepEqual(world.agentd.done, []);
+    assert.deepEqual(await eventsOf(world, run.callId(1)), ['.attempted.1', '.ended']);
+  });
+
   it('fail for good when the fault will not pass, or no service takes the message', async () => {
     const get = await run.ask(1, 'artifact.get', { id: `artifact_${'0'.repeat(26)}` });
     assert.equal(get.status, 'failed');

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { isFault } from '../../platform/daemon.ts';
 import { derivedId } from '../../platform/ids.ts';
+import { fault } from '../../wire/errors.ts';
 import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
 import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
@@ -307,4 +308,62 @@ describe('an unknown outcome', () => {
       assert.deepEqual(effects, ['a']);
     });
   }
+});
+
+describe('a full disk', () => {
+  let full = false;
+  let life: Life;
+  const beforeWrite = () => {
+    if (full) throw fault('storage_full', 'the disk is full');
+  };
+  const body = admission(runId);
+  const ask = () => life.as(runCaller(runId, body)).call({ body: CALLS[0]! });
+
+  beforeEach(async () => {
+    begin();
+    full = false;
+    const fill = (key: string) => {
+      onEffect(key);
+      full = true;
+    };
+    life = await live(world, { deathAt: FOR_EVER, onEffect: fill, beforeWrite });
+    const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
+    await agentd.admitRun({ params: { id: runId }, body });
+  });
+  afterEach(async () => {
+    await life.kill();
+    world.remove();
+  });
+
+  const untilEffect = async (answer: Promise<unknown>) => {
+    let over = false;
+    const mark = () => {
+      over = true;
+    };
+    answer.then(mark, mark);
+    while (effects.length === 0 && !over) await turn();
+  };
+
+  it('before the intent refuses the call, and trying again is no repetition', async () => {
+    full = true;
+    for (let i = 0; i < 10; i++)
+      await assert.rejects(ask(), (error) => isFault(error, 'storage_full'));
+    assert.deepEqual(effects, []);
+    full = false;
+    const answer = ask();
+    await untilEffect(answer);
+    full = false;
+    assert.equal((await answer).status, 'completed');
+  });
+
+  it('after the effect keeps the outcome until there is room', async () => {
+    const answer = ask();
+    await untilEffect(answer);
+    const joined = ask();
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    full = false;
+    assert.deepEqual((await answer).result, { counted: 'a' });
+    assert.deepEqual(await joined, await answer);
+    assert.deepEqual(wrong, []);
+  });
 });

@@ -43,7 +43,7 @@ export function completedWith(shown: Shown, artifact?: string): Finished {
     saved: { status: 'completed', result: text, error: null, hash: sha256Hex(text) },
     result: value,
     error: undefined,
-    sizeBytes: text.length,
+    sizeBytes: Buffer.byteLength(text),
     artifact,
   };
 }

@@ -36,7 +36,12 @@ const self: DaemonCaller = { kind: 'daemon', principal: 'service:toold', daemon:
 export async function live(
   world: World,
   /** Dies after so many points, or at the first of this name. */
-  options: { deathAt: number | string; onEffect: (key: string) => void },
+  options: {
+    deathAt: number | string;
+    onEffect: (key: string) => void;
+    /** Before every write; may throw, as a full disk does. */
+    beforeWrite?: () => void;
+  },
 ): Promise<Life> {
   const { deathAt } = options;
   let passed = 0;
@@ -60,7 +65,11 @@ export async function live(
   const file = join(world.dir, 'state', 'toold.sqlite');
   const real = openSqlite({ file, migrations: MIGRATIONS });
   const db: Database = {
-    write: (work) => around('write', () => real.write(work)),
+    write: (work) =>
+      around('write', async () => {
+        options.beforeWrite?.();
+        return real.write(work);
+      }),
     read: (work) => around('read', () => real.read(work)),
     close: () => real.close(),
   };

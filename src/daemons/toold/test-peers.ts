@@ -4,7 +4,7 @@
 import type { Hosted } from '../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../platform/dispatch.ts';
 import { derivedId } from '../../platform/ids.ts';
-import { sha256Hex } from '../../platform/json.ts';
+import { hashJson, sha256Hex } from '../../platform/json.ts';
 import { silentLog } from '../../platform/log.ts';
 import { makeMetrics } from '../../platform/metrics.ts';
 import {
@@ -35,7 +35,7 @@ export type FakeAgentd = ReturnType<typeof fakeAgentd>;
 export function fakeAgentd() {
   const waits = new Map<string, WaitView>();
   const artifacts = new Map<string, { view: ArtifactView; text: string }>();
-  const once = new Map<string, unknown>();
+  const once = new Map<string, { hash: string; answer: unknown }>();
   const state = {
     waits,
     artifacts,
@@ -52,12 +52,16 @@ export function fakeAgentd() {
     state.gate(route);
     if (call.fence < state.fenceMin)
       throw fault('stale_fence', `${call.run_id} has a newer activation`);
-    const key = `${route} ${call.run_id} ${call.call_id} ${call.wait_key ?? ''}`;
+    const key = `${call.call_id}/${call.wait_key ?? ''}`;
+    const hash = hashJson({ ...call, fence: 0, route });
     if (!once.has(key)) {
-      once.set(key, work());
+      once.set(key, { hash, answer: work() });
       state.done.push(`${route} ${call.call_id}`);
     }
-    return once.get(key) as T;
+    const known = once.get(key)!;
+    if (known.hash !== hash)
+      throw fault('idempotency_mismatch', `${key} was used before for a different request`);
+    return known.answer as T;
   };
 
   const openWait = (call: ForRun, key: string, more: Partial<WaitView>): WaitView => {

@@ -97,6 +97,16 @@ describe('a result', () => {
     assert.equal(ended?.artifact, stored.view.ref);
   });
 
+  it('of a child that is too large becomes an artifact of its own', async () => {
+    const args = { agent: 'researcher', goal: 'find out' };
+    const { wait } = await run.ask(1, 'task.delegate', args);
+    const result = 'x'.repeat(300_000);
+    world.agentd.endWait(wait!.id, { outcome: 'completed', answer: { result } });
+    const answer = await run.ask(1, 'task.delegate', args);
+    assert.match(String(answer.result?.artifact), /^artifact:\/\/artifact_/);
+    assert.ok(String(answer.result?.preview).length < 3_000);
+  });
+
   it('shows no hidden characters', async () => {
     const answer = await run.ask(1, 'test.echo', { text: 'a\u202eb\u0007' });
     assert.deepEqual(answer.result, { text: 'a[U+202E]b[U+0007]' });
@@ -250,6 +260,9 @@ describe('when the audit log takes nothing', () => {
     await assert.rejects(run.ask(1, 'test.count_effect', args), isCode('audit_unavailable'));
     assert.deepEqual(effectsIn(world), []);
     await assert.rejects(run.ask(2, 'test.count_effect', args), isCode('audit_unavailable'));
+    // By now it is known that the log takes nothing, so nothing new is even begun.
+    const params = { id: run.callId(2) };
+    await assert.rejects(host.operator.getCall({ params }), isCode('not_found'));
     world.audit.state.gate = () => {};
     let answer: Awaited<ReturnType<typeof run.ask>> | undefined;
     while (answer === undefined) {
