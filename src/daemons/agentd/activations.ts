@@ -12,8 +12,9 @@ import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Label, RunId, TaskId } from '../../wire/words.ts';
-import type { Launched, Launcher } from './adapters/process-launcher.ts';
+import type { Launched, Launcher, RunExit } from './adapters/process-launcher.ts';
 import type { AgentdConfig } from './config.ts';
+import type { Quotas } from './quotas.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RunRow, TaskRow } from './store/rows.ts';
@@ -27,6 +28,7 @@ export type ActivationParts = {
   modeld: Client<typeof modeldRoutes>;
   runSockets: RunSockets;
   launcher: Launcher;
+  quotas: Quotas;
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
   schedule: () => void;
@@ -38,11 +40,8 @@ export type LiveActivations = Activations & {
   /** Admits a run and gives its sockets; used for live runs and for replays. */
   admit(run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets>;
   dismiss(runId: string, fence: number, mode: 'live' | 'replay'): Promise<void>;
-  launch(
-    run: RunRow,
-    sockets: Sockets,
-    onExit: (exit: { code: number | null; signal: string | null; stderrTail: string }) => void,
-  ): Promise<Launched>;
+  /** Starts the process; it begins when it is told its sockets. */
+  launch(run: RunRow, onExit: (exit: RunExit) => void): Promise<Launched>;
   stopAll(): Promise<void>;
 };
 
@@ -63,6 +62,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       .filter((row) => row.delegation !== null)
       .map((row) => JSON.parse(row.delegation!) as Delegation);
     const grant = grantOf({ tools: spec.tools, delegations });
+    await parts.quotas.tell(spec);
     const id = run.id as RunId;
     const labels = JSON.parse(task.labels) as Label[];
     const common = {
@@ -117,19 +117,10 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     ]);
   };
 
-  const launch: LiveActivations['launch'] = (run, sockets, onExit) =>
-    parts.launcher.start({
-      runId: run.id,
-      fence: run.fence,
-      agent: run.agent,
-      argv: ['--agentd', sockets.agentd, '--toold', sockets.toold, '--modeld', sockets.modeld],
-      onExit,
-    });
+  const launch: LiveActivations['launch'] = (run, onExit) =>
+    parts.launcher.start({ runId: run.id, fence: run.fence, agent: run.agent, argv: [], onExit });
 
-  const exited = async (
-    run: RunRow,
-    exit: { code: number | null; signal: string | null; stderrTail: string },
-  ): Promise<void> => {
+  const exited = async (run: RunRow, exit: RunExit): Promise<void> => {
     const entry = live.get(run.id);
     if (entry?.fence === run.fence) {
       live.delete(run.id);
@@ -156,6 +147,10 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     parts.schedule();
   };
 
+  const prepareBriefing = async (run: RunRow, task: TaskRow): Promise<void> => {
+    if (run.briefing === null) await store.saveBriefing(run.id, await brief(parts, run, task));
+  };
+
   return {
     admit,
     dismiss,
@@ -169,26 +164,22 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       };
       live.set(run.id, entry);
       try {
-        if (run.briefing === null) await store.saveBriefing(run.id, await brief(parts, run, task));
         parts.moment('agentd.after-claim');
-        const sockets = await admit(run, task, 'live');
-        parts.moment('agentd.after-admit');
-        if (entry.stopped)
-          return void (await exited(run, {
-            code: null,
-            signal: 'SIGKILL',
-            stderrTail: 'stopped before it began',
-          }));
-        entry.launched = await launch(run, sockets, (exit) => {
+        // The process takes longest: it starts while everything else is made ready for it.
+        entry.launched = await launch(run, (exit) => {
           exited(run, exit).catch((error: unknown) =>
             log.error('the end of a runner could not be recorded', { run: run.id, error }),
           );
         });
         parts.moment('agentd.after-launch');
+        const [sockets] = await Promise.all([admit(run, task, 'live'), prepareBriefing(run, task)]);
+        parts.moment('agentd.after-admit');
         if (entry.stopped) await entry.launched.kill('stopped');
+        else entry.launched.tell(JSON.stringify(sockets));
       } catch (error) {
         if (live.get(run.id) === entry) live.delete(run.id);
         await dismiss(run.id, run.fence, 'live');
+        await entry.launched?.kill('it could not be made ready');
         throw error;
       }
     },

@@ -3,12 +3,14 @@
 // problems.
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Log } from '../../platform/log.ts';
 import { writeAtomically } from '../../platform/state-dir.ts';
 import type { ManifestProblem } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ManifestDir } from './adapters/manifest-dir.ts';
 import type { ManifestSet } from './manifest-set.ts';
 import { readManifest } from './manifests.ts';
+import type { Quotas } from './quotas.ts';
 import type { Store } from './store/store.ts';
 
 export type Agents = {
@@ -34,10 +36,14 @@ export function makeAgents({
   store,
   dir,
   manifests,
+  quotas,
+  log,
 }: {
   store: Store;
   dir: string;
   manifests: () => ManifestDir;
+  quotas: Quotas;
+  log: Log;
 }): Agents {
   let problems: ManifestProblem[] = [];
   const apply = async (set: ManifestSet): Promise<void> => {
@@ -45,6 +51,13 @@ export function makeAgents({
     await store.applyAgents({
       agents: set.agents.map(({ agent, file }) => ({ spec: agent, file })),
     });
+    for (const { agent } of set.agents)
+      quotas.tell(agent).catch((error: unknown) =>
+        log.warn('a budget could not be told; it is before the next run', {
+          agent: agent.name,
+          error,
+        }),
+      );
   };
   const fileOf = async (name: string): Promise<string | undefined> => {
     const found = (await store.agents()).find(({ row }) => row.name === name);

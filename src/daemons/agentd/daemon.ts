@@ -19,6 +19,7 @@ import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { makeHalt } from './halt.ts';
+import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
 import { MIGRATIONS } from './store/schema.ts';
@@ -54,6 +55,7 @@ async function start(floor: Floor<AgentdConfig>) {
   const recordsDir = join(stateDir, 'runners');
   mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
   const launcher = makeProcessLauncher({ runnerPath: config.runner ?? '', recordsDir, log });
+  const quotas = makeQuotas(modeld);
   activations = makeActivations({
     store,
     config,
@@ -62,6 +64,7 @@ async function start(floor: Floor<AgentdConfig>) {
     modeld,
     runSockets: floor.runSockets,
     launcher,
+    quotas,
     limitsOf: service.limitsOf,
     schedule: service.schedule,
     moment: floor.moment,
@@ -76,7 +79,7 @@ async function start(floor: Floor<AgentdConfig>) {
   });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
-  const agents = makeAgents({ store, dir: agentsDir, manifests: () => manifests! });
+  const agents = makeAgents({ store, dir: agentsDir, manifests: () => manifests!, quotas, log });
   const inForce = (await store.agents()).flatMap(({ row, spec }) =>
     row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],
   );

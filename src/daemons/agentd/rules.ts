@@ -24,7 +24,7 @@ export type TaskLimits = {
   max_time_s?: number | undefined;
 };
 
-/** The tightest of what the task, its agent and the site say. */
+/** What the task says; where it says nothing, its agent; where that is silent too, the site. */
 export function effectiveLimits(task: TaskLimits, agent: TaskLimits, site: TaskLimits): TaskLimits {
   const pick = (name: keyof TaskLimits): number | undefined =>
     task[name] ?? agent[name] ?? site[name];

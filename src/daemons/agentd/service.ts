@@ -59,11 +59,11 @@ export function makeService(parts: ServiceParts): Service {
 
   const claimAndStart = async (): Promise<void> => {
     const slots = config.runs_live_max - parts.activations().liveCount();
-    const siteTimeS = config.limits.max_time_s;
     const claims = await store.claimRuns({
       slots,
       leaseMs: config.lease_s * 1000,
-      maxTimeS: (task) => (JSON.parse(task.limits) as TaskLimits).max_time_s ?? siteTimeS,
+      maxTimeS: (task, agent) =>
+        effectiveLimits(JSON.parse(task.limits) as TaskLimits, agent, config.limits).max_time_s,
     });
     for (const claim of claims) {
       parts

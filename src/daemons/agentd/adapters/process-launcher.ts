@@ -24,6 +24,8 @@ export type LaunchPlan = {
 
 export type Launched = {
   pid: number;
+  /** Hands it a line; what it was not given at its start it learns so. */
+  tell(line: string): void;
   /** Asks it to end, then makes it; returns when it is gone. */
   kill(reason: string): Promise<void>;
 };
@@ -85,7 +87,7 @@ export function makeProcessLauncher(options: LauncherOptions): ProcessLauncher {
     });
     const entry = { kill: makeKill({ child, pid, ended, graceMs, plan, log }) };
     live.add(entry);
-    return { pid, kill: entry.kill };
+    return { pid, tell: (line) => void child.stdin!.write(`${line}\n`), kill: entry.kill };
   };
 
   return {
@@ -98,8 +100,8 @@ export function makeProcessLauncher(options: LauncherOptions): ProcessLauncher {
 }
 
 /**
- * stdin is a lifeline: it ends when this process does, however that happens, and a runner whose
- * stdin has ended ends itself. stderr is kept for the report of a crash.
+ * stdin is where a runner is told things, and a lifeline: it ends when this process does, however
+ * that happens, and a runner whose stdin has ended ends itself. stderr is kept for the report of a crash.
  */
 function makeStdio(): Stdio {
   const stdio: Stdio = ['pipe', 'ignore', 'pipe'];

@@ -1,7 +1,8 @@
 // Runs inside a transaction: claiming with a lease and a fence, giving back, recovering after a
 // crash.
 import { fault } from '../../../wire/errors.ts';
-import { crashPauseMs, isEnded } from '../rules.ts';
+import type { DeclaredAgent } from '../manifests.ts';
+import { crashPauseMs, isEnded, type TaskLimits } from '../rules.ts';
 import type { RunRow, TaskRow } from './rows.ts';
 import { endTask, findTask, setStatus } from './tasks.ts';
 import type { Tx } from './tx.ts';
@@ -27,10 +28,14 @@ SELECT r.*, a.spec AS agent_spec FROM runs r JOIN agents a ON a.name = r.agent
 WHERE r.status = 'queued' AND a.status = 'active' AND r.not_before_ms <= ?
 ORDER BY r.priority DESC, r.id LIMIT 500`;
 
-export async function claimRuns(
-  tx: Tx,
-  options: { slots: number; leaseMs: number; maxTimeS: (task: TaskRow) => number | undefined },
-): Promise<Claim[]> {
+export type ClaimOptions = {
+  slots: number;
+  leaseMs: number;
+  /** How long a task may take, from what it and its agent's manifest say. */
+  maxTimeS: (task: TaskRow, agent: TaskLimits) => number | undefined;
+};
+
+export async function claimRuns(tx: Tx, options: ClaimOptions): Promise<Claim[]> {
   if (options.slots <= 0) return [];
   if ((await tx.sql.one('SELECT id FROM halt')) !== undefined) return [];
   const candidates = await tx.sql.all<RunRow & { agent_spec: string }>(CANDIDATES, tx.nowMs);
@@ -44,9 +49,10 @@ export async function claimRuns(
   for (const { agent_spec, ...run } of candidates) {
     if (claims.length >= options.slots) break;
     const busy = live.get(run.agent) ?? 0;
-    if (busy >= (JSON.parse(agent_spec) as { replicas: number }).replicas) continue;
+    const { replicas, limits } = JSON.parse(agent_spec) as DeclaredAgent;
+    if (busy >= replicas) continue;
     live.set(run.agent, busy + 1);
-    claims.push(await claimOne(tx, run, options));
+    claims.push(await claimOne(tx, run, limits, options));
   }
   return claims;
 }
@@ -54,7 +60,8 @@ export async function claimRuns(
 async function claimOne(
   tx: Tx,
   run: RunRow,
-  options: { leaseMs: number; maxTimeS: (task: TaskRow) => number | undefined },
+  agent: TaskLimits,
+  options: ClaimOptions,
 ): Promise<Claim> {
   const first = run.activations === 0;
   Object.assign(run, {
@@ -71,10 +78,11 @@ async function claimOne(
     run.id,
   );
   const task = await findTask(tx, run.task_id);
-  const maxTimeS = options.maxTimeS(task);
+  const maxTimeS = options.maxTimeS(task, agent);
   if (first && maxTimeS !== undefined) {
+    // The least of them: a second run of the task gets no more time than the first left it.
     task.expires_ms = Math.min(
-      task.deadline_ms ?? Number.MAX_SAFE_INTEGER,
+      task.expires_ms ?? Number.MAX_SAFE_INTEGER,
       tx.nowMs + maxTimeS * 1000,
     );
     await tx.sql.run('UPDATE tasks SET expires_ms = ? WHERE id = ?', task.expires_ms, task.id);

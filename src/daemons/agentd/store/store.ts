@@ -13,7 +13,7 @@ import { callMethods } from './call-methods.ts';
 import type { NewMessage } from './messages.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import { runMethods } from './run-methods.ts';
-import type { Claim } from './runs.ts';
+import type { Claim, ClaimOptions } from './runs.ts';
 import { agentMethods, taskMethods } from './task-methods.ts';
 import type { Ending, NewTask } from './tasks.ts';
 import { timeMethods } from './time-methods.ts';
@@ -39,11 +39,7 @@ export type Store = Views & {
   ): Promise<void>;
   createTask(task: NewTask, once: Once | undefined): Promise<TaskRow>;
   addRun(taskId: string): Promise<string>;
-  claimRuns(options: {
-    slots: number;
-    leaseMs: number;
-    maxTimeS: (task: TaskRow) => number | undefined;
-  }): Promise<Claim[]>;
+  claimRuns(options: ClaimOptions): Promise<Claim[]>;
   saveBriefing(runId: string, briefing: unknown): Promise<void>;
   renewLease(key: RunKey, leaseMs: number): Promise<number>;
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;

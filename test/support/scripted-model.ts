@@ -1,0 +1,141 @@
+// A model whose words a test decides: a server on loopback that speaks OpenAI's dialect. Each goal has its
+// answers, one per step; the step follows from the conversation, so that asking again gives the same.
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export type Scene = {
+  agent: string;
+  goal: string;
+  /** Counts from 0. */
+  step: number;
+  /** What the tools answered so far, in order. */
+  results: string[];
+  /** Everything the model was told, as the provider gets it. */
+  messages: WireMessage[];
+  body: Record<string, unknown>;
+  headers: http.IncomingHttpHeaders;
+  /** Resolves when the caller has left before it had an answer. */
+  left: Promise<void>;
+};
+export type Say = {
+  text?: string;
+  calls?: { tool: string; arguments: Record<string, unknown> }[];
+  /** Gives no answer until the caller leaves or the server closes. */
+  hang?: boolean;
+  delayMs?: number;
+  /** An error of the provider instead of an answer. */
+  status?: number;
+  headers?: Record<string, string>;
+  usage?: Record<string, unknown>;
+};
+type Line = Say | ((scene: Scene) => Say);
+type WireMessage = {
+  role: string;
+  content: string | null;
+  tool_calls?: { id: string; function: { name: string; arguments: string } }[];
+  tool_call_id?: string;
+};
+
+export type ScriptedModel = {
+  url: string;
+  /** Goals that begin so; the last line serves all steps that follow. The latest script counts. */
+  on(goal: string, ...script: Line[]): void;
+  asked: Scene[];
+  /** Scenes of one goal. */
+  askedFor(goal: string): Scene[];
+  close(): Promise<void>;
+};
+
+export const call = (tool: string, args: Record<string, unknown> = {}) => ({
+  tool,
+  arguments: args,
+});
+export const says = (...calls: NonNullable<Say['calls']>): Say => ({ calls });
+export const finishes = (result: string, more: Record<string, unknown> = {}): Say =>
+  says(call('task.finish', { result, ...more }));
+
+export async function startScriptedModel(): Promise<ScriptedModel> {
+  const scripts: { goal: string; lines: Line[] }[] = [];
+  const asked: Scene[] = [];
+  const server = http.createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = JSON.parse(Buffer.concat(chunks).toString('utf8')) as Record<string, unknown>;
+      const left = new Promise<void>((resolve) =>
+        response.on('close', () => (response.writableFinished ? undefined : resolve())),
+      );
+      const scene = sceneOf(body, request.headers, left);
+      asked.push(scene);
+      const lines = scripts.findLast(({ goal }) => scene.goal.startsWith(goal))?.lines ?? [
+        finishes('Nobody wrote a script for this goal.'),
+      ];
+      const line = lines[Math.min(scene.step, lines.length - 1)]!;
+      const say = typeof line === 'function' ? line(scene) : line;
+      if (say.hang === true) return;
+      setTimeout(() => answer(response, scene, say), say.delayMs ?? 0);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    on: (goal, ...lines) => void scripts.push({ goal, lines }),
+    asked,
+    askedFor: (goal) => asked.filter((scene) => scene.goal.startsWith(goal)),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function sceneOf(
+  body: Record<string, unknown>,
+  headers: http.IncomingHttpHeaders,
+  left: Promise<void>,
+): Scene {
+  const messages = (body.messages ?? []) as WireMessage[];
+  const textOf = (role: string) => messages.find((message) => message.role === role)?.content ?? '';
+  return {
+    agent: /^You are agent:([a-z0-9-]+)/.exec(textOf('system'))?.[1] ?? '',
+    goal: /^Goal: (.*)$/m.exec(textOf('user'))?.[1] ?? textOf('user'),
+    step: messages.filter((message) => message.role === 'assistant').length,
+    results: messages.flatMap((message) =>
+      message.role === 'tool' ? [message.content ?? ''] : [],
+    ),
+    messages,
+    body,
+    headers,
+    left,
+  };
+}
+
+const USAGE = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
+
+function answer(response: http.ServerResponse, scene: Scene, say: Say): void {
+  const { status = 200, text, calls = [], usage = USAGE, headers = {} } = say;
+  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  if (status >= 400) {
+    response.end(JSON.stringify({ error: { message: text ?? 'played', type: 'server_error' } }));
+    return;
+  }
+  const toolCalls = calls.map((one, i) => ({
+    id: `call_${scene.step}_${i}`,
+    type: 'function',
+    function: { name: one.tool.replaceAll('.', '_'), arguments: JSON.stringify(one.arguments) },
+  }));
+  const message = {
+    role: 'assistant',
+    content: text ?? null,
+    ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
+  };
+  const finish_reason = toolCalls.length === 0 ? 'stop' : 'tool_calls';
+  response.end(
+    JSON.stringify({
+      ...{ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: scene.body.model },
+      choices: [{ index: 0, message, finish_reason }],
+      usage,
+    }),
+  );
+}
