@@ -12,23 +12,24 @@ const BEAT_MS = 15_000;
 /** Exit statuses: 0 done here, 75 try again later. */
 const TRY_AGAIN = 75;
 
-function socketOf(name: string): string {
-  const at = process.argv.indexOf(`--${name}`);
-  const path = at < 0 ? undefined : process.argv[at + 1];
-  if (path === undefined) throw new Error(`--${name} SOCKET is missing`);
-  return path;
-}
+type Sockets = { agentd: string; toold: string; modeld: string };
 
 /**
- * Standard input ends when agentd does; a runner without agentd has nobody to work for. A socket,
- * because a blocking read in Node's thread pool would keep the process from ending.
+ * Standard input tells the sockets, and ends when agentd does: a runner without agentd has nobody to
+ * work for. A socket, because a blocking read in Node's thread pool would keep the process from ending.
  */
-function endWithParent(): void {
+function listenToParent(): Promise<Sockets> {
   const lifeline = new Socket({ fd: 0, readable: true, writable: false });
   lifeline.on('close', () => process.exit(TRY_AGAIN));
   lifeline.on('error', () => process.exit(TRY_AGAIN));
-  lifeline.resume();
-  lifeline.unref();
+  let text = '';
+  return new Promise((resolve) => {
+    lifeline.on('data', (chunk: Buffer) => {
+      text += chunk.toString('utf8');
+      const end = text.indexOf('\n');
+      if (end >= 0) resolve(JSON.parse(text.slice(0, end)) as Sockets);
+    });
+  });
 }
 
 function keepBeating(agentd: Ask): void {
@@ -64,24 +65,20 @@ async function replay(daemons: Daemons, work: () => Promise<Ended>): Promise<voi
 }
 
 async function main(): Promise<void> {
-  const bare = {
-    agentd: askAt(socketOf('agentd')),
-    toold: askAt(socketOf('toold')),
-    modeld: askAt(socketOf('modeld')),
-  };
+  const sockets = await listenToParent();
+  const agentd = askAt(sockets.agentd);
   const daemons: Daemons = {
-    agentd: patiently(bare.agentd, PATIENCE_MS),
-    toold: patiently(bare.toold, PATIENCE_MS),
-    modeld: patiently(bare.modeld, PATIENCE_MS),
+    agentd: patiently(agentd, PATIENCE_MS),
+    toold: patiently(askAt(sockets.toold), PATIENCE_MS),
+    modeld: patiently(askAt(sockets.modeld), PATIENCE_MS),
   };
-  endWithParent();
   const [briefing, { tools }] = await Promise.all([
     daemons.agentd<RunBriefing>('GET', '/v1/run'),
     daemons.toold<{ tools: ToolView[] }>('GET', '/v1/tools'),
   ]);
   const work = () => new Loop(daemons, briefing, tools).run();
   if (briefing.mode === 'replay') return replay(daemons, work);
-  keepBeating(bare.agentd);
+  keepBeating(agentd);
   await work();
 }
 

@@ -5,6 +5,7 @@ import type { ReplayView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { LiveActivations } from './activations.ts';
+import type { Launched } from './adapters/process-launcher.ts';
 import type { Store } from './store/store.ts';
 
 export type Replayed = {
@@ -32,35 +33,23 @@ export function makeReplays({
   const replayRun = async (runId: string, taskId: string): Promise<Replayed> => {
     const [run, task] = await Promise.all([store.runRow(runId), store.taskRow(taskId)]);
     const sockets = await activations.admit(run, task, 'replay');
-    let timer: NodeJS.Timeout | undefined;
+    const told = Promise.withResolvers<Replayed>();
+    open.set(runId, told.resolve);
+    const late = fault('deadline', `the replay took longer than ${REPLAY_MS_MAX / 1000} s`);
+    const timer = setTimeout(() => told.reject(late), REPLAY_MS_MAX);
+    let launched: Launched | undefined;
     try {
-      return await new Promise<Replayed>((resolve, reject) => {
-        timer = setTimeout(
-          () =>
-            reject(
-              fault(
-                'deadline',
-                `the replay of ${taskId} took longer than ${REPLAY_MS_MAX / 1000} s`,
-              ),
-            ),
-          REPLAY_MS_MAX,
-        );
-        open.set(runId, resolve);
-        activations
-          .launch(run, sockets, (exit) =>
-            reject(
-              fault(
-                'internal',
-                `the replaying runner ended without a word (exit ${exit.code ?? exit.signal}): ${exit.stderrTail.slice(-300)}`,
-              ),
-            ),
-          )
-          .catch(reject);
+      launched = await activations.launch(run, ({ code, signal, stderrTail }) => {
+        const how = `exit ${code ?? signal}: ${stderrTail.slice(-300)}`;
+        told.reject(fault('internal', `the replaying runner ended without a word (${how})`));
       });
+      launched.tell(JSON.stringify(sockets));
+      return await told.promise;
     } finally {
       clearTimeout(timer);
       open.delete(runId);
       await activations.dismiss(runId, run.fence, 'replay');
+      await launched?.kill('the replay is over');
     }
   };
 

@@ -52,13 +52,10 @@ export function makeService({
     const fresh = newOnes(events, taken);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
     moment('auditd-ai.before-append');
-    const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
+    const { size } = await log.append(fresh.map((event) => JSON.stringify(event)));
     moment('auditd-ai.after-append');
     for (const event of fresh) taken.set(event.source_store, event.source_seq);
-    index.add(
-      firstSeq,
-      fresh.map((event, i) => ({ ...event, seq: firstSeq + i })),
-    );
+    index.grew();
     for (const wake of followers) wake();
     return { size, accepted: fresh.length };
   };
@@ -139,11 +136,7 @@ export function makeService({
       return { note, size, root: root.toString('base64'), vkey: log.vkey };
     },
     async prove(id) {
-      const [seq] = await index.find({
-        where: [{ column: 'id', value: id }],
-        order: 'asc',
-        limit: 1,
-      });
+      const seq = await index.findId(id);
       if (seq === undefined)
         throw fault('not_found', `the log has no event ${id}`, {
           hint: 'See agentctl audit tail for the ids.',

@@ -1,40 +1,26 @@
-// The index of the log: where the events of a task, an agent, a tool or an id are. It is derived:
-// made from the log, behind it by a moment, and made again from it whenever it is missing, broken
-// or behind.
+// The index of the log: which events a task, an agent, a tool, a run or an id has. It is derived: made from
+// the log, behind it while events pour in, and made again from it whenever it is missing, broken or behind.
+import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import type { Log } from '../../platform/log.ts';
-import type { Database, Migrations, Value } from '../../platform/sql/database.ts';
+import type { Database, Migrations, Sql, Value } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 
+/** One list of numbers per term: small keys that grow at the end keep writing cheap. */
 const MIGRATIONS: Migrations = [
   `
-CREATE TABLE events (
-  seq INTEGER PRIMARY KEY,
-  id TEXT NOT NULL,
-  event TEXT NOT NULL,
-  task_id TEXT,
-  root_task_id TEXT,
-  agent TEXT,
-  tool TEXT,
-  run_id TEXT
-);
-CREATE INDEX events_by_id ON events (id);
-CREATE INDEX events_by_event ON events (event, seq);
-CREATE INDEX events_by_task ON events (task_id, seq) WHERE task_id IS NOT NULL;
-CREATE INDEX events_by_root ON events (root_task_id, seq) WHERE root_task_id IS NOT NULL;
-CREATE INDEX events_by_agent ON events (agent, seq) WHERE agent IS NOT NULL;
-CREATE INDEX events_by_tool ON events (tool, seq) WHERE tool IS NOT NULL;
-CREATE INDEX events_by_run ON events (run_id, seq) WHERE run_id IS NOT NULL;
+CREATE TABLE terms (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE postings (term INTEGER, seq INTEGER, PRIMARY KEY (term, seq)) WITHOUT ROWID;
+CREATE TABLE ids (hash INTEGER, seq INTEGER, PRIMARY KEY (hash, seq)) WITHOUT ROWID;
 CREATE TABLE sources (store TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 `,
 ];
 
-export type Where = {
-  column: 'task_id' | 'root_task_id' | 'agent' | 'tool' | 'event' | 'run_id' | 'id';
-  value: string;
-};
+type Column = 'task_id' | 'root_task_id' | 'agent' | 'tool' | 'event' | 'run_id';
+export type Where = { column: Column; value: string };
 export type SeqQuery = {
   where: Where[];
   after?: number | undefined;
@@ -46,14 +32,20 @@ export type SeqQuery = {
 export type AuditIndex = {
   /** Numbers of the events, once everything appended so far is in the index. */
   find(query: SeqQuery): Promise<number[]>;
+  findId(id: string): Promise<number | undefined>;
   taken(): Promise<Map<string, number>>;
-  /** New events; indexed soon. */
-  add(firstSeq: number, events: readonly AuditEvent[]): void;
+  /** The log grew: it is indexed when the pouring pauses. */
+  grew(): void;
   close(): Promise<void>;
 };
 
-const PENDING_MAX = 50_000;
-const FLUSH_EVERY_MS = 100;
+const COLUMNS: readonly Column[] = ['task_id', 'root_task_id', 'agent', 'tool', 'event', 'run_id'];
+const BATCH = 4_000;
+const PAUSE_MS = 50;
+/** So far behind it catches up even while events keep coming. */
+const BEHIND_MAX = 500_000;
+const PAIRS_PER_STATEMENT = 250;
+const TERMS_KEPT_MAX = 50_000;
 
 export async function openIndex(options: {
   file: string;
@@ -64,85 +56,48 @@ export async function openIndex(options: {
   let db = openOrReset(file, say);
   let next = await indexedSize(db);
   if (next > log.size) {
-    // The index knows more than the log: it belongs to another log, or the log was put back from a
-    // copy.
+    // The index knows more than the log: it belongs to another log, or this one is an older copy.
     await db.close();
     db = reset(file);
     next = 0;
   }
-  let pending: AuditEvent[] = [];
-  let flushing: Promise<void> = Promise.resolve();
+  const terms = makeTerms();
+  let catching: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
 
-  const insert = (events: readonly AuditEvent[]): Promise<void> =>
-    db.write(async (sql) => {
-      const taken = new Map<string, number>();
-      for (const e of events) {
-        await sql.run(
-          'INSERT OR REPLACE INTO events (seq, id, event, task_id, root_task_id, agent, tool, run_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
-          e.seq,
-          e.id,
-          e.event,
-          e.task_id ?? null,
-          e.root_task_id ?? null,
-          e.agent ?? null,
-          e.tool ?? null,
-          e.run_id ?? null,
-        );
-        taken.set(e.source_store, e.source_seq);
-      }
-      for (const [store, seq] of taken)
-        await sql.run(
-          'INSERT INTO sources (store, seq) VALUES (?, ?) ON CONFLICT (store) DO UPDATE SET seq = MAX(sources.seq, excluded.seq)',
-          store,
-          seq,
-        );
-    });
-
-  const flushOnce = async (): Promise<void> => {
-    const batch = pending;
-    pending = [];
-    if (batch[0]?.seq === next) {
-      await insert(batch);
-      next = batch[batch.length - 1]!.seq + 1;
-    }
-    // Whatever was not handed over in memory is read from the log itself.
-    const until = pending[0]?.seq ?? log.size;
-    while (next < until) {
-      const lines = log.readRange(next, Math.min(5_000, until - next));
-      if (lines.length === 0) break;
-      await insert(lines.map((line) => JSON.parse(line) as AuditEvent));
+  const catchUp = async (): Promise<void> => {
+    while (next < log.size) {
+      const lines = log.readRange(next, BATCH);
+      if (lines.length === 0) return;
+      const events = lines.map((line) => JSON.parse(line) as AuditEvent);
+      await db.write((sql) => insert(sql, terms, events));
       next += lines.length;
     }
   };
-
   const flush = (): Promise<void> => {
     clearTimeout(timer);
     timer = undefined;
-    flushing = flushing
-      .then(flushOnce)
-      .catch((error: unknown) => say.warn('the index is behind; it catches up later', { error }));
-    return flushing;
+    catching = catching.then(catchUp).catch((error: unknown) => {
+      terms.clear();
+      say.warn('the index is behind; it catches up later', { error });
+    });
+    return catching;
   };
 
   return {
     async find(query) {
+      if (query.where.length === 0) return range(query, log.size);
       await flush();
-      const values: Value[] = query.where.map(({ value }) => value);
-      const clauses = query.where.map(({ column }) => `${column} = ?`);
-      if (query.after !== undefined) {
-        clauses.push('seq > ?');
-        values.push(query.after);
-      }
-      if (query.before !== undefined) {
-        clauses.push('seq < ?');
-        values.push(query.before);
-      }
-      const where = clauses.length === 0 ? '' : `WHERE ${clauses.join(' AND ')}`;
-      const text = `SELECT seq FROM events ${where} ORDER BY seq ${query.order === 'desc' ? 'DESC' : 'ASC'} LIMIT ?`;
-      return (await db.read((sql) => sql.all<{ seq: number }>(text, ...values, query.limit))).map(
-        (row) => Number(row.seq),
+      return db.read((sql) => findSeqs(sql, query));
+    },
+    async findId(id) {
+      await flush();
+      const rows = await db.read((sql) =>
+        sql.all<{ seq: number }>('SELECT seq FROM ids WHERE hash = ? ORDER BY seq', hashOf(id)),
       );
+      const isIt = ({ seq }: { seq: number }) =>
+        (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
+      return rows.find(isIt)?.seq;
     },
     async taken() {
       await flush();
@@ -151,11 +106,9 @@ export async function openIndex(options: {
       );
       return new Map(rows.map((row) => [row.store, Number(row.seq)]));
     },
-    add(_firstSeq, events) {
-      if (pending.length + events.length > PENDING_MAX) pending = [];
-      else pending.push(...events);
-      timer ??= setTimeout(() => void flush(), FLUSH_EVERY_MS);
-      timer.unref();
+    grew() {
+      if (timer !== undefined && log.size - next < BEHIND_MAX) timer.refresh();
+      else timer ??= setTimeout(() => void flush(), PAUSE_MS).unref();
     },
     async close() {
       await flush();
@@ -164,11 +117,109 @@ export async function openIndex(options: {
   };
 }
 
-async function indexedSize(db: Database): Promise<number> {
-  const row = await db.read((sql) =>
-    sql.one<{ n: number | null }>('SELECT MAX(seq) AS n FROM events'),
+/** Without a condition the numbers are all there are: no index is needed. */
+function range({ after = -1, before, order, limit }: SeqQuery, size: number): number[] {
+  const first = after + 1;
+  const last = Math.min(before ?? size, size) - 1;
+  const count = Math.max(0, Math.min(limit, last - first + 1));
+  return Array.from({ length: count }, (_, i) => (order === 'asc' ? first + i : last - i));
+}
+
+async function findSeqs(sql: Sql, query: SeqQuery): Promise<number[]> {
+  const ids: number[] = [];
+  for (const { column, value } of query.where) {
+    const name = `${column} ${value}`;
+    const term = await sql.one<{ id: number }>('SELECT id FROM terms WHERE name = ?', name);
+    if (term === undefined) return [];
+    ids.push(term.id);
+  }
+  const [first, ...others] = ids;
+  const values: Value[] = [...others, first!];
+  const joins = others.map((_, i) => `JOIN postings p${i} ON p${i}.term = ? AND p${i}.seq = p.seq`);
+  let where = 'p.term = ?';
+  if (query.after !== undefined) {
+    where += ' AND p.seq > ?';
+    values.push(query.after);
+  }
+  if (query.before !== undefined) {
+    where += ' AND p.seq < ?';
+    values.push(query.before);
+  }
+  const text = `SELECT p.seq AS seq FROM postings p ${joins.join(' ')} WHERE ${where} ORDER BY p.seq ${query.order} LIMIT ?`;
+  return (await sql.all<{ seq: number }>(text, ...values, query.limit)).map((row) => row.seq);
+}
+
+type Terms = { idOf(sql: Sql, name: string): Promise<number>; clear(): void };
+
+function makeTerms(): Terms {
+  let known = new Map<string, number>();
+  return {
+    async idOf(sql, name) {
+      const found = known.get(name);
+      if (found !== undefined) return found;
+      await sql.run('INSERT INTO terms (name) VALUES (?) ON CONFLICT DO NOTHING', name);
+      const { id } = (await sql.one<{ id: number }>('SELECT id FROM terms WHERE name = ?', name))!;
+      if (known.size >= TERMS_KEPT_MAX) known = new Map();
+      known.set(name, id);
+      return id;
+    },
+    // After a failed transaction, ids that it gave are not there.
+    clear() {
+      known = new Map();
+    },
+  };
+}
+
+async function insert(sql: Sql, terms: Terms, events: readonly AuditEvent[]): Promise<void> {
+  const postings: [number, number][] = [];
+  const ids: [number, number][] = [];
+  const sources = new Map<string, number>();
+  for (const event of events) {
+    for (const column of COLUMNS) {
+      const value = event[column];
+      if (value !== undefined)
+        postings.push([await terms.idOf(sql, `${column} ${value}`), event.seq]);
+    }
+    ids.push([hashOf(event.id), event.seq]);
+    sources.set(event.source_store, event.source_seq);
+  }
+  // In the order of the tree, so that each of its pages is visited once.
+  const byKey = (a: [number, number], b: [number, number]) => a[0] - b[0] || a[1] - b[1];
+  await insertPairs(sql, 'postings (term, seq)', postings.sort(byKey));
+  await insertPairs(sql, 'ids (hash, seq)', ids.sort(byKey));
+  for (const [store, seq] of sources) {
+    await sql.run(
+      'INSERT INTO sources (store, seq) VALUES (?, ?) ON CONFLICT (store) DO UPDATE SET seq = MAX(sources.seq, excluded.seq)',
+      store,
+      seq,
+    );
+  }
+  await sql.run(
+    'INSERT INTO progress (id, next) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET next = excluded.next',
+    events.at(-1)!.seq + 1,
   );
-  return row?.n === null || row?.n === undefined ? 0 : Number(row.n) + 1;
+}
+
+async function insertPairs(
+  sql: Sql,
+  into: string,
+  pairs: readonly [number, number][],
+): Promise<void> {
+  for (let i = 0; i < pairs.length; i += PAIRS_PER_STATEMENT) {
+    const some = pairs.slice(i, i + PAIRS_PER_STATEMENT);
+    const rows = some.map(() => '(?, ?)').join(', ');
+    await sql.run(`INSERT OR IGNORE INTO ${into} VALUES ${rows}`, ...some.flat());
+  }
+}
+
+/** 48 bits: exact as a number, and a clash only costs reading one more event. */
+function hashOf(id: string): number {
+  return createHash('sha256').update(id).digest().readUIntBE(0, 6);
+}
+
+async function indexedSize(db: Database): Promise<number> {
+  const row = await db.read((sql) => sql.one<{ next: number }>('SELECT next FROM progress'));
+  return row?.next ?? 0;
 }
 
 function openOrReset(file: string, say: Log): Database {
