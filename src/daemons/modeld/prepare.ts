@@ -8,6 +8,7 @@ import {
   type Dialect,
   type DialectName,
   type ModelRequest,
+  toModelRequest,
 } from './adapters/dialect.ts';
 import { dialects } from './adapters/dialects.ts';
 import { EMBED_PATH, readEmbedAnswer, writeEmbedRequest } from './adapters/openai/embed.ts';
@@ -57,7 +58,8 @@ export function prepare(p: Preparation): Prepared {
   const { ask } = p;
   if (ask.form === 'embed') return prepareEmbed(p, ask.input);
   const dialect = dialects[dialectFor(p.settings, ask)];
-  if (ask.form === 'neutral') return prepareNeutral(p, dialect, ask.request);
+  if (ask.form === 'neutral')
+    return prepareNeutral(p, dialect, toModelRequest(ask.request, ask.messages));
   return ask.dialect === dialect.name
     ? preparePassed(p, dialect, ask)
     : prepareTranslated(p, dialect, ask);

@@ -148,14 +148,3 @@ export function tokensOf(usage: Usage): number {
     usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
   );
 }
-
-/**
- * What is charged for tries that gave no answer: those that may have reached a model cost their
- * bound.
- */
-export function chargeLost(bound: Amount, triesMaybeBilled: number): Amount {
-  return {
-    tokens: bound.tokens * triesMaybeBilled,
-    costMicrousd: bound.costMicrousd * triesMaybeBilled,
-  };
-}

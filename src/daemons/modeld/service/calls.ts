@@ -62,13 +62,15 @@ export type CallsParts = {
 const NOTHING: Amount = { tokens: 0, costMicrousd: 0 };
 const REFUSALS: readonly FaultCode[] = ['budget', 'limit', 'data_not_allowed', 'context_too_long'];
 const REFUSALS_KEPT_MAX = 10_000;
+const REFUSAL_EVERY_MS = 1_000;
 const ABORT_WAIT_MS = 2_000;
 
 export class Calls {
   readonly #parts: CallsParts;
   readonly #underWay = new Set<Held>();
   readonly #ending = new Set<Promise<unknown>>();
-  readonly #refusals = new Set<string>();
+  /** What was refused → when it was last written down. */
+  readonly #refusals = new Map<string, number>();
 
   constructor(parts: CallsParts) {
     this.#parts = parts;
@@ -158,13 +160,18 @@ export class Calls {
     }
   }
 
-  /** Once per call and reason: an agent that asks in a circle must not fill the log. */
+  /**
+   * Once per named call, else once a second per caller: who asks in a circle must not fill the log.
+   */
   #noteRefusal(order: Order, error: unknown): void {
     if (!(error instanceof Fault) || !REFUSALS.includes(error.code)) return;
-    const known = `${order.callId} ${error.code}`;
-    if (this.#refusals.has(known)) return;
+    const { who, callId, isReplayed } = order;
+    const known = `${isReplayed ? callId : (who.runId ?? who.principal)} ${error.code}`;
+    const nowMs = this.#parts.clock.nowMs();
+    const lastMs = this.#refusals.get(known);
+    if (lastMs !== undefined && (isReplayed || nowMs - lastMs < REFUSAL_EVERY_MS)) return;
     if (this.#refusals.size >= REFUSALS_KEPT_MAX) this.#refusals.clear();
-    this.#refusals.add(known);
+    this.#refusals.set(known, nowMs);
     this.#parts.refused((id) => refusedEvent(id, order, error));
   }
 

@@ -37,7 +37,7 @@ export function makeClientCalls(parts: {
     if (who.mode === 'replay')
       throw fault('replay_differs', 'calls of a vendor SDK have no name and cannot be replayed');
     const { labels, principal: source } = who;
-    const context = clientContext({ text, body, source, labels });
+    const context = clientContext({ body, source, labels });
     const { model, routes } = providers.resolve(context.model, 'chat');
     const callId = newId<CallId>('call');
     const answered = await calls.perform({

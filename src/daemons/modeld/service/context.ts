@@ -25,6 +25,11 @@ function paramsPart(body: string): Part {
   return { hash: sha256Hex(body), body, labels: 0, source: PARAMS_SOURCE };
 }
 
+/** The parts are hashed already, so the whole need not be hashed again. */
+function hashRequest(model: string, params: Part, messages: readonly Part[]): string {
+  return sha256Hex([model, params.hash, ...messages.map((part) => part.hash)].join('\n'));
+}
+
 function labelsOf(parts: readonly Part[]): number {
   let labels = 0;
   for (const part of parts) labels |= part.labels;
@@ -38,18 +43,12 @@ export function neutralContext(request: GenerateRequest, source: string): CallCo
   const params = paramsPart(
     canonicalJson({ tools, tool_choice, temperature, stop, limits, input_ref }),
   );
-  const hashes = messages.map((part) => part.hash).join('');
-  return {
-    messages,
-    params,
-    labels: labelsOf(messages),
-    requestHash: sha256Hex(`${request.model}\n${params.hash}\n${hashes}`),
-  };
+  const requestHash = hashRequest(request.model, params, messages);
+  return { messages, params, labels: labelsOf(messages), requestHash };
 }
 
 /** A vendor's body: only what is needed to keep it is looked at, the rest is the adapter's. */
 export function clientContext(options: {
-  text: string;
   body: Record<string, unknown>;
   source: string;
   labels: number;
@@ -66,7 +65,8 @@ export function clientContext(options: {
     return { hash: sha256Hex(body), body, labels, source };
   });
   const params = paramsPart(JSON.stringify(rest));
-  return { model, messages, params, labels, requestHash: sha256Hex(options.text) };
+  const requestHash = hashRequest(model, params, messages);
+  return { model, messages, params, labels, requestHash };
 }
 
 export function embedContext(
@@ -78,11 +78,6 @@ export function embedContext(
     const body = JSON.stringify(text);
     return { hash: sha256Hex(body), body, labels, source };
   });
-  const hashes = messages.map((part) => part.hash).join('');
-  return {
-    messages,
-    params: paramsPart('{}'),
-    labels,
-    requestHash: sha256Hex(`${model}\nembed\n${hashes}`),
-  };
+  const params = paramsPart('"embed"');
+  return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }

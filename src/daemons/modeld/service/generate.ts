@@ -17,7 +17,7 @@ import { attemptsOf, type CallRow, readAttempt, readPart, usageOf } from '../sto
 import type { Journal } from '../store/journal.ts';
 import type { Answered, Calls, Order } from './calls.ts';
 import { type CallContext, messagePart, neutralContext } from './context.ts';
-import type { AnswerEvent, Ended, ModelRequest, ReadArtifact } from './ports.ts';
+import type { AnswerEvent, Ended, ReadArtifact } from './ports.ts';
 import type { Providers } from './providers.ts';
 import type { Runs } from './runs.ts';
 import { identify, type Who } from './who.ts';
@@ -180,7 +180,7 @@ export class Generate {
       routes,
       purpose: request.purpose ?? '',
       context,
-      ask: { form: 'neutral', request: toModelRequest(request, messages) },
+      ask: { form: 'neutral', request, messages },
       inputTokensMax: request.limits?.max_input_tokens,
       signal,
       deadlineMs,
@@ -213,18 +213,6 @@ export class Generate {
       },
     };
   }
-}
-
-function toModelRequest(request: GenerateRequest, messages: Message[]): ModelRequest {
-  return {
-    messages,
-    tools: request.tools ?? [],
-    toolChoice: request.tool_choice,
-    temperature: request.temperature,
-    stop: request.stop ?? [],
-    maxOutputTokens: request.limits?.max_output_tokens,
-    stream: request.stream === true,
-  };
 }
 
 function differs(callId: string, reason: string): Fault {

@@ -1,7 +1,7 @@
 // What the service needs of the outside, as small interfaces; upstream.ts and daemon.ts fit them.
 import type { Fault } from '../../../wire/errors.ts';
-import type { Message, Usage } from '../../../wire/modeld.ts';
-import type { Answer, AnswerEvent, DialectName, ModelRequest } from '../adapters/dialect.ts';
+import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
+import type { Answer, AnswerEvent, DialectName } from '../adapters/dialect.ts';
 import type { Bound } from '../rules/budget.ts';
 import type { Resolved, Route } from '../rules/models.ts';
 
@@ -22,7 +22,7 @@ export type ProviderState = { inFlight: number; available: boolean; reason?: str
 
 /** What is asked of a model: in our form, in a vendor's (body as it came), or texts to embed. */
 export type Ask =
-  | { form: 'neutral'; request: ModelRequest }
+  | { form: 'neutral'; request: GenerateRequest; messages: Message[] }
   | {
       form: 'client';
       dialect: DialectName;
@@ -92,4 +92,4 @@ export type ReadArtifact = (
   runId: string | null,
 ) => Promise<{ text: string; labels: Message['labels'] }>;
 
-export type { Answer, AnswerEvent, DialectName, ModelRequest, Usage };
+export type { AnswerEvent, DialectName };

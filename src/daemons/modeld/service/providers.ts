@@ -139,8 +139,11 @@ export class Providers {
     };
   }
 
+  /** The real ones: what is played is said by the models. */
   views(): ProviderView[] {
-    return [...this.#live.keys()].map((name) => this.view(name));
+    return [...this.#live.keys()]
+      .filter((name) => name !== REHEARSAL)
+      .map((name) => this.view(name));
   }
 
   models(): ModelView[] {

@@ -80,7 +80,12 @@ type Batch = {
   fresh: FreshParts;
 };
 
-const SOON_MS = 5;
+const SOON_MS = 20;
+/**
+ * With so many other calls under way, waiting as long as a commit takes lets some share the next.
+ */
+const OTHERS_MIN = 8;
+const GATHER_MS = { least: 1, most: 5 };
 const AGAIN_MS = 500;
 
 export class Journal {
@@ -95,6 +100,11 @@ export class Journal {
   readonly #unwritten = new Set<string>();
   #isPlanned = false;
   #timer: NodeJS.Timeout | undefined;
+  #gathering: NodeJS.Timeout | undefined;
+  /** Calls with an intent and without an outcome. */
+  #underWay = 0;
+  #lastIntentMs = 0;
+  #commitMs = 0;
 
   constructor(options: { db: Database; outbox: Outbox; log: Log; lastSeq: number }) {
     this.#db = options.db;
@@ -107,11 +117,15 @@ export class Journal {
   /** Resolves when the intent is durable; `recorded` when the audit log has it too. */
   intent(intent: Intent): Promise<Written> {
     const seq = this.#nextSeq++;
+    this.#underWay++;
     return new Promise((resolve, reject) => {
       this.#waiting.push({
         work: { kind: 'intent', seq, intent },
         resolve: (recorded) => resolve({ seq, recorded }),
-        reject,
+        reject: (error) => {
+          this.#underWay--;
+          reject(error);
+        },
       });
       this.#begin();
     });
@@ -126,6 +140,7 @@ export class Journal {
    * Resolves when durable. When it cannot be written now it throws, and the journal keeps trying.
    */
   async outcome(outcome: Outcome): Promise<void> {
+    this.#underWay--;
     this.#unwritten.add(outcome.callId);
     try {
       await this.#write({ kind: 'outcome', outcome });
@@ -138,6 +153,7 @@ export class Journal {
   }
 
   outcomeSoon(outcome: Outcome): void {
+    this.#underWay--;
     this.#unwritten.add(outcome.callId);
     this.#soon.push(outcome);
     this.#plan(SOON_MS);
@@ -180,8 +196,21 @@ export class Journal {
   }
 
   #begin(): void {
+    const nowMs = performance.now();
+    const gatherMs = Math.min(Math.max(this.#commitMs, GATHER_MS.least), GATHER_MS.most);
+    const isBusy = nowMs - this.#lastIntentMs < gatherMs;
+    this.#lastIntentMs = nowMs;
+    const others = this.#underWay - this.#waiting.length;
+    if (this.#gathering !== undefined && this.#waiting.length >= others) this.#gathered();
     if (this.#isPlanned) return;
     this.#isPlanned = true;
+    if (!isBusy || others < OTHERS_MIN) void this.#writeGroup();
+    else this.#gathering = setTimeout(() => this.#gathered(), gatherMs);
+  }
+
+  #gathered(): void {
+    clearTimeout(this.#gathering);
+    this.#gathering = undefined;
     void this.#writeGroup();
   }
 
@@ -196,8 +225,10 @@ export class Journal {
   /** Gives the error instead of throwing it: those who wait have been told. */
   async #writeGroup(): Promise<unknown> {
     const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0, fresh: new Map() };
+    let beganMs = 0;
     try {
       await this.#db.write(async (sql) => {
+        beganMs = performance.now();
         this.#take(batch);
         batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
       });
@@ -205,6 +236,7 @@ export class Journal {
       this.#take(batch);
       return this.#recover(batch, error);
     }
+    this.#commitMs = performance.now() - beganMs;
     this.#finish(batch);
     return undefined;
   }

@@ -74,7 +74,7 @@ export class PlayedUpstream implements Upstream {
 
   plan(ask: Ask, _model: unknown, routes: readonly Route[]): Plan {
     const text = JSON.stringify(ask);
-    const wanted = (ask.form === 'neutral' && ask.request.maxOutputTokens) || 50;
+    const wanted = (ask.form === 'neutral' && ask.request.limits?.max_output_tokens) || 50;
     return {
       bound: {
         inputTokens: text.length,
