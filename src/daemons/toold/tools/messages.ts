@@ -15,14 +15,6 @@ import {
   unanswered,
 } from './tool.ts';
 
-/** These go to a service. One that is absent stays absent, so asking again would be in vain. */
-const SERVICE_TYPES: ReadonlySet<string> = new Set([
-  'MemoryRecallRequest',
-  'MemoryWriteProposal',
-  'ToolRequest',
-  'ApprovalRequest',
-]);
-
 const Recipient = z
   .string()
   .max(140)
@@ -39,9 +31,11 @@ function replyOutcome(wait: WaitView): Outcome {
   );
 }
 
-function absentService(error: unknown, type: string): Effect {
-  if (!isFault(error) || error.code !== 'unavailable' || !SERVICE_TYPES.has(type)) throw error;
-  const hint = 'No service takes this type of message here: do without it.';
+/** A service or gateway that is absent stays absent, so asking again would be in vain. */
+function absentReceiver(error: unknown, to: string): Effect {
+  const isFixed = /^(service|external):/.test(to);
+  if (!isFault(error) || error.code !== 'unavailable' || !isFixed) throw error;
+  const hint = 'Nobody takes this message here: do without it.';
   return { error: { ...errorOf(error), hint, retry: false } };
 }
 
@@ -77,7 +71,7 @@ export function messageTools(agentd: AgentdClient): Tool[] {
         if (sent.wait !== null) return { wait: sent.wait };
         return { result: { message_id: sent.message.id, replied: false } };
       } catch (error) {
-        return absentService(error, type);
+        return absentReceiver(error, to);
       }
     },
     settle: replyOutcome,

@@ -1,0 +1,194 @@
+// Runs: a runner that hangs or dies is replaced under a higher fence, whoever comes with the old one is
+// refused everywhere, and of several runs of one task one wins.
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { MIGRATIONS } from '../../src/daemons/agentd/store/schema.ts';
+import { findTask, queueRun } from '../../src/daemons/agentd/store/tasks.ts';
+import { openSqlite } from '../../src/platform/sql/sqlite.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { modeldRoutes } from '../../src/wire/modeld.ts';
+import { tooldRoutes } from '../../src/wire/toold.ts';
+import { askLocal, type Quiet, startQuiet } from '../support/callers.ts';
+import { eventually, taskEnded } from '../support/runtime.ts';
+import { call, finishes, says } from '../support/scripted-model.ts';
+import {
+  create,
+  type ScriptedWorld,
+  startScriptedWorld,
+  taskNow,
+} from '../support/scripted-world.ts';
+
+const runnerPids = (stateDir: string): number[] =>
+  readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
+
+describe('runs', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({ agentd: { crashes_max: 2 } });
+  });
+  after(() => world.stop());
+
+  const onlyRunner = () =>
+    eventually('one runner', async () => {
+      const pids = runnerPids(world.stateDir);
+      return pids.length === 1 ? pids[0] : undefined;
+    });
+  const runsOf = async (taskId: string) =>
+    (await world.agentd.listRuns({ query: { task_id: taskId as never } })).runs;
+  const eventsOf = async (taskId: string) =>
+    (await world.audit.task({ params: { task_id: taskId }, query: { limit: 500 } })).events;
+
+  it('[R128] [R131] [R132] a runner that gives no sign of life is taken for dead, and another goes on under a higher fence', async () => {
+    let isHung = false;
+    world.model.on('Fall asleep', ({ step }) => {
+      if (step === 0) return says(call('test.echo', { text: 'remember me' }));
+      return isHung ? finishes('woke up') : { hang: true };
+    });
+    const task = await create(world, 'Fall asleep', { agent: 'coder' });
+    await eventually('the second step', async () =>
+      world.model.askedFor('Fall asleep').length === 2 ? true : undefined,
+    );
+    const pid = await onlyRunner();
+    process.kill(pid, 'SIGSTOP');
+    isHung = true;
+    world.clock.advance(61_000);
+    await eventually('the hung process to be gone', async () =>
+      existsSync(`/proc/${pid}`) ? undefined : true,
+    );
+    const ended = await eventually('the end', async () => {
+      world.clock.advance(500);
+      const now = await taskNow(world, task.id);
+      return now.ended_at === null ? undefined : now;
+    });
+    assert.equal(ended.result, 'woke up');
+    const [run] = await runsOf(task.id);
+    assert.equal(run?.fence, 2);
+    assert.equal(run?.crashes, 1);
+    const { calls } = await world.toold.listCalls({ query: { task_id: task.id } });
+    assert.equal(
+      calls.filter(({ tool }) => tool === 'test.echo').length,
+      1,
+      'what was done is not done again',
+    );
+    const events = await eventually('the events', async () => {
+      const found = await eventsOf(task.id);
+      return found.some(({ event }) => event === 'task.ended') ? found : undefined;
+    });
+    const kinds = events.map(({ event }) => event);
+    for (const kind of ['run.started', 'run.crashed', 'run.restarted', 'run.ended'] as const)
+      assert.equal(kinds.filter((one) => one === kind).length, 1, kind);
+    assert.match(
+      String(events.find(({ event }) => event === 'run.crashed')?.data?.detail),
+      /no sign of life/,
+    );
+  });
+
+  it('[R131] a run whose runner keeps dying gives up, and says how it died', async () => {
+    world.model.on('Die', { hang: true });
+    const task = await create(world, 'Die', { agent: 'coder' });
+    for (let death = 1; death <= 3; death++) {
+      await eventually(`life ${death}`, async () => {
+        world.clock.advance(5_000);
+        return world.model.askedFor('Die').length === death ? true : undefined;
+      });
+      process.kill(await onlyRunner(), 'SIGKILL');
+    }
+    const ended = await taskEnded(world, task.id);
+    assert.equal(ended.status, 'failed');
+    assert.equal(ended.error?.code, 'internal');
+    assert.match(ended.error?.message ?? '', /crashed 3 times: killed by SIGKILL/);
+  });
+
+  it('of several runs of one task one wins, and the others are lost and ended', async () => {
+    let count = 0;
+    world.model.on('Race', () => (count++ === 0 ? { hang: true } : finishes('the second won')));
+    const task = await create(world, 'Race', { agent: 'coder' });
+    const first = await eventually('the first', async () => world.model.askedFor('Race')[0]);
+    const db = openSqlite({ file: join(world.stateDir, 'agentd.sqlite'), migrations: MIGRATIONS });
+    const newId = world.options.newId;
+    await db.write(async (sql) => {
+      const tx = { sql, newId, nowMs: world.clock.nowMs(), endedRuns: [], event: async () => {} };
+      await queueRun(tx, await findTask(tx, task.id));
+    });
+    await db.close();
+    await create(world, 'Anything, so that somebody looks', { agent: 'researcher' });
+    const ended = await taskEnded(world, task.id);
+    assert.equal(ended.result, 'the second won');
+    await first.left;
+    const runs = await runsOf(task.id);
+    assert.deepEqual(runs.map(({ outcome }) => outcome).sort(), ['completed', 'lost']);
+    await eventually('no process', async () =>
+      runnerPids(world.stateDir).length === 0 ? true : undefined,
+    );
+    assert.equal((await eventsOf(task.id)).filter(({ event }) => event === 'task.ended').length, 1);
+  });
+});
+
+describe('an old activation', () => {
+  let world: Quiet;
+  before(async () => {
+    world = await startQuiet();
+  });
+  after(() => world.stop());
+
+  it('[R90] is refused with stale_fence by toold, modeld and agentd, and changes nothing', async () => {
+    const { someRun: run } = world;
+    await eventually('a new activation', async () => {
+      world.clock.advance(61_000);
+      const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
+      return now.fence > run.fence && now.status === 'live' ? true : undefined;
+    });
+    const old = run.caller;
+    const echo = { call_id: run.callId(0), tool: 'test.echo', arguments: { text: 'too late' } };
+    const say = {
+      model: 'default',
+      messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
+    };
+    const outcomes = await Promise.all([
+      askLocal(world, 'toold', tooldRoutes.call, { body: echo }, old),
+      askLocal(world, 'toold', tooldRoutes.listTools, {}, old),
+      askLocal(world, 'modeld', modeldRoutes.generate, { body: say }, old),
+      askLocal(world, 'agentd', agentdRoutes.runBeat, {}, old),
+      askLocal(world, 'agentd', agentdRoutes.runBriefing, {}, old),
+      askLocal(world, 'agentd', agentdRoutes.runInbox, { body: { step: 0 } }, old),
+      askLocal(world, 'agentd', agentdRoutes.runPark, { body: { call_ids: [run.callId(0)] } }, old),
+    ]);
+    assert.deepEqual(
+      outcomes.map((outcome) => (outcome.ok ? 'done' : outcome.code)),
+      outcomes.map(() => 'stale_fence'),
+    );
+    const { calls } = await world.toold.listCalls({ query: { run_id: run.id } });
+    assert.deepEqual(calls, []);
+    assert.deepEqual((await world.modeld.listCalls({ query: { run_id: run.id } })).calls, []);
+  });
+
+  it('[R90] and what toold asks for it is refused too, unless it was done before', async () => {
+    const run = await world.startRun('Put once');
+    const service = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' } as const;
+    const body = {
+      ...{ run_id: run.id, fence: run.fence, call_id: run.callId(0) },
+      artifact: { name: 'a.txt', text: 'once' },
+    };
+    const put = () => askLocal(world, 'agentd', agentdRoutes.toolPutArtifact, { body }, service);
+    const first = await put();
+    assert.ok(first.ok);
+    await eventually('a new activation', async () => {
+      world.clock.advance(61_000);
+      const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
+      return now.fence > run.fence && now.status === 'live' ? true : undefined;
+    });
+    const again = await put();
+    assert.deepEqual(again.ok && again.value, first.ok && first.value, 'answered from the record');
+    const other = { ...body, call_id: run.callId(1) };
+    const late = await askLocal(
+      world,
+      'agentd',
+      agentdRoutes.toolPutArtifact,
+      { body: other },
+      service,
+    );
+    assert.equal(late.ok ? 'done' : late.code, 'stale_fence');
+  });
+});

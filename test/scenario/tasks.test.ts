@@ -1,0 +1,302 @@
+// Tasks as people give them: parts and wholes, inputs, threads, order, deadlines, cancelling, retrying,
+// and every limit that ends one.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { TaskId } from '../../src/wire/words.ts';
+import { eventually, taskEnded } from '../support/runtime.ts';
+import { call, finishes, says } from '../support/scripted-model.ts';
+import {
+  create,
+  doTask,
+  manifestOf,
+  reaches,
+  refusedWith,
+  type ScriptedWorld,
+  startScriptedWorld,
+  TEAM,
+  taskNow,
+} from '../support/scripted-world.ts';
+
+describe('tasks', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({
+      agents: { ...TEAM, single: manifestOf('single', '{ replicas: 1 }') },
+    });
+  });
+  after(() => world.stop());
+
+  const asked = (goal: string) =>
+    eventually(`the model to be asked about ${goal}`, async () => world.model.askedFor(goal)[0]);
+
+  it('[R273] [R274] [R304] is created with a goal, and read again with all that is known of it', async () => {
+    const made = await create(world, 'Say yes', {
+      agent: 'coder',
+      priority: 7,
+      limits: { max_steps: 5, max_tokens: 100_000 },
+      deadline: '2026-03-02T09:00:00Z',
+    });
+    assert.equal(made.created_by, 'person:tester');
+    assert.equal(made.root_task_id, made.id);
+    assert.equal(made.parent_task_id, null);
+    assert.equal(made.priority, 7);
+    assert.deepEqual(made.limits, { max_steps: 5, max_tokens: 100_000 });
+    assert.equal(made.deadline, '2026-03-02T09:00:00.000Z');
+    const ended = await taskEnded(world, made.id);
+    assert.equal(ended.status, 'completed');
+    assert.equal(ended.assigned_to, 'coder');
+    assert.ok(ended.result !== null && ended.ended_at !== null);
+    assert.equal(ended.rehearsal, false, 'a real provider answered');
+  });
+
+  it('[R41] [R54] without an agent it goes to the planner', async () => {
+    assert.equal((await doTask(world, 'Whoever can')).assigned_to, 'planner');
+  });
+
+  it('a part knows its whole: parent, root, thread, priority, and no more of a limit', async () => {
+    world.model.on('Hold the whole', { hang: true });
+    const whole = await create(world, 'Hold the whole', {
+      ...{ agent: 'planner', priority: 3, limits: { max_tokens: 50_000, max_time_s: 600 } },
+    });
+    const part = await create(world, 'Do a part', {
+      agent: 'coder',
+      parent_task_id: whole.id,
+      limits: { max_tokens: 90_000 },
+    });
+    const piece = await create(world, 'Do a piece', { agent: 'coder', parent_task_id: part.id });
+    assert.equal(part.parent_task_id, whole.id);
+    assert.equal(piece.root_task_id, whole.id);
+    assert.equal(piece.context_id, whole.context_id);
+    assert.equal(part.priority, 3);
+    assert.deepEqual(part.limits, { max_tokens: 50_000, max_time_s: 600 });
+    await taskEnded(world, part.id);
+    const { tree } = await world.agentd.getTree({ params: { id: whole.id } });
+    assert.equal(tree.children[0]?.children[0]?.task.id, piece.id);
+    const other = await create(world, 'Something else');
+    await refusedWith(
+      'bad_request',
+      create(world, 'In two threads', { parent_task_id: whole.id, context_id: other.context_id }),
+    );
+    await world.agentd.cancelTask({ params: { id: whole.id }, body: {} });
+    await refusedWith('ended', create(world, 'Too late', { parent_task_id: whole.id }));
+  });
+
+  it('[R268] is given texts and artifacts as inputs, and the agent reads them', async () => {
+    const { artifact } = await world.agentd.putArtifact({
+      body: { name: 'figures.csv', mime_type: 'text/csv', text: 'day,ms\n1,250\n' },
+    });
+    await doTask(world, 'Read what you got', {
+      agent: 'coder',
+      inputs: [
+        { kind: 'text', text: 'The host is web-3.' },
+        { kind: 'artifact_ref', id: artifact.id },
+      ],
+    });
+    const told = String((await asked('Read what you got')).messages[1]?.content);
+    assert.match(told, /The host is web-3\./);
+    assert.match(told, /figures\.csv/);
+    assert.match(told, /1,250/);
+  });
+
+  it('[K83] [K85] starts when what it comes after has completed, and not before', async () => {
+    world.model.on('First of all', { delayMs: 300, ...finishes('first') });
+    const first = await create(world, 'First of all', { agent: 'coder' });
+    const second = await create(world, 'Then this', { agent: 'coder', after: [first.id] });
+    assert.equal(second.status, 'blocked');
+    assert.equal(second.reason, `after ${first.id}`);
+    const nobody = `task_${'0'.repeat(26)}` as TaskId;
+    await refusedWith('not_found', create(world, 'Never', { after: [nobody] }));
+    const [a, b] = [await taskEnded(world, first.id), await taskEnded(world, second.id)];
+    assert.equal(b.status, 'completed');
+    const { runs } = await world.agentd.listRuns({ query: { task_id: second.id } });
+    assert.ok(runs[0]!.created_at >= a.ended_at!);
+  });
+
+  it('[K85] is rejected, with those after it, when what it comes after ends badly', async () => {
+    world.model.on('Go wrong', finishes('could not', { status: 'failed' }));
+    world.model.on('Hold on first', { hang: true });
+    const holding = await create(world, 'Hold on first', { agent: 'coder' });
+    const middle = await create(world, 'Middle', { agent: 'coder', after: [holding.id] });
+    const last = await create(world, 'Last', { agent: 'coder', after: [middle.id] });
+    await world.agentd.cancelTask({ params: { id: holding.id }, body: { reason: 'not needed' } });
+    for (const { id } of [middle, last]) {
+      const ended = await taskEnded(world, id);
+      assert.equal(ended.status, 'rejected');
+      assert.match(ended.reason ?? '', /which it comes after, is (canceled|rejected)/);
+    }
+    const failed = await doTask(world, 'Go wrong', { agent: 'coder' });
+    assert.equal(failed.status, 'failed');
+    await refusedWith('conflict', create(world, 'After the ruins', { after: [failed.id] }));
+  });
+
+  it('[K85] a circle is refused and named', async () => {
+    world.model.on('Hold the circle', { hang: true });
+    const whole = await create(world, 'Hold the circle', { agent: 'planner' });
+    const error = await refusedWith(
+      'cycle',
+      create(world, 'Eat your tail', { parent_task_id: whole.id, after: [whole.id] }),
+    );
+    assert.match(error.message, new RegExp(whole.id));
+    await world.agentd.cancelTask({ params: { id: whole.id }, body: {} });
+  });
+
+  it('[R41] the higher priority goes first, then the older', async () => {
+    world.model.on('Keep busy', { hang: true });
+    const busy = await create(world, 'Keep busy', { agent: 'single' });
+    await asked('Keep busy');
+    const ids: string[] = [];
+    for (const [name, priority] of [
+      ['low', -1],
+      ['older', 0],
+      ['newer', 0],
+      ['high', 9],
+    ] as const)
+      ids.push((await create(world, `Queue ${name}`, { agent: 'single', priority })).id);
+    await world.agentd.cancelTask({ params: { id: busy.id }, body: {} });
+    for (const id of ids) await taskEnded(world, id);
+    assert.deepEqual(
+      world.model.askedFor('Queue').map(({ goal }) => goal),
+      ['Queue high', 'Queue older', 'Queue newer', 'Queue low'],
+    );
+  });
+
+  it('[R49] is given to another agent before it begins', async () => {
+    await world.agentd.pauseAgent({ params: { name: 'single' } });
+    world.model.on('Hold the door', { hang: true });
+    const door = await create(world, 'Hold the door', { agent: 'planner' });
+    const task = await create(world, 'Pass me on', { agent: 'researcher', after: [door.id] });
+    await refusedWith(
+      'agent_paused',
+      world.agentd.assignTask({ params: { id: task.id }, body: { agent: 'single' } }),
+    );
+    const given = await world.agentd.assignTask({
+      ...{ params: { id: task.id }, body: { agent: 'coder' } },
+    });
+    assert.equal(given.task.assigned_to, 'coder');
+    await world.agentd.resumeAgent({ params: { name: 'single' } });
+    await refusedWith(
+      'conflict',
+      world.agentd.assignTask({ params: { id: door.id }, body: { agent: 'coder' } }),
+    );
+    await world.agentd.cancelTask({ params: { id: door.id }, body: {} });
+  });
+
+  it('a deadline ends it, whatever it does', async () => {
+    world.model.on('Miss the train', { hang: true });
+    const deadline = new Date(world.clock.nowMs() + 30_000).toISOString();
+    const task = await create(world, 'Miss the train', { agent: 'coder', deadline });
+    const scene = await asked('Miss the train');
+    world.clock.advance(31_000);
+    const ended = await taskEnded(world, task.id);
+    assert.equal(ended.status, 'failed');
+    assert.equal(ended.error?.code, 'limit');
+    assert.match(ended.error?.message ?? '', /deadline/);
+    await scene.left;
+  });
+
+  it('[R275] [R407] canceled, it ends with its parts, and the model call under way is cut off', async () => {
+    world.model.on(
+      'Ask a slow friend',
+      says(call('task.delegate', { agent: 'coder', goal: 'Dawdle' })),
+    );
+    world.model.on('Dawdle', { hang: true });
+    const whole = await create(world, 'Ask a slow friend', { agent: 'planner' });
+    const scene = await asked('Dawdle');
+    await reaches(world, whole.id, 'waiting');
+    const { task } = await world.agentd.cancelTask({
+      ...{ params: { id: whole.id }, body: { reason: 'we know already' } },
+    });
+    assert.equal(task.status, 'canceled');
+    assert.equal(task.reason, 'we know already');
+    await scene.left;
+    const { tree } = await world.agentd.getTree({ params: { id: whole.id } });
+    const [child] = tree.children;
+    assert.equal(child?.task.status, 'canceled');
+    const ended = await eventually('the call to end', async () => {
+      const { calls } = await world.modeld.listCalls({ query: { task_id: child!.task.id } });
+      return calls[0]?.ended_at === null ? undefined : calls[0];
+    });
+    assert.equal(ended.status, 'canceled');
+    const { budgets } = await world.modeld.listBudgets({});
+    assert.ok(budgets.every((b) => b.tokens_reserved === 0 && b.cost_reserved_microusd === 0));
+    await refusedWith('ended', world.agentd.cancelTask({ params: { id: whole.id }, body: {} }));
+    assert.equal((await world.agentd.status({})).runs.live, 0);
+  });
+
+  it('is retried as a new task that names the old one; an ended task never restarts', async () => {
+    let broken = true;
+    world.model.on('Try twice', () =>
+      broken ? finishes('no', { status: 'failed', error_code: 'luck' }) : finishes('yes'),
+    );
+    const first = await doTask(world, 'Try twice', {
+      ...{
+        agent: 'coder',
+        limits: { max_steps: 9 },
+        inputs: [{ kind: 'text', text: 'with this' }],
+      },
+    });
+    assert.equal(first.error?.code, 'luck');
+    broken = false;
+    const { task: second } = await world.agentd.retryTask({ params: { id: first.id } });
+    assert.notEqual(second.id, first.id);
+    assert.equal(second.retry_of, first.id);
+    assert.equal(second.context_id, first.context_id);
+    assert.deepEqual(second.limits, first.limits);
+    assert.deepEqual(second.inputs, first.inputs);
+    assert.equal((await taskEnded(world, second.id)).result, 'yes');
+    assert.equal((await taskNow(world, first.id)).status, 'failed');
+    world.model.on('Still going', { hang: true });
+    const live = await create(world, 'Still going', { agent: 'coder' });
+    await refusedWith('conflict', world.agentd.retryTask({ params: { id: live.id } }));
+    await world.agentd.cancelTask({ params: { id: live.id }, body: {} });
+  });
+
+  describe('a limit ends it and says which', () => {
+    const endless = ({ step }: { step: number }) =>
+      says(call('artifact.put', { name: `page-${step}`, text: `${step}` }));
+
+    it('[R268] [R407] max_steps', async () => {
+      world.model.on('Step on', endless);
+      const task = await doTask(world, 'Step on', { agent: 'coder', limits: { max_steps: 3 } });
+      assert.equal(task.status, 'failed');
+      assert.equal(task.error?.code, 'limit');
+      assert.match(task.error?.message ?? '', /limit of 3 steps/);
+      assert.equal(world.model.askedFor('Step on').length, 3);
+    });
+
+    it('[R268] [R407] max_tokens: no call is begun that could overshoot', async () => {
+      world.model.on('Talk on', endless);
+      const limits = { max_tokens: 12_000, max_steps: 1_000 };
+      const task = await doTask(world, 'Talk on', { agent: 'coder', limits });
+      assert.equal(task.status, 'failed');
+      assert.equal(task.error?.code, 'budget');
+      assert.match(task.error?.message ?? '', /tokens left of 12000/);
+      assert.match(task.error?.message ?? '', new RegExp(`model budget task ${task.id} --tokens`));
+      const { total } = await world.modeld.usage({ query: { task_id: task.id } });
+      assert.ok(total.calls >= 2, `${total.calls} calls were made`);
+      assert.ok(total.usage.input_tokens + total.usage.output_tokens <= 12_000);
+    });
+
+    it('[R407] max_cost: in money', async () => {
+      world.model.on('Pay on', endless);
+      const limits = { max_cost_microusd: 12_000, max_steps: 1_000 };
+      const task = await doTask(world, 'Pay on', { agent: 'coder', limits });
+      assert.equal(task.status, 'failed');
+      assert.equal(task.error?.code, 'budget');
+      assert.match(task.error?.message ?? '', /left of \$0\.012/);
+      const { total } = await world.modeld.usage({ query: { task_id: task.id } });
+      assert.ok(total.cost_microusd > 0 && total.cost_microusd <= 12_000);
+    });
+
+    it('[R407] max_time', async () => {
+      world.model.on('Stay on', { hang: true });
+      const limits = { max_time_s: 20 };
+      const task = await create(world, 'Stay on', { agent: 'coder', limits });
+      await asked('Stay on');
+      world.clock.advance(21_000);
+      const ended = await taskEnded(world, task.id);
+      assert.equal(ended.error?.code, 'limit');
+      assert.match(ended.error?.message ?? '', /time limit/);
+    });
+  });
+});
