@@ -75,7 +75,6 @@ async function run(): Promise<Figure[]> {
   const senders = Array.from({ length: SENDERS }, (_, sender) => makeBatches(sender));
   try {
     const drive = async (ms: number): Promise<number> => {
-      // Made before the clock runs: what is measured is the log, not the making of events.
       const began = performance.now();
       let events = 0;
       await Promise.all(

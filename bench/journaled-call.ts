@@ -7,6 +7,7 @@ import type { RunId, TaskId } from '../src/wire/words.ts';
 import { startLoad } from './children.ts';
 import { type Daemons, startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
+import { syncFigure, timeSync } from './machine.ts';
 import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
 
 const RUNS = 32;
@@ -53,7 +54,11 @@ async function run(): Promise<Figure[]> {
     };
     await load.drive({ ...order, warmUpMs: 0, ms: 4_000 });
     const seen: LoadResult[] = [];
-    for (let round = 0; round < ROUNDS; round++) seen.push(await load.drive(order));
+    const syncs: number[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      seen.push(await load.drive(order));
+      syncs.push(timeSync());
+    }
     return [
       {
         name: 'journaled calls, 32 runs in flight',
@@ -66,6 +71,7 @@ async function run(): Promise<Figure[]> {
         unit: 'ms',
         own: seeRounds(seen.map(({ p50Ms }) => p50Ms)),
       },
+      syncFigure(seeRounds(syncs)),
     ];
   } finally {
     await load.stop();

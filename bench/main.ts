@@ -1,13 +1,13 @@
 // Runs the benchmarks one after another and tells every figure beside its peer and its bar.
 //   bench/main.ts [name…]
 import { writeFileSync } from 'node:fs';
-import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { audit } from './audit.ts';
 import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
 import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
+import { describeMachine } from './machine.ts';
 import { modeld } from './modeld.ts';
 import { status } from './status.ts';
 import { taskStart } from './task-start.ts';
@@ -50,6 +50,9 @@ async function runOne(benchmark: Benchmark): Promise<Outcome> {
   }
 }
 
+const machine = describeMachine();
+if (machine.load > machine.cores / 2)
+  console.log(`bench: the machine is busy (load ${machine.load} on ${machine.cores} cores)`);
 const outcomes: Outcome[] = [];
 for (const benchmark of choose(process.argv.slice(2))) outcomes.push(await runOne(benchmark));
 
@@ -59,12 +62,6 @@ for (const { benchmark, figures, failed } of outcomes) {
   if (failed !== undefined) console.log(`${benchmark} | failed | – | – | – | short`);
 }
 const isGood = outcomes.every(({ figures, failed }) => failed === undefined && figures.every(isOk));
-const machine = {
-  cpu: cpus()[0]?.model ?? 'unknown',
-  cores: cpus().length,
-  memoryBytes: totalmem(),
-  node: process.version,
-};
 const benchmarks = outcomes.map(({ figures, ...rest }) => ({
   ...rest,
   figures: figures.map((figure) => ({ ...figure, ok: isOk(figure) })),

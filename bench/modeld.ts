@@ -3,7 +3,9 @@
 // peer does not.
 import { socketPathOf } from '../src/platform/daemon.ts';
 import { type Load, startLoad, startUpstream } from './children.ts';
-import { type Benchmark, type Figure, type Seen, seeRounds } from './figure.ts';
+import { type Benchmark, type Figure, seeRounds } from './figure.ts';
+import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
+import { treeOf } from './memory.ts';
 import { type Peer, startPortkey } from './peers.ts';
 import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
 import { CHAT, startBenchRuntime } from './world.ts';
@@ -12,67 +14,85 @@ const ONE = { callers: 1, warmUpMs: 150, ms: 900, rounds: 8 };
 const MANY = { callers: 50, warmUpMs: 300, ms: 2_000, rounds: 6 };
 const WARM_UP = { callers: 50, warmUpMs: 0, ms: 3_000 };
 
-type Shape = Pick<LoadOrder, 'callers' | 'warmUpMs' | 'ms'>;
-type Way = (shape: Shape) => Promise<LoadResult>;
+type Shape = { callers: number; warmUpMs: number; ms: number };
+type Seconds = LoadResult & { cpuMsPerRequest: number };
+type Way = (shape: Shape) => Promise<Seconds>;
 type Ways = { direct: Way; tcp: Way; unix: Way; peer: Way };
+type Gate = 'tcp' | 'unix' | 'peer';
+const GATES: readonly Gate[] = ['tcp', 'peer', 'unix'];
 
-function wayTo(load: Load, to: Pick<LoadOrder, 'path' | 'headers'> & { target: Target }): Way {
-  const { target, ...rest } = to;
+type To = Pick<LoadOrder, 'path' | 'headers'> & { target: Target; pids: readonly number[] };
+
+/** Asking one place, and what it cost its processes. */
+function wayTo(load: Load, { target, pids, ...rest }: To): Way {
   const order = { targets: [target], method: 'POST', body: CHAT, ...rest };
-  return ({ callers, warmUpMs, ms }) => load.drive({ ...order, callers, warmUpMs, ms });
+  const cpuMs = (): number => pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
+  return async ({ callers, warmUpMs, ms }) => {
+    if (warmUpMs > 0) await load.drive({ ...order, callers, ms: warmUpMs });
+    const before = cpuMs();
+    const result = await load.drive({ ...order, callers, ms });
+    return { ...result, cpuMsPerRequest: (cpuMs() - before) / result.requests };
+  };
 }
 
-const ratios = (own: readonly number[], peer: readonly number[]): Seen =>
-  seeRounds(own.map((value, i) => value / peer[i]!));
+type Rows = { [gate in Gate]: number[] };
+const rows = (): Rows => ({ tcp: [], unix: [], peer: [] });
+
+function figureOf(
+  seen: Rows,
+  gate: 'tcp' | 'unix',
+  more: Pick<Figure, 'name' | 'unit' | 'bar'> & { peerName: string },
+): Figure {
+  const { peerName, ...told } = more;
+  return {
+    ...told,
+    own: seeRounds(seen[gate]),
+    peer: { name: peerName, ...seeRounds(seen.peer) },
+    ratio: seeRounds(seen[gate].map((value, i) => value / seen.peer[i]!)),
+  };
+}
 
 /** One caller: the median of each way, less the median of asking the upstream directly. */
 async function oneCaller(ways: Ways, peerName: string): Promise<Figure[]> {
-  const added = { tcp: [] as number[], unix: [] as number[], peer: [] as number[] };
+  const added = rows();
   const direct: number[] = [];
+  const syncs: number[] = [];
   for (let round = 0; round < ONE.rounds; round++) {
     const before = (await ways.direct(ONE)).p50Ms;
-    const tcp = (await ways.tcp(ONE)).p50Ms;
-    const unix = (await ways.unix(ONE)).p50Ms;
-    const peer = (await ways.peer(ONE)).p50Ms;
+    const p50Ms = { tcp: 0, unix: 0, peer: 0 };
+    for (const gate of GATES) p50Ms[gate] = (await ways[gate](ONE)).p50Ms;
     const bare = (before + (await ways.direct(ONE)).p50Ms) / 2;
     direct.push(bare);
-    added.tcp.push(tcp - bare);
-    added.unix.push(unix - bare);
-    added.peer.push(peer - bare);
+    for (const gate of GATES) added[gate].push(p50Ms[gate] - bare);
+    syncs.push(timeSync());
   }
-  const peer = { name: peerName, ...seeRounds(added.peer) };
-  const figure = (way: 'tcp' | 'unix', name: string): Figure => ({
-    name,
-    unit: 'ms',
-    own: seeRounds(added[way]),
-    peer,
-    ratio: ratios(added[way], added.peer),
-    bar: { of: 'value', most: 0.8 },
-  });
+  const told = { unit: 'ms', bar: { of: 'value', most: 0.8 }, peerName } as const;
+  const name = 'modeld adds to a call, 1 caller, p50';
   return [
-    figure('tcp', 'modeld adds to a call, 1 caller, p50 (TCP)'),
-    figure('unix', 'modeld adds to a call, 1 caller, p50 (Unix socket)'),
+    figureOf(added, 'tcp', { ...told, name: `${name} (TCP)` }),
+    figureOf(added, 'unix', { ...told, name: `${name} (Unix socket)` }),
     { name: 'the upstream asked directly, 1 caller, p50', unit: 'ms', own: seeRounds(direct) },
+    syncFigure(seeRounds(syncs)),
   ];
 }
 
 async function manyCallers(ways: Ways, peerName: string): Promise<Figure[]> {
-  const seen = { tcp: [] as number[], unix: [] as number[], peer: [] as number[] };
+  const rates = rows();
+  const cpuMs = rows();
   for (let round = 0; round < MANY.rounds; round++)
-    for (const way of ['tcp', 'peer', 'unix'] as const)
-      seen[way].push((await ways[way](MANY)).perSecond);
-  const peer = { name: peerName, ...seeRounds(seen.peer) };
-  const figure = (way: 'tcp' | 'unix', name: string): Figure => ({
-    name,
-    unit: 'requests/s',
-    own: seeRounds(seen[way]),
-    peer,
-    ratio: ratios(seen[way], seen.peer),
-    bar: { of: 'ratio', least: 4 },
-  });
+    for (const gate of GATES) {
+      const { perSecond, cpuMsPerRequest } = await ways[gate](MANY);
+      rates[gate].push(perSecond);
+      cpuMs[gate].push(cpuMsPerRequest);
+    }
+  const rate = { unit: 'requests/s', bar: { of: 'ratio', least: 4 }, peerName } as const;
+  const cpu = { unit: 'ms', peerName } as const;
+  const [carried, used] = ['modeld carries, 50 callers', 'processor time of a call, 50 callers'];
   return [
-    figure('tcp', 'modeld carries, 50 callers (TCP)'),
-    figure('unix', 'modeld carries, 50 callers (Unix socket)'),
+    figureOf(rates, 'tcp', { ...rate, name: `${carried} (TCP)` }),
+    figureOf(rates, 'unix', { ...rate, name: `${carried} (Unix socket)` }),
+    figureOf(cpuMs, 'tcp', { ...cpu, name: `${used} (TCP)` }),
+    figureOf(cpuMs, 'unix', { ...cpu, name: `${used} (Unix socket)` }),
   ];
 }
 
@@ -81,8 +101,11 @@ async function run(): Promise<Figure[]> {
   const load = await startLoad();
   const runtime = await startBenchRuntime(upstream.port, { port: 0 });
   const peer: Peer = await startPortkey();
-  const own = { path: '/openai/v1/chat/completions' };
-  const key = { authorization: `Bearer ${runtime.operatorKey}` };
+  const own = {
+    path: '/openai/v1/chat/completions',
+    headers: { authorization: `Bearer ${runtime.operatorKey}` },
+    pids: treeOf(runtime.process.pid!),
+  };
   const socketPath = socketPathOf(runtime.runtimeDir, 'modeld', 'operator');
   const v1 = '/v1/chat/completions';
   const portkeyHeaders = {
@@ -92,13 +115,15 @@ async function run(): Promise<Figure[]> {
   };
   const bare = { authorization: portkeyHeaders.authorization };
   const ways: Ways = {
-    direct: wayTo(load, { target: { port: upstream.port }, path: v1, headers: bare }),
-    tcp: wayTo(load, { target: { port: runtime.info.port! }, ...own, headers: key }),
-    unix: wayTo(load, { target: { socketPath }, ...own, headers: key }),
-    peer: wayTo(load, { target: { port: peer.port }, path: v1, headers: portkeyHeaders }),
+    direct: wayTo(load, { target: { port: upstream.port }, path: v1, headers: bare, pids: [] }),
+    tcp: wayTo(load, { target: { port: runtime.info.port! }, ...own }),
+    unix: wayTo(load, { target: { socketPath }, ...own }),
+    peer: wayTo(load, {
+      ...{ target: { port: peer.port }, path: v1, headers: portkeyHeaders, pids: [peer.pid] },
+    }),
   };
   try {
-    for (const way of ['tcp', 'unix', 'peer'] as const) await ways[way](WARM_UP);
+    for (const gate of GATES) await ways[gate](WARM_UP);
     return [...(await oneCaller(ways, peer.name)), ...(await manyCallers(ways, peer.name))];
   } finally {
     await peer.stop();

@@ -33,7 +33,7 @@ export function installPeers(): void {
   if (status !== 0) throw new Error(`npm ci in ${TARGET} failed with status ${status}`);
 }
 
-export type Peer = { name: string; port: number; stop(): Promise<void> };
+export type Peer = { name: string; port: number; pid: number; stop(): Promise<void> };
 
 /** The gateway as its own start command runs it, without its web page, on loopback only. */
 export async function startPortkey(): Promise<Peer> {
@@ -54,7 +54,8 @@ export async function startPortkey(): Promise<Peer> {
     }),
   );
   await listening(port, child);
-  return { name: `@portkey-ai/gateway ${version}`, port, stop: () => end(child) };
+  const name = `@portkey-ai/gateway ${version}`;
+  return { name, port, pid: child.pid!, stop: () => end(child) };
 }
 
 function freePort(): Promise<number> {

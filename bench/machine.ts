@@ -1,0 +1,63 @@
+// What the machine is and how busy it is: figures are read with this beside them.
+import { closeSync, fdatasyncSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { type Figure, quantile } from './figure.ts';
+
+const SYNCS = 60;
+const PAGE = Buffer.alloc(4096, 1);
+
+/** The median of writing and syncing one page, where the benchmarks keep their state. */
+export function timeSync(): number {
+  const file = join(tmpdir(), `agentd-bench-sync-${process.pid}`);
+  const fd = openSync(file, 'w', 0o600);
+  const took: number[] = [];
+  try {
+    for (let i = 0; i < SYNCS; i++) {
+      writeSync(fd, PAGE);
+      const began = performance.now();
+      fdatasyncSync(fd);
+      took.push(performance.now() - began);
+    }
+  } finally {
+    closeSync(fd);
+    rmSync(file, { force: true });
+  }
+  return quantile(
+    took.toSorted((a, b) => a - b),
+    0.5,
+  );
+}
+
+/** Processor time that a process has used so far, in ms. */
+export function cpuMsOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const ticksPerSecond = 100;
+  return ((Number(fields[11]) + Number(fields[12])) * 1000) / ticksPerSecond;
+}
+
+export type Machine = {
+  cpu: string;
+  cores: number;
+  memoryBytes: number;
+  node: string;
+  /** Of the minute before: more than a little means that others were measured too. */
+  load: number;
+};
+
+export function describeMachine(): Machine {
+  return {
+    cpu: cpus()[0]?.model ?? 'unknown',
+    cores: cpus().length,
+    memoryBytes: totalmem(),
+    node: process.version,
+    load: Math.round(loadavg()[0]! * 100) / 100,
+  };
+}
+
+export const syncFigure = (own: Figure['own']): Figure => ({
+  name: 'one page synced to the disk, p50',
+  unit: 'ms',
+  own,
+});
