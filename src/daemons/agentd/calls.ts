@@ -221,14 +221,9 @@ export function makeCalls(parts: CallParts): CallHandlers {
     },
 
     async toolGetArtifact({ body }) {
-      const { run, task } = await runAndTask(body);
+      const { task } = await runAndTask(body);
       const content = await parts.artifacts.getForTask(body.id, task);
-      await store.noteRead(body.id, {
-        principal: `agent:${run.agent}`,
-        runId: run.id,
-        callId: body.call_id,
-        taskId: task.id,
-      });
+      await store.noteRead(runCall(body), body.id);
       return content;
     },
 

@@ -86,7 +86,7 @@ export function makeService({
     },
     async list(where, { limit = PAGE, cursor, after, order = 'asc' }) {
       const at = cursor === undefined ? undefined : Number(cursor);
-      if (at !== undefined && !Number.isInteger(at))
+      if (cursor !== undefined && !/^\d{1,15}$/.test(cursor))
         throw fault('bad_request', 'the cursor is not one of this list');
       const seqs = await index.find({
         where,

@@ -126,21 +126,19 @@ export function callMethods(
           return insertArtifact(tx, artifact, call);
         }),
       ),
-    noteRead: (artifactId, by) =>
-      write(
-        async (tx) => {
-          await tx.event({
-            id: `${by.callId}.read`,
-            event: 'artifact.read',
-            principal: by.principal,
-            task_id: by.taskId,
-            run_id: by.runId,
-            call_id: by.callId,
-            artifact: artifactId,
-          });
-        },
-        { mayStart: false },
-      ),
+    noteRead: (call, artifactId) =>
+      forRun(write, call, async (tx, run) => {
+        await tx.event({
+          id: `${call.callId}.read`,
+          event: 'artifact.read',
+          principal: `agent:${run.agent}`,
+          task_id: run.task_id,
+          run_id: run.id,
+          call_id: call.callId,
+          artifact: artifactId,
+        });
+        return null;
+      }),
   };
 }
 

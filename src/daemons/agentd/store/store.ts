@@ -67,10 +67,7 @@ export type Store = Views & {
     call: RunCall | undefined,
     once: Once | undefined,
   ): Promise<ArtifactRow>;
-  noteRead(
-    artifactId: string,
-    by: { principal: string; runId: string; callId: string; taskId: string },
-  ): Promise<void>;
+  noteRead(call: RunCall, artifactId: string): Promise<null>;
   cancelTask(id: string, reason: string, by: string): Promise<TaskRow>;
   assignTask(id: string, agent: string, by: string): Promise<TaskRow>;
   processDue(): Promise<Due>;

@@ -87,6 +87,8 @@ async function list<R extends { id: string }>(
     values.push(value);
   }
   if (page.cursor !== undefined) {
+    if (!/^[a-z]+_[0-9a-z]{26}$/.test(page.cursor))
+      throw fault('bad_request', 'cursor is not one that an earlier page gave');
     where.push('id < ?');
     values.push(page.cursor);
   }

@@ -1,0 +1,220 @@
+// Every kind of caller on both links: a world whose runners do nothing, so that a test can be the run, the
+// operator or a peer itself, and ask a route locally or over the socket of that caller.
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { join } from 'node:path';
+import { floorRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { RawAnswer } from '../../src/platform/dispatch.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { auditRoutes } from '../../src/wire/auditd-ai.ts';
+import type { Caller, RunCaller } from '../../src/wire/caller.ts';
+import { Fault, type FaultBody } from '../../src/wire/errors.ts';
+import { modeldRoutes } from '../../src/wire/modeld.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
+import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
+import { tooldRoutes } from '../../src/wire/toold.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { startWorld, type World, type WorldOptions } from './in-process.ts';
+import { eventually, freshDir } from './runtime.ts';
+
+export const TABLES: Record<DaemonName, RouteTable> = {
+  agentd: { ...agentdRoutes, ...floorRoutes },
+  toold: { ...tooldRoutes, ...floorRoutes },
+  modeld: { ...modeldRoutes, ...floorRoutes },
+  'auditd-ai': { ...auditRoutes, ...floorRoutes },
+};
+export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];
+
+export type LiveRun = {
+  id: RunId;
+  taskId: TaskId;
+  fence: number;
+  caller: RunCaller;
+  callId(step: number, index?: number): CallId;
+};
+export type Quiet = World & {
+  /** Stays, for whoever needs any run. */
+  someRun: LiveRun;
+  startRun(goal?: string): Promise<LiveRun>;
+  /** Ends every task but that of `someRun`, which is started again if it was ended. */
+  tidyUp(): Promise<void>;
+};
+
+const manifest = (name: string) => `apiVersion: agentd/v1
+kind: Agent
+metadata: { name: ${name}, description: Does as the test says. }
+spec:
+  replicas: 50
+  tools: { allow: [test.tools, task.delegate] }
+`;
+
+/** All daemons in this process; runners start, hold their run, and do nothing. */
+export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
+  const dir = freshDir();
+  const runner = join(dir, 'idle.mjs');
+  writeFileSync(runner, "process.stdin.on('end', () => process.exit()).resume();\n");
+  const world = await startWorld({
+    agents: { worker: manifest('worker'), helper: manifest('helper') },
+    ...options,
+    agentd: { runner, runs_live_max: 64, ...options.agentd },
+    toold: { test_tools: true, ...options.toold },
+  });
+  const startRun = (goal = 'Hold still') => startLiveRun(world, goal);
+  const stop = async (): Promise<void> => {
+    await world.stop();
+    rmSync(dir, { recursive: true, force: true });
+  };
+  const quiet: Quiet = {
+    ...{ ...world, stop, startRun, someRun: await startRun() },
+    async tidyUp() {
+      const { tasks } = await world.agentd.listTasks({ query: { limit: 200 } });
+      for (const { id, ended_at } of tasks)
+        if (ended_at === null && id !== quiet.someRun.taskId)
+          await world.agentd.cancelTask({ params: { id }, body: {} });
+      const { run } = await world.agentd.getRun({ params: { id: quiet.someRun.id } });
+      if (run.fence !== quiet.someRun.fence || run.status !== 'live')
+        quiet.someRun = await startRun();
+    },
+  };
+  return quiet;
+}
+
+async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
+  const { task } = await world.agentd.createTask({ body: { goal, agent: 'worker' } });
+  const run = await eventually('a live run', async () => {
+    const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
+    const live = runs.find(({ status }) => status === 'live');
+    const isOpen = (name: DaemonName) => existsSync(socketPathOf(world.runtimeDir, name, live!.id));
+    const isUp = live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen);
+    return isUp ? live : undefined;
+  });
+  const caller: RunCaller = {
+    ...{ kind: 'run', principal: `agent:${run.agent}`, runId: run.id, fence: run.fence },
+    ...{ mode: 'live', agent: run.agent, taskId: task.id },
+  };
+  const callId = (step: number, index = 0) =>
+    derivedId<CallId>('call', run.id, 'tool', step, index);
+  return { id: run.id, taskId: task.id, fence: run.fence, caller, callId };
+}
+
+export type Ask = {
+  params?: Record<string, unknown>;
+  query?: Record<string, unknown>;
+  body?: unknown;
+};
+export type Outcome =
+  | { ok: true; status: number; value: unknown; headers: Record<string, unknown> }
+  | { ok: false; status: number; code: string | undefined; body: unknown };
+
+export function callerOf(kind: CallerKind, run: LiveRun): Caller {
+  if (kind === 'run') return run.caller;
+  if (kind === 'operator') return { kind: 'operator', principal: 'person:tester' };
+  return { kind: 'daemon', principal: `service:${kind}`, daemon: kind };
+}
+
+/** The socket of this caller at this daemon, or undefined when the daemon makes none for it. */
+export function socketOf(
+  world: World,
+  daemon: DaemonName,
+  kind: CallerKind,
+  run: LiveRun,
+): string | undefined {
+  const name = kind === 'run' ? run.id : kind === 'operator' ? 'operator' : `peer-${kind}`;
+  const path = socketPathOf(world.runtimeDir, daemon, name);
+  return existsSync(path) ? path : undefined;
+}
+
+export function pathOf(route: Route, { params = {}, query = {} }: Ask): string {
+  const path = route.path.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String(params[name])),
+  );
+  const search = new URLSearchParams(
+    Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
+  ).toString();
+  return search === '' ? path : `${path}?${search}`;
+}
+
+export type AskOptions = { headers?: Record<string, string>; key?: string };
+
+/** Through dispatch, as a peer in the same process. */
+export async function askLocal(
+  world: World,
+  daemon: DaemonName,
+  route: Route,
+  ask: Ask,
+  caller: Caller,
+  { key }: AskOptions = {},
+): Promise<Outcome> {
+  const { dispatch } = world.hosted.get(daemon)!;
+  const [path, search = ''] = pathOf(route, ask).split('?');
+  try {
+    const answer = await dispatch.run({
+      ...{
+        method: route.method,
+        path: path!,
+        query: Object.fromEntries(new URLSearchParams(search)),
+      },
+      body: ask.body === undefined ? undefined : JSON.parse(JSON.stringify(ask.body)),
+      caller,
+      idempotencyKey: key,
+    });
+    if (!(answer instanceof RawAnswer))
+      return { ok: true, status: 200, value: answer, headers: {} };
+    const { status, headers } = answer;
+    return { ok: true, status, value: parsed(await textOf(answer), headers), headers };
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return { ok: false, status: error.http, code: error.code, body: error.toBody() };
+  }
+}
+
+async function textOf({ body }: RawAnswer): Promise<string> {
+  if (typeof body === 'string') return body;
+  if (body instanceof Uint8Array) return Buffer.from(body).toString('utf8');
+  const pieces: Buffer[] = [];
+  for await (const piece of body) pieces.push(Buffer.from(piece));
+  return Buffer.concat(pieces).toString('utf8');
+}
+
+function parsed(text: string, headers: Record<string, unknown>): unknown {
+  return String(headers['content-type']).startsWith('application/json') ? JSON.parse(text) : text;
+}
+
+/** Over a Unix socket, as anybody who can reach it. `text` is sent as it is, instead of the body. */
+export function askSocket(
+  socketPath: string,
+  route: Route,
+  ask: Ask & { text?: string | Buffer },
+  { headers = {}, key }: AskOptions = {},
+): Promise<Outcome> {
+  const body = ask.text ?? (ask.body === undefined ? undefined : JSON.stringify(ask.body));
+  return new Promise((resolve, reject) => {
+    const request = http.request({
+      ...{ socketPath, method: route.method, path: pathOf(route, ask), agent: false },
+      headers: {
+        ...(body === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        ...(key === undefined ? {} : { 'idempotency-key': key }),
+        ...headers,
+      },
+    });
+    request.on('error', reject);
+    request.on('response', (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const status = response.statusCode ?? 0;
+        const value = parsed(Buffer.concat(chunks).toString('utf8'), response.headers);
+        if (status < 400) resolve({ ok: true, status, value, headers: response.headers });
+        else {
+          const { error } = value as { error?: Partial<FaultBody> };
+          resolve({ ok: false, status, code: error?.code, body: error });
+        }
+      });
+    });
+    request.end(body);
+  });
+}

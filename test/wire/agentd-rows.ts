@@ -1,0 +1,335 @@
+// The routes of agentd: for each, what makes it succeed and what of its own it must refuse.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
+import type { TaskId } from '../../src/wire/words.ts';
+import { askSocket, type LiveRun, type Quiet } from '../support/callers.ts';
+import { eventually } from '../support/runtime.ts';
+import { type Good, rows, withBody } from './row.ts';
+
+const NOBODY = '0'.repeat(26);
+const manifest = (name: string) =>
+  `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name}, description: New. }\nspec: {}\n`;
+let made = 0;
+
+async function newTask(world: Quiet, more: object = {}): Promise<TaskId> {
+  const body = { goal: 'Hold still', agent: 'worker', ...more };
+  return (await world.agentd.createTask({ body })).task.id;
+}
+
+/** Never starts, because what it waits for never ends by itself. */
+const blockedTask = async (world: Quiet) => newTask(world, { after: [world.someRun.taskId] });
+
+async function endedTask(world: Quiet): Promise<TaskId> {
+  const id = await blockedTask(world);
+  await world.agentd.cancelTask({ params: { id }, body: {} });
+  return id;
+}
+
+async function newAgent(world: Quiet): Promise<string> {
+  const name = `agent-${made++}`;
+  await world.agentd.putAgent({ params: { name }, body: { manifest_yaml: manifest(name) } });
+  return name;
+}
+
+const forRun = (run: LiveRun, step = 0) => ({
+  run_id: run.id,
+  fence: run.fence,
+  call_id: run.callId(step),
+});
+
+/** Asks toold to ask a person, as the run would. */
+async function question(world: Quiet, run: LiveRun) {
+  const body = { call_id: run.callId(9), tool: 'person.ask', arguments: { question: 'Which?' } };
+  const path = socketPathOf(world.runtimeDir, 'toold', run.id);
+  const { tooldRoutes } = await import('../../src/wire/toold.ts');
+  const asked = await askSocket(path, tooldRoutes.call, { body });
+  assert.ok(asked.ok, JSON.stringify(asked));
+  return (asked.value as { wait: { id: string } }).wait.id;
+}
+
+/** Plays the runner of a replay: waits for its socket and tells what it found. */
+function replayed(world: Quiet, run: LiveRun) {
+  return async (): Promise<void> => {
+    const path = socketPathOf(world.runtimeDir, 'agentd', `${run.id}r`);
+    await eventually('the socket of the replay', async () => (existsSync(path) ? true : undefined));
+    const body = { calls: 0, differences: [], result: null };
+    await eventually('the replay to be open', async () => {
+      const told = await askSocket(path, agentdRoutes.runReplayed, { body });
+      return told.ok && (told.value as { noted: boolean }).noted ? true : undefined;
+    });
+  };
+}
+
+const byId =
+  (make: (world: Quiet) => Promise<string>) =>
+  async (world: Quiet): Promise<Good> => ({
+    params: { id: await make(world) },
+  });
+const byName = (make: (world: Quiet) => Promise<string>) => async (world: Quiet) => ({
+  params: { name: await make(world) },
+});
+const nothing = async (): Promise<Good> => ({});
+const asTool =
+  (more: (world: Quiet) => object | Promise<object>) =>
+  async (world: Quiet): Promise<Good> => {
+    const run = await world.startRun();
+    return { run, body: { ...forRun(run), ...(await more(world)) } };
+  };
+const text = (words: string) => ({ parts: [{ kind: 'text', text: words }] });
+
+const tasks = rows({
+  createTask: {
+    cites: '[R273]',
+    good: async () => ({ body: { goal: 'Do it', agent: 'worker', priority: 3, inputs: [] } }),
+    check: (answer: { task: { assigned_to: string } }) =>
+      assert.equal(answer.task.assigned_to, 'worker'),
+    bad: [
+      ['a goal of 64 KiB and one', (g) => withBody(g, { goal: 'x'.repeat(65_537) }), 'bad_request'],
+      ['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+      [
+        'a parent nobody has',
+        (g) => withBody(g, { parent_task_id: `task_${NOBODY}` }),
+        'not_found',
+      ],
+      ['a dependency nobody has', (g) => withBody(g, { after: [`task_${NOBODY}`] }), 'not_found'],
+      [
+        'a time of another zone',
+        (g) => withBody(g, { deadline: '2026-01-01T00:00:00+01:00' }),
+        'bad_request',
+      ],
+      ['a word for a number', (g) => withBody(g, { limits: { max_steps: '3' } }), 'bad_request'],
+      ['an unknown key below', (g) => withBody(g, { limits: { max_step: 3 } }), 'bad_request'],
+    ],
+  },
+  listTasks: {
+    good: async (world) => {
+      await newTask(world, { priority: 1 });
+      return { query: { agent: 'worker', limit: '5' } };
+    },
+    check: (answer: { tasks: unknown[] }) => assert.ok(answer.tasks.length > 0),
+    bad: [
+      ['a status there is not', (g) => ({ ...g, query: { status: 'lost' } }), 'bad_request'],
+      ['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request'],
+    ],
+  },
+  getTask: { cites: '[R274]', good: byId(blockedTask) },
+  getTree: { good: byId(async (world) => world.someRun.taskId) },
+  cancelTask: {
+    cites: '[R275]',
+    good: async (world) => ({
+      params: { id: await blockedTask(world) },
+      body: { reason: 'Enough' },
+    }),
+    check: (answer: { task: { status: string; reason: string } }) => {
+      assert.equal(answer.task.status, 'canceled');
+      assert.equal(answer.task.reason, 'Enough');
+    },
+  },
+  retryTask: {
+    good: byId(endedTask),
+    check: (answer: { task: { retry_of: string } }, good) =>
+      assert.equal(answer.task.retry_of, good.params!.id),
+  },
+  assignTask: {
+    cites: '[R41]',
+    good: async (world) => ({
+      params: { id: await blockedTask(world) },
+      body: { agent: 'helper' },
+    }),
+    check: (answer: { task: { assigned_to: string } }) =>
+      assert.equal(answer.task.assigned_to, 'helper'),
+    bad: [['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found']],
+  },
+  replayTask: {
+    good: async (world) => {
+      const run = await world.startRun();
+      await world.agentd.cancelTask({ params: { id: run.taskId }, body: {} });
+      return { params: { id: run.taskId }, meanwhile: replayed(world, run) };
+    },
+  },
+  listRuns: { good: async (world) => ({ query: { task_id: world.someRun.taskId } }) },
+  getRun: { good: byId(async (world) => world.someRun.id) },
+});
+
+const agents = rows({
+  listAgents: { cites: '[R276]', good: nothing },
+  getAgent: { cites: '[R277]', good: byName(async () => 'worker') },
+  putAgent: {
+    unknownId: 'bad_manifest',
+    good: async () => {
+      const name = `agent-${made++}`;
+      return { params: { name }, body: { manifest_yaml: manifest(name), create_only: true } };
+    },
+    bad: [
+      ['a manifest that is no YAML', (g) => withBody(g, { manifest_yaml: '{' }), 'bad_manifest'],
+      [
+        'a manifest of another',
+        (g) => withBody(g, { manifest_yaml: manifest('eve') }),
+        'bad_manifest',
+      ],
+      [
+        'a manifest with an unknown key',
+        (g) => withBody(g, { manifest_yaml: `${manifest(String(g.params!.name))}x: 1\n` }),
+        'bad_manifest',
+      ],
+    ],
+  },
+  removeAgent: {
+    good: byName(newAgent),
+    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'removed'),
+  },
+  pauseAgent: {
+    cites: '[R278]',
+    good: byName(newAgent),
+    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'paused'),
+  },
+  resumeAgent: {
+    cites: '[R279]',
+    good: async (world) => {
+      const name = await newAgent(world);
+      await world.agentd.pauseAgent({ params: { name } });
+      return { params: { name } };
+    },
+    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'active'),
+  },
+  stopAgent: {
+    good: byName(newAgent),
+    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'stopped'),
+  },
+});
+
+const threads = rows({
+  listWaits: { good: async () => ({ query: { status: 'open', kind: 'question' } }) },
+  getWait: { good: byId(async (world) => question(world, await world.startRun())) },
+  answerWait: {
+    good: async (world) => ({
+      params: { id: await question(world, await world.startRun()) },
+      body: { answer: 'this one' },
+    }),
+    check: (answer: { wait: { status: string } }) => assert.equal(answer.wait.status, 'ended'),
+  },
+  sendMessage: {
+    cites: '[R44]',
+    good: async (world) => ({
+      body: {
+        type: 'TaskProgress',
+        to: 'agent:worker',
+        task_id: world.someRun.taskId,
+        ...text('Hi'),
+      },
+    }),
+    bad: [
+      ['an agent nobody has', (g) => withBody(g, { to: 'agent:nobody' }), 'not_found'],
+      ['a task nobody has', (g) => withBody(g, { task_id: `task_${NOBODY}` }), 'not_found'],
+      [
+        'a type whose service is absent',
+        (g) => withBody(g, { type: 'ToolRequest', to: 'service:toold' }),
+        'unavailable',
+      ],
+      ['a part of no kind', (g) => withBody(g, { parts: [{ kind: 'smoke' }] }), 'bad_request'],
+      ['a principal that is none', (g) => withBody(g, { to: 'worker' }), 'bad_request'],
+    ],
+  },
+  listMessages: { good: async (world) => ({ query: { task_id: world.someRun.taskId } }) },
+  putArtifact: {
+    good: async () => ({ body: { name: 'a.txt', mime_type: 'text/plain', text: 'hé' } }),
+    bad: [
+      ['both text and base64', (g) => withBody(g, { base64: 'aGk=' }), 'bad_request'],
+      ['neither', () => ({ body: { name: 'a' } }), 'bad_request'],
+      ['base64 that is none', () => ({ body: { name: 'a', base64: '!' } }), 'bad_request'],
+    ],
+  },
+  listArtifacts: { good: async () => ({ query: { limit: '3' } }) },
+  getArtifact: {
+    good: byId(async (world) => {
+      const body = { name: 'b.txt', text: 'kept' };
+      return (await world.agentd.putArtifact({ body })).artifact.id;
+    }),
+    check: (answer: { text: string }) => assert.equal(answer.text, 'kept'),
+  },
+});
+
+const runs = rows({
+  runBriefing: { good: async (world) => ({ run: world.someRun }) },
+  runInbox: { good: async (world) => ({ run: world.someRun, body: { step: 0 } }) },
+  runBeat: { good: async (world) => ({ run: world.someRun }) },
+  runPark: {
+    good: async (world) => {
+      const run = await world.startRun();
+      await question(world, run);
+      return { run, body: { call_ids: [run.callId(9)] } };
+    },
+    check: (answer: { parked: boolean }) => assert.equal(answer.parked, true),
+  },
+  runReplayed: {
+    good: async (world) => ({
+      run: world.someRun,
+      body: { calls: 0, differences: [], result: null },
+    }),
+    check: (answer: { noted: boolean }) =>
+      assert.equal(answer.noted, false, 'nobody asked for one'),
+  },
+});
+
+const calls = rows({
+  toolDelegate: {
+    good: asTool(() => ({ agent: 'helper', goal: 'Help', wait: false })),
+    bad: [
+      ['oneself as the colleague', (g) => withBody(g, { agent: 'worker' }), 'denied'],
+      ['a colleague nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+    ],
+  },
+  toolFinish: {
+    good: asTool(() => ({ status: 'completed', result: 'Done' })),
+    check: (answer: { task: { status: string } }) => assert.equal(answer.task.status, 'completed'),
+  },
+  toolMessage: {
+    good: asTool(() => ({
+      message: { type: 'TaskProgress', to: 'person:ann', ...text('Soon') },
+      wait_reply: false,
+    })),
+  },
+  toolPutArtifact: { good: asTool(() => ({ artifact: { name: 'c.txt', text: 'c' } })) },
+  toolGetArtifact: {
+    good: async (world) => {
+      const run = await world.startRun();
+      const put = {
+        call_id: run.callId(1),
+        tool: 'artifact.put',
+        arguments: { name: 'x', text: 'y' },
+      };
+      const path = socketPathOf(world.runtimeDir, 'toold', run.id);
+      const { tooldRoutes } = await import('../../src/wire/toold.ts');
+      const stored = await askSocket(path, tooldRoutes.call, { body: put });
+      assert.ok(stored.ok);
+      const { result } = stored.value as { result: { id: string } };
+      return { run, body: { ...forRun(run, 2), id: result.id } };
+    },
+    bad: [
+      ['an artifact nobody has', (g) => withBody(g, { id: `artifact_${NOBODY}` }), 'not_found'],
+    ],
+  },
+  toolAsk: { good: asTool(() => ({ question: 'Which one?', choices: ['a', 'b'] })) },
+  toolTimer: { good: asTool(() => ({ after_s: 60 })) },
+  toolBreak: {
+    unknownFence: 'fine',
+    good: async (world) => {
+      const run = await world.startRun();
+      return { run, body: { run_id: run.id, fence: run.fence, reason: 'It went in circles' } };
+    },
+    check: (answer: { ended: boolean }) => assert.equal(answer.ended, true),
+  },
+});
+
+const site = rows({
+  status: { good: nothing },
+  halt: {
+    good: async () => ({ body: { reason: 'A test' } }),
+    check: (answer: { halted: boolean }) => assert.equal(answer.halted, true),
+  },
+  unhalt: { good: nothing },
+});
+
+export const agentdRows = { ...tasks, ...agents, ...threads, ...runs, ...calls, ...site };

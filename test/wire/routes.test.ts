@@ -1,0 +1,202 @@
+// Every route of every daemon on both links: a good input succeeds, bad ones and callers that may not call
+// are refused with the right fault. A route without a row here fails.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { FAULTS } from '../../src/wire/errors.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
+import type { CallerKind, Route } from '../../src/wire/route.ts';
+import {
+  askLocal,
+  askSocket,
+  CALLER_KINDS,
+  callerOf,
+  type Outcome,
+  type Quiet,
+  socketOf,
+  startQuiet,
+  TABLES,
+} from '../support/callers.ts';
+import { errorCode, exchange, requestText } from '../support/raw-http.ts';
+import { agentdRows } from './agentd-rows.ts';
+import { auditRows, floorRows, modeldRows, tooldRows } from './other-rows.ts';
+import { badInputs, type Good, type Row, type Rows } from './row.ts';
+
+const ROWS: Record<DaemonName, Rows> = {
+  agentd: { ...agentdRows, ...floorRows },
+  toold: { ...tooldRows, ...floorRows },
+  modeld: { ...modeldRows, ...floorRows },
+  'auditd-ai': { ...auditRows, ...floorRows },
+};
+
+let world: Quiet;
+before(async () => {
+  world = await startQuiet();
+});
+afterEach(() => world.tidyUp());
+after(() => world.stop());
+
+type Asked = { daemon: DaemonName; route: Route; as: CallerKind };
+const operatorHeaders = () => ({
+  authorization: `Bearer ${world.operatorKey}`,
+  'agentd-person': 'tester',
+});
+const headersFor = (as: CallerKind) => (as === 'operator' ? operatorHeaders() : {});
+
+const links: Record<string, (asked: Asked, good: Good) => Promise<Outcome>> = {
+  local: ({ daemon, route, as }, good) =>
+    askLocal(world, daemon, route, good, callerOf(as, good.run ?? world.someRun)),
+  socket({ daemon, route, as }, good) {
+    const path = socketOf(world, daemon, as, good.run ?? world.someRun);
+    assert.ok(path !== undefined, `${daemon} has a socket for ${as}`);
+    return askSocket(path, route, good, { headers: headersFor(as) });
+  },
+};
+
+function assertRefused(outcome: Outcome, code: keyof typeof FAULTS, route: Route, what: string) {
+  assert.equal(outcome.ok, false, `${what} was taken: ${JSON.stringify(outcome).slice(0, 300)}`);
+  if (outcome.ok) return;
+  const isVendors = route.dialect !== undefined && outcome.code !== code;
+  // A vendor's own form of error has the vendor's own codes, and what a provider refused with 400
+  // its client sees as that.
+  if (!isVendors) assert.equal(outcome.code, code, what);
+  const status = isVendors && code === 'provider_refused' ? 400 : FAULTS[code].http;
+  assert.equal(outcome.status, status, what);
+  assert.ok(typeof (outcome.body as { message?: unknown }).message === 'string', what);
+}
+
+/** Of the good answers of both links: the same members, whatever their values. */
+const shapeOf = (value: unknown): unknown =>
+  typeof value === 'object' && value !== null ? Object.keys(value).sort() : typeof value;
+
+function testGood(asked: Omit<Asked, 'as'>, name: string, row: Row): void {
+  const { daemon, route } = asked;
+  for (const as of route.callers) {
+    // auditd-ai takes no calls of its own, and nobody makes a socket for it.
+    if (as === 'auditd-ai' || (as !== 'operator' && as !== 'run' && as === daemon)) continue;
+    it(`${row.cites ?? ''} takes a good request of ${as} on both links`.trim(), async () => {
+      const shapes: unknown[] = [];
+      for (const [link, send] of Object.entries(links)) {
+        const good = await row.good(world, as);
+        if (
+          link === 'socket' &&
+          socketOf(world, daemon, as, good.run ?? world.someRun) === undefined
+        )
+          continue;
+        const [outcome]: [Outcome, unknown] = await Promise.all([
+          send({ ...asked, as }, good),
+          good.meanwhile?.() ?? Promise.resolve(),
+        ]);
+        assert.ok(outcome.ok, `${link}: ${JSON.stringify(outcome)}`);
+        if (!outcome.ok) return;
+        assert.equal(outcome.status, 200);
+        if (name !== 'metrics') assert.ok(route.output.safeParse(outcome.value).success);
+        row.check?.(outcome.value as never, good);
+        shapes.push(shapeOf(outcome.value));
+        if (name === 'halt') await world.agentd.unhalt({});
+        await world.tidyUp();
+      }
+      for (const shape of shapes) assert.deepEqual(shape, shapes[0]);
+    });
+  }
+}
+
+function testBad(asked: Omit<Asked, 'as'>, row: Row): void {
+  const { daemon, route } = asked;
+  const as = route.callers.find((kind) => kind !== daemon)!;
+  it('refuses bad inputs alike on both links', async () => {
+    const good = await row.good(world, as);
+    for (const [what, change, code] of badInputs(route, good, row)) {
+      for (const [link, send] of Object.entries(links))
+        assertRefused(
+          await send({ ...asked, as }, { ...change(good), ...(good.run && { run: good.run }) }),
+          code,
+          route,
+          `${link}: ${what}`,
+        );
+    }
+  });
+
+  it('refuses what is too large, too deep, no JSON or no UTF-8', async () => {
+    const good = await row.good(world, as);
+    const path = socketOf(world, daemon, as, good.run ?? world.someRun)!;
+    const headers = headersFor(as);
+    const large = (route.bodySizeBytesMax ?? 1_000_000) + 1;
+    const head = requestText(route.method, route.path, {
+      ...headers,
+      'content-length': String(large),
+    });
+    const { responses } = await exchange({ path }, head);
+    assert.equal(responses[0]!.status, 413);
+    if (route.dialect === undefined) assert.equal(errorCode(responses[0]!), 'too_large');
+    if (route.body === undefined) return;
+    const texts: [string | Buffer, keyof typeof FAULTS][] = [
+      [`{"a":${'['.repeat(100)}${']'.repeat(100)}}`, 'too_deep'],
+      ['{"goal": ', 'bad_json'],
+      [Buffer.from('{"a":"\xff"}', 'latin1'), 'bad_json'],
+    ];
+    for (const [text, code] of texts)
+      assertRefused(
+        await askSocket(path, route, { ...good, text }, { headers }),
+        code,
+        route,
+        code,
+      );
+    const form = { headers: { ...headers, 'content-type': 'text/plain' } };
+    assertRefused(
+      await askSocket(path, route, { ...good, text: 'a=b' }, form),
+      'unsupported_media',
+      route,
+      'a form',
+    );
+  });
+}
+
+function testCallers(asked: Omit<Asked, 'as'>, row: Row): void {
+  const { daemon, route } = asked;
+  const refused = CALLER_KINDS.filter((kind) => !route.callers.includes(kind));
+  it(`refuses ${refused.join(', ') || 'nobody who is known'} on both links`, async () => {
+    const good = await row.good(world, route.callers.find((kind) => kind !== daemon)!);
+    for (const as of refused) {
+      const run = good.run ?? world.someRun;
+      const local = await askLocal(world, daemon, route, good, callerOf(as, run));
+      assertRefused(local, 'forbidden_caller', route, `local: ${as}`);
+      const path = socketOf(world, daemon, as, run);
+      if (path === undefined) continue;
+      const over = await askSocket(path, route, good, { headers: headersFor(as) });
+      assertRefused(over, 'forbidden_caller', route, `socket: ${as}`);
+    }
+  });
+
+  it('refuses an operator without the key, and a run or peer that shows one', async () => {
+    const good = await row.good(world, route.callers.find((kind) => kind !== daemon)!);
+    const path = socketOf(world, daemon, 'operator', world.someRun)!;
+    for (const headers of [{}, { authorization: 'Bearer wrong' }, { 'x-api-key': '' }])
+      assertRefused(
+        await askSocket(path, route, good, { headers: headers as Record<string, string> }),
+        'unauthenticated',
+        route,
+        JSON.stringify(headers),
+      );
+    const own = socketOf(world, daemon, 'run', world.someRun);
+    if (own === undefined || route.callers.includes('run')) return;
+    const dressed = await askSocket(own, route, good, { headers: operatorHeaders() });
+    assertRefused(dressed, 'forbidden_caller', route, 'a run with the operator’s key');
+  });
+}
+
+for (const daemon of DAEMONS) {
+  describe(daemon, () => {
+    it('has a row for every route, and no row for a route there is not', () => {
+      assert.deepEqual(Object.keys(ROWS[daemon]).sort(), Object.keys(TABLES[daemon]).sort());
+    });
+    for (const [name, row] of Object.entries(ROWS[daemon])) {
+      const route = TABLES[daemon][name];
+      if (route === undefined) continue;
+      describe(`${name}: ${route.method} ${route.path}`, () => {
+        testGood({ daemon, route }, name, row);
+        testBad({ daemon, route }, row);
+        testCallers({ daemon, route }, row);
+      });
+    }
+  });
+}
