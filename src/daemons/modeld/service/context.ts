@@ -16,13 +16,42 @@ export type CallContext = {
 
 const PARAMS_SOURCE = 'request';
 
-export function messagePart(message: Message, source: string): Part {
-  const body = canonicalJson({ role: message.role, parts: message.parts });
-  return { hash: sha256Hex(body), body, labels: toMask(message.labels ?? []), source };
+type Hashed = { hash: string; body: string };
+
+/**
+ * Every step of a run says again what was said before: what was hashed lately is not hashed again.
+ */
+const KNOWN_CHARS_MAX = 2_000_000;
+/** Shorter texts are hashed faster than they are looked up. */
+const KNOWN_CHARS_LEAST = 512;
+const known = new Map<string, Hashed>();
+let knownChars = 0;
+
+function hashed(text: string, makeBody: () => string = () => text): Hashed {
+  const isWorth = text.length >= KNOWN_CHARS_LEAST;
+  const found = isWorth ? known.get(text) : undefined;
+  if (found !== undefined) return found;
+  const body = makeBody();
+  const made = { hash: sha256Hex(body), body };
+  if (!isWorth) return made;
+  knownChars += text.length;
+  if (knownChars > KNOWN_CHARS_MAX) {
+    known.clear();
+    knownChars = text.length;
+  }
+  known.set(text, made);
+  return made;
 }
 
-function paramsPart(body: string): Part {
-  return { hash: sha256Hex(body), body, labels: 0, source: PARAMS_SOURCE };
+export function messagePart({ role, parts, labels }: Message, source: string): Part {
+  const spoken = { role, parts };
+  const { hash, body } = hashed(JSON.stringify(spoken), () => canonicalJson(spoken));
+  return { hash, body, labels: toMask(labels ?? []), source };
+}
+
+function paramsPart(text: string): Part {
+  const { hash, body } = hashed(text);
+  return { hash, body, labels: 0, source: PARAMS_SOURCE };
 }
 
 /** The parts are hashed already, so the whole need not be hashed again. */
@@ -61,8 +90,8 @@ export function clientContext(options: {
     throw fault('bad_request', 'messages must be a list with at least one message');
   const { source, labels } = options;
   const messages = given.map((message: unknown): Part => {
-    const body = JSON.stringify(message);
-    return { hash: sha256Hex(body), body, labels, source };
+    const { hash, body } = hashed(JSON.stringify(message));
+    return { hash, body, labels, source };
   });
   const params = paramsPart(JSON.stringify(rest));
   const requestHash = hashRequest(model, params, messages);
