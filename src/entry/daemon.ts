@@ -1,9 +1,5 @@
 // One daemon in a process of its own: every daemon in split mode, auditd-ai in every mode.
 import { join } from 'node:path';
-import { agentd } from '../daemons/agentd/daemon.ts';
-import { auditdAi } from '../daemons/auditd-ai/daemon.ts';
-import { modeld } from '../daemons/modeld/daemon.ts';
-import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
@@ -16,18 +12,21 @@ import {
   sayReady,
 } from './options.ts';
 
-const BY_NAME: Record<string, Daemon> = {
-  agentd: agentd as unknown as Daemon,
-  toold: toold as unknown as Daemon,
-  modeld: modeld as unknown as Daemon,
-  'auditd-ai': auditdAi as unknown as Daemon,
+/** Only the one that is asked for is loaded: the others would cost memory and start time. */
+const LOAD: Record<string, () => Promise<Daemon>> = {
+  agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd as unknown as Daemon,
+  toold: async () => (await import('../daemons/toold/daemon.ts')).toold as unknown as Daemon,
+  modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld as unknown as Daemon,
+  'auditd-ai': async () =>
+    (await import('../daemons/auditd-ai/daemon.ts')).auditdAi as unknown as Daemon,
 };
 
 async function main(): Promise<void> {
   const told = readArgv(process.argv.slice(2));
   try {
-    const daemon = BY_NAME[told.daemon ?? ''];
-    if (daemon === undefined) throw fault('bad_usage', `there is no daemon ${told.daemon}`);
+    const load = LOAD[told.daemon ?? ''];
+    if (load === undefined) throw fault('bad_usage', `there is no daemon ${told.daemon}`);
+    const daemon = await load();
     process.title = daemon.name;
     const config = loadRuntimeConfig(told);
     const options = hostOptions(told, config);
