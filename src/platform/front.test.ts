@@ -155,8 +155,8 @@ describe('front', () => {
     for (const method of ['POST', 'PUT', 'DELETE', 'GET']) {
       await ask(method, '/v1/x', {}, '{"a":"é"}');
       assert.equal(Buffer.from(seen.at(-1)!.body, 'latin1').toString('utf8'), '{"a":"é"}', method);
-      const chunked = `${method} /v1/x HTTP/1.1\r\nhost: 127.0.0.1:${front.port}\r\nauthorization: Bearer ${KEY}\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n`;
-      const { responses } = await exchange(where, chunked);
+      const head = requestText(method, '/v1/x', headers({ 'transfer-encoding': 'chunked' }));
+      const { responses } = await exchange(where, [head, '3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n']);
       assert.equal(responses[0]!.status, 200, method);
       assert.equal(seen.at(-1)!.body, 'abcde', method);
     }

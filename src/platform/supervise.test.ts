@@ -50,7 +50,8 @@ describe('supervise', () => {
   it('gives the child the environment it was told, and nothing else', async () => {
     const out = join(dir, 'env');
     const code = `import { writeFileSync } from 'node:fs';
-      writeFileSync(${JSON.stringify(out)}, JSON.stringify([process.env, process.cwd()])); ${READY} ${STAY}`;
+      const seen = JSON.stringify([process.env, process.cwd()]);
+      writeFileSync(${JSON.stringify(out)}, seen); ${READY} ${STAY}`;
     await start(code, { GIVEN: 'yes' });
     assert.deepEqual(JSON.parse(readFileSync(out, 'utf8')), [{ GIVEN: 'yes' }, '/']);
   });

@@ -1,5 +1,5 @@
-// Every kind of caller on both links: a world whose runners do nothing, so that a test can be the run, the
-// operator or a peer itself, and ask a route locally or over the socket of that caller.
+// Every kind of caller on both links: a world whose runners do nothing, so that a test can be the
+// run, the operator or a peer itself, and ask a route locally or over the socket of that caller.
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
@@ -181,7 +181,7 @@ function parsed(text: string, headers: Record<string, unknown>): unknown {
   return String(headers['content-type']).startsWith('application/json') ? JSON.parse(text) : text;
 }
 
-/** Over a Unix socket, as anybody who can reach it. `text` is sent as it is, instead of the body. */
+/** Over a Unix socket, as anybody who can reach it. `text` is sent as it is instead of `body`. */
 export function askSocket(
   socketPath: string,
   route: Route,

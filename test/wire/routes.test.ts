@@ -1,5 +1,5 @@
-// Every route of every daemon on both links: a good input succeeds, bad ones and callers that may not call
-// are refused with the right fault. A route without a row here fails.
+// Every route of every daemon on both links: a good input succeeds, bad ones and callers that may
+// not call are refused with the right fault. A route without a row here fails.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { FAULTS } from '../../src/wire/errors.ts';
