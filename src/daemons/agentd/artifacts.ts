@@ -27,7 +27,20 @@ export type Artifacts = {
   put(input: PutArtifact, maker: Maker): Promise<ArtifactRow>;
   get(id: string): Promise<Content>;
   getForTask(id: string, task: TaskRow): Promise<Content>;
+  /** Inputs that a new task could not be given are refused; `giver` may pass on what it sees. */
+  assertInputs(inputs: readonly TaskInput[], giver: TaskRow | undefined): Promise<void>;
 };
+
+const bareId = (ref: string | undefined): string => ref?.replace(/^artifact:\/\//, '') ?? '';
+
+function assertSeen(artifact: ArtifactView, task: TaskRow): void {
+  if (artifact.context_id === task.context_id) return;
+  const inputs = JSON.parse(task.inputs) as TaskInput[];
+  if (inputs.some(({ kind, id }) => kind === 'artifact_ref' && bareId(id) === artifact.id)) return;
+  throw fault('denied', `${artifact.id} belongs to another thread of work`, {
+    hint: 'Ask whoever has it to pass it on as an input.',
+  });
+}
 
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
@@ -93,15 +106,21 @@ export function makeArtifacts({
     get: async (id) => read(await store.artifact(id)),
     async getForTask(id, task) {
       const artifact = await store.artifact(id);
-      const given = (JSON.parse(task.inputs) as TaskInput[]).some(
-        (input) => input.kind === 'artifact_ref' && input.id?.replace(/^artifact:\/\//, '') === id,
-      );
-      if (artifact.context_id !== task.context_id && !given) {
-        throw fault('denied', `${id} belongs to another thread of work`, {
-          hint: 'Ask whoever has it to pass it on as an input.',
-        });
-      }
+      assertSeen(artifact, task);
       return read(artifact);
+    },
+    async assertInputs(inputs, giver) {
+      for (const { kind, id, text } of inputs) {
+        if (kind === 'text' && text === undefined)
+          throw fault('bad_request', 'an input of kind text needs its text');
+        if (kind === 'memory_ref')
+          throw fault('bad_request', `the memory ${id} cannot be given: there is no memoryd here`, {
+            hint: 'Give it as a text or as an artifact.',
+          });
+        if (kind !== 'artifact_ref') continue;
+        const artifact = await store.artifact(bareId(id));
+        if (giver !== undefined) assertSeen(artifact, giver);
+      }
     },
   };
 }

@@ -89,6 +89,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
         throw fault('limit', `work may be passed on at most ${config.delegation_depth_max} times`);
       if ((await store.childCount(task.id)) >= config.children_max)
         throw fault('limit', `a task may have at most ${config.children_max} children`);
+      await parts.artifacts.assertInputs(body.inputs ?? [], task);
       if (body.delegation !== undefined) {
         const problems = delegationProblems(await grantOfRun(task, run.agent), body.delegation);
         if (problems.length > 0)

@@ -49,9 +49,13 @@ async function start(floor: Floor<AgentdConfig>) {
     append: (events) => audit.append({ body: { events } }),
     onCommitted: (committed) => service?.onCommitted(committed),
   });
-  service = makeService({ store, config, clock, newId, log, activations: () => activations! });
   const blobs = await openBlobStore({ dir: join(stateDir, 'objects') });
   const artifacts = makeArtifacts({ store, blobs, newId });
+  service = makeService({
+    ...{ store, config, clock, newId, log },
+    activations: () => activations!,
+    assertInputs: artifacts.assertInputs,
+  });
   const recordsDir = join(stateDir, 'runners');
   mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
   const launcher = makeProcessLauncher({ runnerPath: config.runner ?? '', recordsDir, log });

@@ -8,6 +8,7 @@ import type { Log } from '../../platform/log.ts';
 import type { Once } from '../../platform/sql/once.ts';
 import type { CreateTask, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
 import type { TaskRow } from './store/rows.ts';
@@ -30,6 +31,7 @@ export type ServiceParts = {
   newId: NewId;
   log: Log;
   activations: () => Activations;
+  assertInputs: Artifacts['assertInputs'];
 };
 
 export type Service = {
@@ -147,6 +149,7 @@ export function makeService(parts: ServiceParts): Service {
         hint: 'Name one with --agent; see agentctl list.',
       });
     await assertContext(input.context_id, parent);
+    await parts.assertInputs(input.inputs ?? [], undefined);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
       id: newId('task'),

@@ -57,6 +57,8 @@ export type ProcessLauncher = Launcher & {
 };
 
 const stderrTailBytesMax = 8_192;
+/** A halt must end also a runner that does not listen within two seconds; it has nothing to lose. */
+const GRACE_MS = 500;
 /** Output that is still on its way when the process has gone. */
 const lastWordsMs = 500;
 
@@ -66,7 +68,7 @@ type Live = { kill(reason: string): Promise<void> };
 export function makeProcessLauncher(options: LauncherOptions): ProcessLauncher {
   const { log } = options;
   const records = openProcessRecords(options.recordsDir);
-  const graceMs = options.graceMs ?? 2_000;
+  const graceMs = options.graceMs ?? GRACE_MS;
   const live = new Set<Live>();
   const stdio = makeStdio();
 

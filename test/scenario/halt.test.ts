@@ -1,0 +1,124 @@
+// The kill switch: one command, or one file when nothing answers, ends every agent process; nothing starts
+// until it is lifted, and then everything goes on where it was.
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
+import { create, refusedWith, scriptedModels, TEAM, taskNow } from '../support/scripted-world.ts';
+
+const WITHIN_MS = 2_000;
+
+describe('the kill switch', () => {
+  let runtime: TestRuntime;
+  let model: ScriptedModel;
+  before(async () => {
+    model = await startScriptedModel();
+    runtime = await startRuntime({
+      agents: TEAM,
+      config: JSON.stringify({ modeld: scriptedModels(model.url) }),
+    });
+  });
+  after(async () => {
+    await runtime.remove();
+    await model.close();
+  });
+
+  const pids = () =>
+    readdirSync(join(runtime.stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
+  const haltFile = () => join(runtime.stateDir, 'HALT');
+  const noProcess = (before: number[]) =>
+    eventually(
+      'every runner to be gone',
+      async () =>
+        before.every((pid) => !existsSync(`/proc/${pid}`)) && pids().length === 0
+          ? true
+          : undefined,
+      WITHIN_MS,
+    );
+  /** Three tasks at work, one of whose runners does not listen. */
+  const atWork = async (goal: string) => {
+    let isLifted = false;
+    model.on(goal, () => (isLifted ? finishes(`${goal}: went on`) : { hang: true }));
+    const tasks = await Promise.all(
+      ['planner', 'coder', 'researcher'].map((agent) => create(runtime, goal, { agent })),
+    );
+    await eventually('all at work', async () =>
+      model.askedFor(goal).length === 3 ? true : undefined,
+    );
+    const runners = pids();
+    assert.equal(runners.length, 3);
+    process.kill(runners[0]!, 'SIGSTOP');
+    return {
+      runners,
+      goOn: async () => {
+        for (const { id } of tasks) {
+          const ended = await taskEnded(runtime, id);
+          assert.equal(ended.result, `${goal}: went on`);
+          const { runs } = await runtime.agentd.listRuns({ query: { task_id: id } });
+          assert.deepEqual(
+            runs.map(({ activations, crashes }) => [activations, crashes]),
+            [[2, 0]],
+          );
+        }
+      },
+      lifted: () => {
+        isLifted = true;
+      },
+    };
+  };
+
+  it('[K97] [R407] halt ends every runner within two seconds; nothing starts; unhalt lets all go on', async () => {
+    const work = await atWork('Work until halted');
+    const { stopped_runs } = await runtime.agentd.halt({ body: { reason: 'smoke in the room' } });
+    assert.equal(stopped_runs, 3);
+    await noProcess(work.runners);
+    const status = await runtime.agentd.status({});
+    assert.equal(status.halted, true);
+    assert.equal(status.halt_reason, 'smoke in the room');
+    assert.match(readFileSync(haltFile(), 'utf8'), /smoke in the room/);
+    await refusedWith('halted', create(runtime, 'Start anyway', { agent: 'coder' }));
+    work.lifted();
+    await runtime.agentd.resumeAgent({ params: { name: 'coder' } });
+    assert.equal((await runtime.agentd.status({})).runs.live, 0);
+    assert.equal(model.askedFor('Work until halted').length, 3, 'no model was asked meanwhile');
+    await runtime.agentd.unhalt({});
+    assert.ok(!existsSync(haltFile()));
+    await work.goOn();
+  });
+
+  it('[K97] the file HALT does the same without a command, and so does its removal', async () => {
+    const work = await atWork('Work until the file');
+    writeFileSync(haltFile(), 'by hand\n');
+    await noProcess(work.runners);
+    const status = await runtime.agentd.status({});
+    assert.equal(status.halted, true);
+    assert.equal(status.halt_reason, 'by hand');
+    work.lifted();
+    rmSync(haltFile());
+    await eventually('it to go on', async () =>
+      (await runtime.agentd.status({})).halted ? undefined : true,
+    );
+    await work.goOn();
+  });
+
+  it('[K97] a halt lasts over a restart, and a file that came meanwhile halts from the start', async () => {
+    model.on('Outlast', { delayMs: 200, ...finishes('outlasted') });
+    await runtime.agentd.halt({ body: {} });
+    await runtime.stop();
+    runtime = await runtime.restart();
+    assert.equal((await runtime.agentd.status({})).halted, true);
+    await refusedWith('halted', create(runtime, 'Outlast'));
+    await runtime.agentd.unhalt({});
+    const task = await create(runtime, 'Outlast', { agent: 'coder' });
+    await runtime.stop();
+    writeFileSync(haltFile(), '');
+    runtime = await runtime.restart();
+    assert.equal((await runtime.agentd.status({})).halted, true);
+    assert.equal((await taskNow(runtime, task.id)).status, 'ready');
+    assert.deepEqual(pids(), []);
+    rmSync(haltFile());
+    assert.equal((await taskEnded(runtime, task.id)).result, 'outlasted');
+  });
+});

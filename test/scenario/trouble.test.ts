@@ -1,0 +1,156 @@
+// What models do wrong: go around in circles, write broken arguments, name tools that do not exist, say
+// nothing, talk until the window is full. The run mends it or ends with the reason, and never goes on for ever.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { startWorld, type World } from '../support/in-process.ts';
+import { taskEnded } from '../support/runtime.ts';
+import { call, finishes, type Scene, says } from '../support/scripted-model.ts';
+import { doTask, type ScriptedWorld, startScriptedWorld } from '../support/scripted-world.ts';
+
+describe('a model that goes wrong, as the rehearsal plays it', () => {
+  let world: World;
+  before(async () => {
+    world = await startWorld();
+  });
+  after(() => world.stop());
+
+  it('[K61] [R407] [C153] loops for ever: the breaker ends the task before the step limit', async () => {
+    const task = await doTask(world, 'loop for ever', { agent: 'coder' });
+    assert.equal(task.status, 'failed');
+    assert.equal(task.error?.code, 'breaker');
+    assert.match(task.error?.message ?? '', /artifact\.put was asked 6 times in a row/);
+    const { calls } = await world.modeld.listCalls({ query: { task_id: task.id } });
+    assert.ok(calls.length <= 7, `${calls.length} steps of 40`);
+    const { events } = await world.audit.task({
+      ...{ params: { task_id: task.id }, query: { limit: 500 } },
+    });
+    assert.ok(events.some(({ event }) => event === 'run.broken'));
+    assert.equal((await world.agentd.status({})).runs.live, 0);
+  });
+
+  it('writes arguments that are not JSON: it is told, and mends them', async () => {
+    const task = await doTask(world, 'malformed', { agent: 'coder' });
+    assert.equal(task.status, 'completed', JSON.stringify(task.error));
+    assert.match(task.result ?? '', /this one is right/);
+  });
+
+  it('names a tool that does not exist: it is told which there are, and goes on', async () => {
+    const task = await doTask(world, 'unknown tool', { agent: 'coder' });
+    assert.equal(task.status, 'completed', JSON.stringify(task.error));
+    assert.match(task.result ?? '', /I finish without it/);
+    const { calls } = await world.modeld.listCalls({ query: { task_id: task.id } });
+    const last = await world.modeld.getCall({ params: { id: calls[0]!.call_id } });
+    assert.match(JSON.stringify(last.messages), /There is no tool .*The tools are: .*task_finish/);
+  });
+});
+
+describe('a model that goes wrong in other ways', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({ toold: { breaker_stale_calls_max: 8 } });
+    const { models } = await world.modeld.listModels({});
+    assert.equal(models.find(({ name }) => name === 'default')?.context_tokens, 128_000);
+  });
+  after(() => world.stop());
+
+  it('[K61] [R407] turns in a larger circle: nothing new for so many calls ends it too', async () => {
+    world.model.on('Pace up and down', ({ step }) =>
+      says(call('test.echo', { text: step % 2 === 0 ? 'left' : 'right' })),
+    );
+    const task = await doTask(world, 'Pace up and down', { agent: 'coder' });
+    assert.equal(task.error?.code, 'breaker');
+    assert.match(task.error?.message ?? '', /brought nothing new/);
+    assert.ok(world.model.askedFor('Pace up and down').length < 20);
+  });
+
+  it('[R407] says nothing at all: it is asked again a few times, then the task fails', async () => {
+    world.model.on('Be silent', { text: '' });
+    const task = await doTask(world, 'Be silent', { agent: 'coder' });
+    assert.equal(task.status, 'failed');
+    assert.equal(task.error?.code, 'provider_malformed');
+    assert.equal(world.model.askedFor('Be silent').length, 3);
+  });
+
+  it('answers in words only: the words are the result', async () => {
+    world.model.on('Just talk', { text: 'It is the cable.' });
+    const task = await doTask(world, 'Just talk', { agent: 'coder' });
+    assert.equal(task.status, 'completed');
+    assert.equal(task.result, 'It is the cable.');
+  });
+
+  it('asks for what it may not do: the denial is its to read, and it goes on', async () => {
+    world.model.on(
+      'Overreach',
+      says(call('task.delegate', { agent: 'coder', goal: 'For me' })),
+      ({ results }) => finishes(results.join()),
+    );
+    const task = await doTask(world, 'Overreach', { agent: 'coder' });
+    assert.match(task.result ?? '', /cannot delegate to itself.*\(denied\)/);
+  });
+
+  it('gives arguments that do not fit: nothing is done, and it is told which', async () => {
+    world.model.on(
+      'Misfit',
+      says(call('test.count_effect', { key: 'not a key!', delay_ms: -1 })),
+      ({ results }) => finishes(results.join()),
+    );
+    const task = await doTask(world, 'Misfit', { agent: 'coder' });
+    assert.match(task.result ?? '', /key: must be letters/);
+    assert.match(task.result ?? '', /delay_ms/);
+  });
+
+  it('fills its window: old results shrink, old steps go, no call is parted from its result, and a replay is the same', async () => {
+    const small = await startScriptedWorld({
+      modeld: {
+        models: {
+          default: {
+            ...{ routes: [{ provider: 'scripted', model: 'scripted-1' }] },
+            ...{ context_tokens: 6_000, max_output_tokens: 500 },
+          },
+        },
+      },
+    });
+    try {
+      let turns = 0;
+      small.model.on('Read the whole book', () =>
+        ++turns <= 25
+          ? says(call('test.echo', { text: `page ${turns} ${'word '.repeat(300)}` }))
+          : finishes('read it all'),
+      );
+      const made = await small.agentd.createTask({
+        body: { goal: 'Read the whole book', agent: 'coder' },
+      });
+      const task = await taskEnded(small, made.task.id);
+      assert.equal(task.result, 'read it all', JSON.stringify(task.error));
+      const scenes = small.model.askedFor('Read the whole book');
+      assert.equal(scenes.length, 26);
+      for (const scene of scenes) {
+        assertPaired(scene);
+        assert.ok(JSON.stringify(scene.messages).length < 6_000 * 4, 'it fits the window');
+        assert.match(String(scene.messages[1]?.content), /Goal: Read the whole book/);
+      }
+      const last = JSON.stringify(scenes.at(-1)!.messages);
+      assert.match(
+        last,
+        /earlier messages were left out to save space; tools used in them: test_echo/,
+      );
+      assert.match(last, /page 25 /);
+      const { replay } = await small.agentd.replayTask({ params: { id: task.id } });
+      assert.deepEqual(replay.differences, []);
+      assert.equal(replay.same, true);
+    } finally {
+      await small.stop();
+    }
+  });
+});
+
+/** Every call is followed by its result, and every result has its call. */
+function assertPaired({ messages }: Scene): void {
+  const open = new Set<string>();
+  for (const { role, tool_calls: calls = [], tool_call_id: id } of messages) {
+    if (role === 'tool') assert.ok(open.delete(id!), `a result without its call: ${id}`);
+    else assert.equal(open.size, 0, `calls without results: ${[...open].join()}`);
+    for (const one of calls) open.add(one.id);
+  }
+  assert.equal(open.size, 0);
+}
