@@ -15,6 +15,7 @@ export type Daemons = {
   stateDir: string;
   operatorKey(): string;
   socketOf(daemon: DaemonName, caller: string): string;
+  pids: readonly number[];
   /** Ends the processes; the state stays. */
   stop(): Promise<void>;
   remove(): Promise<void>;
@@ -57,6 +58,7 @@ export async function startDaemons(names: readonly DaemonName[], config = ''): P
     stateDir,
     operatorKey: () => readFileSync(join(stateDir, 'operator.key'), 'utf8').trim(),
     socketOf: (daemon, caller) => socketPathOf(runtimeDir, daemon, caller),
+    pids: children.map(({ pid }) => pid!),
     stop,
     remove,
   };

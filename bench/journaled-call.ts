@@ -7,11 +7,11 @@ import type { RunId, TaskId } from '../src/wire/words.ts';
 import { startLoad } from './children.ts';
 import { type Daemons, startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
-import { syncFigure, timeSync } from './machine.ts';
+import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
 
 const RUNS = 32;
-const SHAPE = { callers: RUNS, warmUpMs: 300, ms: 2_000 };
+const SHAPE = { callers: RUNS, ms: 2_000 };
 const ROUNDS = 8;
 const CONFIG = 'toold:\n  test_tools: true\n';
 
@@ -52,11 +52,16 @@ async function run(): Promise<Figure[]> {
       ...{ targets, method: 'POST', path: '/v1/tools/call', headers: {}, body: BODY },
       ...SHAPE,
     };
-    await load.drive({ ...order, warmUpMs: 0, ms: 4_000 });
+    await load.drive({ ...order, ms: 4_000 });
     const seen: LoadResult[] = [];
     const syncs: number[] = [];
+    const cpuMs: number[] = [];
+    const usedMs = (): number => daemons.pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
     for (let round = 0; round < ROUNDS; round++) {
-      seen.push(await load.drive(order));
+      const before = usedMs();
+      const result = await load.drive(order);
+      cpuMs.push((usedMs() - before) / result.requests);
+      seen.push(result);
       syncs.push(timeSync());
     }
     return [
@@ -70,6 +75,11 @@ async function run(): Promise<Figure[]> {
         name: 'one journaled call of 32 in flight, p50',
         unit: 'ms',
         own: seeRounds(seen.map(({ p50Ms }) => p50Ms)),
+      },
+      {
+        name: 'processor time of a journaled call, toold and auditd-ai',
+        unit: 'ms',
+        own: seeRounds(cpuMs),
       },
       syncFigure(seeRounds(syncs)),
     ];
