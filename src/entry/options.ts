@@ -106,6 +106,8 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
       });
     config.agentd.agents_dir = told.agentsDir;
   }
+  const credentials = process.env.CREDENTIALS_DIRECTORY;
+  if (credentials !== undefined) config.modeld.credentials_dir ??= credentials;
   if (told.rehearsal !== undefined) config.modeld.rehearsal = { address: told.rehearsal };
   return config;
 }

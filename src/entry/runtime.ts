@@ -79,11 +79,13 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
     config,
     options,
     async process(name, argv) {
-      const { PATH, XDG_RUNTIME_DIR, AGENTD_FAULTS, AGENTD_LOG } = process.env;
+      const { PATH, XDG_RUNTIME_DIR, CREDENTIALS_DIRECTORY, AGENTD_FAULTS, AGENTD_LOG } =
+        process.env;
       const env: Record<string, string> = {};
       for (const [key, value] of Object.entries({
         PATH,
         XDG_RUNTIME_DIR,
+        CREDENTIALS_DIRECTORY,
         AGENTD_FAULTS,
         AGENTD_LOG,
       }))

@@ -13,7 +13,6 @@ export const EVENT_KINDS = [
   'agent.loaded',
   'agent.changed',
   'agent.removed',
-  'agent.refused',
   'agent.paused',
   'agent.resumed',
   'agent.stopped',
@@ -36,7 +35,6 @@ export const EVENT_KINDS = [
   'artifact.stored',
   'artifact.read',
   // tools
-  'tool.call.requested',
   'tool.call.denied',
   'tool.call.waiting',
   'tool.call.attempted',
@@ -49,7 +47,6 @@ export const EVENT_KINDS = [
   'budget.set',
   'provider.set',
   // the log itself
-  'audit.started',
   'audit.key_rotated',
 ] as const;
 

@@ -38,6 +38,7 @@ export type CallParts = {
   artifacts: Artifacts;
   modeld: Client<typeof modeldRoutes>;
   serviceRunning: (name: string) => boolean;
+  limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   moment: (name: string) => void;
 };
 
@@ -108,7 +109,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
         inputs: body.inputs ?? [],
         limits: clampToParent(
           (body.limits ?? {}) as TaskLimits,
-          JSON.parse(task.limits) as TaskLimits,
+          await parts.limitsOf(task),
         ) as Record<string, unknown>,
         delegation: body.delegation,
         after: [],

@@ -112,6 +112,7 @@ async function start(floor: Floor<AgentdConfig>) {
     artifacts,
     modeld,
     serviceRunning,
+    limitsOf: service.limitsOf,
     moment: floor.moment,
   });
   const about = {

@@ -162,10 +162,7 @@ export function makeService(parts: ServiceParts): Service {
       inputs: input.inputs ?? [],
       limits: (parent === undefined
         ? limits
-        : clampToParent(limits, JSON.parse(parent.limits) as TaskLimits)) as Record<
-        string,
-        unknown
-      >,
+        : clampToParent(limits, await limitsOf(parent))) as Record<string, unknown>,
       delegation: input.delegation,
       after: input.after ?? [],
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),

@@ -6,7 +6,8 @@ import type { Where } from './store.ts';
 
 export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
   return {
-    append: ({ body }) => service.append(body.events),
+    append: async ({ body, caller }) =>
+      service.append(body.events, caller.kind === 'daemon' ? caller.daemon : ''),
     async events({ query, signal }) {
       const { follow, after, order, event, root_task_id, run_id, limit, cursor } = query;
       if (follow === '1') {

@@ -2,15 +2,21 @@
 // wants.
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 
-/** The highest number taken from each source's store. */
+/** Where an event comes from: the daemon that hands it over, and which of its stores. */
+export function originOf(event: Pick<NewEvent, 'source' | 'source_store'>): string {
+  return `${event.source} ${event.source_store}`;
+}
+
+/** The highest number taken from each origin. */
 export type Taken = ReadonlyMap<string, number>;
 
 /** Events not seen before, by source and number. A source sends in order, so one number tells. */
 export function newOnes(events: readonly NewEvent[], taken: Taken): NewEvent[] {
   const last = new Map(taken);
   return events.filter((event) => {
-    if (event.source_seq <= (last.get(event.source_store) ?? 0)) return false;
-    last.set(event.source_store, event.source_seq);
+    const origin = originOf(event);
+    if (event.source_seq <= (last.get(origin) ?? 0)) return false;
+    last.set(origin, event.source_seq);
     return true;
   });
 }

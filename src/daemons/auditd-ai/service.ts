@@ -6,14 +6,15 @@ import { fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
-import { type EventFilter, newOnes, wants } from './rules.ts';
+import { type EventFilter, newOnes, originOf, wants } from './rules.ts';
 import type { AuditIndex, Where } from './store.ts';
 
 export type Page = { events: AuditEvent[]; cursor: string | null };
 export type PageOptions = { limit?: number | undefined; cursor?: string | undefined };
 
 export type AuditService = {
-  append(events: NewEvent[]): Promise<{ size: number; accepted: number }>;
+  /** `by` is the daemon that hands them over; it speaks for itself only. */
+  append(events: NewEvent[], by: string): Promise<{ size: number; accepted: number }>;
   list(
     where: Where[],
     options: PageOptions & { after?: number | undefined; order?: 'asc' | 'desc' | undefined },
@@ -54,7 +55,7 @@ export function makeService({
     moment('auditd-ai.before-append');
     const { size } = await log.append(fresh.map((event) => JSON.stringify(event)));
     moment('auditd-ai.after-append');
-    for (const event of fresh) taken.set(event.source_store, event.source_seq);
+    for (const event of fresh) taken.set(originOf(event), event.source_seq);
     index.grew();
     for (const wake of followers) wake();
     return { size, accepted: fresh.length };
@@ -75,8 +76,14 @@ export function makeService({
   };
 
   return {
-    append(events) {
-      const store = events[0]!.source_store;
+    append(events, by) {
+      const foreign = events.find((event) => event.source !== by);
+      if (foreign !== undefined)
+        throw fault(
+          'forbidden_caller',
+          `${by} handed over ${foreign.id} as an event of ${foreign.source}`,
+        );
+      const store = originOf(events[0]!);
       const turn = (turns.get(store) ?? Promise.resolve()).then(() => appendInTurn(events));
       turns.set(
         store,

@@ -7,6 +7,7 @@ import type { Database, Migrations, Sql, Value } from '../../platform/sql/databa
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
+import { originOf } from './rules.ts';
 
 /** One list of numbers per term: small keys that grow at the end keep writing cheap. */
 const MIGRATIONS: Migrations = [
@@ -14,7 +15,7 @@ const MIGRATIONS: Migrations = [
 CREATE TABLE terms (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE postings (term INTEGER, seq INTEGER, PRIMARY KEY (term, seq)) WITHOUT ROWID;
 CREATE TABLE ids (hash INTEGER, seq INTEGER, PRIMARY KEY (hash, seq)) WITHOUT ROWID;
-CREATE TABLE sources (store TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE sources (origin TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 `,
 ];
@@ -102,9 +103,9 @@ export async function openIndex(options: {
     async taken() {
       await flush();
       const rows = await db.read((sql) =>
-        sql.all<{ store: string; seq: number }>('SELECT store, seq FROM sources'),
+        sql.all<{ origin: string; seq: number }>('SELECT origin, seq FROM sources'),
       );
-      return new Map(rows.map((row) => [row.store, Number(row.seq)]));
+      return new Map(rows.map((row) => [row.origin, Number(row.seq)]));
     },
     grew() {
       if (timer !== undefined && log.size - next < BEHIND_MAX) timer.refresh();
@@ -181,16 +182,16 @@ async function insert(sql: Sql, terms: Terms, events: readonly AuditEvent[]): Pr
         postings.push([await terms.idOf(sql, `${column} ${value}`), event.seq]);
     }
     ids.push([hashOf(event.id), event.seq]);
-    sources.set(event.source_store, event.source_seq);
+    sources.set(originOf(event), event.source_seq);
   }
   // In the order of the tree, so that each of its pages is visited once.
   const byKey = (a: [number, number], b: [number, number]) => a[0] - b[0] || a[1] - b[1];
   await insertPairs(sql, 'postings (term, seq)', postings.sort(byKey));
   await insertPairs(sql, 'ids (hash, seq)', ids.sort(byKey));
-  for (const [store, seq] of sources) {
+  for (const [origin, seq] of sources) {
     await sql.run(
-      'INSERT INTO sources (store, seq) VALUES (?, ?) ON CONFLICT (store) DO UPDATE SET seq = MAX(sources.seq, excluded.seq)',
-      store,
+      'INSERT INTO sources (origin, seq) VALUES (?, ?) ON CONFLICT (origin) DO UPDATE SET seq = MAX(sources.seq, excluded.seq)',
+      origin,
       seq,
     );
   }

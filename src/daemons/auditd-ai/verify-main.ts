@@ -14,6 +14,9 @@ const { values, positionals } = parseArgs({
   },
 });
 
+// Whoever reads may stop reading.
+process.stdout.on('error', () => process.exit());
+
 function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }

@@ -27,6 +27,7 @@ export async function up(session: Session): Promise<number> {
   const child = spawn(process.execPath, argv, {
     cwd: stateDir,
     detached: true,
+    env: runtimeEnv(session.env),
     stdio: ['ignore', log.fd, log.fd, 'pipe'],
   });
   closeSync(log.fd);
@@ -42,6 +43,16 @@ export async function up(session: Session): Promise<number> {
   }
   await describeStart(session);
   return 0;
+}
+
+/** A shell's environment holds keys and tokens that are none of the runtime's business. */
+function runtimeEnv(env: Session['env']): NodeJS.ProcessEnv {
+  const kept = Object.entries(env).filter(([name]) =>
+    /^(PATH|HOME|LANG|LC_\w+|TZ|XDG_RUNTIME_DIR|CREDENTIALS_DIRECTORY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS|AGENTD_\w+)$/.test(
+      name,
+    ),
+  );
+  return Object.fromEntries(kept);
 }
 
 async function assertFree(stateDir: string): Promise<void> {
@@ -137,6 +148,7 @@ async function runHere(session: Session, argv: string[]): Promise<number> {
     cwd: session.stateDir,
     // Its own group: Ctrl-C reaches it once, through us, and it stops in order.
     detached: true,
+    env: runtimeEnv(session.env),
     stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
   });
   const forward = (): void => void child.kill('SIGTERM');

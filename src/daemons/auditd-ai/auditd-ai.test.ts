@@ -1,0 +1,161 @@
+// auditd-ai behind its real dispatch and sockets: each event once, from whom it says, found again, proved.
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { manualClock } from '../../platform/clock.ts';
+import { type Daemon, type Hosted, hostDaemon } from '../../platform/daemon.ts';
+import { idMaker } from '../../platform/ids.ts';
+import { localLink, makeClient } from '../../platform/link.ts';
+import { silentLog } from '../../platform/log.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { Caller } from '../../wire/caller.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import type { DaemonName } from '../../wire/peers.ts';
+import { auditdConfig } from './config.ts';
+import { auditdAi } from './daemon.ts';
+import { checkProof } from './log/prove.ts';
+
+const operator: Caller = { kind: 'operator', principal: 'person:alice' };
+const peer = (daemon: DaemonName): Caller => ({
+  kind: 'daemon',
+  principal: `service:${daemon}`,
+  daemon,
+});
+
+async function start(
+  dir: string,
+): Promise<{ hosted: Hosted; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const hosted = await hostDaemon(auditdAi as unknown as Daemon, {
+    version: 't',
+    mode: 'split',
+    stateDir: dir,
+    runtimeDir: dir,
+    operatorKey: 'k',
+    config: { 'auditd-ai': auditdConfig.parse({}) },
+    clock,
+    random: randomBytes,
+    newId: idMaker(clock),
+    log: silentLog,
+    here: new Map(),
+  });
+  return { hosted, as: (caller) => clientOf(hosted, caller) };
+}
+
+const clientOf = (hosted: Hosted, caller: Caller) =>
+  makeClient(
+    auditRoutes,
+    localLink(() => hosted.dispatch, caller),
+  );
+
+const event = (seq: number, over: Partial<NewEvent> = {}): NewEvent => ({
+  id: `e${seq}`,
+  ts: '2026-01-01T00:00:00Z',
+  event: 'task.created',
+  source: 'toold',
+  source_store: 's1',
+  source_seq: seq,
+  task_id: `task_${seq % 3}`,
+  agent: 'coder',
+  ...over,
+});
+
+async function inDir(work: (dir: string) => Promise<void>): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), 'auditd-'));
+  try {
+    await work(dir);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+test('an event that is handed over again is taken once, also after a restart', () =>
+  inDir(async (dir) => {
+    const first = await start(dir);
+    const batch = [event(1), event(2), event(3)];
+    const toold = first.as(peer('toold'));
+    assert.equal((await toold.append({ body: { events: batch } })).accepted, 3);
+    assert.equal((await toold.append({ body: { events: [...batch, event(4)] } })).accepted, 1);
+    await first.hosted.stop();
+    const second = await start(dir);
+    const again = second.as(peer('toold'));
+    assert.equal(
+      (await again.append({ body: { events: [...batch, event(4), event(5)] } })).accepted,
+      1,
+    );
+    const { events } = await second.as(operator).events({ query: {} });
+    assert.deepEqual(
+      events.map((e) => e.id),
+      ['e1', 'e2', 'e3', 'e4', 'e5'],
+    );
+    await second.hosted.stop();
+  }));
+
+test('a daemon speaks for itself only, and cannot use up the numbers of another', () =>
+  inDir(async (dir) => {
+    const { hosted, as } = await start(dir);
+    const forged = event(1_000_000, { source: 'agentd', source_store: 'a1' });
+    await assert.rejects(as(peer('toold')).append({ body: { events: [forged] } }), {
+      code: 'forbidden_caller',
+    });
+    await as(peer('toold')).append({
+      body: { events: [event(1_000_000, { id: 'x', source_store: 'a1' })] },
+    });
+    const own = event(1, { source: 'agentd', source_store: 'a1' });
+    assert.equal((await as(peer('agentd')).append({ body: { events: [own] } })).accepted, 1);
+    await hosted.stop();
+  }));
+
+test('[R299, R300, R301, R302] events are found by task, agent, tool, kind and page, in both orders', () =>
+  inDir(async (dir) => {
+    const { hosted, as } = await start(dir);
+    const all = Array.from({ length: 30 }, (_, i) =>
+      event(i + 1, i % 5 === 0 ? { event: 'tool.call.ended', tool: 'git.diff' } : {}),
+    );
+    await as(peer('toold')).append({ body: { events: all } });
+    const ask = as(operator);
+    const byTask = await ask.task({ params: { task_id: 'task_1' }, query: { limit: 4 } });
+    assert.deepEqual(
+      byTask.events.map((e) => e.id),
+      ['e1', 'e4', 'e7', 'e10'],
+    );
+    const next = await ask.task({
+      params: { task_id: 'task_1' },
+      query: { limit: 4, cursor: byTask.cursor! },
+    });
+    assert.equal(next.events[0]?.id, 'e13');
+    const newest = await ask.agent({
+      params: { agent: 'coder' },
+      query: { limit: 2, order: 'desc' },
+    });
+    assert.deepEqual(
+      newest.events.map((e) => e.id),
+      ['e30', 'e29'],
+    );
+    assert.equal((await ask.tool({ params: { tool: 'git.diff' }, query: {} })).events.length, 6);
+    assert.equal((await ask.events({ query: { event: 'tool.call.ended' } })).events.length, 6);
+    assert.deepEqual(
+      (await ask.events({ query: { after: 27 } })).events.map((e) => e.seq),
+      [28, 29],
+    );
+    await hosted.stop();
+  }));
+
+test('[R436] an event is proved against a signed checkpoint, before and after the key changed', () =>
+  inDir(async (dir) => {
+    const { hosted, as } = await start(dir);
+    await as(peer('toold')).append({ body: { events: [event(1), event(2)] } });
+    const proof = await as(operator).prove({ params: { id: 'e2' } });
+    assert.ok(checkProof(proof, proof.vkey));
+    const { vkey, previous } = await as(operator).rotateKey({});
+    assert.notEqual(vkey, previous);
+    await as(peer('toold')).append({ body: { events: [event(3)] } });
+    const later = await as(operator).prove({ params: { id: 'e3' } });
+    assert.equal(later.vkey, vkey);
+    assert.ok(checkProof(later, vkey) && !checkProof(later, previous));
+    await assert.rejects(as(operator).prove({ params: { id: 'none' } }), { code: 'not_found' });
+    await hosted.stop();
+  }));
