@@ -129,6 +129,7 @@ export function grantOf(input: {
 export function delegationProblems(
   delegatorTools: readonly string[],
   delegation: Delegation,
+  nowMs?: number,
 ): string[] {
   const has = new Set(delegatorTools);
   const { allow = [], deny = [] } = delegation;
@@ -138,9 +139,12 @@ export function delegationProblems(
     const what = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;
     return missing.length === 0 ? [] : [`${word} cannot be delegated by who has not got it${what}`];
   });
+  const end = delegation.expires_at;
+  const isPast = end !== undefined && nowMs !== undefined && Date.parse(end) <= nowMs;
   return [
     ...unknown.map((word) => `${word} is not a known capability or tool`),
     ...excessive,
+    ...(isPast ? [`its end ${end} is past`] : []),
     ...undeniableWords(deny).map(
       (word) => `${word} cannot be denied: without ${finish} the task could not end`,
     ),

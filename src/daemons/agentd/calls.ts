@@ -92,7 +92,11 @@ export function makeCalls(parts: CallParts): CallHandlers {
         throw fault('limit', `a task may have at most ${config.children_max} children`);
       await parts.artifacts.assertInputs(body.inputs ?? [], task);
       if (body.delegation !== undefined) {
-        const problems = delegationProblems(await grantOfRun(task, run.agent), body.delegation);
+        const problems = delegationProblems(
+          await grantOfRun(task, run.agent),
+          body.delegation,
+          clock.nowMs(),
+        );
         if (problems.length > 0)
           throw fault('denied', problems.join('; '), {
             hint: 'Delegate only what this run itself may do.',

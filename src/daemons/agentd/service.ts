@@ -6,7 +6,8 @@ import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Once } from '../../platform/sql/once.ts';
-import type { CreateTask, TaskView } from '../../wire/agentd.ts';
+import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
+import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
@@ -150,6 +151,7 @@ export function makeService(parts: ServiceParts): Service {
       });
     await assertContext(input.context_id, parent);
     await parts.assertInputs(input.inputs ?? [], undefined);
+    assertDelegation(input.delegation);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
       id: newId('task'),
@@ -169,6 +171,13 @@ export function makeService(parts: ServiceParts): Service {
       retryOf: null,
       labels: parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[]),
     };
+  };
+
+  /** A person may pass on anything there is, in words that mean something. */
+  const assertDelegation = (delegation: Delegation | undefined): void => {
+    const problems =
+      delegation === undefined ? [] : delegationProblems(ALL_TOOLS, delegation, clock.nowMs());
+    if (problems.length > 0) throw fault('bad_request', `delegation: ${problems.join('; ')}`);
   };
 
   const assertContext = async (

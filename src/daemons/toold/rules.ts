@@ -117,11 +117,13 @@ const checkExpiry: Check = {
   name: 'expiry',
   asks: 'is the tool allowed for this agent',
   again: true,
-  judge({ grant, nowMs }) {
+  judge({ request, grant, nowMs }) {
     if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
+    // Ending is no right that was lent: a run that may not even end would hang for ever.
+    if (request.tool === 'task.finish') return undefined;
     return refusal(
       'grant_expired',
-      'what was delegated to this run has expired, so it may use no tool any more',
+      'what was delegated to this run has expired, so it may only end its task',
       'Stop here: whoever delegated the task can give it again with more time.',
     );
   },

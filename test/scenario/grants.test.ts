@@ -1,0 +1,181 @@
+// What a run may do: its manifest, less what any delegation above it left out, for no longer than any of
+// them says; and how far and to whom work may be passed on.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { Delegation } from '../../src/wire/agentd.ts';
+import { eventually, taskEnded } from '../support/runtime.ts';
+import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import {
+  create,
+  doTask,
+  manifestOf,
+  openWait,
+  refusedWith,
+  type ScriptedWorld,
+  startScriptedWorld,
+  TEAM,
+} from '../support/scripted-world.ts';
+
+describe('grants', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({
+      agentd: { delegation_depth_max: 3, children_max: 4 },
+      agents: {
+        ...TEAM,
+        lead: manifestOf(
+          'lead',
+          '{ tools: { allow: [task.delegate] }, team: { delegateTo: [coder] } }',
+        ),
+        weak: manifestOf('weak', '{ replicas: 4, tools: { allow: [task.delegate] } }'),
+      },
+    });
+  });
+  after(() => world.stop());
+
+  const echo = says(call('test.echo', { text: 'it works' }));
+  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const giving = (agent: string, goal: string, delegation?: Delegation): Say =>
+    says(
+      call('task.delegate', { agent, goal, ...(delegation === undefined ? {} : { delegation }) }),
+    );
+  /** What each run was offered, by agent. */
+  const offered = (goal: string) =>
+    (world.model.askedFor(goal)[0]!.body.tools as { function: { name: string } }[]).map(
+      (tool) => tool.function.name,
+    );
+
+  it('[R416] [R269] [R405] nobody can give what it has not got', async () => {
+    world.model.on(
+      'Give too much',
+      giving('coder', 'Be mighty', { allow: ['test.tools'] }),
+      repeat,
+    );
+    const task = await doTask(world, 'Give too much', { agent: 'weak' });
+    assert.match(task.result ?? '', /test\.tools cannot be delegated by who has not got it/);
+    const { tree } = await world.agentd.getTree({ params: { id: task.id } });
+    assert.deepEqual(tree.children, []);
+  });
+
+  it('[R92] [R269] [R315] an allow list leaves only what it names, and toold keeps to it', async () => {
+    world.model.on(
+      'Give little',
+      giving('coder', 'Be modest', { allow: ['task.delegate'] }),
+      repeat,
+    );
+    world.model.on('Be modest', echo, repeat);
+    const task = await doTask(world, 'Give little', { agent: 'planner' });
+    assert.ok(!offered('Be modest').includes('test_echo'));
+    assert.ok(offered('Be modest').includes('task_delegate'));
+    assert.match(task.result ?? '', /There is no tool test_echo/);
+  });
+
+  it('[R416] [R269] [R405] a deny list goes down to the grandchildren, who cannot undo it', async () => {
+    world.model.on(
+      'Forbid it below',
+      giving('coder', 'Pass the ban', { deny: ['test.echo'] }),
+      repeat,
+    );
+    world.model.on(
+      'Pass the ban',
+      giving('researcher', 'Feel the ban', { allow: ['test.tools'] }),
+      giving('researcher', 'Feel the ban'),
+      repeat,
+    );
+    world.model.on('Feel the ban', echo, repeat);
+    const task = await doTask(world, 'Forbid it below', { agent: 'planner' });
+    assert.match(task.result ?? '', /test\.tools cannot be delegated by who has not got it/);
+    assert.match(task.result ?? '', /There is no tool test_echo/);
+    assert.ok(!offered('Feel the ban').includes('test_echo'));
+    assert.ok(offered('Feel the ban').includes('test_count_effect'), 'the rest was not forbidden');
+  });
+
+  it('[R269] [R405] a grant ends at its time: no tool works after it, and the task can only be ended', async () => {
+    const expires_at = new Date(world.clock.nowMs() + 60_000).toISOString();
+    world.model.on('Lend for a minute', giving('coder', 'Borrow', { expires_at }), repeat);
+    world.model.on('Borrow', echo, says(call('timer.wait', { after_s: 90 })), echo, repeat);
+    const task = await create(world, 'Lend for a minute', { agent: 'planner' });
+    const child = (await openWait(world, task.id, 'child')).child_task_id!;
+    await openWait(world, child, 'timer');
+    await eventually('both to park', async () =>
+      (await world.agentd.status({})).runs.parked === 2 ? true : undefined,
+    );
+    world.clock.advance(91_000);
+    const ended = await taskEnded(world, child);
+    assert.equal(ended.status, 'completed');
+    assert.match(ended.result ?? '', /it works/);
+    assert.match(ended.result ?? '', /has expired/);
+    await taskEnded(world, task.id);
+    const { calls } = await world.toold.listCalls({ query: { task_id: child } });
+    assert.deepEqual(
+      calls.map(({ tool, status }) => `${tool} ${status}`),
+      ['test.echo completed', 'timer.wait completed', 'test.echo denied', 'task.finish completed'],
+    );
+  });
+
+  it('[R269] [R405] a grant cannot be made longer below', async () => {
+    const soon = new Date(world.clock.nowMs() + 60_000).toISOString();
+    const late = new Date(world.clock.nowMs() + 3_600_000).toISOString();
+    world.model.on('Lend shortly', giving('coder', 'Lend on', { expires_at: soon }), repeat);
+    world.model.on('Lend on', giving('researcher', 'Keep it', { expires_at: late }), repeat);
+    world.model.on('Keep it', says(call('timer.wait', { after_s: 90 })), echo, repeat);
+    const task = await create(world, 'Lend shortly', { agent: 'planner' });
+    await eventually('all to park', async () =>
+      (await world.agentd.status({})).runs.parked === 3 ? true : undefined,
+    );
+    world.clock.advance(91_000);
+    assert.match((await taskEnded(world, task.id)).result ?? '', /has expired/);
+  });
+
+  it('[R10] work goes only so deep', async () => {
+    world.model.on('Go deeper', ({ agent, step, results }) =>
+      step === 0
+        ? giving(agent === 'coder' ? 'researcher' : 'coder', 'Go deeper')
+        : finishes(results.join()),
+    );
+    const task = await doTask(world, 'Go deeper', { agent: 'coder' });
+    assert.match(task.result ?? '', /passed on at most 3 times/);
+    const { tasks } = await world.agentd.listTasks({ query: { root_task_id: task.id } });
+    assert.equal(tasks.length, 4, 'itself and three below');
+  });
+
+  it('[R10] and only so wide', async () => {
+    world.model.on(
+      'Ask everybody',
+      says(
+        ...[1, 2, 3, 4, 5, 6].map((n) =>
+          call('task.delegate', { agent: 'coder', goal: `Part ${n}`, wait: false }),
+        ),
+      ),
+      repeat,
+    );
+    const task = await doTask(world, 'Ask everybody', { agent: 'planner' });
+    assert.match(task.result ?? '', /at most 4 children/);
+    const { tasks } = await world.agentd.listTasks({ query: { parent_task_id: task.id } });
+    assert.equal(tasks.length, 4);
+  });
+
+  it('[R315] and only to whom the manifest names, and those are all it is told of', async () => {
+    world.model.on('Choose a helper', giving('researcher', 'Help'), repeat);
+    const task = await doTask(world, 'Choose a helper', { agent: 'lead' });
+    assert.match(task.result ?? '', /lead may not give work to researcher.*It may ask: coder/);
+    const system = String(world.model.askedFor('Choose a helper')[0]!.messages[0]!.content);
+    assert.match(system, /- coder: /);
+    assert.doesNotMatch(system, /- researcher: /);
+  });
+
+  it('[R269] a person may narrow a task too, in words that mean something', async () => {
+    world.model.on('Work narrowly', echo, repeat);
+    const delegation = { deny: ['test.tools'] };
+    const task = await doTask(world, 'Work narrowly', { agent: 'coder', delegation });
+    assert.match(task.result ?? '', /There is no tool test_echo/);
+    const wrong = (delegation: Delegation) =>
+      refusedWith('bad_request', create(world, 'Never begun', { agent: 'coder', delegation }));
+    assert.match((await wrong({ allow: ['git.raed'] })).message, /git\.raed is not a known/);
+    assert.match((await wrong({ deny: ['task.finish'] })).message, /cannot be denied/);
+    assert.match(
+      (await wrong({ expires_at: '2020-01-01T00:00:00Z' })).message,
+      /2020-01-01T00:00:00Z is past/,
+    );
+  });
+});
