@@ -67,6 +67,7 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
       );
       const scene = sceneOf(body, request.headers, left);
       asked.push(scene);
+      if (request.url?.endsWith('/embeddings') === true) return embed(response, body);
       const lines = scripts.findLast(({ goal }) => scene.goal.startsWith(goal))?.lines ?? [
         finishes('Nobody wrote a script for this goal.'),
       ];
@@ -109,6 +110,18 @@ function sceneOf(
     headers,
     left,
   };
+}
+
+/** A text's vector is its length, so that a test knows which is which. */
+function embed(response: http.ServerResponse, body: Record<string, unknown>): void {
+  const input = body.input as string[];
+  const data = input.map((text, index) => ({
+    ...{ object: 'embedding', index },
+    embedding: [text.length, 1],
+  }));
+  const usage = { prompt_tokens: input.length, total_tokens: input.length };
+  response.writeHead(200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ object: 'list', model: body.model, data, usage }));
 }
 
 const USAGE = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };

@@ -1,0 +1,174 @@
+// A provider's key lives in modeld and in one private file. It is sought everywhere else it could have gone:
+// every file of the state, every log, every answer, every environment and command line.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-agentctl.ts';
+import {
+  eventually,
+  freshDir,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
+import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
+import { create, doTask, scriptedModels, TEAM } from '../support/scripted-world.ts';
+
+const FILED = 'sk-filed-5f0c6b1e2d3a4958';
+const TYPED = 'sk-typed-91b7aa02cc31d0e4';
+
+describe('keys', () => {
+  let runtime: TestRuntime;
+  let model: ScriptedModel;
+  const base = freshDir();
+  const keyFile = join(base, 'provider.key');
+  const said: unknown[] = [];
+  before(async () => {
+    model = await startScriptedModel();
+    writeFileSync(keyFile, `${FILED}\n`, { mode: 0o600 });
+    const modeld = scriptedModels(model.url);
+    const providers = { scripted: { ...modeld.providers.scripted, key_file: keyFile } };
+    runtime = await startRuntime({
+      ...{ base, mode: 'split', agents: TEAM },
+      config: JSON.stringify({ modeld: { ...modeld, providers } }),
+    });
+  });
+  after(async () => {
+    await runtime.remove();
+    await model.close();
+    rmSync(base, { recursive: true, force: true });
+  });
+
+  /** This process's descendants: the supervisor, the daemons, the runners. */
+  const runtimePids = (): number[] => {
+    const parents = new Map<number, number>();
+    for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
+      } catch {
+        // It ended while we looked.
+      }
+    }
+    const isOurs = (pid: number | undefined): boolean =>
+      pid !== undefined && (pid === runtime.process.pid || isOurs(parents.get(pid)));
+    return [...parents.keys()].filter(isOurs);
+  };
+  const keep = async <T>(work: Promise<T>): Promise<T | undefined> => {
+    try {
+      const value = await work;
+      said.push(value);
+      return value;
+    } catch (error) {
+      said.push(error, (error as { cause?: unknown }).cause, (error as Error).stack);
+      return undefined;
+    }
+  };
+
+  it('[R98] the key reaches the provider, and no process but modeld could have had it', async () => {
+    model.on('Use the key', { hang: true });
+    const task = await create(runtime, 'Use the key', { agent: 'coder' });
+    const scene = await eventually(
+      'the model to be asked',
+      async () => model.askedFor('Use the key')[0],
+    );
+    assert.equal(scene.headers.authorization, `Bearer ${FILED}`);
+    const pids = runtimePids();
+    assert.ok(pids.length >= 6, 'a supervisor, four daemons and a runner');
+    for (const pid of pids) {
+      for (const file of ['environ', 'cmdline']) {
+        const text = readFileSync(`/proc/${pid}/${file}`, 'latin1');
+        assert.ok(!text.includes(FILED), `/proc/${pid}/${file} has the key`);
+      }
+    }
+    await runtime.agentd.cancelTask({ params: { id: task.id }, body: {} });
+    await taskEnded(runtime, task.id);
+  });
+
+  it('[R98] a provider that says the key back in its errors does not spread it', async () => {
+    model.on('Blab', { status: 401, text: `Incorrect API key provided: ${FILED}` });
+    model.on('Blab in words', finishes(`I was called with ${FILED.slice(0, 8)}…`));
+    const task = await keep(doTask(runtime, 'Blab', { agent: 'coder' }));
+    assert.equal(task?.error?.code, 'provider_auth');
+    assert.match(task?.error?.message ?? '', /agentctl model test/);
+    await keep(
+      runtime.modeld.generate({
+        body: {
+          model: 'default',
+          messages: [{ role: 'user', parts: [{ type: 'text', text: 'Blab' }] }],
+        },
+      }),
+    );
+    await keep(runtime.modeld.testModel({ body: { name: 'scripted' } }));
+    await keep(runtime.modeld.listModels({}));
+    await keep(runtime.modeld.listCalls({ query: {} }));
+    await keep(runtime.audit.events({ query: { limit: 1_000 } }));
+  });
+
+  it('[R98] a key that an operator types is kept in a private file, and given back to nobody', async () => {
+    const ran = await agentctl(
+      [
+        'model',
+        'add',
+        'mine',
+        '--dialect',
+        'openai',
+        '--base-url',
+        model.url,
+        '--model',
+        'mine-1',
+        '--key-file',
+        '-',
+        '--json',
+      ],
+      { state: runtime.stateDir, env: runtime.env, stdin: `${TYPED}\n` },
+    );
+    assert.equal(ran.code, 0, ran.stderr);
+    said.push(ran);
+    const { provider } = documentOf<{ provider: { has_key: boolean } }>(ran);
+    assert.equal(provider.has_key, true);
+    const body = {
+      ...{ model: 'mine/mine-1' },
+      messages: [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'hello' }] }],
+    };
+    await keep(runtime.modeld.generate({ body }));
+    assert.equal(model.askedFor('hello')[0]?.headers.authorization, `Bearer ${TYPED}`);
+    const shown = await agentctl(['model', 'list'], { state: runtime.stateDir, env: runtime.env });
+    said.push(shown);
+  });
+
+  it('[R98] neither key is in any answer, log, record or event', () => {
+    const answers = JSON.stringify(said, (_, value: unknown) =>
+      value instanceof Error ? { ...value, message: value.message, stack: value.stack } : value,
+    );
+    for (const key of [FILED, TYPED]) assert.ok(!answers.includes(key), 'an answer has it');
+    const found = (key: string): string[] => {
+      try {
+        return execFileSync('grep', ['-rlaF', key, base], { encoding: 'utf8' }).trim().split('\n');
+      } catch {
+        return []; // grep exits 1 when there is nothing.
+      }
+    };
+    assert.deepEqual(found(FILED), [keyFile]);
+    const kept = found(TYPED);
+    assert.equal(kept.length, 1, kept.join());
+    assert.equal(statSync(kept[0]!).mode & 0o777, 0o600);
+    assert.ok(found(model.url).length > 0, 'the search finds what is there');
+  });
+
+  it('[R98] a key file that others can read is refused, and the refusal says so', async () => {
+    await runtime.stop();
+    chmodSync(keyFile, 0o644);
+    const error = await runtime.restart().then(
+      () => assert.fail('it should not have started'),
+      (reason: unknown) => reason as Error,
+    );
+    assert.match(error.message, /provider\.key/);
+    assert.match(`${error.message} ${(error as { hint?: string }).hint}`, /0?600/);
+    assert.ok(!error.message.includes(FILED));
+    chmodSync(keyFile, 0o600);
+    runtime = await runtime.restart();
+  });
+});

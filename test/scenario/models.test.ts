@@ -1,0 +1,250 @@
+// One gateway to all models: names stand for routes, a provider that is down is passed by, a busy one is
+// waited for, data goes only where its labels may go, and everything used is counted.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { GenerateRequest } from '../../src/wire/modeld.ts';
+import { eventually } from '../support/runtime.ts';
+import {
+  call,
+  finishes,
+  type ScriptedModel,
+  says,
+  startScriptedModel,
+} from '../support/scripted-model.ts';
+import {
+  doTask,
+  manifestOf,
+  refusedWith,
+  type ScriptedWorld,
+  startScriptedWorld,
+} from '../support/scripted-world.ts';
+
+const words = (text: string, labels?: ('secret' | 'personal' | 'person')[]) => ({
+  ...{ role: 'user' as const, parts: [{ type: 'text' as const, text }] },
+  ...(labels === undefined ? {} : { labels }),
+});
+
+describe('models', () => {
+  let world: ScriptedWorld;
+  let local: ScriptedModel;
+  before(async () => {
+    local = await startScriptedModel();
+    const cloud = (more: object = {}) => ({ dialect: 'openai', base_url: local.url, ...more });
+    const to = (...names: string[]) => ({
+      routes: names.map((name) => ({ provider: name, model: `${name}-1` })),
+    });
+    world = await startScriptedWorld({
+      agents: {
+        coder: manifestOf('coder', '{ model: coder-large, tools: { allow: [test.tools] } }'),
+      },
+      modeld: {
+        providers: {
+          cloud: cloud(),
+          home: cloud({ labels_allowed: ['person', 'own', 'agent', 'tool', 'secret'] }),
+          narrow: cloud({ concurrency: 2 }),
+          slow: cloud({ requests_per_min: 2 }),
+          gone: { dialect: 'openai', base_url: 'http://127.0.0.1:9/v1' },
+        },
+        models: {
+          'coder-large': to('gone', 'cloud'),
+          'cloud-only': to('cloud'),
+          'home-first': to('cloud', 'home'),
+          'narrow-one': to('narrow'),
+          'slow-one': to('slow'),
+          'nobody-home': to('gone'),
+          vectors: { ...to('cloud'), kind: 'embedding' },
+        },
+        prices: { 'cloud-1': { input: 2, output: 10, cache_read: 0.5 } },
+      },
+    });
+  });
+  after(async () => {
+    await world.stop();
+    await local.close();
+  });
+
+  const generate = (model: string, text: string, more: Partial<GenerateRequest> = {}) =>
+    world.modeld.generate({ body: { model, messages: [words(text)], ...more } });
+
+  /** Waits for it while the clock goes on: tries have pauses between them. */
+  const timePasses = async <T>(work: Promise<T>): Promise<T> => {
+    const timer = setInterval(() => world.clock.advance(500), 20);
+    return work.finally(() => clearInterval(timer));
+  };
+
+  it('[R27] [R98] [R99] [R106] [R292] [B6] names stand for routes in the configuration, and everybody can see which answer', async () => {
+    const { models, providers } = await world.modeld.listModels({});
+    const large = models.find(({ name }) => name === 'coder-large');
+    assert.deepEqual(large?.routes, [
+      { provider: 'gone', model: 'gone-1' },
+      { provider: 'cloud', model: 'cloud-1' },
+    ]);
+    assert.equal(large?.available, true);
+    assert.equal(large?.rehearsal, false);
+    assert.deepEqual(providers.map(({ name }) => name).sort(), [
+      ...['cloud', 'gone', 'home', 'narrow', 'slow'],
+    ]);
+    const answer = await generate('cloud-only', 'hello');
+    assert.deepEqual([answer.provider, answer.model], ['cloud', 'cloud-1']);
+    assert.equal(local.askedFor('hello')[0]?.body.model, 'cloud-1');
+  });
+
+  it('[R99] [R27] [B6] an agent works on while the first provider of its model is down', async () => {
+    local.on('Find a way', says(call('test.echo', { text: 'x' })), finishes('found'));
+    const task = await timePasses(doTask(world, 'Find a way', { agent: 'coder' }));
+    assert.equal(task.result, 'found');
+    const { calls } = await world.modeld.listCalls({ query: { task_id: task.id } });
+    assert.deepEqual([...new Set(calls.map(({ provider }) => provider))], ['cloud']);
+    assert.deepEqual([...new Set(calls.map(({ model }) => model))], ['coder-large']);
+  });
+
+  it('[R98] no provider at all: a fault that says which and what to do, and nothing is spent', async () => {
+    const before = await world.modeld.usage({ query: {} });
+    const fault = await refusedWith('provider_down', timePasses(generate('nobody-home', 'anyone')));
+    assert.match(fault.message, /gone/);
+    assert.match(fault.hint, /fallback route/);
+    assert.deepEqual((await world.modeld.usage({ query: {} })).total.usage, before.total.usage);
+  });
+
+  it('[R98] a provider that asks to wait is asked again after that time, not before', async () => {
+    let isBusy = true;
+    local.on('be patient', () =>
+      isBusy ? { status: 429, headers: { 'retry-after': '7' } } : { text: 'thanks for waiting' },
+    );
+    const asking = generate('cloud-only', 'be patient');
+    await eventually('the first try', async () => local.askedFor('be patient')[0]);
+    isBusy = false;
+    world.clock.advance(6_900);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.equal(local.askedFor('be patient').length, 1);
+    world.clock.advance(400);
+    const answer = await asking;
+    assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'thanks for waiting' }]);
+    assert.equal(local.askedFor('be patient').length, 2);
+  });
+
+  it('[R98] at most as many calls at once as a provider takes; the others wait in line', async () => {
+    local.on('narrow door', { delayMs: 150, text: 'through' });
+    const all = [1, 2, 3, 4, 5].map((n) => generate('narrow-one', `narrow door ${n}`));
+    let most = 0;
+    const watch = setInterval(async () => {
+      const { providers } = await world.modeld.listModels({});
+      most = Math.max(most, providers.find(({ name }) => name === 'narrow')?.in_flight ?? 0);
+    }, 10);
+    await Promise.all(all);
+    clearInterval(watch);
+    assert.equal(most, 2);
+  });
+
+  it('[R98] at most as many calls a minute; the next goes when its time has come', async () => {
+    await generate('slow-one', 'slowly 1');
+    await generate('slow-one', 'slowly 2');
+    const third = generate('slow-one', 'slowly 3');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.equal(local.askedFor('slowly').length, 2);
+    world.clock.advance(30_001);
+    await third;
+    assert.equal(local.askedFor('slowly').length, 3);
+  });
+
+  it('[R104] data with a label goes only to providers that may see it', async () => {
+    const secret = { messages: [words('the launch code', ['secret'])] };
+    const error = await refusedWith(
+      'data_not_allowed',
+      world.modeld.generate({ body: { model: 'cloud-only', ...secret } }),
+    );
+    assert.match(error.message, /text labelled secret may not go to cloud/);
+    assert.equal(local.askedFor('the launch code').length, 0, 'it never left');
+    const answer = await world.modeld.generate({ body: { model: 'home-first', ...secret } });
+    assert.equal(answer.provider, 'home', 'the route that may not see it was passed over');
+    const personal = { messages: [words('my address', ['personal'])] };
+    await refusedWith(
+      'data_not_allowed',
+      world.modeld.generate({ body: { model: 'home-first', ...personal } }),
+    );
+    const event = await eventually('the refusal in the log', async () =>
+      (
+        await world.audit.events({ query: { event: 'model.call.refused', limit: 100 } })
+      ).events.findLast(({ status }) => status === 'data_not_allowed'),
+    );
+    assert.equal(event.allowed, false);
+  });
+
+  it('[R105] [R293] what is used is counted as the provider says it, with cache and reasoning, and priced', async () => {
+    const before = (await world.modeld.usage({ query: {} })).total;
+    local.on('count me', {
+      text: 'counted',
+      usage: {
+        ...{ prompt_tokens: 1_000, completion_tokens: 300, total_tokens: 1_300 },
+        prompt_tokens_details: { cached_tokens: 400 },
+        completion_tokens_details: { reasoning_tokens: 120 },
+      },
+    });
+    const answer = await generate('cloud-only', 'count me', { agent: 'coder', purpose: 'a count' });
+    assert.deepEqual(answer.usage, {
+      input_tokens: 600,
+      output_tokens: 300,
+      cache_read_tokens: 400,
+      cache_write_tokens: 0,
+      reasoning_tokens: 120,
+    });
+    assert.equal(answer.cost_microusd, 600 * 2 + 400 * 0.5 + 300 * 10);
+    const now = (await world.modeld.usage({ query: {} })).total;
+    assert.equal(now.calls - before.calls, 1);
+    assert.equal(now.usage.cache_read_tokens - before.usage.cache_read_tokens, 400);
+    assert.equal(now.usage.reasoning_tokens - before.usage.reasoning_tokens, 120);
+    assert.equal(now.cost_microusd - before.cost_microusd, answer.cost_microusd);
+    const { call: record } = await world.modeld.getCall({ params: { id: answer.call_id } });
+    assert.equal(record.purpose, 'a count');
+    assert.equal(record.agent, 'coder');
+  });
+
+  it('[R107] [R290] input_ref is an artifact’s text, and the limits of the call are kept', async () => {
+    const { artifact } = await world.agentd.putArtifact({
+      body: { name: 'long.txt', text: 'Summarise: the sea is blue.' },
+    });
+    const answer = await world.modeld.generate({
+      body: {
+        ...{ model: 'cloud-only', input_ref: artifact.ref, purpose: 'summary' },
+        limits: { max_input_tokens: 1_000, max_output_tokens: 77 },
+      },
+    });
+    assert.equal(answer.stop_reason, 'tool_calls');
+    const scene = local.asked.findLast(({ goal }) => goal.startsWith('Summarise'));
+    assert.equal(scene?.body.max_completion_tokens, 77);
+    await refusedWith(
+      'context_too_long',
+      generate('cloud-only', 'far too long '.repeat(500), { limits: { max_input_tokens: 100 } }),
+    );
+    await refusedWith(
+      'not_found',
+      world.modeld.generate({
+        body: { model: 'cloud-only', input_ref: `artifact://artifact_${'0'.repeat(26)}` },
+      }),
+    );
+  });
+
+  it('[R101] [R102] [R291] a text is embedded once, whoever asks for it again', async () => {
+    const embed = (...input: string[]) => world.modeld.embed({ body: { model: 'vectors', input } });
+    const first = await embed('one', 'three', 'one');
+    assert.deepEqual(first.embeddings, [
+      [3, 1],
+      [5, 1],
+      [3, 1],
+    ]);
+    assert.equal(first.recorded, false);
+    const sent = () =>
+      local.asked.filter(({ body }) => body.input !== undefined).map(({ body }) => body.input);
+    assert.deepEqual(sent(), [['one', 'three']]);
+    const again = await embed('three');
+    assert.deepEqual(again.embeddings, [[5, 1]]);
+    assert.equal(again.recorded, true);
+    assert.equal(again.usage.input_tokens, 0);
+    const mixed = await embed('one', 'seventh');
+    assert.deepEqual(mixed.embeddings, [
+      [3, 1],
+      [7, 1],
+    ]);
+    assert.deepEqual(sent(), [['one', 'three'], ['seventh']]);
+  });
+});
