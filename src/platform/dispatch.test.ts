@@ -1,4 +1,5 @@
-// The one way into a daemon: every step of its order, each with its fault, and what ends a handler early.
+// The one way into a daemon: every step of its order, each with its fault, and what ends a handler
+// early.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -113,6 +114,11 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     ['no body where one is needed', 'bad_request', ask('POST', '/v1/things')],
     ['an unknown key', 'bad_request', ask('POST', '/v1/things', { body: { name: 'a', x: 1 } })],
     ['a wrong type', 'bad_request', ask('POST', '/v1/things', { body: { name: 1 } })],
+    [
+      'an object that no limit can be held against',
+      'bad_request',
+      ask('POST', '/v1/things', { body: { name: { length: { toString: 1 } } } }),
+    ],
   ];
   for (const [what, code, request] of refusals) {
     it(`refuses ${what} with ${code}`, async () => {

@@ -5,6 +5,7 @@ import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.ts';
+import { checkValue } from './check.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -163,11 +164,11 @@ function check<S extends z.ZodType>(
     if (!empty) throw fault('bad_request', `this route takes no ${where}`);
     return undefined;
   }
-  const parsed = schema.safeParse(value ?? (where === 'query' ? {} : value));
-  if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, 5).map((issue) => describeIssue(issue, where));
+  const checked = checkValue(schema, value ?? (where === 'query' ? {} : value));
+  if (checked.success) return checked.data;
+  const issues = checked.issues.slice(0, 5).map((issue) => describeIssue(issue, where));
   throw fault('bad_request', issues.join('; '), {
-    details: { fields: parsed.error.issues.slice(0, 20).map((i) => i.path.map(String).join('.')) },
+    details: { fields: checked.issues.slice(0, 20).map((i) => i.path.map(String).join('.')) },
   });
 }
 

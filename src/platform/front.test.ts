@@ -184,6 +184,7 @@ describe('front', () => {
   it('takes odd bytes in a path as a bad request and no bug', async () => {
     const head = `HTTP/1.1\r\nhost: 127.0.0.1:${front.port}\r\nauthorization: Bearer ${KEY}\r\n\r\n`;
     for (const path of [
+      '*',
       '/v1/\xff',
       '/v1/\x80?x=\xe9',
       '/%zz',

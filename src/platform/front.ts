@@ -1,12 +1,12 @@
-// The one TCP port: checks Host, Origin and the operator's key, then passes each request on to the daemon
-// that owns its path, over that daemon's own operator socket.
+// The one TCP port: checks Host, Origin and the operator's key, then passes each request on to the
+// daemon that owns its path, over that daemon's own operator socket.
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Fault, fault } from '../wire/errors.ts';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
 import { operatorOverTcp } from './authenticate.ts';
 import { socketPathOf } from './daemon.ts';
-import { answerUnreadable, HEADER_BYTES_MAX } from './http-unreadable.ts';
+import { answerUnreadable, askForBody, HEADER_BYTES_MAX } from './http-unreadable.ts';
 import type { Log } from './log.ts';
 
 export type Front = { port: number; close(): Promise<void> };
@@ -30,8 +30,10 @@ const HOP_HEADERS = new Set([
 function ownerOf(path: string): { daemon: DaemonName; path: string } {
   // /daemons/<name>/metrics and /daemons/<name>/healthz reach the routes every daemon has.
   const [, name, rest] = /^\/daemons\/([a-z-]+)(\/(?:metrics|healthz))$/.exec(path) ?? [];
-  if (name === undefined)
-    return { daemon: PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix))!.daemon, path };
+  if (name === undefined) {
+    const owner = PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix));
+    return { daemon: owner?.daemon ?? 'agentd', path };
+  }
   const daemon = DAEMONS.find((one) => one === name);
   if (daemon === undefined) throw fault('no_such_route', `there is no daemon ${name}`);
   return { daemon, path: rest! };
@@ -101,6 +103,7 @@ export async function openFront(options: {
       else refuse(response, fault('unavailable', `${daemon} does not answer`, { cause }));
     });
     response.on('close', () => onward.destroy());
+    askForBody(request, response);
     request.pipe(onward);
   };
 

@@ -1,5 +1,6 @@
 // The socket link's server side: limits of size, time and form, each with a readable answer.
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
@@ -313,6 +314,41 @@ describe('http-server', () => {
     more();
     await ended;
     assert.ok(sent < 10_000, 'the connection was ended after a bounded number of bytes');
+  });
+
+  it('asks a client that waits for its body only when it will read it', async () => {
+    const waits = (length: number, path_ = '/v1/echo') =>
+      `POST ${path_} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: ${length}\r\n\r\n`;
+    for (const [head, code] of [
+      [waits(9_000_000), 'too_large'],
+      [waits(10, '/v2/no'), 'no_such_route'],
+      [waits(10, '/v1/peers'), 'forbidden_caller'],
+    ] as const) {
+      const { responses } = await exchange({ path }, head);
+      assert.equal(errorCode(responses[0]!), code);
+      assert.equal(responses[0]!.headers.connection, 'close');
+    }
+    const socket = net.connect({ path });
+    socket.write(waits(12));
+    const [asked] = (await once(socket, 'data')) as [Buffer];
+    assert.equal(`${asked}`, 'HTTP/1.1 100 Continue\r\n\r\n');
+    socket.write('{"text":"a"}');
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    assert.match(`${answer}`, /^HTTP\/1\.1 200 /);
+    socket.destroy();
+  });
+
+  it('one that waits behind another request does not garble the answers', async () => {
+    const first = requestText('POST', '/v1/echo', {}, '{"text":"a"}');
+    const more = { expect: '100-continue' };
+    const second = requestText('POST', '/v1/echo', more, '{"text":"b"}');
+    const both = Buffer.concat([first, second]);
+    const { responses, broken } = await exchange({ path }, both, { answers: 2 });
+    assert.equal(broken, undefined);
+    assert.deepEqual(
+      responses.map((one) => (jsonOf(one) as { text: string }).text),
+      ['a', 'b'],
+    );
   });
 
   it('writes a fault of a vendor route as that vendor does', async () => {

@@ -1,5 +1,6 @@
 // The socket link's server side: HTTP requests become dispatch requests. Every socket has one
-// authenticator, which alone decides who the caller is. Limits of size, time and number are set here.
+// authenticator, which alone decides who the caller is. Limits of size, time and number are set
+// here.
 
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import http from 'node:http';
@@ -9,7 +10,7 @@ import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
-import { answerUnreadable, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
+import { answerUnreadable, askForBody, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
 import { decodeUtf8, parseJson } from './json.ts';
 import type { Log } from './log.ts';
 
@@ -45,7 +46,9 @@ const LIMITS: HttpLimits = {
 };
 
 const BODY_BYTES_MAX = 1_000_000;
-/** So much of a refused body is read and thrown away, so that an ordinary client gets to the answer. */
+/**
+ * So much of a refused body is read and thrown away, so that an ordinary client gets to the answer.
+ */
 const LINGER_BYTES_MAX = 64_000_000;
 export const SOCKET_PATH_BYTES_MAX = 100;
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
@@ -89,7 +92,7 @@ export function makeHttpFace(options: {
       route = dispatch.match(request.method ?? 'GET', url.path).route;
       // Also asked by dispatch; here so that nobody's body is read who may not send one.
       assertCaller(route, caller);
-      const rawBody = await readBody(request, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
+      const rawBody = await readBody(request, response, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
       const gone = new AbortController();
       response.on('close', () => response.writableFinished || gone.abort());
       const value = await dispatch.run({
@@ -228,8 +231,11 @@ function decodeWord(text: string): string {
 /** The text of the body, or undefined when there is none. */
 async function readBody(
   request: http.IncomingMessage,
+  response: http.ServerResponse,
   sizeBytesMax: number,
 ): Promise<string | undefined> {
+  const isTooLarge = Number(request.headers['content-length'] ?? 0) > sizeBytesMax;
+  if (!isTooLarge) askForBody(request, response);
   const bytes = await readBytes(request, sizeBytesMax);
   if (bytes.length === 0) return undefined;
   const type = request.headers['content-type'];
@@ -254,7 +260,10 @@ function readBytes(request: http.IncomingMessage, sizeBytesMax: number): Promise
       else chunks.push(chunk);
     });
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
-    const gone = (): void => reject(fault('canceled', 'the caller went away'));
+    // Every request closes in the end; only one that closes early went away.
+    const gone = (): void => {
+      if (!request.complete) reject(fault('canceled', 'the caller went away'));
+    };
     request.on('error', gone);
     request.on('close', gone);
   });

@@ -1,5 +1,5 @@
-// Answers to what Node's HTTP parser gives up on, or would answer itself without a word: every refusal has
-// the same form. What can be read is http-server's.
+// Answers to what Node's HTTP parser gives up on, or would answer itself without a word: every
+// refusal has the same form. What can be read is http-server's.
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type Fault, fault } from '../wire/errors.ts';
@@ -14,7 +14,8 @@ export function answerUnreadable(server: http.Server): void {
     response.on('close', () => responses.delete(response));
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    // Our words must not stand inside another answer, nor be taken for the answer to an earlier request.
+    // Our words must not stand inside another answer, nor be taken for the answer to an earlier
+    // request.
     const [first, second] = begun.get(socket) ?? [];
     const isInUse = second !== undefined || first?.headersSent === true || first?.req.complete;
     if (isInUse === true || !socket.writable || error.code === 'ECONNRESET')
@@ -25,6 +26,8 @@ export function answerUnreadable(server: http.Server): void {
     const what = String(request.headers.expect).slice(0, 100);
     sendJson(response, 400, { error: fault('bad_request', `nobody can meet ${what}`).toBody() });
   });
+  // Whoever reads the body asks for it, so that what is refused without it is never sent.
+  server.on('checkContinue', (request, response) => server.emit('request', request, response));
   server.on('connect', (_, socket) =>
     endWith(socket, fault('method_not_allowed', 'there are no tunnels here')),
   );
@@ -36,6 +39,13 @@ function faultOfParser(error: NodeJS.ErrnoException): Fault {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT')
     return fault('deadline', 'the request did not arrive in time');
   return fault('bad_request', 'this is not an HTTP request that can be read');
+}
+
+/** Tells a client that waits with its body to send it. Unasked, Node ends the connection after. */
+export function askForBody(request: http.IncomingMessage, response: http.ServerResponse): void {
+  if (request.headers.expect === undefined) return;
+  // Behind another answer it could not be said in time; then the body is on its way already.
+  if (response.socket !== null) response.writeContinue();
 }
 
 /** For a connection that has no response object. */

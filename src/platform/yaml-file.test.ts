@@ -1,4 +1,5 @@
-// YAML that people write: every problem with its line and what to do, and nothing that hurts the reader.
+// YAML that people write: every problem with its line and what to do, and nothing that hurts the
+// reader.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -90,6 +91,7 @@ describe('yaml-file', () => {
   it('does not let a file reach into the prototype', () => {
     problemsOf('name: a\n__proto__: { polluted: true }\n');
     problemsOf('name: a\nconstructor: 1\n');
+    problemsOf('name: a\nlimits: { max_time_s: { toString: 1, valueOf: 1 } }\n');
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
   });
 

@@ -1,7 +1,9 @@
-// YAML files that people write: checked against a schema, every problem with its line and, for an unknown
-// key, the nearest known one. Means nothing to the business: config and manifests both come through here.
+// YAML files that people write: checked against a schema, every problem with its line and, for an
+// unknown key, the nearest known one. Means nothing to the business: config and manifests both come
+// through here.
 import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
+import { checkValue } from './check.ts';
 
 export type YamlProblem = { file: string; line: number | null; message: string; hint: string };
 export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: YamlProblem[] };
@@ -45,10 +47,10 @@ export function readYaml<S extends z.ZodType>(
       ],
     };
   }
-  const parsed = schema.safeParse(plain ?? {});
-  if (parsed.success) return { ok: true, value: parsed.data };
+  const checked = checkValue(schema, plain ?? {});
+  if (checked.success) return { ok: true, value: checked.data };
   const lineOf = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
-  const problems = parsed.error.issues
+  const problems = checked.issues
     .slice(0, 20)
     .flatMap((issue) => describe(issue, schema, file, lineOf));
   return { ok: false, problems };

@@ -1,0 +1,214 @@
+// Malformed requests at every socket a runtime has: 10,000 each, with FUZZ=long a million. Every
+// answer is a valid success or a fault of the table, and afterwards everything works as before.
+// FUZZ_SEED=… makes the same requests again; FUZZ_ONLY=socket:number sends just that one.
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { floorRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { makeClient, socketLink } from '../../src/platform/link.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
+import type { RunId } from '../../src/wire/words.ts';
+import { TABLES } from '../support/callers.ts';
+import type { Where } from '../support/raw-http.ts';
+import {
+  eventually,
+  freshDir,
+  ROOT,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
+import { type Aim, type Case, caseOf } from './cases.ts';
+import { sendAll, smallest } from './send.ts';
+
+const seed = process.env.FUZZ_SEED ?? String(Date.now());
+const [onlyName, onlyIndex] = (process.env.FUZZ_ONLY ?? '').split(':');
+const count = process.env.FUZZ === 'long' ? 1_000_000 : 10_000;
+const CONNECTIONS = 24;
+const BATCH = 24;
+const RSS_GROWTH_BYTES_MAX = 250_000_000;
+
+const worker = `apiVersion: agentd/v1
+kind: Agent
+metadata: { name: worker, description: Holds still or finishes. }
+spec: { replicas: 8, tools: { allow: [test.tools] } }
+`;
+
+describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
+  const base = freshDir();
+  const hold = join(base, 'hold');
+  let runtime: TestRuntime;
+  let run: RunId;
+  let before_: { pids: number[]; rss: number };
+
+  /** The real runner, or while the file is there one that only holds its run. */
+  const writeRunner = (): string => {
+    const file = join(base, 'runner.mjs');
+    const real = JSON.stringify(join(ROOT, 'build', 'runner.mjs'));
+    writeFileSync(
+      file,
+      `import { existsSync } from 'node:fs';
+      if (!existsSync(${JSON.stringify(hold)})) await import(${real});
+      else process.stdin.on('end', () => process.exit()).resume();`,
+    );
+    return file;
+  };
+
+  const startRun = async (): Promise<RunId> => {
+    const body = { goal: 'Hold still', agent: 'worker' };
+    const { task } = await runtime.agentd.createTask({ body });
+    return eventually('a live run', async () => {
+      const { runs } = await runtime.agentd.listRuns({ query: { task_id: task.id } });
+      const live = runs.find(({ status }) => status === 'live');
+      const isOpen = (name: DaemonName) =>
+        existsSync(socketPathOf(runtime.runtimeDir, name, live!.id));
+      return live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen)
+        ? live.id
+        : undefined;
+    });
+  };
+
+  /** Every process of the runtime: the one that watches, and one per daemon. */
+  const look = async (): Promise<{ pids: number[]; rss: number }> => {
+    const headers = { authorization: `Bearer ${runtime.operatorKey}` };
+    const pids = [runtime.process.pid!];
+    for (const name of DAEMONS) {
+      const socketPath = socketPathOf(runtime.runtimeDir, name, 'operator');
+      const link = socketLink({ socketPath, headers });
+      pids.push((await makeClient(floorRoutes, link).health({})).pid);
+      link.close();
+    }
+    const rssOf = (pid: number): number =>
+      Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) * 1_000;
+    return { pids, rss: Math.max(...pids.map(rssOf)) };
+  };
+
+  before(async () => {
+    writeFileSync(hold, '');
+    runtime = await startRuntime({
+      ...{ base, mode: 'split', port: 0, agents: { worker } },
+      config: `agentd: { runner: ${writeRunner()}, lease_s: 3600 }\ntoold: { test_tools: true }\n`,
+    });
+    run = await startRun();
+    before_ = await look();
+  });
+  after(() => runtime.remove());
+
+  const operator = () => ({ authorization: `Bearer ${runtime.operatorKey}` });
+  const aims = (): { aim: Aim; where: () => Where }[] => {
+    const routesOf = (name: DaemonName) => Object.values(TABLES[name]);
+    const unix = (name: DaemonName, who: () => string) => () => ({
+      path: socketPathOf(runtime.runtimeDir, name, who()),
+    });
+    const all = DAEMONS.flatMap(routesOf);
+    const port = { host: '127.0.0.1', port: runtime.info.port! };
+    return [
+      ...DAEMONS.map((name) => ({
+        aim: { name: `operator-${name}`, routes: routesOf(name), headers: operator() },
+        where: unix(name, () => 'operator'),
+      })),
+      ...(['agentd', 'toold', 'modeld'] as const).map((name) => ({
+        aim: { name: `run-${name}`, routes: routesOf(name), headers: {} },
+        where: unix(name, () => run),
+      })),
+      {
+        aim: {
+          ...{ name: 'port', routes: all },
+          headers: { ...operator(), host: `127.0.0.1:${port.port}` },
+        },
+        where: () => port,
+      },
+    ];
+  };
+
+  const report = async (aim: Aim, where: Where, index: number, wrong: string): Promise<never> => {
+    const one = caseOf(seed, aim, index);
+    const least = await smallest(where, one).catch(() => one);
+    const show = ({ bytes }: Case) => JSON.stringify(bytes.toString('latin1').slice(0, 2_000));
+    return assert.fail(
+      `${aim.name}, request ${index} (${one.kind}): ${wrong}\nit was    ${show(one)}\n` +
+        `smallest  ${show(least)}\nagain     FUZZ_SEED=${seed} FUZZ_ONLY=${aim.name}:${index}`,
+    );
+  };
+
+  /** Sends cases from the shared counter until there are none left. */
+  const send = async (aim: Aim, where: () => Where, next: () => number | undefined) => {
+    let refused = 0;
+    for (let from = next(); from !== undefined; from = next()) {
+      const numbers = Array.from({ length: Math.min(BATCH, count - from) }, (_, i) => from! + i);
+      const framed: number[] = [];
+      const groups = numbers.flatMap((index) => {
+        if (!caseOf(seed, aim, index).framed) return [[index]];
+        framed.push(index);
+        return [];
+      });
+      for (const group of [framed, ...groups]) {
+        if (group.length === 0) continue;
+        const cases = group.map((index) => caseOf(seed, aim, index));
+        const verdicts = await sendAll(where(), cases);
+        for (const [i, { wrong, refused: isRefused }] of verdicts.entries()) {
+          if (wrong !== undefined) await report(aim, where(), group[i]!, wrong);
+          if (isRefused) refused++;
+        }
+      }
+    }
+    return refused;
+  };
+
+  for (const name of [
+    ...DAEMONS.map((daemon) => `operator-${daemon}`),
+    ...['run-agentd', 'run-toold', 'run-modeld', 'port'],
+  ]) {
+    const isLeftOut = onlyName !== undefined && onlyName !== '' && onlyName !== name;
+    it(`${name}: each is answered as it should be`, {
+      skip: isLeftOut ? 'FUZZ_ONLY' : false,
+    }, async () => {
+      const { aim, where } = aims().find((one) => one.aim.name === name)!;
+      if (onlyIndex !== undefined) {
+        const [verdict] = await sendAll(where(), [caseOf(seed, aim, Number(onlyIndex))]);
+        if (verdict?.wrong !== undefined)
+          await report(aim, where(), Number(onlyIndex), verdict.wrong);
+        return;
+      }
+      let at = 0;
+      const next = (): number | undefined => {
+        const from = at;
+        at += BATCH;
+        return from < count ? from : undefined;
+      };
+      const refused = await Promise.all(
+        Array.from({ length: CONNECTIONS }, () => send(aim, where, next)),
+      );
+      const sum = refused.reduce((a, b) => a + b);
+      assert.ok(sum > count * 0.9, `${sum} of ${count} were refused`);
+    });
+  }
+
+  it('the processes are the same, and have not grown', async () => {
+    const now = await look();
+    assert.deepEqual(now.pids, before_.pids);
+    const grown = now.rss - before_.rss;
+    assert.ok(grown < RSS_GROWTH_BYTES_MAX, `the largest grew by ${grown} bytes`);
+  });
+
+  it('nothing in the logs speaks of a bug', () => {
+    const dir = join(runtime.stateDir, 'logs');
+    for (const name of readdirSync(dir)) {
+      const bugs = readFileSync(join(dir, name), 'utf8')
+        .split('\n')
+        .filter((line) => /a handler failed|an answer failed|out of contract/.test(line));
+      assert.deepEqual(bugs.slice(0, 3), [], name);
+    }
+  });
+
+  it('and a task is still done', async () => {
+    rmSync(hold);
+    const body = { goal: 'Finish as usual', agent: 'worker' };
+    const { task } = await runtime.agentd.createTask({ body });
+    const ended = await taskEnded(runtime, task.id);
+    assert.equal(ended.status, 'completed', JSON.stringify(ended));
+    const { events } = await runtime.audit.task({ params: { task_id: task.id }, query: {} });
+    assert.ok(events.some(({ event }) => event === 'task.ended'));
+  });
+});
