@@ -1,0 +1,148 @@
+// The @anthropic-ai/sdk package, unchanged, against a real runtime: words, streams, tools, lists and
+// errors, with a provider that speaks its wire and one that speaks the other.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import { EXTRA } from '../support/recording-upstream.ts';
+import { type Clients, startForClients, UPSTREAM_KEY } from './setup.ts';
+
+const TOOL: Anthropic.Tool = {
+  name: 'get_weather',
+  description: 'The weather of a city',
+  input_schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+};
+const ask: Anthropic.MessageParam = { role: 'user', content: 'How is the weather?' };
+
+describe('the @anthropic-ai/sdk package', () => {
+  let clients: Clients;
+  let anthropic: Anthropic;
+  const withKey = (apiKey: string) =>
+    new Anthropic({ baseURL: `${clients.url}/anthropic`, apiKey, maxRetries: 0 });
+  before(async () => {
+    clients = await startForClients();
+    anthropic = withKey(clients.runtime.operatorKey);
+  });
+  after(() => clients.close());
+
+  for (const [model, provider] of [
+    ['claude-up', 'its own wire'],
+    ['gpt-up', 'the other wire'],
+    ['coder-large', 'a name from the configuration'],
+  ] as const) {
+    const body = { model, max_tokens: 100, messages: [ask] };
+    describe(`to a provider of ${provider}`, () => {
+      it('gets words and counts', async () => {
+        const answer = await anthropic.messages.create(body);
+        assert.deepEqual(
+          answer.content.map((block) => block.type === 'text' && block.text),
+          ['Hello there.'],
+        );
+        assert.equal(answer.stop_reason, 'end_turn');
+        assert.equal(answer.usage.input_tokens, 12);
+        assert.equal(answer.usage.output_tokens, 5);
+      });
+
+      it('gets a stream, piece by piece, as the package puts it together', async () => {
+        const stream = anthropic.messages.stream(body);
+        const pieces: string[] = [];
+        stream.on('text', (piece) => pieces.push(piece));
+        const whole = await stream.finalMessage();
+        assert.equal(pieces.join(''), 'Hello there.');
+        assert.ok(pieces.length >= 2, 'it came in pieces');
+        assert.equal(whole.usage.output_tokens, 5);
+        assert.equal(whole.stop_reason, 'end_turn');
+      });
+
+      it('goes through a tool call and back', async () => {
+        const first = await anthropic.messages.create({ ...body, tools: [TOOL] });
+        assert.equal(first.stop_reason, 'tool_use');
+        const call = first.content.find((block) => block.type === 'tool_use')!;
+        assert.ok(call.type === 'tool_use');
+        assert.deepEqual(call.input, { city: 'Oslo' });
+        const result = { type: 'tool_result' as const, tool_use_id: call.id, content: 'Rain.' };
+        const second = await anthropic.messages.create({
+          ...body,
+          tools: [TOOL],
+          messages: [
+            ask,
+            { role: 'assistant', content: first.content },
+            { role: 'user', content: [result] },
+          ],
+        });
+        const [text] = second.content;
+        assert.equal(text?.type === 'text' && text.text, 'It rains in Oslo.');
+        assert.match(clients.upstream.last().text, /Rain\./);
+      });
+
+      it('goes through a tool call in a stream', async () => {
+        const whole = await anthropic.messages.stream({ ...body, tools: [TOOL] }).finalMessage();
+        const call = whole.content.find((block) => block.type === 'tool_use')!;
+        assert.ok(call.type === 'tool_use');
+        assert.deepEqual(call.input, { city: 'Oslo' });
+        assert.equal(whole.stop_reason, 'tool_use');
+      });
+    });
+  }
+
+  const plain = { model: 'claude-up', max_tokens: 100, messages: [ask] };
+
+  it('lists the models there are', async () => {
+    const names: string[] = [];
+    for await (const { id } of anthropic.models.list()) names.push(id);
+    for (const name of ['gpt-up', 'claude-up', 'coder-large'])
+      assert.ok(names.includes(name), name);
+  });
+
+  it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
+    const body = {
+      ...{
+        ...plain,
+        system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
+      },
+      ...{ x_new_field: { deep: [1, { a: null }] }, metadata: { user_id: 'a' } },
+    };
+    const answer = await anthropic.messages.create(body as never);
+    const sent = clients.upstream.last().body;
+    for (const [key, value] of Object.entries(body)) assert.deepEqual(sent[key], value, key);
+    assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
+  });
+
+  it('the provider gets its own key, and nobody gets the operator’s', async () => {
+    await anthropic.messages.create(plain);
+    const { headers, text } = clients.upstream.last();
+    assert.equal(headers['x-api-key'], UPSTREAM_KEY);
+    assert.ok(typeof headers['anthropic-version'] === 'string');
+    assert.ok(!JSON.stringify([headers, text]).includes(clients.runtime.operatorKey));
+  });
+
+  it('a wrong key is an AuthenticationError', async () => {
+    const wrong = withKey('wrong').messages.create(plain);
+    await assert.rejects(wrong, (error) => error instanceof Anthropic.AuthenticationError);
+  });
+
+  it('what the provider refuses is a BadRequestError with the provider’s words', async () => {
+    clients.upstream.refuseNext(400, 'max_tokens is too large for this model');
+    await assert.rejects(anthropic.messages.create(plain), (error: Error) => {
+      assert.ok(error instanceof Anthropic.BadRequestError);
+      assert.match(error.message, /max_tokens is too large for this model/);
+      return true;
+    });
+  });
+
+  it('a budget that is spent is an APIError of billing that says which', async () => {
+    const site = { subject: 'site' as const };
+    await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: 1 } });
+    try {
+      await assert.rejects(anthropic.messages.create(plain), (error: Error) => {
+        assert.ok(error instanceof Anthropic.APIError);
+        assert.equal(error.status, 402);
+        assert.match(error.message, /billing_error/);
+        assert.match(error.message, /site/);
+        return true;
+      });
+    } finally {
+      await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: null } });
+    }
+    await anthropic.messages.create(plain);
+  });
+});

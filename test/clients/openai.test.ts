@@ -1,0 +1,153 @@
+// The openai package, unchanged, against a real runtime: words, streams, tools, lists and errors,
+// with a provider that speaks its wire and one that speaks the other.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import OpenAI from 'openai';
+import { EXTRA } from '../support/recording-upstream.ts';
+import { type Clients, startForClients, UPSTREAM_KEY } from './setup.ts';
+
+const TOOL: OpenAI.ChatCompletionTool = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    description: 'The weather of a city',
+    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+};
+const ask: OpenAI.ChatCompletionMessageParam = { role: 'user', content: 'How is the weather?' };
+
+describe('the openai package', () => {
+  let clients: Clients;
+  let openai: OpenAI;
+  const withKey = (apiKey: string) =>
+    new OpenAI({ baseURL: `${clients.url}/openai/v1`, apiKey, maxRetries: 0 });
+  before(async () => {
+    clients = await startForClients();
+    openai = withKey(clients.runtime.operatorKey);
+  });
+  after(() => clients.close());
+
+  for (const [model, provider] of [
+    ['gpt-up', 'its own wire'],
+    ['claude-up', 'the other wire'],
+    ['coder-large', 'a name from the configuration'],
+  ] as const) {
+    describe(`to a provider of ${provider}`, () => {
+      it('gets words and counts', async () => {
+        const answer = await openai.chat.completions.create({ model, messages: [ask] });
+        assert.equal(answer.choices[0]!.message.content, 'Hello there.');
+        assert.equal(answer.choices[0]!.finish_reason, 'stop');
+        assert.equal(answer.usage?.prompt_tokens, 12);
+        assert.equal(answer.usage?.completion_tokens, 5);
+      });
+
+      it('gets a stream, piece by piece, with counts at the end', async () => {
+        const stream = await openai.chat.completions.create({
+          ...{ model, messages: [ask], stream: true },
+          stream_options: { include_usage: true },
+        });
+        const pieces: string[] = [];
+        let usage: OpenAI.CompletionUsage | null | undefined;
+        for await (const chunk of stream) {
+          if (chunk.choices[0]?.delta.content) pieces.push(chunk.choices[0].delta.content);
+          usage = chunk.usage ?? usage;
+        }
+        assert.equal(pieces.join(''), 'Hello there.');
+        assert.ok(pieces.length >= 2, 'it came in pieces');
+        assert.equal(usage?.completion_tokens, 5);
+      });
+
+      it('goes through a tool call and back', async () => {
+        const first = await openai.chat.completions.create({
+          model,
+          messages: [ask],
+          tools: [TOOL],
+        });
+        const { message, finish_reason } = first.choices[0]!;
+        assert.equal(finish_reason, 'tool_calls');
+        const [call] = message.tool_calls!;
+        assert.ok(call?.type === 'function');
+        assert.equal(call.function.name, 'get_weather');
+        assert.deepEqual(JSON.parse(call.function.arguments), { city: 'Oslo' });
+        const second = await openai.chat.completions.create({
+          ...{ model, tools: [TOOL] },
+          messages: [ask, message, { role: 'tool', tool_call_id: call.id, content: 'Rain.' }],
+        });
+        assert.equal(second.choices[0]!.message.content, 'It rains in Oslo.');
+        assert.match(clients.upstream.last().text, /Rain\./);
+        assert.ok(clients.upstream.last().text.includes(call.id));
+      });
+
+      it('goes through a tool call in a stream, as the package puts it together', async () => {
+        const body = { model, messages: [ask], tools: [TOOL] };
+        const whole = await openai.chat.completions.stream(body).finalChatCompletion();
+        const [call] = whole.choices[0]!.message.tool_calls!;
+        assert.ok(call?.type === 'function');
+        assert.deepEqual(JSON.parse(call.function.arguments), { city: 'Oslo' });
+      });
+    });
+  }
+
+  it('lists the models there are', async () => {
+    const names: string[] = [];
+    for await (const { id } of openai.models.list()) names.push(id);
+    for (const name of ['gpt-up', 'claude-up', 'coder-large'])
+      assert.ok(names.includes(name), name);
+  });
+
+  it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
+    const body = {
+      ...{ model: 'gpt-up', messages: [{ ...ask, x_cache: { ttl: 5 } }] },
+      ...{ seed: 7, x_new_field: { deep: [1, { a: null }] }, metadata: { team: 'a' } },
+    };
+    const answer = await openai.chat.completions.create(body as never);
+    const sent = clients.upstream.last().body;
+    for (const [key, value] of Object.entries(body)) assert.deepEqual(sent[key], value, key);
+    assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
+  });
+
+  it('the provider gets its own key, and nobody gets the operator’s', async () => {
+    await openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    const { headers, text } = clients.upstream.last();
+    assert.equal(headers.authorization, `Bearer ${UPSTREAM_KEY}`);
+    assert.ok(!JSON.stringify([headers, text]).includes(clients.runtime.operatorKey));
+  });
+
+  it('a wrong key is an AuthenticationError', async () => {
+    const wrong = withKey('wrong').chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    await assert.rejects(wrong, (error) => error instanceof OpenAI.AuthenticationError);
+    await assert.rejects(withKey('wrong').models.list(), OpenAI.AuthenticationError);
+  });
+
+  it('what the provider refuses is a BadRequestError with the provider’s words', async () => {
+    clients.upstream.refuseNext(400, 'this model has no such parameter');
+    const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    await assert.rejects(refused, (error: Error) => {
+      assert.ok(error instanceof OpenAI.BadRequestError);
+      assert.match(error.message, /this model has no such parameter/);
+      return true;
+    });
+  });
+
+  it('a request that is none is a BadRequestError', async () => {
+    const broken = openai.chat.completions.create({ model: 'gpt-up' } as never);
+    await assert.rejects(broken, (error) => error instanceof OpenAI.BadRequestError);
+  });
+
+  it('a budget that is spent is a RateLimitError that says which', async () => {
+    const site = { subject: 'site' as const };
+    await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: 1 } });
+    try {
+      const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+      await assert.rejects(refused, (error: Error) => {
+        assert.ok(error instanceof OpenAI.RateLimitError);
+        assert.equal((error as { code?: string }).code, 'insufficient_quota');
+        assert.match(error.message, /site/);
+        return true;
+      });
+    } finally {
+      await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: null } });
+    }
+    await openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+  });
+});
