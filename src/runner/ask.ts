@@ -9,6 +9,8 @@ export type Refusal = {
   hint: string;
   retry: boolean;
   retryAfterMs: number;
+  /** In a replay: nothing more is recorded. */
+  recordEnds: boolean;
 };
 
 /** What a daemon refused, or `unavailable` when none was there. */
@@ -29,7 +31,10 @@ const ANSWER_BYTES_MAX = 64_000_000;
 const SILENCE_MS_MAX = 960_000;
 
 const unavailable = (message: string): Refused =>
-  new Refused({ code: 'unavailable', message, hint: '', retry: true, retryAfterMs: 0 });
+  new Refused({
+    ...{ code: 'unavailable', message, hint: '' },
+    ...{ retry: true, retryAfterMs: 0, recordEnds: false },
+  });
 
 export function askAt(socketPath: string): Ask {
   return <T>(method: 'GET' | 'POST', path: string, body?: unknown) =>
@@ -79,6 +84,7 @@ function readAnswer(bytes: Buffer): unknown {
     hint: String(error.hint ?? ''),
     retry: error.retry === true,
     retryAfterMs: Number(error.retry_after_ms ?? 0),
+    recordEnds: (error.details as Record<string, unknown> | undefined)?.record_ends === true,
   });
 }
 

@@ -42,7 +42,8 @@ export class Loop {
   private readonly tools: Map<string, ToolView>;
   private messages: Message[];
   private step = 0;
-  private calls = 0;
+  /** Asked of models and tools so far. */
+  calls = 0;
   private silent = 0;
   private tokens = 0;
 

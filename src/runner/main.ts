@@ -41,45 +41,48 @@ function keepBeating(agentd: Ask): void {
   timer.unref();
 }
 
-async function replay(daemons: Daemons, work: () => Promise<Ended>): Promise<void> {
+/** Only the record answers, so nothing is asked twice; where it ends, so does the replay. */
+async function replay(daemons: Daemons, loop: Loop): Promise<void> {
   const differences: { at: string; expected: string; got: string }[] = [];
-  let ended: Ended = { how: 'gone', calls: 0, result: null };
+  let ended: Ended | undefined;
+  let recordEnded = false;
   try {
-    ended = await work();
+    ended = await loop.run();
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    const { code, message, hint } = error.refusal;
-    // The record ending while the run waits is how canceled runs end; that is no difference.
-    if (!message.includes('while the run waits'))
-      differences.push({
-        at: code,
-        expected: 'the recorded call',
-        got: `${message} ${hint}`.slice(0, 4_000),
-      });
+    const { code, message, hint, retry, recordEnds } = error.refusal;
+    // A failure that was tried again, without a later one in the record, is its last word.
+    recordEnded = recordEnds || retry;
+    const got = `${message} ${hint}`.slice(0, 4_000);
+    differences.push({ at: code, expected: 'the recorded call', got });
   }
   await daemons.agentd('POST', '/v1/run/replayed', {
-    calls: ended.calls,
+    calls: loop.calls,
     differences,
-    result: ended.result,
+    record_ended: recordEnded,
+    result: ended?.result ?? null,
   });
 }
 
 async function main(): Promise<void> {
   const sockets = await listenToParent();
-  const agentd = askAt(sockets.agentd);
+  const bare: Daemons = {
+    agentd: askAt(sockets.agentd),
+    toold: askAt(sockets.toold),
+    modeld: askAt(sockets.modeld),
+  };
   const daemons: Daemons = {
-    agentd: patiently(agentd, PATIENCE_MS),
-    toold: patiently(askAt(sockets.toold), PATIENCE_MS),
-    modeld: patiently(askAt(sockets.modeld), PATIENCE_MS),
+    agentd: patiently(bare.agentd, PATIENCE_MS),
+    toold: patiently(bare.toold, PATIENCE_MS),
+    modeld: patiently(bare.modeld, PATIENCE_MS),
   };
   const [briefing, { tools }] = await Promise.all([
     daemons.agentd<RunBriefing>('GET', '/v1/run'),
     daemons.toold<{ tools: ToolView[] }>('GET', '/v1/tools'),
   ]);
-  const work = () => new Loop(daemons, briefing, tools).run();
-  if (briefing.mode === 'replay') return replay(daemons, work);
-  keepBeating(agentd);
-  await work();
+  if (briefing.mode === 'replay') return replay(daemons, new Loop(bare, briefing, tools));
+  keepBeating(bare.agentd);
+  await new Loop(daemons, briefing, tools).run();
 }
 
 main().then(

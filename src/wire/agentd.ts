@@ -319,6 +319,8 @@ export const agentdRoutes = routes({
           }),
         )
         .max(100),
+      /** It asked for more than was recorded. */
+      record_ended: z.boolean().optional(),
       result: z.string().max(4_000_000).nullable(),
     }),
     output: z.object({ noted: z.boolean() }),

@@ -290,7 +290,9 @@ function runHandlers({ store, replays, config, moment }: ApiParts) {
     async runPark(c: Context<Routes['runPark']>) {
       const { caller, ...key } = runKey(c);
       if (caller.mode === 'replay')
-        throw fault('replay_differs', 'the record ends while the run waits');
+        throw fault('replay_differs', 'the record ends while the run waits', {
+          details: { record_ends: true },
+        });
       moment('agentd.before-park');
       const parked = await store.park(key, c.body.call_ids);
       moment('agentd.after-park');

@@ -103,7 +103,7 @@ async function start(floor: Floor<AgentdConfig>) {
         .follow()
         .catch((error: unknown) => log.error('the halt file could not be followed', { error })),
   );
-  const replays = makeReplays({ store, activations });
+  const replays = makeReplays({ store, activations, toold });
   const calls = makeCalls({
     store,
     config,

@@ -1,8 +1,10 @@
 // Replaying a task: its last run is run again in a runner that gets only recorded answers. Whatever
 // the runner would now ask differently shows as a difference; nothing is done and nothing is
 // recorded.
+import type { Client } from '../../platform/link.ts';
 import type { ReplayView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { tooldRoutes } from '../../wire/toold.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { LiveActivations } from './activations.ts';
 import type { Launched } from './adapters/process-launcher.ts';
@@ -11,6 +13,8 @@ import type { Store } from './store/store.ts';
 export type Replayed = {
   calls: number;
   differences: ReplayView['differences'];
+  /** The runner asked for more than was recorded. */
+  record_ended?: boolean | undefined;
   result: string | null;
 };
 export type Replays = {
@@ -24,9 +28,11 @@ const REPLAY_MS_MAX = 25_000;
 export function makeReplays({
   store,
   activations,
+  toold,
 }: {
   store: Store;
   activations: LiveActivations;
+  toold: Pick<Client<typeof tooldRoutes>, 'listCalls'>;
 }): Replays {
   const open = new Map<string, (replayed: Replayed) => void>();
 
@@ -53,6 +59,12 @@ export function makeReplays({
     }
   };
 
+  /** A run that was ended by others (canceled, broken, out of time) has a record that just ends. */
+  const hasFinished = async (runId: RunId): Promise<boolean> => {
+    const { calls } = await toold.listCalls({ query: { run_id: runId, tool: 'task.finish' } });
+    return calls.some(({ status }) => status === 'completed');
+  };
+
   return {
     note(runId, replayed) {
       const waiting = open.get(runId);
@@ -71,14 +83,16 @@ export function makeReplays({
         throw fault('conflict', `${taskId} never ran, so there is nothing to replay`);
       if (open.has(run.id)) throw fault('conflict', `${taskId} is being replayed already`);
       const replayed = await replayRun(run.id, taskId);
+      const isCutOff = replayed.record_ended === true && !(await hasFinished(run.id));
+      const differences = isCutOff ? [] : replayed.differences;
       const resultSame =
         task.status !== 'completed' || task.result_ref !== null || replayed.result === task.result;
       return {
-        run_id: run.id as RunId,
+        run_id: run.id,
         calls: replayed.calls,
-        differences: replayed.differences,
+        differences,
         result_same: resultSame,
-        same: replayed.differences.length === 0 && resultSame,
+        same: differences.length === 0 && resultSame,
       };
     },
   };

@@ -130,14 +130,14 @@ export function makeService(options: {
   const answerReplay = async ({ caller, request, hash }: Asking): Promise<CallAnswer> => {
     runs.current(caller);
     const record = await store.findCall(request.call_id);
-    const differs = (what: string) =>
-      fault('replay_differs', `${request.call_id} (${request.tool}) ${what}`);
+    const differs = (what: string, details?: { record_ends: true }) =>
+      fault('replay_differs', `${request.call_id} (${request.tool}) ${what}`, { details });
     if (record === undefined || record.run_id !== caller.runId)
-      throw differs('is not in the record of this run');
+      throw differs('is not in the record of this run', { record_ends: true });
     if (record.tool !== request.tool) throw differs(`was ${record.tool} in the record`);
     if (record.arguments_hash !== hash) throw differs('had other arguments in the record');
     if (record.ended_ms === null && record.wait_id === null)
-      throw differs(`has no outcome in the record (${record.status})`);
+      throw differs(`has no outcome in the record (${record.status})`, { record_ends: true });
     return answerFrom(record);
   };
 

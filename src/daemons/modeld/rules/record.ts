@@ -9,7 +9,8 @@ export type RecordedAttempt = {
 };
 export type Recorded =
   | { answer: 'recorded' | 'fault'; attempt: number }
-  | { answer: 'differs'; reason: string }
+  /** `ends`: nothing else is recorded in its place; the run was ended there. */
+  | { answer: 'differs'; reason: string; ends?: true }
   | { answer: 'none' };
 
 /** Failures that would come again because the request itself is the reason. */
@@ -34,7 +35,7 @@ export function askRecord(
     if (failed !== undefined) return { answer: 'fault', attempt: failed.attempt };
     const reason =
       attempts.length === 0 ? 'no such call is recorded' : 'no outcome of this call is recorded';
-    return { answer: 'differs', reason };
+    return { answer: 'differs', reason, ends: true };
   }
   if (failed !== undefined && isFinal(failed.errorCode))
     return { answer: 'fault', attempt: failed.attempt };

@@ -149,8 +149,8 @@ export class Generate {
     const { callId, context } = asked;
     const attempts = await this.#parts.db.read((sql) => attemptsOf(sql, callId));
     const recorded = askRecord(attempts, { requestHash: context.requestHash, mode: 'replay' });
-    if (recorded.answer === 'differs' || recorded.answer === 'none')
-      throw differs(callId, recorded.answer === 'none' ? 'it is not recorded' : recorded.reason);
+    if (recorded.answer === 'none') throw differs(callId, 'it is not recorded');
+    if (recorded.answer === 'differs') throw differs(callId, recorded.reason, recorded.ends);
     return this.#answerOf(asked, recorded.attempt);
   }
 
@@ -215,8 +215,9 @@ export class Generate {
   }
 }
 
-function differs(callId: string, reason: string): Fault {
-  return fault('replay_differs', `${callId}: ${reason}`, { details: { call_id: callId, reason } });
+function differs(callId: string, reason: string, ends?: true): Fault {
+  const details = { call_id: callId, reason, ...(ends === undefined ? {} : { record_ends: true }) };
+  return fault('replay_differs', `${callId}: ${reason}`, { details });
 }
 
 function responseOf(

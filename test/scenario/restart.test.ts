@@ -1,0 +1,136 @@
+// The runtime goes down, in order or by kill -9, with tasks in every state. When it is back, each
+// goes on from where it was, nothing that was done is done again, and the record is whole.
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { assertReconciled } from '../support/reconcile.ts';
+import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import {
+  call,
+  finishes,
+  type ScriptedModel,
+  says,
+  startScriptedModel,
+} from '../support/scripted-model.ts';
+import {
+  create,
+  manifestOf,
+  openWait,
+  reaches,
+  scriptedModels,
+  TEAM,
+  taskNow,
+} from '../support/scripted-world.ts';
+
+/** An orphan that has ended may stay a zombie for as long as nobody collects it. */
+function isRunning(pid: number): boolean {
+  const file = `/proc/${pid}/stat`;
+  return existsSync(file) && !/^\d+ \(.*\) Z/.test(readFileSync(file, 'utf8'));
+}
+
+describe('a restart', () => {
+  let runtime: TestRuntime;
+  let model: ScriptedModel;
+  before(async () => {
+    model = await startScriptedModel();
+    runtime = await startRuntime({
+      agents: { ...TEAM, single: manifestOf('single', '{ tools: { allow: [test.tools] } }') },
+      config: JSON.stringify({
+        modeld: scriptedModels(model.url),
+        toold: { test_tools: true },
+        agentd: { crashes_max: 0 },
+      }),
+    });
+  });
+  after(async () => {
+    await runtime.remove();
+    await model.close();
+  });
+
+  const effects = () => {
+    const file = join(runtime.stateDir, 'test-effects');
+    return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+  };
+
+  /** One task in each state that a task can be in before it has ended. */
+  const inEveryState = async (name: string) => {
+    let isBack = false;
+    model.on(
+      `${name}: work`,
+      says(call('test.count_effect', { key: `${name}-effect` })),
+      ({ results }) => (isBack ? finishes(results.join()) : { hang: true }),
+    );
+    model.on(`${name}: ask`, says(call('person.ask', { question: name })), ({ results }) =>
+      finishes(results.join()),
+    );
+    model.on(`${name}: sleep`, says(call('timer.wait', { after_s: 0.2 })), finishes('awake'));
+    model.on(
+      `${name}: delegate`,
+      says(call('task.delegate', { agent: 'researcher', goal: `${name}: ask` })),
+      ({ results }) => finishes(results.join()),
+    );
+    const working = await create(runtime, `${name}: work`, { agent: 'single' });
+    await eventually('its second step', async () =>
+      model.askedFor(`${name}: work`).length === 2 ? true : undefined,
+    );
+    const ready = await create(runtime, `${name}: be next`, { agent: 'single' });
+    const blocked = await create(runtime, `${name}: be last`, {
+      agent: 'coder',
+      after: [ready.id],
+    });
+    const asking = await create(runtime, `${name}: ask`, { agent: 'coder' });
+    const parent = await create(runtime, `${name}: delegate`, { agent: 'planner' });
+    for (const { id } of [asking, parent]) await reaches(runtime, id, 'waiting');
+    const child = (await openWait(runtime, parent.id, 'child')).child_task_id!;
+    await reaches(runtime, child, 'waiting');
+    const sleeping = await create(runtime, `${name}: sleep`, { agent: 'coder' });
+    assert.equal((await taskNow(runtime, working.id)).status, 'working');
+    assert.equal((await taskNow(runtime, ready.id)).status, 'ready');
+    return {
+      async goOn() {
+        isBack = true;
+        for (const id of [asking.id, child]) {
+          const wait = await openWait(runtime, id, 'question');
+          await runtime.agentd.answerWait({ params: { id: wait.id }, body: { answer: 'fine' } });
+        }
+        const results: Record<string, string> = {};
+        for (const [what, { id }] of Object.entries({
+          ...{ working, ready, blocked, asking, parent, sleeping },
+        })) {
+          const ended = await taskEnded(runtime, id);
+          assert.equal(ended.status, 'completed', `${what}: ${JSON.stringify(ended.error)}`);
+          results[what] = ended.result ?? '';
+        }
+        assert.match(results.working!, new RegExp(`${name}-effect`));
+        assert.match(results.asking!, /fine/);
+        assert.match(results.parent!, /fine/);
+        assert.equal(results.sleeping, 'awake');
+        assert.equal(effects().filter((key) => key === `${name}-effect`).length, 1);
+        await eventually('no runner', async () =>
+          readdirSync(join(runtime.stateDir, 'runners')).length === 0 ? true : undefined,
+        );
+        await eventually('the journals to be told', () => assertReconciled(runtime));
+      },
+    };
+  };
+
+  it('[C143] in order: what was at work is given back, not counted as a crash, and goes on', async () => {
+    const work = await inEveryState('down');
+    await runtime.stop();
+    assert.ok(!existsSync(join(runtime.stateDir, 'runtime.json')));
+    runtime = await runtime.restart();
+    await work.goOn();
+  });
+
+  it('[C143] by SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
+    const work = await inEveryState('kill');
+    const runners = readdirSync(join(runtime.stateDir, 'runners'));
+    assert.ok(runners.length >= 1);
+    await runtime.kill();
+    runtime = await runtime.restart();
+    for (const name of runners)
+      assert.ok(!isRunning(Number(name.split('-')[0])), 'runners of the earlier life are gone');
+    await work.goOn();
+  });
+});
