@@ -1,4 +1,5 @@
-// Who calls, decided by the link: a socket made for one caller, or a key that only the operator can read.
+// Who calls, decided by the link: a socket made for one caller, or a key that only the operator can
+// read.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -45,7 +46,10 @@ export function operatorByKey(key: string): Authenticate {
   };
 }
 
-/** For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a browser. */
+/**
+ * For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a
+ * browser.
+ */
 export function operatorOverTcp(key: string, port: () => number): Authenticate {
   const byKey = operatorByKey(key);
   return (request) => {

@@ -1,4 +1,5 @@
-// Time: the system's clock never goes back, timers come in order and not early, the manual one obeys.
+// Time: the system's clock never goes back, timers come in order and not early, the manual one
+// obeys.
 import assert from 'node:assert/strict';
 import { describe, it, mock } from 'node:test';
 import fc from 'fast-check';

@@ -1,5 +1,5 @@
-// Time, passed in everywhere so that tests decide it. The system clock never runs backwards inside one
-// process: when the wall clock is set back, time goes on from where it was.
+// Time, passed in everywhere so that tests decide it. The system clock never runs backwards inside
+// one process: when the wall clock is set back, time goes on from where it was.
 
 export type Timer = { cancel(): void };
 

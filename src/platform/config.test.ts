@@ -1,4 +1,5 @@
-// Configuration: sections with defaults, drop-ins in order, and files refused whole with line and hint.
+// Configuration: sections with defaults, drop-ins in order, and files refused whole with line and
+// hint.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

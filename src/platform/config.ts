@@ -1,5 +1,5 @@
-// Configuration: agentd.yaml and its drop-ins (agentd.yaml.d/*.yaml, in order of name, later wins), one
-// section per daemon, read once. A file that cannot be read whole is refused whole.
+// Configuration: agentd.yaml and its drop-ins (agentd.yaml.d/*.yaml, in order of name, later wins),
+// one section per daemon, read once. A file that cannot be read whole is refused whole.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -38,7 +38,8 @@ export function loadConfig<S extends Sections>(
     throw fault('bad_config', `there is no ${main}`, {
       hint: 'Check the path given with --config.',
     });
-  // Each file may say only a part, so a file is checked for shape; defaults are filled in at the end.
+  // Each file may say only a part, so a file is checked for shape; defaults are filled in at the
+  // end.
   const partial = z.strictObject(
     Object.fromEntries(Object.entries(sections).map(([name, schema]) => [name, schema.optional()])),
   );

@@ -1,4 +1,5 @@
-// Daemons as values: the peer table, run sockets and fences, health, and what a stopping daemon still does.
+// Daemons as values: the peer table, run sockets and fences, health, and what a stopping daemon
+// still does.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,6 @@
-// Daemons as values: what every daemon is given (the floor), what it gives back, and how one is hosted in a
-// process. Start order: config → store → peers → handlers → sockets. Stop: no new work, drain, close.
+// Daemons as values: what every daemon is given (the floor), what it gives back, and how one is
+// hosted in a process. Start order: config → store → peers → handlers → sockets. Stop: no new work,
+// drain, close.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';

@@ -1,4 +1,5 @@
-// New ids: their form, that they sort by time of making, and that derived ones follow from their words.
+// New ids: their form, that they sort by time of making, and that derived ones follow from their
+// words.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

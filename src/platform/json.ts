@@ -13,7 +13,9 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
-/** Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack. */
+/**
+ * Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack.
+ */
 function assertDepth(text: string): void {
   let depth = 0;
   let inString = false;

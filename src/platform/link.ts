@@ -1,5 +1,5 @@
-// Asking a daemon, from outside or inside its process: typed clients over a local or a socket link. Both
-// links copy what they carry and give back the same faults.
+// Asking a daemon, from outside or inside its process: typed clients over a local or a socket link.
+// Both links copy what they carry and give back the same faults.
 import http from 'node:http';
 import type { Caller } from '../wire/caller.ts';
 import { fault, faultFromBody } from '../wire/errors.ts';

@@ -1,4 +1,5 @@
-// The outbox: events leave in order, again after a failure, and nothing acts before its event is recorded.
+// The outbox: events leave in order, again after a failure, and nothing acts before its event is
+// recorded.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

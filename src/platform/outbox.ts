@@ -1,5 +1,6 @@
-// The outbox: every change of state writes its event in the same transaction, and the relay hands events to
-// the audit log in order until they are acknowledged. Repeats are recognised there by source and number.
+// The outbox: every change of state writes its event in the same transaction, and the relay hands
+// events to the audit log in order until they are acknowledged. Repeats are recognised there by
+// source and number.
 import { randomUUID } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
 import type { EventDraft, NewEvent } from '../wire/events.ts';

@@ -1,4 +1,5 @@
-// The state directory: ours alone, of our version, held by one runtime; and paths that fit a socket.
+// The state directory: ours alone, of our version, held by one runtime; and paths that fit a
+// socket.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import {

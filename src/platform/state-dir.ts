@@ -1,5 +1,5 @@
-// Where a runtime keeps what lasts (the state directory), where its sockets are (a short runtime path),
-// and that two runtimes never share one: the lock is the kernel's, so a crash frees it.
+// Where a runtime keeps what lasts (the state directory), where its sockets are (a short runtime
+// path), and that two runtimes never share one: the lock is the kernel's, so a crash frees it.
 import {
   existsSync,
   lstatSync,

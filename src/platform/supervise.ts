@@ -1,5 +1,6 @@
-// Child processes of the runtime: started, watched until they say they are ready, started again when they
-// die, ended with the runtime. A child sees the end of its parent as the end of its standard input.
+// Child processes of the runtime: started, watched until they say they are ready, started again
+// when they die, ended with the runtime. A child sees the end of its parent as the end of its
+// standard input.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { fault, faultFromBody } from '../wire/errors.ts';
@@ -25,7 +26,10 @@ const PAUSE_MS_MAX = 5_000;
 /** A process that lived so long is not in a loop of crashes: it is started again at once. */
 const SETTLED_MS = 1_000;
 
-/** Resolves when the child has said `{"ready":true}` for the first time; its first refusal is thrown. */
+/**
+ * Resolves when the child has said `{"ready":true}` for the first time; its first refusal is
+ * thrown.
+ */
 export async function supervise(options: SuperviseOptions): Promise<Supervised> {
   const { name, log } = options;
   let child: ChildProcess | undefined;

@@ -15,8 +15,9 @@ const TRY_AGAIN = 75;
 type Sockets = { agentd: string; toold: string; modeld: string };
 
 /**
- * Standard input tells the sockets, and ends when agentd does: a runner without agentd has nobody to
- * work for. A socket, because a blocking read in Node's thread pool would keep the process from ending.
+ * Standard input tells the sockets, and ends when agentd does: a runner without agentd has nobody
+ * to work for. A socket, because a blocking read in Node's thread pool would keep the process from
+ * ending.
  */
 function listenToParent(): Promise<Sockets> {
   const lifeline = new Socket({ fd: 0, readable: true, writable: false });

@@ -1,5 +1,5 @@
-// The @anthropic-ai/sdk package, unchanged, against a real runtime: words, streams, tools, lists and
-// errors, with a provider that speaks its wire and one that speaks the other.
+// The @anthropic-ai/sdk package, unchanged, against a real runtime: words, streams, tools, lists
+// and errors, with a provider that speaks its wire and one that speaks the other.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';

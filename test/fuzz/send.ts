@@ -1,5 +1,6 @@
 // Sending cases and reading what comes back: those whose end can be told one behind the other on a
-// connection, the others each on its own. Finds the smallest form of a case that is answered wrongly.
+// connection, the others each on its own. Finds the smallest form of a case that is answered
+// wrongly.
 import net from 'node:net';
 import { makeResponseReader, type RawResponse, type Where } from '../support/raw-http.ts';
 import type { Case } from './cases.ts';

@@ -1,5 +1,6 @@
 // Agents as people meet them: the manifest of the source document loads unchanged and its agent
-// works; agents are paused, resumed, stopped, changed and removed; quotas are those of the manifest.
+// works; agents are paused, resumed, stopped, changed and removed; quotas are those of the
+// manifest.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';

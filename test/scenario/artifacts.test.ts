@@ -1,5 +1,5 @@
-// Artifacts: a record that points to bytes kept once by their hash, seen in its own thread and by whom it was
-// given to; what is too large for a context becomes one.
+// Artifacts: a record that points to bytes kept once by their hash, seen in its own thread and by
+// whom it was given to; what is too large for a context becomes one.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';

@@ -1,5 +1,6 @@
-// Money and tokens: every budget that a call touches must have room for the most it can cost, before it goes
-// out. A refusal says which budget, how much is left and who can raise it; raised, the work goes on.
+// Money and tokens: every budget that a call touches must have room for the most it can cost,
+// before it goes out. A refusal says which budget, how much is left and who can raise it; raised,
+// the work goes on.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { BudgetView } from '../../src/wire/modeld.ts';

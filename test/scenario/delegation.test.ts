@@ -1,5 +1,5 @@
-// The first story: a planner shares its work with two colleagues, both answer, it concludes; and the same
-// with a person who is asked first and answers an hour later.
+// The first story: a planner shares its work with two colleagues, both answer, it concludes; and
+// the same with a person who is asked first and answers an hour later.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startWorld, type World } from '../support/in-process.ts';

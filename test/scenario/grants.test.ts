@@ -1,5 +1,5 @@
-// What a run may do: its manifest, less what any delegation above it left out, for no longer than any of
-// them says; and how far and to whom work may be passed on.
+// What a run may do: its manifest, less what any delegation above it left out, for no longer than
+// any of them says; and how far and to whom work may be passed on.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Delegation } from '../../src/wire/agentd.ts';

@@ -1,5 +1,5 @@
-// The kill switch: one command, or one file when nothing answers, ends every agent process; nothing starts
-// until it is lifted, and then everything goes on where it was.
+// The kill switch: one command, or one file when nothing answers, ends every agent process; nothing
+// starts until it is lifted, and then everything goes on where it was.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// A provider's key lives in modeld and in one private file. It is sought everywhere else it could have gone:
-// every file of the state, every log, every answer, every environment and command line.
+// A provider's key lives in modeld and in one private file. It is sought everywhere else it could
+// have gone: every file of the state, every log, every answer, every environment and command line.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { chmodSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

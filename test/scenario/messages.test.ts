@@ -1,5 +1,5 @@
-// Messages: one envelope and twelve types; who may write to whom is checked; each is delivered once and in
-// the order of its pair.
+// Messages: one envelope and twelve types; who may write to whom is checked; each is delivered once
+// and in the order of its pair.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { MESSAGE_TYPES, type MessageType } from '../../src/wire/agentd.ts';

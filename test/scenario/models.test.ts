@@ -1,5 +1,5 @@
-// One gateway to all models: names stand for routes, a provider that is down is passed by, a busy one is
-// waited for, data goes only where its labels may go, and everything used is counted.
+// One gateway to all models: names stand for routes, a provider that is down is passed by, a busy
+// one is waited for, data goes only where its labels may go, and everything used is counted.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { GenerateRequest } from '../../src/wire/modeld.ts';

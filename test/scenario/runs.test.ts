@@ -1,5 +1,5 @@
-// Runs: a runner that hangs or dies is replaced under a higher fence, whoever comes with the old one is
-// refused everywhere, and of several runs of one task one wins.
+// Runs: a runner that hangs or dies is replaced under a higher fence, whoever comes with the old
+// one is refused everywhere, and of several runs of one task one wins.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// Tasks as people give them: parts and wholes, inputs, threads, order, deadlines, cancelling, retrying,
-// and every limit that ends one.
+// Tasks as people give them: parts and wholes, inputs, threads, order, deadlines, cancelling,
+// retrying, and every limit that ends one.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { TaskId } from '../../src/wire/words.ts';

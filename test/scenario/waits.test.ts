@@ -1,5 +1,5 @@
-// Waiting: for a colleague, a reply, a timer, a person. A parked run holds no process and is woken, with
-// everything it knew, when all it waits for has ended.
+// Waiting: for a colleague, a reply, a timer, a person. A parked run holds no process and is woken,
+// with everything it knew, when all it waits for has ended.
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// A runtime whose agents count: every effect they ask for is one line in a file, so that a test can see how
-// often each one really happened.
+// A runtime whose agents count: every effect they ask for is one line in a file, so that a test can
+// see how often each one really happened.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
@@ -20,7 +20,9 @@ export type Counting = {
   /** The next time this moment comes, after `passes` times, that daemon (or every runner) dies. */
   armCrash(moment: string, options?: { passes?: number; who?: 'runners' }): void;
   crashCame(): boolean;
-  /** Answers every question about an unknown outcome with the truth, until `done`. Gives how many. */
+  /**
+   * Answers every question about an unknown outcome with the truth, until `done`. Gives how many.
+   */
   answerTruthfully(done: () => Promise<boolean>, withinMs?: number): Promise<number>;
 };
 

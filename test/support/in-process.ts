@@ -1,5 +1,5 @@
-// Every daemon in the test's own process, with a clock the test moves. Links, dispatch and stores are the
-// real ones; the runner and the rehearsal are real processes.
+// Every daemon in the test's own process, with a clock the test moves. Links, dispatch and stores
+// are the real ones; the runner and the rehearsal are real processes.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// HTTP by hand: bytes as the test wants them go out, and what comes back is read strictly, so that an answer
-// that is not well-formed shows. Knows nothing of routes.
+// HTTP by hand: bytes as the test wants them go out, and what comes back is read strictly, so that
+// an answer that is not well-formed shows. Knows nothing of routes.
 import net from 'node:net';
 
 export type RawResponse = { status: number; headers: Record<string, string>; body: Buffer };

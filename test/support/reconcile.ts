@@ -82,7 +82,7 @@ async function expectedIds(
 }
 
 const JOURNALED =
-  /^(task|run|wait|msg|artifact|call)_\w{26}\.(created|ended|opened|sent|stored|denied|(started|attempted)\.\d+)$/;
+  /^[a-z]+_\w{26}\.(created|ended|opened|sent|stored|denied|(started|attempted)\.\d+)$/;
 
 /** Assumes that nothing is running any more and every outbox has been delivered. */
 export async function assertReconciled(clients: Clients): Promise<{ events: number }> {

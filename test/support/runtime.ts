@@ -1,4 +1,5 @@
-// A real runtime for tests: its own processes, state directory and sockets, reached as an operator would.
+// A real runtime for tests: its own processes, state directory and sockets, reached as an operator
+// would.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,6 @@
-// A model whose words a test decides: a server on loopback that speaks OpenAI's dialect. Each goal has its
-// answers, one per step; the step follows from the conversation, so that asking again gives the same.
+// A model whose words a test decides: a server on loopback that speaks OpenAI's dialect. Each goal
+// has its answers, one per step; the step follows from the conversation, so that asking again gives
+// the same.
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 

@@ -1,5 +1,5 @@
-// The daily budgets that manifests declare. modeld keeps them; here they are told to it, at the latest before
-// a run of that agent is admitted. What an operator has set there stands above them.
+// The daily budgets that manifests declare. modeld keeps them; here they are told to it, at the
+// latest before a run of that agent is admitted. What an operator has set there stands above them.
 import type { Client } from '../../platform/link.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { DeclaredAgent } from './manifests.ts';

@@ -1,4 +1,5 @@
-// auditd-ai behind its real dispatch and sockets: each event once, from whom it says, found again, proved.
+// auditd-ai behind its real dispatch and sockets: each event once, from whom it says, found again,
+// proved.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,5 +1,6 @@
-// The index of the log: which events a task, an agent, a tool, a run or an id has. It is derived: made from
-// the log, behind it while events pour in, and made again from it whenever it is missing, broken or behind.
+// The index of the log: which events a task, an agent, a tool, a run or an id has. It is derived:
+// made from the log, behind it while events pour in, and made again from it whenever it is missing,
+// broken or behind.
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import type { Log } from '../../platform/log.ts';

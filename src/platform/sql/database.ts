@@ -1,5 +1,6 @@
-// What a store needs of a database, whichever it is: one method = one transaction. The function given to
-// `write` may await only its own statements, so that a transaction never stays open across other work.
+// What a store needs of a database, whichever it is: one method = one transaction. The function
+// given to `write` may await only its own statements, so that a transaction never stays open across
+// other work.
 
 export type Value = string | number | null | Uint8Array;
 export type Row = Record<string, Value>;
@@ -19,5 +20,7 @@ export type Database = {
   close(): Promise<void>;
 };
 
-/** A migration is SQL that both SQLite and PostgreSQL take. Its place in the list is its version. */
+/**
+ * A migration is SQL that both SQLite and PostgreSQL take. Its place in the list is its version.
+ */
 export type Migrations = readonly string[];

@@ -1,5 +1,5 @@
-// Doing a thing once per key: the answer is kept in the transaction that made it, so that the same key
-// gives the same answer after any crash, and a different request under the same key is refused.
+// Doing a thing once per key: the answer is kept in the transaction that made it, so that the same
+// key gives the same answer after any crash, and a different request under the same key is refused.
 import { fault } from '../../wire/errors.ts';
 import type { Sql } from './database.ts';
 

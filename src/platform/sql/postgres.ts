@@ -1,5 +1,5 @@
-// PostgreSQL as a Database, over any client that can query and run a transaction. Statements are written
-// once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
+// PostgreSQL as a Database, over any client that can query and run a transaction. Statements are
+// written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
 import { fault } from '../../wire/errors.ts';
 import type { Database, Migrations, Row, Sql, Value } from './database.ts';
 

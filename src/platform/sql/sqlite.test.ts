@@ -1,5 +1,5 @@
-// SQLite as a Database: writes that wait are made durable together and each rolled back alone, reads see
-// only what is committed, and files of other versions are refused or migrated.
+// SQLite as a Database: writes that wait are made durable together and each rolled back alone,
+// reads see only what is committed, and files of other versions are refused or migrated.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

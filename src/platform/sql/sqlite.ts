@@ -1,5 +1,5 @@
-// SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are put in
-// one transaction, each in its own savepoint, and are durable together with one fsync.
+// SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are
+// put in one transaction, each in its own savepoint, and are durable together with one fsync.
 import { copyFileSync, existsSync, renameSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
@@ -93,7 +93,10 @@ class SqliteDatabase implements Database {
     });
   }
 
-  /** Reads see only committed data: they wait for the group in progress, which takes microtasks only. */
+  /**
+   * Reads see only committed data: they wait for the group in progress, which takes microtasks
+   * only.
+   */
   async read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     if (this.closed !== undefined) throw fault('stopping', `${this.file} is closed`);
     try {

@@ -45,13 +45,14 @@ export async function up(session: Session): Promise<number> {
   return 0;
 }
 
+const RUNTIME_VARIABLES = new RegExp(
+  '^(PATH|HOME|LANG|LC_\\w+|TZ|XDG_RUNTIME_DIR|CREDENTIALS_DIRECTORY|SSL_CERT_\\w+|' +
+    'NODE_EXTRA_CA_CERTS|AGENTD_\\w+)$',
+);
+
 /** A shell's environment holds keys and tokens that are none of the runtime's business. */
 function runtimeEnv(env: Session['env']): NodeJS.ProcessEnv {
-  const kept = Object.entries(env).filter(([name]) =>
-    /^(PATH|HOME|LANG|LC_\w+|TZ|XDG_RUNTIME_DIR|CREDENTIALS_DIRECTORY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS|AGENTD_\w+)$/.test(
-      name,
-    ),
-  );
+  const kept = Object.entries(env).filter(([name]) => RUNTIME_VARIABLES.test(name));
   return Object.fromEntries(kept);
 }
 

@@ -57,7 +57,7 @@ export type ProcessLauncher = Launcher & {
 };
 
 const stderrTailBytesMax = 8_192;
-/** A halt must end also a runner that does not listen within two seconds; it has nothing to lose. */
+/** A halt must end a runner that does not listen within two seconds; it has nothing to lose. */
 const GRACE_MS = 500;
 /** Output that is still on its way when the process has gone. */
 const lastWordsMs = 500;
@@ -103,7 +103,8 @@ export function makeProcessLauncher(options: LauncherOptions): ProcessLauncher {
 
 /**
  * stdin is where a runner is told things, and a lifeline: it ends when this process does, however
- * that happens, and a runner whose stdin has ended ends itself. stderr is kept for the report of a crash.
+ * that happens, and a runner whose stdin has ended ends itself. stderr is kept for the report of a
+ * crash.
  */
 function makeStdio(): Stdio {
   const stdio: Stdio = ['pipe', 'ignore', 'pipe'];

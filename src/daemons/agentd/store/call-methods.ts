@@ -1,3 +1,5 @@
+// The store's methods for what runs and people ask for: work, results, messages, answers,
+// artifacts. Each is one transaction, and each call of a run happens once.
 import { type Once, onceByKey } from '../../../platform/sql/once.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';

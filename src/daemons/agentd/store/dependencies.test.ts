@@ -1,5 +1,5 @@
-// Dependencies as a property: whatever order tasks end in, the store leaves them as looking at everything
-// again and again would.
+// Dependencies as a property: whatever order tasks end in, the store leaves them as looking at
+// everything again and again would.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,3 +1,4 @@
+// The store's methods for runs: claiming, beating, parking, giving back. Each is one transaction.
 import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';

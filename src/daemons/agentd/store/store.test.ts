@@ -1,4 +1,5 @@
-// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same outcomes.
+// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same
+// outcomes.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NewTask } from './tasks.ts';

@@ -1,3 +1,4 @@
+// The store's methods for agents and tasks: each is one transaction.
 import { onceByKey } from '../../../platform/sql/once.ts';
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';

@@ -1,3 +1,4 @@
+// The store's methods that time and the operator drive: what is due, halt, the runtime's events.
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { giveBack } from './runs.ts';
 import type { Store } from './store.ts';

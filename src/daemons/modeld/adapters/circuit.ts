@@ -1,5 +1,6 @@
-// Whether a provider is worth asking: closed after failures in a row, tried again by one call at a time.
-// Only what is the provider's own fault counts; a refused request or a full queue says nothing of it.
+// Whether a provider is worth asking: closed after failures in a row, tried again by one call at a
+// time. Only what is the provider's own fault counts; a refused request or a full queue says
+// nothing of it.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Fault, FaultCode } from '../../../wire/errors.ts';
 

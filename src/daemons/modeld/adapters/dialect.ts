@@ -1,5 +1,5 @@
-// What every vendor's dialect can do, and the forms between them: a request, an answer, a stream of events.
-// The dialects themselves are openai.ts and anthropic.ts; nothing here knows a vendor.
+// What every vendor's dialect can do, and the forms between them: a request, an answer, a stream of
+// events. The dialects themselves are openai.ts and anthropic.ts; nothing here knows a vendor.
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type {
   GenerateRequest,
@@ -14,7 +14,9 @@ import type { WireNames } from './tool-names.ts';
 
 export type DialectName = 'openai' | 'anthropic';
 
-/** A model call in neutral form. The last five fields only come from clients with a vendor's SDK. */
+/**
+ * A model call in neutral form. The last five fields only come from clients with a vendor's SDK.
+ */
 export type ModelRequest = {
   messages: Message[];
   tools: ToolSpec[];
@@ -122,7 +124,9 @@ export type Dialect = {
   writeError(fault: Fault): DialectError;
   /** An error inside a stream that has already begun. */
   writeStreamError(fault: Fault): string;
-  /** The most tokens the client's body lets the model write, over all choices; undefined: no limit. */
+  /**
+   * The most tokens the client's body lets the model write, over all choices; undefined: no limit.
+   */
   readOutputLimit(body: JsonObject): { tokens: number | undefined; choices: number };
   /** The members of a client's body that set its output limit to `tokens`. */
   outputLimit(

@@ -1,4 +1,5 @@
-// What both dialects' errors share: headers that tell the vendors' SDKs whether and when to try again.
+// What both dialects' errors share: headers that tell the vendors' SDKs whether and when to try
+// again.
 import type { Fault } from '../../../wire/errors.ts';
 
 export function errorHeaders(fault: Fault): Record<string, string> {

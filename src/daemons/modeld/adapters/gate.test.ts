@@ -1,3 +1,4 @@
+// The gate: limits at the same time and per minute, a queue that is bounded, leaving it early.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

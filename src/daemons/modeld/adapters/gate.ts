@@ -1,5 +1,5 @@
-// The door to one provider: how many calls at once, how many calls and tokens a minute. Who does not get
-// in waits in a line of bounded length, first come first served, and can leave it.
+// The door to one provider: how many calls at once, how many calls and tokens a minute. Who does
+// not get in waits in a line of bounded length, first come first served, and can leave it.
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 
@@ -25,7 +25,10 @@ export type Gate = {
 
 const MINUTE_MS = 60_000;
 
-/** Fills evenly over a minute and holds one minute's worth. May go below zero and then refills first. */
+/**
+ * Fills evenly over a minute and holds one minute's worth. May go below zero and then refills
+ * first.
+ */
 type Bucket = { level: number; perMinute: number; atMs: number };
 
 const makeBucket = (perMinute: number | undefined, nowMs: number): Bucket | undefined =>
@@ -37,7 +40,10 @@ function refill(bucket: Bucket, nowMs: number): void {
   bucket.atMs = nowMs;
 }
 
-/** How long until the bucket holds `amount`. More than it can ever hold is let through when it is full. */
+/**
+ * How long until the bucket holds `amount`. More than it can ever hold is let through when it is
+ * full.
+ */
 function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): number {
   if (bucket === undefined) return 0;
   refill(bucket, nowMs);

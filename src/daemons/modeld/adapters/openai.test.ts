@@ -1,4 +1,5 @@
-// The table of OpenAI's dialect: each row is one thing that must be so, typed with the vendor's own types.
+// The table of OpenAI's dialect: each row is one thing that must be so, typed with the vendor's own
+// types.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type {

@@ -1,4 +1,5 @@
-// The same dialect in and out: nothing is lost on the way there, no byte is changed on the way back.
+// The same dialect in and out: nothing is lost on the way there, no byte is changed on the way
+// back.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,5 +1,6 @@
-// Client and provider speak the same dialect: the client's body goes out as it came but for the model and
-// the output limit, and the answer's bytes come back untouched while a tap reads what was used.
+// Client and provider speak the same dialect: the client's body goes out as it came but for the
+// model and the output limit, and the answer's bytes come back untouched while a tap reads what was
+// used.
 import type { Answer, Dialect } from './dialect.ts';
 import type { StreamedAnswer, WholeAnswer } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
@@ -65,7 +66,10 @@ export function passStream(options: {
   });
 }
 
-/** Whole blocks only, so that a cut never leaves half an event at the client; no copy in the usual case. */
+/**
+ * Whole blocks only, so that a cut never leaves half an event at the client; no copy in the usual
+ * case.
+ */
 function joinBlocks(blocks: ReadBlock[], chunk: Buffer, hidesUsage: boolean): Buffer | undefined {
   const raws: Buffer[] = [];
   let size = 0;

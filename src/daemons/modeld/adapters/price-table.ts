@@ -1,5 +1,6 @@
-// Prices as published by the vendors, in micro-USD per million tokens (1 USD is 1,000,000). Data only:
-// a site's own rows come from its configuration and win. Read from the vendors' pages in November 2026.
+// Prices as published by the vendors, in micro-USD per million tokens (1 USD is 1,000,000). Data
+// only: a site's own rows come from its configuration and win. Read from the vendors' pages in
+// November 2026.
 import type { PriceRow } from './prices.ts';
 
 const usd = (dollars: number): number => Math.round(dollars * 1_000_000);
@@ -26,7 +27,10 @@ const gpt = (model: string, { input, output, cacheRead, cacheWrite }: Gpt): Pric
   cache_write: usd(cacheWrite ?? input),
 });
 
-/** Above 272,000 tokens of input OpenAI's newer models cost twice for input and half more for output. */
+/**
+ * Above 272,000 tokens of input OpenAI's newer models cost twice for input and half more for
+ * output.
+ */
 const longer = (row: PriceRow): PriceRow => ({
   ...row,
   long: {
@@ -109,7 +113,9 @@ export const FALLBACK_PRICES = {
   cache_write_long: usd(30),
 };
 
-/** What a client can ask for that costs more, by dialect and member of its body: times the price. */
+/**
+ * What a client can ask for that costs more, by dialect and member of its body: times the price.
+ */
 export const SURCHARGES = {
   openai: { service_tier: { priority: 2, fast: 2 } },
   anthropic: { speed: { fast: 6 }, inference_geo: { '*': 1.1 } },

@@ -1,3 +1,4 @@
+// Prices: cost of an answer, the bound before it, rounding up, names nobody knows.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -27,7 +27,10 @@ export type PriceBook = {
   find(provider: string, model: string): PriceRow & { isKnown: boolean };
 };
 
-/** `claude-haiku-4-5-20251001`, `gpt-5-2025-08-07` and `openai/gpt-5` all have the price of their family. */
+/**
+ * `claude-haiku-4-5-20251001`, `gpt-5-2025-08-07` and `openai/gpt-5` all have the price of their
+ * family.
+ */
 function familyOf(model: string): string {
   const own = model.slice(model.lastIndexOf('/') + 1);
   return own.replace(/-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$/, '');
@@ -74,7 +77,10 @@ function pricesAt(row: PriceRow, inputTokens: number): Prices {
   return row.long !== undefined && inputTokens > row.long.above_input_tokens ? row.long : row;
 }
 
-/** Sums of tokens times prices pass what a number holds exactly, so they are added up as big integers. */
+/**
+ * Sums of tokens times prices pass what a number holds exactly, so they are added up as big
+ * integers.
+ */
 function toMicrousd(terms: readonly [tokens: number, price: number][], times: number): number {
   let sum = 0n;
   for (const [tokens, price] of terms) sum += BigInt(tokens) * BigInt(price);

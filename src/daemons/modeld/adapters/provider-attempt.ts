@@ -1,5 +1,5 @@
-// One call to one provider: headers and key out, bytes in, and every way it can go wrong as a fault.
-// The key is read once per call and goes into one header only.
+// One call to one provider: headers and key out, bytes in, and every way it can go wrong as a
+// fault. The key is read once per call and goes into one header only.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Clock } from '../../../platform/clock.ts';
 import { parseJson } from '../../../platform/json.ts';

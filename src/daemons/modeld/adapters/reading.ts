@@ -1,5 +1,5 @@
-// Reading JSON that somebody else wrote: values of the wrong kind become nothing instead of a crash.
-// What is missing or wrong is judged by the dialect that reads.
+// Reading JSON that somebody else wrote: values of the wrong kind become nothing instead of a
+// crash. What is missing or wrong is judged by the dialect that reads.
 import { createHash, randomUUID } from 'node:crypto';
 import { parseJson } from '../../../platform/json.ts';
 

@@ -1,3 +1,4 @@
+// Trying again and the next route: when, how long between, and never after the client has bytes.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

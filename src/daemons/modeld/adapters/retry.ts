@@ -1,5 +1,6 @@
-// Trying again, and trying elsewhere: full jitter, Retry-After, a total time, a list of routes in order.
-// Once the client was given a first byte, nothing is tried again: it would get two answers in one.
+// Trying again, and trying elsewhere: full jitter, Retry-After, a total time, a list of routes in
+// order. Once the client was given a first byte, nothing is tried again: it would get two answers
+// in one.
 import type { Clock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { Circuit } from './circuit.ts';

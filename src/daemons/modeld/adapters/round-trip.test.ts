@@ -1,5 +1,5 @@
-// Properties over both dialects: what a dialect can express comes back as it went, whole or as a stream
-// cut anywhere, in its own words or through the other's.
+// Properties over both dialects: what a dialect can express comes back as it went, whole or as a
+// stream cut anywhere, in its own words or through the other's.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -39,7 +39,9 @@ const calls = fc
     ),
   );
 
-/** A turn with calls and their results, as every vendor wants it. Ids are made unique by the caller. */
+/**
+ * A turn with calls and their results, as every vendor wants it. Ids are made unique by the caller.
+ */
 const toolTurn = fc.tuple(fc.option(words), calls, words);
 
 function conversation(options: { marksErrors: boolean }): fc.Arbitrary<Message[]> {

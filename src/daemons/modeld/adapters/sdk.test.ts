@@ -1,4 +1,5 @@
-// The vendors' own SDKs, unchanged, read what we write: answers, streams, and errors by their classes.
+// The vendors' own SDKs, unchanged, read what we write: answers, streams, and errors by their
+// classes.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';

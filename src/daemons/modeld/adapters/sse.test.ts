@@ -1,3 +1,4 @@
+// Server-sent events: any chunking of the same bytes gives the same events.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,5 +1,6 @@
-// Server-Sent Events as bytes: an incremental parser that keeps each block's own bytes, and a writer.
-// It knows no vendor; what the data means is for the dialects. Format: the HTML standard, section 9.2.
+// Server-Sent Events as bytes: an incremental parser that keeps each block's own bytes, and a
+// writer. It knows no vendor; what the data means is for the dialects. Format: the HTML standard,
+// section 9.2.
 import { fault } from '../../../wire/errors.ts';
 
 /** One block of a stream. `data` is null for a block that says nothing, such as a comment. */

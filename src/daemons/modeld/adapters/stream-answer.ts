@@ -1,6 +1,6 @@
-// A provider's stream, read to its end: blocks become whatever the client gets, and whoever pays learns
-// exactly once how it ended. Nothing is given before the first piece is there, so that until then the
-// call may still be tried again or elsewhere.
+// A provider's stream, read to its end: blocks become whatever the client gets, and whoever pays
+// learns exactly once how it ended. Nothing is given before the first piece is there, so that until
+// then the call may still be tried again or elsewhere.
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { Answer, AnswerEvent, Dialect, StreamReader, StreamWriter } from './dialect.ts';
 import type { StreamedAnswer } from './provider-client.ts';
@@ -103,7 +103,9 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   }
 }
 
-/** Blocks up to the end mark, or up to the one that told of a fault: those before it still count. */
+/**
+ * Blocks up to the end mark, or up to the one that told of a fault: those before it still count.
+ */
 function readBlocks(
   blocks: SseBlock[],
   reader: StreamReader,

@@ -1,10 +1,11 @@
-// How many input tokens a body can cost at most, said before the call so that a budget can hold the money.
+// How many input tokens a body can cost at most, said before the call so that a budget can hold the
+// money.
 //
-// The bound: every tokenizer in use (byte-level BPE as at OpenAI and Anthropic, SentencePiece with byte
-// fallback as in Llama, Gemma, Mistral) makes at least one byte of UTF-8 into each token, and a JSON body
-// is never shorter than the text in it. So bytes of body ≥ tokens of text, typically by a factor of 3 to 4;
-// role marks and tool wrappers fit into what JSON spends on them. On top come the words a vendor adds by
-// itself, and images, whose cost does not follow their size.
+// The bound: every tokenizer in use (byte-level BPE as at OpenAI and Anthropic, SentencePiece with
+// byte fallback as in Llama, Gemma, Mistral) makes at least one byte of UTF-8 into each token, and
+// a JSON body is never shorter than the text in it. So bytes of body ≥ tokens of text, typically by
+// a factor of 3 to 4; role marks and tool wrappers fit into what JSON spends on them. On top come
+// the words a vendor adds by itself, and images, whose cost does not follow their size.
 import type { DialectName } from './dialect.ts';
 import { asList, asObject, type JsonObject } from './reading.ts';
 
@@ -54,7 +55,10 @@ function countBlocks(blocks: unknown[], found: { images: number; isOpenEnded: bo
   }
 }
 
-/** Text inside the body is counted by its bytes; a PDF's pages are not, nor is what a link points to. */
+/**
+ * Text inside the body is counted by its bytes; a PDF's pages are not, nor is what a link points
+ * to.
+ */
 function hasInlineText(block: JsonObject): boolean {
   return asObject(block.source)?.type === 'text';
 }

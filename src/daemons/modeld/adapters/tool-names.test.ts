@@ -1,3 +1,4 @@
+// Names and ids on the vendors' wires: mapped without collision, and back.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

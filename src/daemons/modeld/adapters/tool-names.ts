@@ -1,5 +1,6 @@
-// Names of tools and ids of calls as the vendors accept them: letters, digits, _ and -, up to a length.
-// One table per request, so that `task.delegate` goes out as `task_delegate` and comes back as itself.
+// Names of tools and ids of calls as the vendors accept them: letters, digits, _ and -, up to a
+// length. One table per request, so that `task.delegate` goes out as `task_delegate` and comes back
+// as itself.
 import type { Message, ToolSpec } from '../../../wire/modeld.ts';
 
 export type NameTable = { toWire(name: string): string; toName(wire: string): string };

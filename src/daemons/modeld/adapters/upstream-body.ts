@@ -1,5 +1,5 @@
-// The bytes of one provider answer as they arrive, pulled by the reader so that a slow client slows the
-// provider. Watches silence, size and cut connections; what the bytes mean is for others.
+// The bytes of one provider answer as they arrive, pulled by the reader so that a slow client slows
+// the provider. Watches silence, size and cut connections; what the bytes mean is for others.
 import type { IncomingMessage } from 'node:http';
 import { type Fault, fault } from '../../../wire/errors.ts';
 
@@ -52,7 +52,10 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     for (const fn of this.#onFail) fn(reason);
   }
 
-  /** The answer is whole: the few bytes that may follow are read away so that the socket can be used again. */
+  /**
+   * The answer is whole: the few bytes that may follow are read away so that the socket can be used
+   * again.
+   */
   complete(): void {
     if (this.#over) return;
     this.#finish();

@@ -1,3 +1,4 @@
+// What vendors answer when something is wrong, as our faults.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';

@@ -1,5 +1,5 @@
-// A vendor's error as one of our faults: by HTTP status, or by its type when it came inside a stream.
-// The vendor's words are kept, clipped, and never hold the key.
+// A vendor's error as one of our faults: by HTTP status, or by its type when it came inside a
+// stream. The vendor's words are kept, clipped, and never hold the key.
 import { type Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import { asObject, asText, type JsonObject } from './reading.ts';
 
@@ -28,7 +28,7 @@ export function readVendorError(json: unknown, status?: number): VendorError {
 }
 
 const TOO_LONG =
-  /maximum context length|context (length|window|limit)|prompt is too long|exceeds? the (model'?s )?(max|context)|too many (input )?tokens/i;
+  /(maximum )?context (length|window|limit)|prompt is too long|exceeds? the .{0,8}(max|context)|too many .{0,6}tokens/i;
 
 function isTooLong(error: VendorError): boolean {
   return error.code === 'context_length_exceeded' || TOO_LONG.test(error.message);
@@ -102,7 +102,9 @@ export function vendorFault(
   );
 }
 
-/** Vendors quote keys in errors, whole or with the middle starred out; an agent must see neither. */
+/**
+ * Vendors quote keys in errors, whole or with the middle starred out; an agent must see neither.
+ */
 export function scrub(text: string, key: string | undefined): string {
   const whole = key === undefined || key === '' ? text : text.replaceAll(key, '[key]');
   const tidy = whole

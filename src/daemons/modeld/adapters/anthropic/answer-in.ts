@@ -1,5 +1,6 @@
-// Anthropic's answers and stream events as neutral answers and events. Block kinds we have no word for
-// (server tools, citations) are passed over; a client of the same dialect gets them untouched elsewhere.
+// Anthropic's answers and stream events as neutral answers and events. Block kinds we have no word
+// for (server tools, citations) are passed over; a client of the same dialect gets them untouched
+// elsewhere.
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import {

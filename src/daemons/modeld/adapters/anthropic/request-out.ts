@@ -42,7 +42,9 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
 
 const isBlank = (text: string): boolean => text.trim() === '';
 
-/** Only newer models take a system message between others, so all go to the front, in their order. */
+/**
+ * Only newer models take a system message between others, so all go to the front, in their order.
+ */
 function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
   const texts: string[] = [];
   for (const { role, parts } of messages) {
@@ -54,7 +56,10 @@ function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
   return texts.map((text) => ({ type: 'text', text }));
 }
 
-/** Neighbours of one role become one message, and results come before a turn's text, as the API asks. */
+/**
+ * Neighbours of one role become one message, and results come before a turn's text, as the API
+ * asks.
+ */
 function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
   const out: { role: string; content: JsonObject[] }[] = [];
   for (const message of messages) {

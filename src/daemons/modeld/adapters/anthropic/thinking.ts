@@ -1,5 +1,5 @@
-// Thinking that goes back to who signed it. A signature is good for one model only, so ours names the
-// model; what another model signed is left out. Redacted thinking is all signature and no text.
+// Thinking that goes back to who signed it. A signature is good for one model only, so ours names
+// the model; what another model signed is left out. Redacted thinking is all signature and no text.
 import type { Part } from '../../../../wire/modeld.ts';
 import type { JsonObject } from '../reading.ts';
 

@@ -24,7 +24,9 @@ import type { SseBlock } from '../sse.ts';
 import type { WireNames } from '../tool-names.ts';
 import { readVendorError, vendorFault } from '../vendor-faults.ts';
 
-/** OpenAI counts cached tokens inside the prompt; ours are apart. Reasoning stays inside the output. */
+/**
+ * OpenAI counts cached tokens inside the prompt; ours are apart. Reasoning stays inside the output.
+ */
 export function readUsage(value: unknown): Usage | undefined {
   const usage = asObject(value);
   if (usage === undefined) return undefined;
@@ -51,7 +53,10 @@ const STOP_REASONS: Record<string, StopReason> = {
 
 type Call = { id: string; name: string; text: string; given: boolean };
 
-/** What has been read of one answer. Only the first choice counts; modeld itself never asks for more. */
+/**
+ * What has been read of one answer. Only the first choice counts; modeld itself never asks for
+ * more.
+ */
 type Draft = {
   id: string;
   model: string;

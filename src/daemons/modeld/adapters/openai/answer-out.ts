@@ -30,7 +30,9 @@ export function writeUsage(usage: Usage): JsonObject {
 const joinText = (parts: Part[], type: 'text' | 'thinking'): string =>
   parts.map((part) => (part.type === type ? part.text : '')).join('');
 
-/** Signed thinking for clients that send a message back whole; others lose nothing they could use. */
+/**
+ * Signed thinking for clients that send a message back whole; others lose nothing they could use.
+ */
 function signedThinking(parts: Part[]): JsonObject {
   const details: JsonObject[] = [];
   for (const part of parts) {

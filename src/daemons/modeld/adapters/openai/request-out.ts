@@ -1,4 +1,5 @@
-// A neutral request as an OpenAI Chat Completions body. Thinking is left out: this API has no place for it.
+// A neutral request as an OpenAI Chat Completions body. Thinking is left out: this API has no place
+// for it.
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
 import {
@@ -71,7 +72,8 @@ function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): 
 
 function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
   const out: JsonObject[] = [];
-  // Results must follow their calls at once, so a turn's own text waits until all its results are out.
+  // Results must follow their calls at once, so a turn's own text waits until all its results are
+  // out.
   let waiting: JsonObject[] = [];
   for (const message of messages) {
     if (message.role !== 'user') {
