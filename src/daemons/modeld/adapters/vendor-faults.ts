@@ -27,11 +27,18 @@ export function readVendorError(json: unknown, status?: number): VendorError {
   };
 }
 
-const TOO_LONG =
-  /(maximum )?context (length|window|limit)|prompt is too long|exceeds? the .{0,8}(max|context)|too many .{0,6}tokens/i;
+const TOO_LONG = [
+  /context (length|window|limit)/i,
+  /prompt is too long/i,
+  /exceeds? the (model'?s )?(max|context)/i,
+  /too many (input )?tokens/i,
+];
 
 function isTooLong(error: VendorError): boolean {
-  return error.code === 'context_length_exceeded' || TOO_LONG.test(error.message);
+  return (
+    error.code === 'context_length_exceeded' ||
+    TOO_LONG.some((pattern) => pattern.test(error.message))
+  );
 }
 
 /** Money is gone, not rate: waiting does not help, another provider may. */
