@@ -243,7 +243,7 @@ export class Journal {
   }
 
   #finish({ waiting, soon, lastEvent, fresh }: Batch): void {
-    this.#writer.remember(fresh); (globalThis as unknown as { __groups: number }).__groups++;
+    this.#writer.remember(fresh);
     for (const { callId } of soon) this.#unwritten.delete(callId);
     if (lastEvent === 0) {
       for (const { resolve } of waiting) resolve(Promise.resolve());
