@@ -15,7 +15,12 @@ import { type Config, loadConfig } from '../platform/config.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { idMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
-import { defaultStateDir, ownDir, prepareStateDir, runtimeDirOf } from '../platform/state-dir.ts';
+import {
+  defaultStateDir,
+  ownRuntimeDir,
+  prepareStateDir,
+  runtimeDirOf,
+} from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
 
 export const VERSION = '0.1.0';
@@ -115,7 +120,7 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
 /** What every daemon of this process is hosted with. */
 export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
   prepareStateDir(told.stateDir);
-  const runtimeDir = ownDir(runtimeDirOf(told.stateDir, process.env));
+  const runtimeDir = ownRuntimeDir(runtimeDirOf(told.stateDir, process.env));
   const clock = systemClock();
   return {
     version: VERSION,

@@ -22,6 +22,7 @@ import { assertSocketPath } from './http-server.ts';
 import {
   defaultStateDir,
   ownDir,
+  ownRuntimeDir,
   prepareStateDir,
   readRuntimeInfo,
   runtimeDirOf,
@@ -161,6 +162,21 @@ describe('state-dir: the runtime path', () => {
             assertSocketPath(socketPathOf(path, daemon, caller));
     }
     assert.ok(taken > 10 && taken < 80);
+  });
+});
+
+describe('state-dir: the runtime directory', () => {
+  it('is made ours alone below a directory of ours', () => {
+    const runtime = join(fresh(), 'agentd', '01234567');
+    assert.equal(ownRuntimeDir(runtime), runtime);
+    assert.equal(statSync(join(runtime, '..')).mode & 0o777, 0o700);
+  });
+
+  it('is refused where another user could put theirs in its place', () => {
+    const base = fresh();
+    mkdirSync(base);
+    chmodSync(base, 0o777);
+    assert.throws(() => ownRuntimeDir(join(base, '01234567')), { code: 'bad_config' });
   });
 });
 

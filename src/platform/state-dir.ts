@@ -15,6 +15,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { fault } from '../wire/errors.ts';
 import { SOCKET_PATH_BYTES_MAX } from './http-server.ts';
 import { sha256Hex } from './json.ts';
+import { assertTrustedAbove } from './trusted-path.ts';
 
 export const STATE_VERSION = 1;
 
@@ -59,6 +60,16 @@ export function ownDir(dir: string): string {
     throw fault('bad_config', `${dir} is not a directory of this user`);
   if ((stat.mode & 0o077) !== 0)
     throw fault('bad_config', `others can enter ${dir}`, { hint: `chmod 700 ${dir}` });
+  return dir;
+}
+
+/**
+ * The directory of the sockets. Its name can be guessed and may lie where everybody can write, so
+ * what is above it is looked at too: who owns that could put sockets of their own in place of ours.
+ */
+export function ownRuntimeDir(dir: string): string {
+  ownDir(dir);
+  assertTrustedAbove(dir, [process.getuid?.() ?? 0]);
   return dir;
 }
 

@@ -7,7 +7,7 @@ import type { DaemonName } from '../../wire/peers.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
 import { type Answer, exchange } from './exchange.ts';
 import { type Asked, PATHS, type Tables } from './routes.ts';
-import { readOperatorKey, readRuntimeInfo } from './state.ts';
+import { assertRuntimeDir, readOperatorKey, readRuntimeInfo } from './state.ts';
 
 type AskOptions = { deadlineMs?: number; once?: true };
 
@@ -45,6 +45,7 @@ export function connectRuntime(stateDir: string): Runtime {
     });
   }
   const key = readOperatorKey(stateDir);
+  assertRuntimeDir(info.runtime_dir, stateDir);
   const headers = { authorization: `Bearer ${key}`, 'agentd-person': personName() };
 
   const place = (daemon: DaemonName, name: string, request: AnyRequest) => {

@@ -1,7 +1,11 @@
 // The state directory is found by the rules of the floor.
 import assert from 'node:assert/strict';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { defaultStateDir } from '../../platform/state-dir.ts';
+import { connectRuntime } from './runtime.ts';
 import { findStateDir, isAlive } from './state.ts';
 
 test('without --state it is where the runtime itself would look', () => {
@@ -25,4 +29,20 @@ test('--state wins over the environment and becomes absolute', () => {
 test('a process is alive or it is not', () => {
   assert.equal(isAlive(process.pid), true);
   assert.equal(isAlive(2 ** 30), false);
+});
+
+test('the key is not sent where another user could listen', () => {
+  const base = mkdtempSync(join(tmpdir(), 'actl-s-'));
+  try {
+    const runtimeDir = join(base, 'shared', '01234567');
+    writeFileSync(join(base, 'operator.key'), 'a key');
+    writeFileSync(join(base, 'runtime.json'), JSON.stringify({ runtime_dir: runtimeDir }));
+    assert.throws(() => connectRuntime(base), { code: 'not_reachable' });
+    mkdirSync(runtimeDir, { recursive: true, mode: 0o700 });
+    connectRuntime(base);
+    chmodSync(join(base, 'shared'), 0o777);
+    assert.throws(() => connectRuntime(base), { code: 'bad_config' });
+  } finally {
+    rmSync(base, { recursive: true });
+  }
 });

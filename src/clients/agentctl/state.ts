@@ -2,6 +2,7 @@
 // platform/state-dir.ts, which cannot be loaded here: what it imports costs as much as a start of
 // Node. For the same reason Node's modules are not imported: that reads all their exports.
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
+import { assertTrustedDir } from '../../platform/trusted-path.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Env } from './command.ts';
 
@@ -40,6 +41,24 @@ export function readOperatorKey(stateDir: string): string {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('unauthenticated', `the key file ${file} cannot be read (${code})`, {
       hint: `Use it as the user who owns ${stateDir}.`,
+      cause,
+    });
+  }
+}
+
+/**
+ * The key goes to whoever listens below this directory: it must be one that only root, this user or
+ * the owner of the key can have put there.
+ */
+export function assertRuntimeDir(runtimeDir: string, stateDir: string): void {
+  const owner = process.getBuiltinModule('node:fs').statSync(`${stateDir}/operator.key`).uid;
+  try {
+    assertTrustedDir(runtimeDir, [process.getuid?.() ?? 0, owner]);
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    if (code !== 'ENOENT' && code !== 'ENOTDIR') throw cause;
+    throw fault('not_reachable', `agentd of ${stateDir} does not answer`, {
+      hint: 'Look at agentctl doctor; start the runtime again: agentctl up.',
       cause,
     });
   }
