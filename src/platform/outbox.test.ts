@@ -185,6 +185,77 @@ describe('outbox', () => {
     await again.close();
   });
 
+  it('goes on when it cannot remove what was delivered', async () => {
+    const inner = openSqlite({ file: join(dir, `${made++}.sqlite`), migrations: [OUTBOX_TABLES] });
+    let removals = 0;
+    const db: Database = {
+      read: (work) => inner.read(work),
+      close: () => inner.close(),
+      write: (work) =>
+        inner.write((sql) =>
+          work({
+            all: (text, ...values) => sql.all(text, ...values),
+            one: (text, ...values) => sql.one(text, ...values),
+            run(text, ...values) {
+              if (text.startsWith('DELETE') && ++removals === 1) throw new Error('disk is full');
+              return sql.run(text, ...values);
+            },
+          }),
+        ),
+    };
+    let isSlow = false;
+    const outbox = await openOutbox({
+      ...{ db, source: 'toold', clock: manualClock(0), append: async () => undefined },
+      log: { ...silentLog, warn: (message) => (isSlow ||= /does not take/.test(message)) },
+    });
+    const add = (n: number) =>
+      db.write(async (sql) => {
+        let seq = 0;
+        for (let i = 0; i < n; i++)
+          seq = await outbox.add(sql, { id: `e${i}`, event: 'task.created' });
+        return seq;
+      });
+    await outbox.delivered(await add(2_500));
+    await outbox.drain(1_000);
+    assert.equal(removals, 1);
+    assert.equal(isSlow, false, 'the log took everything');
+    await outbox.delivered(await add(1));
+    await outbox.drain(1_000);
+    assert.equal(removals, 2, 'it is tried again with the next batch');
+    outbox.stop();
+    await db.close();
+  });
+
+  it('refuses an event the log would refuse, with the change it belongs to', async () => {
+    const bench = await openBench();
+    const refused = (more: object) =>
+      assert.rejects(
+        bench.db.write(async (sql) => {
+          await sql.run("INSERT INTO outbox_store (id) VALUES ('change')");
+          return bench.outbox.add(sql, { id: 'x', event: 'task.created', ...more } as never);
+        }),
+        { code: 'internal', message: /cannot be recorded/ },
+      );
+    await refused({ id: '' });
+    await refused({ id: 'x'.repeat(129) });
+    await refused({ tool: 'x'.repeat(257) });
+    await refused({ event: 'task.unheard' });
+    await refused({ data: { text: 'x'.repeat(1_025) } });
+    await refused({ data: { list: [1] } });
+    await refused({ more: 1 });
+    const left = await bench.db.read((sql) =>
+      sql.all("SELECT id FROM outbox_store WHERE id = 'change'"),
+    );
+    assert.deepEqual(left, []);
+    await bench.outbox.delivered(
+      await bench.db.write((sql) =>
+        bench.outbox.add(sql, { id: 'ok', event: 'task.created', data: { a: undefined } as never }),
+      ),
+    );
+    assert.deepEqual(idsOf(bench.taken), ['ok']);
+    await bench.close();
+  });
+
   it('ends waiters with stopping when it is stopped', async () => {
     const bench = await openBench(undefined, { is: true });
     const waiting = bench.outbox.delivered(await bench.add('a'));

@@ -3,7 +3,8 @@
 // source and number.
 import { randomUUID } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
-import type { EventDraft, NewEvent } from '../wire/events.ts';
+import { type EventDraft, NewEvent } from '../wire/events.ts';
+import { checkValue } from './check.ts';
 import type { Clock } from './clock.ts';
 import { toTimestamp } from './clock.ts';
 import type { Log } from './log.ts';
@@ -28,6 +29,21 @@ export type Outbox = {
   drain(waitMs: number): Promise<boolean>;
   stop(): void;
 };
+
+const Draft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
+
+/** An event the log refuses would be sent again for ever, and all events after it would wait. */
+function assertDraft(draft: EventDraft): void {
+  if (checkValue(Draft, draft).success) return;
+  // Members that are undefined do not travel: what counts is what would arrive.
+  const checked = checkValue(Draft, JSON.parse(JSON.stringify(draft)));
+  if (checked.success) return;
+  const { path, message } = checked.issues[0]!;
+  throw fault(
+    'internal',
+    `the event ${draft.event} cannot be recorded: ${path.join('.')} ${message}`,
+  );
+}
 
 const BATCH_MAX = 1_000;
 const FORGET_EVERY = 2_000;
@@ -80,8 +96,14 @@ export async function openOutbox(options: {
 
   const forget = async (): Promise<void> => {
     if (acked - forgotten < FORGET_EVERY) return;
-    forgotten = acked;
-    await db.write((sql) => sql.run('DELETE FROM outbox WHERE seq < ?', acked));
+    const upTo = acked;
+    try {
+      await db.write((sql) => sql.run('DELETE FROM outbox WHERE seq < ?', upTo));
+      forgotten = upTo;
+    } catch (error) {
+      // The log has these events; only the table is longer than it need be, until the next batch.
+      if (!stopped) log.warn('delivered events could not be removed from the outbox', { error });
+    }
   };
 
   const unsent = (limit: number): Promise<{ seq: number; event: string }[]> =>
@@ -91,7 +113,10 @@ export async function openOutbox(options: {
 
   const relayOnce = async (): Promise<boolean> => {
     const rows = await unsent(BATCH_MAX);
-    if (rows.length === 0) return false;
+    if (rows.length === 0) {
+      failingSince = undefined;
+      return false;
+    }
     await append(rows.map((row) => JSON.parse(row.event) as NewEvent));
     acked = Number(rows[rows.length - 1]!.seq);
     failingSince = undefined;
@@ -122,6 +147,7 @@ export async function openOutbox(options: {
 
   const outbox: Outbox = {
     async add(sql, draft) {
+      assertDraft(draft);
       const seq = ++last;
       const event: NewEvent = {
         ...draft,
