@@ -22,6 +22,8 @@ type ToolResultPart = Extract<Part, { type: 'tool_result' }>;
 
 const MALFORMED_MAX = 3;
 const SILENT_MAX = 3;
+const CALLS_MAX = 128;
+const FINISH = 'task_finish';
 const WINDOW_SHARE = 0.8;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 
@@ -47,10 +49,10 @@ export class Loop {
   private silent = 0;
   private tokens = 0;
 
-  constructor(daemons: Daemons, briefing: RunBriefing, tools: ToolView[]) {
+  constructor(daemons: Daemons, briefing: RunBriefing) {
     this.daemons = daemons;
     this.briefing = briefing;
-    this.tools = new Map(tools.map((tool) => [wireName(tool.name), tool]));
+    this.tools = new Map(briefing.tools.map((tool) => [wireName(tool.name), tool]));
     this.messages = openingMessages(briefing);
   }
 
@@ -70,6 +72,11 @@ export class Loop {
       const ended = await this.act(answer.response);
       if (ended !== undefined) return ended;
     }
+  }
+
+  /** Ends the task with a reason that trying again cannot mend. */
+  giveUp({ code, message }: { code: string; message: string }): Promise<Ended> {
+    return this.finish('failed', message, code);
   }
 
   private overLimit(): string | undefined {
@@ -170,25 +177,39 @@ export class Loop {
     return undefined;
   }
 
-  /** All calls of a step at once. What has to wait is asked again when the wait is over. */
+  /**
+   * All calls of a step at once, but finishing only when the others are done. What has to wait is
+   * asked again when the wait is over.
+   */
   private async perform(asked: ToolCallPart[]): Promise<ToolResultPart[] | Ended> {
-    const results: (ToolResultPart | undefined)[] = asked.map(() => undefined);
-    for (;;) {
-      const waiting: string[] = [];
-      await Promise.all(
-        asked.map(async (part, index) => {
-          if (results[index] !== undefined) return;
-          const outcome = await this.callTool(part, index);
-          if ('waiting' in outcome) waiting.push(outcome.waiting);
-          else results[index] = outcome;
-        }),
+    const results: (ToolResultPart | undefined)[] = asked.map((part, index) =>
+      index < CALLS_MAX ? undefined : failed(part, `Ask for at most ${CALLS_MAX} calls at once.`),
+    );
+    const open = (isFinish: boolean) =>
+      [...asked.entries()].filter(
+        ([index, part]) => results[index] === undefined && (part.name === FINISH) === isFinish,
       );
-      if (waiting.length === 0) return results as ToolResultPart[];
-      const { parked } = await this.daemons.agentd<{ parked: boolean }>('POST', '/v1/run/park', {
-        call_ids: waiting.sort(),
-      });
-      if (parked) return { how: 'parked', calls: this.calls, result: null };
+    for (const isFinish of [false, true]) {
+      while (open(isFinish).length > 0) {
+        const waiting: string[] = [];
+        await Promise.all(
+          open(isFinish).map(async ([index, part]) => {
+            const outcome = await this.callTool(part, index);
+            if ('waiting' in outcome) waiting.push(outcome.waiting);
+            else results[index] = outcome;
+          }),
+        );
+        if (waiting.length === 0) continue;
+        const body = { call_ids: waiting.sort() };
+        const { parked } = await this.daemons.agentd<{ parked: boolean }>(
+          'POST',
+          '/v1/run/park',
+          body,
+        );
+        if (parked) return { how: 'parked', calls: this.calls, result: null };
+      }
     }
+    return results as ToolResultPart[];
   }
 
   private async callTool(

@@ -3,14 +3,13 @@
 // parent is gone.
 import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
-import type { ToolView } from '../wire/toold.ts';
 import { type Ask, askAt, patiently, Refused } from './ask.ts';
 import { type Daemons, type Ended, Loop } from './loop.ts';
 
 const PATIENCE_MS = 60_000;
-const BEAT_MS = 15_000;
-/** Exit statuses: 0 done here, 75 try again later. */
+/** Exit statuses: 0 done here, 75 something else was away, 70 this went wrong itself. */
 const TRY_AGAIN = 75;
+const BROKEN = 70;
 
 type Sockets = { agentd: string; toold: string; modeld: string };
 
@@ -33,12 +32,12 @@ function listenToParent(): Promise<Sockets> {
   });
 }
 
-function keepBeating(agentd: Ask): void {
+function keepBeating(agentd: Ask, beatMs: number): void {
   const timer = setInterval(() => {
     agentd('POST', '/v1/run/beat').catch((error: unknown) => {
       if (error instanceof Refused && error.refusal.code === 'stale_fence') process.exit(0);
     });
-  }, BEAT_MS);
+  }, beatMs);
   timer.unref();
 }
 
@@ -77,13 +76,16 @@ async function main(): Promise<void> {
     toold: patiently(bare.toold, PATIENCE_MS),
     modeld: patiently(bare.modeld, PATIENCE_MS),
   };
-  const [briefing, { tools }] = await Promise.all([
-    daemons.agentd<RunBriefing>('GET', '/v1/run'),
-    daemons.toold<{ tools: ToolView[] }>('GET', '/v1/tools'),
-  ]);
-  if (briefing.mode === 'replay') return replay(daemons, new Loop(bare, briefing, tools));
-  keepBeating(bare.agentd);
-  await new Loop(daemons, briefing, tools).run();
+  const briefing = await daemons.agentd<RunBriefing>('GET', '/v1/run');
+  if (briefing.mode === 'replay') return replay(daemons, new Loop(bare, briefing));
+  keepBeating(bare.agentd, briefing.beat_ms);
+  const loop = new Loop(daemons, briefing);
+  await loop.run().catch((error: unknown) => {
+    // The record and this program do not go together any more: trying again cannot mend that.
+    if (error instanceof Refused && error.refusal.code === 'replay_differs')
+      return loop.giveUp(error.refusal);
+    throw error;
+  });
 }
 
 main().then(
@@ -98,6 +100,6 @@ main().then(
     process.stderr.write(
       `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
     );
-    process.exit(TRY_AGAIN);
+    process.exit(error instanceof Refused && error.refusal.retry ? TRY_AGAIN : BROKEN);
   },
 );

@@ -26,6 +26,7 @@ export const EVENT_KINDS = [
   'run.restarted',
   'run.parked',
   'run.crashed',
+  'run.released',
   'run.ended',
   'run.broken',
   'wait.opened',
@@ -49,6 +50,7 @@ export const EVENT_KINDS = [
   // the log itself
   'audit.key_rotated',
 ] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
 
 const text = z.string().max(256);
 

@@ -1,5 +1,6 @@
-// SIGKILL of each daemon, and of the runners, at each point of the journal in turn. After each: no task is
-// lost, no completed call is repeated, every effect happened exactly once, and journal and audit agree.
+// SIGKILL of each daemon, and of the runners, at each point of the journal in turn. After each: no
+// task is lost, no completed call is repeated, every effect happened exactly once, and journal and
+// audit agree.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type Counting, startCounting } from '../support/counting.ts';
@@ -42,8 +43,9 @@ describe('killed at every moment, in split mode', () => {
 
   const runTo = async (goal: string, agent: string) => {
     const { agentd } = world.runtime;
+    const idempotencyKey = `task-${n++}`;
     const { task } = await eventually('a task to be taken', () =>
-      agentd.createTask({ body: { goal, agent } }),
+      agentd.createTask({ body: { goal, agent } }, { idempotencyKey }),
     );
     const questions = await world.answerTruthfully(
       async () => (await agentd.getTask({ params: { id: task.id } })).task.ended_at !== null,

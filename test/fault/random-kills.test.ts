@@ -1,5 +1,5 @@
-// Random kills under load: daemons and runners die at any time while many tasks are worked on. 200 kills
-// here, more with FUZZ=long. The seed is printed, so that a failure can be looked at again.
+// Random kills under load: daemons and runners die at any time while many tasks are worked on. 200
+// kills here, more with FUZZ=long. The seed is printed, so that a failure can be looked at again.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -102,15 +102,6 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
         .map((task) => [task.id, task.status, task.error?.message]),
       [],
     );
-    const wrong = ids
-      .flatMap((_, i) => [0, 1, 2].map((step) => `r${i}-${step}`))
-      .filter(
-        (key) =>
-          ![...world.effects()].some(
-            ([name, times]) => name.startsWith(key.split('-')[0]!) && times === 1,
-          ),
-      );
-    assert.deepEqual(wrong, []);
     assert.deepEqual(
       [...world.effects()].filter(([, times]) => times !== 1),
       [],

@@ -6,7 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { grantOf } from '../../policy/capabilities.ts';
+import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
@@ -35,6 +35,9 @@ export type ActivationParts = {
   moment: (name: string) => void;
 };
 
+/** What is recorded of a briefing; the socket adds the rest. */
+export type RecordedBriefing = Omit<RunBriefing, 'fence' | 'mode' | 'beat_ms'>;
+
 export type Sockets = { agentd: string; toold: string; modeld: string };
 export type LiveActivations = Activations & {
   /** Admits a run and gives its sockets; used for live runs and for replays. */
@@ -42,7 +45,10 @@ export type LiveActivations = Activations & {
   dismiss(runId: string, fence: number, mode: 'live' | 'replay'): Promise<void>;
   /** Starts the process; it begins when it is told its sockets. */
   launch(run: RunRow, onExit: (exit: RunExit) => void): Promise<Launched>;
-  stopAll(): Promise<void>;
+  /** Its run has ended or parked: the process must go, by itself or not. */
+  release(run: { runId: string; fence: number }): void;
+  /** Ends every process; how many there were. */
+  stopAll(): Promise<number>;
 };
 
 export function makeActivations(parts: ActivationParts): LiveActivations {
@@ -53,16 +59,11 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
   >();
 
   const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets> => {
-    const [{ spec }, ancestry, limits] = await Promise.all([
+    const [{ spec }, grant, limits] = await Promise.all([
       store.agent(run.agent),
-      store.ancestry(task.id),
+      grantFor(store, run.agent, task),
       parts.limitsOf(task),
     ]);
-    const delegations = ancestry
-      .filter((row) => row.delegation !== null)
-      .map((row) => JSON.parse(row.delegation!) as Delegation);
-    const grant = grantOf({ tools: spec.tools, delegations });
-    await parts.quotas.tell(spec);
     const id = run.id as RunId;
     const labels = JSON.parse(task.labels) as Label[];
     const common = {
@@ -113,7 +114,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     await Promise.allSettled([
       parts.toold.dismissRun({ params: { id }, query: { fence } }),
       parts.modeld.dismissRun({ params: { id }, query: { fence } }),
-      parts.runSockets.close(runId, mode),
+      parts.runSockets.close(runId, fence, mode),
     ]);
   };
 
@@ -122,27 +123,22 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
 
   const exited = async (run: RunRow, exit: RunExit): Promise<void> => {
     const entry = live.get(run.id);
-    if (entry?.fence === run.fence) {
-      live.delete(run.id);
-      await dismiss(run.id, run.fence, 'live');
-    }
-    if (exit.code !== 0)
-      log.info('a runner ended', {
-        run: run.id,
-        fence: run.fence,
-        code: exit.code,
-        signal: exit.signal,
-        stderr: exit.stderrTail.slice(-500),
-      });
+    // One that could not be made ready is given back by whoever tried.
+    if (entry?.fence !== run.fence) return;
+    live.delete(run.id);
+    await dismiss(run.id, run.fence, 'live');
+    if (exit.code !== 0) log.info('a runner ended', { run: run.id, fence: run.fence, ...exit });
     // Nothing happens here when the run has parked or ended: then it is not held by this activation
     // any more.
-    const detail =
-      exit.signal === null
-        ? `exit ${exit.code}: ${exit.stderrTail.slice(-300)}`
-        : `killed by ${exit.signal}`;
+    const how = exit.signal === null ? `exit ${exit.code}` : `killed by ${exit.signal}`;
     await store.activationEnded(
       { runId: run.id, fence: run.fence },
-      { detail, crashesMax: parts.config.crashes_max },
+      {
+        detail: `${how} ${exit.stderrTail.slice(-300)}`.trim(),
+        crashesMax: parts.config.crashes_max,
+        counts: exit.code !== TRY_AGAIN && !entry.stopped,
+        pauseMs: exit.code === TRY_AGAIN ? PAUSE_MS : 0,
+      },
     );
     parts.schedule();
   };
@@ -151,7 +147,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     if (run.briefing === null) await store.saveBriefing(run.id, await brief(parts, run, task));
   };
 
-  return {
+  const activations: LiveActivations = {
     admit,
     dismiss,
     launch,
@@ -190,10 +186,38 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       await dismiss(runId, fence, 'live');
       await entry.launched?.kill(reason);
     },
-    stopAll: () => parts.launcher.stopAll(),
+    release({ runId, fence }) {
+      setTimeout(() => {
+        const entry = live.get(runId);
+        if (entry?.fence !== fence) return;
+        log.warn('a runner went on after its run had ended or parked', { run: runId, fence });
+        activations.stop({ runId, fence }, 'its run has ended or parked').catch(() => undefined);
+      }, GRACE_MS).unref();
+    },
+    async stopAll() {
+      const count = live.size;
+      for (const entry of live.values()) entry.stopped = true;
+      await parts.launcher.stopAll();
+      return count;
+    },
   };
+  return activations;
 }
 
+/** What a run of this agent at this task may do: its manifest less every delegation above. */
+async function grantFor(store: Store, agent: string, task: TaskRow): Promise<Grant> {
+  const [{ spec }, ancestry] = await Promise.all([store.agent(agent), store.ancestry(task.id)]);
+  const delegations = ancestry
+    .filter((row) => row.delegation !== null)
+    .map((row) => JSON.parse(row.delegation!) as Delegation);
+  return grantOf({ tools: spec.tools, delegations });
+}
+
+/** A runner that ends so found a daemon or a provider away; that is no fault of its run. */
+const TRY_AGAIN = 75;
+const PAUSE_MS = 5_000;
+/** What an ended or parked run gets to end its process by itself. */
+const GRACE_MS = 2_000;
 /** Of a model that modeld does not list by this name. */
 const CONTEXT_TOKENS_DEFAULT = 32_000;
 
@@ -202,13 +226,15 @@ async function brief(
   parts: ActivationParts,
   run: RunRow,
   task: TaskRow,
-): Promise<Omit<RunBriefing, 'fence' | 'mode'>> {
-  const [{ spec }, agents, limits, view, { models }] = await Promise.all([
+): Promise<RecordedBriefing> {
+  const [{ spec }, agents, limits, view, { models }, { tools }, grant] = await Promise.all([
     parts.store.agent(run.agent),
     parts.store.agents(),
     parts.limitsOf(task),
     parts.store.task(task.id),
     parts.modeld.listModels({}),
+    parts.toold.listTools({}),
+    grantFor(parts.store, run.agent, task),
   ]);
   const mayAsk = (name: string) =>
     name !== run.agent && (spec.team.delegateTo === null || spec.team.delegateTo.includes(name));
@@ -226,6 +252,7 @@ async function brief(
     persona: spec.persona,
     task: view,
     inputs,
+    tools: tools.filter((tool) => grant.tools.includes(tool.name)),
     colleagues: spec.tools.includes('task.delegate')
       ? agents
           .filter(({ row }) => row.status === 'active' && mayAsk(row.name))

@@ -4,15 +4,10 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { Context, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Once } from '../../platform/sql/once.ts';
-import type {
-  agentdRoutes,
-  ManifestProblem,
-  RunBriefing,
-  SendMessage,
-  StatusView,
-} from '../../wire/agentd.ts';
+import type { agentdRoutes, ManifestProblem, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
+import type { RecordedBriefing } from './activations.ts';
 import type { Agents } from './agents.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { CallHandlers } from './calls.ts';
@@ -38,13 +33,15 @@ export type ApiParts = {
   clock: Clock;
   serviceRunning: (name: string) => boolean;
   moment: (name: string) => void;
+  release: (run: RunKey) => void;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
-function onceOf(context: Context): Once | undefined {
+/** The same key is another thing on another route. */
+function onceOf(context: Context, route: string): Once | undefined {
   if (context.idempotencyKey === undefined) return undefined;
   return {
-    scope: context.caller.principal,
+    scope: `${context.caller.principal} ${route}`,
     key: context.idempotencyKey,
     requestHash: hashJson([context.params, context.body]),
   };
@@ -69,7 +66,11 @@ export function makeApi(parts: ApiParts): Handlers<Routes> {
 function taskHandlers({ store, service, replays }: ApiParts) {
   return {
     createTask: async (c: Context<Routes['createTask']>) => ({
-      task: await service.createTask(c.body, c.caller.principal, onceOf(c as unknown as Context)),
+      task: await service.createTask(
+        c.body,
+        c.caller.principal,
+        onceOf(c as unknown as Context, 'createTask'),
+      ),
     }),
     async listTasks({ query }: Context<Routes['listTasks']>) {
       const { limit, cursor, agent, ...filter } = query;
@@ -90,7 +91,7 @@ function taskHandlers({ store, service, replays }: ApiParts) {
       task: await service.retryTask(
         c.params.id,
         c.caller.principal,
-        onceOf(c as unknown as Context),
+        onceOf(c as unknown as Context, 'retryTask'),
       ),
     }),
     async assignTask(c: Context<Routes['assignTask']>) {
@@ -168,7 +169,7 @@ function threadHandlers(parts: ApiParts) {
         parts,
         c.body,
         c.caller.principal,
-        onceOf(c as unknown as Context),
+        onceOf(c as unknown as Context, 'sendMessage'),
       ),
     }),
     async listMessages({ query }: Context<Routes['listMessages']>) {
@@ -181,7 +182,7 @@ function threadHandlers(parts: ApiParts) {
         by: c.caller.principal,
         task: undefined,
         labels: ['person'],
-        once: onceOf(c as unknown as Context),
+        once: onceOf(c as unknown as Context, 'putArtifact'),
       });
       return { artifact: artifactView(row) };
     },
@@ -260,7 +261,7 @@ async function sendAsPerson(
   return messageView(row);
 }
 
-function runHandlers({ store, replays, config, moment }: ApiParts) {
+function runHandlers({ store, replays, config, moment, release }: ApiParts) {
   return {
     async runBriefing(c: Context<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
@@ -269,9 +270,10 @@ function runHandlers({ store, replays, config, moment }: ApiParts) {
         throw fault('stale_fence', `${runId} is not held by this activation any more`);
       if (run.briefing === null) throw fault('conflict', `${runId} has no briefing yet`);
       return {
-        ...(JSON.parse(run.briefing) as Omit<RunBriefing, 'fence' | 'mode'>),
+        ...(JSON.parse(run.briefing) as RecordedBriefing),
         fence: caller.fence,
         mode: caller.mode,
+        beat_ms: config.lease_s * 250,
       };
     },
     async runInbox(c: Context<Routes['runInbox']>) {
@@ -296,6 +298,7 @@ function runHandlers({ store, replays, config, moment }: ApiParts) {
       moment('agentd.before-park');
       const parked = await store.park(key, c.body.call_ids);
       moment('agentd.after-park');
+      if (parked) release(key);
       return { parked };
     },
     async runReplayed(c: Context<Routes['runReplayed']>) {

@@ -14,7 +14,15 @@ import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import { checkMessage, labelsOfMessage } from './message-rules.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
-import { artifactView, messageView, type RunRow, type TaskRow, waitView } from './store/rows.ts';
+import {
+  artifactView,
+  type MessageRow,
+  messageView,
+  type RunRow,
+  type TaskRow,
+  type WaitRow,
+  waitView,
+} from './store/rows.ts';
 import type { RunCall, Store } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
 
@@ -39,11 +47,15 @@ export type CallParts = {
   modeld: Client<typeof modeldRoutes>;
   serviceRunning: (name: string) => boolean;
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
+  /** The run has ended: its process must go. */
+  release: (run: { runId: string; fence: number }) => void;
   moment: (name: string) => void;
 };
 
 const RESULT_INLINE_MAX = 32_768;
 
+type Made = { task: TaskRow; wait: WaitRow | null };
+type Sent = { message: MessageRow; wait: WaitRow | null };
 type ForRun = { run_id: string; fence: number; call_id: string };
 
 function runCall(body: ForRun, part?: string): RunCall {
@@ -73,8 +85,19 @@ export function makeCalls(parts: CallParts): CallHandlers {
     return grantOf({ tools: spec.tools, delegations }).tools;
   };
 
+  const showMade = async (made: Made) => ({
+    task: await store.viewOf(made.task),
+    wait: made.wait === null ? null : waitView(made.wait),
+  });
+  const showSent = (sent: Sent) => ({
+    message: messageView(sent.message),
+    wait: sent.wait === null ? null : waitView(sent.wait),
+  });
+
   return {
     async toolDelegate({ body }: Context<Routes['toolDelegate']>) {
+      const before = await store.recallCall<Made>(runCall(body));
+      if (before !== undefined) return showMade(before);
       const { run, task } = await runAndTask(body);
       const { spec } = await store.agent(run.agent);
       if (spec.team.delegateTo !== null && !spec.team.delegateTo.includes(body.agent)) {
@@ -124,13 +147,12 @@ export function makeCalls(parts: CallParts): CallHandlers {
       parts.moment('agentd.before-delegate');
       const made = await store.delegate(runCall(body), child, body.wait ? {} : undefined);
       parts.moment('agentd.after-delegate');
-      return {
-        task: await store.viewOf(made.task),
-        wait: made.wait === null ? null : waitView(made.wait),
-      };
+      return showMade(made);
     },
 
     async toolFinish({ body }) {
+      const before = await store.recallCall<TaskRow>(runCall(body));
+      if (before !== undefined) return { task: await store.viewOf(before) };
       const { run, task } = await runAndTask(body);
       const rehearsal = await answeredByRehearsal(parts.modeld, task.id);
       const failed = body.status === 'failed';
@@ -166,10 +188,13 @@ export function makeCalls(parts: CallParts): CallHandlers {
           : null,
       });
       parts.moment('agentd.after-finish');
+      parts.release({ runId: body.run_id, fence: body.fence });
       return { task: await store.viewOf(row) };
     },
 
     async toolMessage({ body }) {
+      const before = await store.recallCall<Sent>(runCall(body));
+      if (before !== undefined) return showSent(before);
       const { run, task } = await runAndTask(body);
       const { spec } = await store.agent(run.agent);
       const from = `agent:${run.agent}`;
@@ -209,10 +234,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
           ? { expiresMs: clock.nowMs() + (body.expires_in_s ?? 3_600) * 1000 }
           : undefined,
       );
-      return {
-        message: messageView(sent.message),
-        wait: sent.wait === null ? null : waitView(sent.wait),
-      };
+      return showSent(sent);
     },
 
     async toolPutArtifact({ body }) {

@@ -18,7 +18,7 @@ import { makeApi } from './api.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
-import { makeHalt } from './halt.ts';
+import { type Halt, makeHalt } from './halt.ts';
 import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
@@ -40,6 +40,7 @@ async function start(floor: Floor<AgentdConfig>) {
   let activations: LiveActivations | undefined;
   let manifests: ManifestDir | undefined;
   let haltFile: HaltFile | undefined;
+  let halt: Halt | undefined;
 
   const store = await openStore({
     db: openSqlite({ file: join(stateDir, 'agentd.sqlite'), migrations: MIGRATIONS }),
@@ -54,6 +55,7 @@ async function start(floor: Floor<AgentdConfig>) {
   service = makeService({
     ...{ store, config, clock, newId, log },
     activations: () => activations!,
+    haltReason: () => halt?.reason(),
     assertInputs: artifacts.assertInputs,
   });
   const recordsDir = join(stateDir, 'runners');
@@ -95,7 +97,12 @@ async function start(floor: Floor<AgentdConfig>) {
     onChange: agents.apply,
   });
   await agents.apply(manifests.current());
-  const halt = makeHalt({ store, file: () => haltFile!, log });
+  halt = makeHalt({
+    store,
+    file: () => haltFile!,
+    stopRunners: async () => (await activations?.stopAll()) ?? 0,
+    log,
+  });
   haltFile = watchHaltFile(
     join(stateDir, 'HALT'),
     () =>
@@ -104,6 +111,7 @@ async function start(floor: Floor<AgentdConfig>) {
         .catch((error: unknown) => log.error('the halt file could not be followed', { error })),
   );
   const replays = makeReplays({ store, activations, toold });
+  const release = (run: { runId: string; fence: number }) => activations?.release(run);
   const calls = makeCalls({
     store,
     config,
@@ -113,6 +121,7 @@ async function start(floor: Floor<AgentdConfig>) {
     modeld,
     serviceRunning,
     limitsOf: service.limitsOf,
+    release,
     moment: floor.moment,
   });
   const about = {
@@ -135,12 +144,13 @@ async function start(floor: Floor<AgentdConfig>) {
       clock,
       serviceRunning,
       moment: floor.moment,
+      release,
       about,
     }),
     async begin() {
       const swept = await launcher.sweep();
       if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
-      await halt.follow();
+      await halt.resume();
       await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });
       await service?.begin();
     },

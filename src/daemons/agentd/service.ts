@@ -8,7 +8,7 @@ import type { Log } from '../../platform/log.ts';
 import type { Once } from '../../platform/sql/once.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
@@ -32,6 +32,7 @@ export type ServiceParts = {
   newId: NewId;
   log: Log;
   activations: () => Activations;
+  haltReason: () => string | undefined;
   assertInputs: Artifacts['assertInputs'];
 };
 
@@ -51,6 +52,7 @@ export function makeService(parts: ServiceParts): Service {
   let scheduling = false;
   let again = false;
   let taking = false;
+  let draining = false;
   let timer: Timer | undefined;
   let armedForMs = Number.POSITIVE_INFINITY;
 
@@ -61,6 +63,7 @@ export function makeService(parts: ServiceParts): Service {
   };
 
   const claimAndStart = async (): Promise<void> => {
+    if (parts.haltReason() !== undefined) return;
     const slots = config.runs_live_max - parts.activations().liveCount();
     const claims = await store.claimRuns({
       slots,
@@ -80,6 +83,8 @@ export function makeService(parts: ServiceParts): Service {
               {
                 detail: `could not start: ${(error as Error).message}`,
                 crashesMax: config.crashes_max,
+                counts: !(error instanceof Fault && error.retry),
+                pauseMs: 1_000,
               },
             )
             .catch((failure: unknown) =>
@@ -97,13 +102,14 @@ export function makeService(parts: ServiceParts): Service {
         next !== undefined && next <= clock.nowMs() ? (await store.processDue()).expiredLeases : [];
       for (const run of due) {
         log.warn('a runner gave no sign of life', { run: run.id });
-        await parts
+        const key = { runId: run.id, fence: run.fence };
+        const detail = 'it gave no sign of life';
+        await store.activationEnded(key, { detail, crashesMax: config.crashes_max, counts: true });
+        // Nobody waits for a process that hangs.
+        void parts
           .activations()
-          .stop({ runId: run.id, fence: run.fence }, 'it gave no sign of life');
-        await store.activationEnded(
-          { runId: run.id, fence: run.fence },
-          { detail: 'it gave no sign of life', crashesMax: config.crashes_max },
-        );
+          .stop(key, detail)
+          .catch(() => undefined);
       }
       await claimAndStart();
     } while (again);
@@ -191,8 +197,8 @@ export function makeService(parts: ServiceParts): Service {
   /** Work is taken only while it can be recorded and nobody has stopped it. */
   const assertTaking = async (): Promise<void> => {
     store.outbox.assertTaking();
-    const halt = await store.halt();
-    if (halt !== undefined) throw fault('halted', `everything is halted: ${halt.reason}`);
+    const why = parts.haltReason();
+    if (why !== undefined) throw fault('halted', `everything is halted: ${why}`);
   };
 
   return {
@@ -209,6 +215,8 @@ export function makeService(parts: ServiceParts): Service {
       if (mayStart) schedule();
     },
     async createTask(input, by, once) {
+      const before = once === undefined ? undefined : await store.recall<TaskRow>(once);
+      if (before !== undefined) return store.viewOf(before);
       await assertTaking();
       const row = await store.createTask(await newTaskFrom(input, by), once);
       return store.viewOf(row);
@@ -242,10 +250,12 @@ export function makeService(parts: ServiceParts): Service {
     async begin() {
       const lost = await store.recoverRuns();
       if (lost > 0) log.info('runs of an earlier life are taken up again', { runs: lost });
+      if (draining) return;
       taking = true;
       schedule();
     },
     async drain() {
+      draining = true;
       taking = false;
       timer?.cancel();
       while (scheduling) await new Promise((resolve) => setTimeout(resolve, 5));

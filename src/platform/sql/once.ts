@@ -16,6 +16,28 @@ CREATE INDEX once_by_time ON once (at_ms);`;
 
 export type Once = { scope: string; key: string; requestHash: string };
 
+/** What was answered before under this key, if anything. */
+export async function recallOnce<T>(sql: Sql, once: Once): Promise<T | undefined> {
+  const found = await sql.one<{ request_hash: string; answer: string }>(
+    'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
+    once.scope,
+    once.key,
+  );
+  if (found === undefined) return undefined;
+  if (found.request_hash !== once.requestHash) {
+    throw fault(
+      'idempotency_mismatch',
+      `the key ${once.key} was used before for a different request`,
+    );
+  }
+  return JSON.parse(found.answer) as T;
+}
+
+/** Keys nobody will ask for again. */
+export function forgetOnce(sql: Sql, beforeMs: number): Promise<number> {
+  return sql.run('DELETE FROM once WHERE at_ms < ?', beforeMs);
+}
+
 export async function onceByKey<T>(
   sql: Sql,
   once: Once | undefined,
@@ -23,20 +45,8 @@ export async function onceByKey<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   if (once === undefined) return work();
-  const found = await sql.one<{ request_hash: string; answer: string }>(
-    'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
-    once.scope,
-    once.key,
-  );
-  if (found !== undefined) {
-    if (found.request_hash !== once.requestHash) {
-      throw fault(
-        'idempotency_mismatch',
-        `the key ${once.key} was used before for a different request`,
-      );
-    }
-    return JSON.parse(found.answer) as T;
-  }
+  const found = await recallOnce<T>(sql, once);
+  if (found !== undefined) return found;
   const answer = await work();
   await sql.run(
     'INSERT INTO once (scope, once_key, request_hash, answer, at_ms) VALUES (?, ?, ?, ?, ?)',

@@ -1,6 +1,6 @@
 // Tasks, their runs and waits, as the wire shows them, and what a runner is told of its run.
 import { z } from 'zod';
-import { WaitKind } from '../toold.ts';
+import { ToolView, WaitKind } from '../toold.ts';
 import {
   AgentName,
   CallId,
@@ -146,6 +146,10 @@ export const RunBriefing = z.object({
   agent: AgentName,
   model: z.string(),
   persona: z.string(),
+  /** As they were when the run began: the same run sees the same tools. */
+  tools: z.array(ToolView),
+  /** A sign of life is due so often. */
+  beat_ms: z.int().positive(),
   task: TaskView,
   /** Colleagues it may delegate to: name and what each does. */
   colleagues: z.array(z.object({ name: AgentName, description: z.string() })),

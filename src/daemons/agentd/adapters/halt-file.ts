@@ -12,14 +12,8 @@ export type HaltFile = {
 
 const LOOK_EVERY_MS = 1_000;
 
-export function watchHaltFile(file: string, onChange: () => void): HaltFile {
-  let last = existsSync(file);
-  const look = (): void => {
-    const now = existsSync(file);
-    if (now === last) return;
-    last = now;
-    onChange();
-  };
+/** Calls `look` when the file may have come or gone, and now and then. */
+export function watchHaltFile(file: string, look: () => void): HaltFile {
   // The watch is fast; the look makes sure where watching does not work.
   const watcher = watch(dirname(file), (_, name) =>
     name === null || name === basename(file) ? look() : undefined,
@@ -32,11 +26,9 @@ export function watchHaltFile(file: string, onChange: () => void): HaltFile {
     present: () =>
       existsSync(file) ? readFileSync(file, 'utf8').trim() || 'the file HALT is there' : undefined,
     set(reason) {
-      last = true;
-      if (!existsSync(file)) writeFileSync(file, `${reason}\n`, { mode: 0o600 });
+      if (!existsSync(file)) writeFileSync(file, `${reason}\n`, { mode: 0o600, flush: true });
     },
     lift() {
-      last = false;
       rmSync(file, { force: true });
     },
     stop() {

@@ -12,8 +12,8 @@ import { endTask, findTask } from './tasks.ts';
 import type { Tx, WriteTx } from './tx.ts';
 import { endWait, findWait, openWait } from './waits.ts';
 
-const onceFor = (call: RunCall): Once => ({
-  scope: 'run-call',
+export const onceFor = (call: RunCall): Once => ({
+  scope: `run-call ${call.runId}`,
   key: call.part === undefined ? call.callId : `${call.callId}/${call.part}`,
   requestHash: call.requestHash,
 });

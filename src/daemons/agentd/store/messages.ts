@@ -77,6 +77,18 @@ export async function sendSystemMessage(
   });
 }
 
+/**
+ * An agent may have several runs in one thread: a result goes to the run that asked for it, other
+ * messages about a task to those beside it, above it and below it.
+ */
+const WAITING_FOR_RUN = `
+SELECT m.id FROM messages m LEFT JOIN tasks t ON t.id = m.task_id
+WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL AND (
+  m.task_id IS NULL OR t.parent_task_id = ?
+  OR (m.type NOT IN ('TaskResult', 'TaskRejected')
+    AND (m.task_id = ? OR m.task_id = ? OR t.parent_task_id = ?)))
+ORDER BY m.id LIMIT 100`;
+
 export async function inboxForStep(
   tx: Tx,
   run: RunRow,
@@ -90,10 +102,16 @@ export async function inboxForStep(
   );
   if (fresh > 0) {
     const waiting = await tx.sql.all<{ id: string }>(
-      'SELECT id FROM messages WHERE to_principal = ? AND context_id = ? AND delivered_ms IS NULL ORDER BY id LIMIT 100',
+      WAITING_FOR_RUN,
       `agent:${run.agent}`,
       task.context_id,
+      task.id,
+      task.id,
+      task.parent_task_id ?? '',
+      task.parent_task_id ?? '',
     );
+    // A new step is progress: crashes before it do not add up with those after it.
+    await tx.sql.run('UPDATE runs SET crashes = 0 WHERE id = ? AND crashes > 0', run.id);
     for (const { id } of waiting) {
       await tx.sql.run(
         'UPDATE messages SET delivered_ms = ?, delivered_run = ?, delivered_step = ? WHERE id = ?',

@@ -1,4 +1,6 @@
 // The store's methods for runs: claiming, beating, parking, giving back. Each is one transaction.
+
+import { forgetOnce } from '../../../platform/sql/once.ts';
 import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';
@@ -6,6 +8,8 @@ import type { Store } from './store.ts';
 import { endTask, findTask } from './tasks.ts';
 import type { WriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
+
+const ONCE_KEPT_MS = 30 * 86_400_000;
 
 export function runMethods(
   write: WriteTx,
@@ -26,7 +30,7 @@ export function runMethods(
       write(
         async (tx) => {
           await tx.sql.run(
-            'UPDATE runs SET briefing = ? WHERE id = ?',
+            'UPDATE runs SET briefing = ? WHERE id = ? AND briefing IS NULL',
             JSON.stringify(briefing),
             runId,
           );
@@ -59,8 +63,7 @@ export function runMethods(
     activationEnded: (key, crash) =>
       write(async (tx) => {
         const run = await findRun(tx, key.runId);
-        if (run.status === 'live' && run.fence === key.fence)
-          await giveBack(tx, run, { ...crash, counts: true });
+        if (run.status === 'live' && run.fence === key.fence) await giveBack(tx, run, crash);
       }),
     recoverRuns: (why = 'the runtime ended while it ran') =>
       write(async (tx) => {
@@ -71,6 +74,13 @@ export function runMethods(
             counts: false,
             crashesMax: 0,
           });
+        // A clock set back meanwhile must not keep crashed runs waiting for hours.
+        await tx.sql.run(
+          "UPDATE runs SET not_before_ms = ? WHERE status = 'queued' AND not_before_ms > ?",
+          tx.nowMs + 10_000,
+          tx.nowMs + 10_000,
+        );
+        await forgetOnce(tx.sql, tx.nowMs - ONCE_KEPT_MS);
         return runs.length;
       }),
     breakRun: (key, reason) =>

@@ -21,12 +21,21 @@ export async function liveRun(tx: Pick<Tx, 'sql'>, id: string, fence: number): P
   return run;
 }
 
+/** `counts` when the run itself is to blame: so many of them end its task. */
+export type Crash = { detail: string; counts: boolean; crashesMax: number; pauseMs?: number };
+
 export type Claim = { run: RunRow; task: TaskRow; first: boolean };
 
+/** So many of each agent that a busy one hides nobody; briefings stay where they are. */
 const CANDIDATES = `
-SELECT r.*, a.spec AS agent_spec FROM runs r JOIN agents a ON a.name = r.agent
-WHERE r.status = 'queued' AND a.status = 'active' AND r.not_before_ms <= ?
-ORDER BY r.priority DESC, r.id LIMIT 500`;
+SELECT * FROM (
+  SELECT r.id, r.task_id, r.agent, r.priority, r.fence, r.status, r.outcome, r.activations, r.crashes,
+    r.not_before_ms, r.lease_until_ms, r.created_ms, r.ended_ms, a.spec AS agent_spec,
+    CASE WHEN r.briefing IS NULL THEN NULL ELSE '' END AS briefing,
+    ROW_NUMBER() OVER (PARTITION BY r.agent ORDER BY r.priority DESC, r.id) AS place
+  FROM runs r JOIN agents a ON a.name = r.agent
+  WHERE r.status = 'queued' AND a.status = 'active' AND r.not_before_ms <= ?
+) AS queued WHERE place <= 100 ORDER BY priority DESC, id LIMIT 2000`;
 
 export type ClaimOptions = {
   slots: number;
@@ -38,7 +47,10 @@ export type ClaimOptions = {
 export async function claimRuns(tx: Tx, options: ClaimOptions): Promise<Claim[]> {
   if (options.slots <= 0) return [];
   if ((await tx.sql.one('SELECT id FROM halt')) !== undefined) return [];
-  const candidates = await tx.sql.all<RunRow & { agent_spec: string }>(CANDIDATES, tx.nowMs);
+  const candidates = await tx.sql.all<RunRow & { agent_spec: string; place: number }>(
+    CANDIDATES,
+    tx.nowMs,
+  );
   if (candidates.length === 0) return [];
   const live = new Map<string, number>();
   for (const row of await tx.sql.all<{ agent: string; n: number }>(
@@ -46,7 +58,7 @@ export async function claimRuns(tx: Tx, options: ClaimOptions): Promise<Claim[]>
   ))
     live.set(row.agent, Number(row.n));
   const claims: Claim[] = [];
-  for (const { agent_spec, ...run } of candidates) {
+  for (const { agent_spec, place: _, ...run } of candidates) {
     if (claims.length >= options.slots) break;
     const busy = live.get(run.agent) ?? 0;
     const { replicas, limits } = JSON.parse(agent_spec) as DeclaredAgent;
@@ -107,16 +119,12 @@ async function claimOne(
 /**
  * An activation is over and the run is neither parked nor ended: the process crashed or was lost.
  */
-export async function giveBack(
-  tx: Tx,
-  run: RunRow,
-  crash: { detail: string; counts: boolean; crashesMax: number },
-): Promise<void> {
+export async function giveBack(tx: Tx, run: RunRow, crash: Crash): Promise<void> {
   const task = await findTask(tx, run.task_id);
   const crashes = run.crashes + (crash.counts ? 1 : 0);
   await tx.event({
-    id: `${run.id}.crashed.${run.fence}`,
-    event: 'run.crashed',
+    id: `${run.id}.${crash.counts ? 'crashed' : 'released'}.${run.fence}`,
+    event: crash.counts ? 'run.crashed' : 'run.released',
     agent: run.agent,
     task_id: task.id,
     root_task_id: task.root_task_id,
@@ -136,7 +144,7 @@ export async function giveBack(
     });
     return;
   }
-  const notBefore = crash.counts ? tx.nowMs + crashPauseMs(crashes) : 0;
+  const notBefore = tx.nowMs + (crash.counts ? crashPauseMs(crashes) : (crash.pauseMs ?? 0));
   await tx.sql.run(
     "UPDATE runs SET status = 'queued', lease_until_ms = NULL, crashes = ?, not_before_ms = ? WHERE id = ?",
     crashes,

@@ -176,7 +176,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
         assert.equal(held!.run.fence, crash);
         await store.activationEnded(
           { runId: held!.run.id, fence: crash },
-          { detail: 'boom', crashesMax: 2 },
+          { detail: 'boom', crashesMax: 2, counts: true },
         );
         assert.deepEqual(await claim(), [], 'not before the pause is over');
         advance(1_000);

@@ -6,14 +6,14 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, type Outbox, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { Once } from '../../../platform/sql/once.ts';
+import { type Once, recallOnce } from '../../../platform/sql/once.ts';
 import type { Label } from '../../../wire/words.ts';
 import type { AgentSet } from './agents.ts';
-import { callMethods } from './call-methods.ts';
+import { callMethods, onceFor } from './call-methods.ts';
 import type { NewMessage } from './messages.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import { runMethods } from './run-methods.ts';
-import type { Claim, ClaimOptions } from './runs.ts';
+import type { Claim, ClaimOptions, Crash } from './runs.ts';
 import { agentMethods, taskMethods } from './task-methods.ts';
 import type { Ending, NewTask } from './tasks.ts';
 import { timeMethods } from './time-methods.ts';
@@ -38,13 +38,16 @@ export type Store = Views & {
     by: string,
   ): Promise<void>;
   createTask(task: NewTask, once: Once | undefined): Promise<TaskRow>;
+  /** What was answered before under this key; a different request under it is refused. */
+  recall<T>(once: Once): Promise<T | undefined>;
+  recallCall<T>(call: RunCall): Promise<T | undefined>;
   addRun(taskId: string): Promise<string>;
   claimRuns(options: ClaimOptions): Promise<Claim[]>;
   saveBriefing(runId: string, briefing: unknown): Promise<void>;
   renewLease(key: RunKey, leaseMs: number): Promise<number>;
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;
   park(key: RunKey, callIds: string[]): Promise<boolean>;
-  activationEnded(key: RunKey, crash: { detail: string; crashesMax: number }): Promise<void>;
+  activationEnded(key: RunKey, crash: Crash): Promise<void>;
   /** Gives back every live run without counting a crash; how many there were. */
   recoverRuns(why?: string): Promise<number>;
   delegate(
@@ -113,6 +116,8 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   const write = makeWriteTx({ ...options, outbox });
   return {
     ...makeViews(db, clock),
+    recall: (once) => db.read((sql) => recallOnce(sql, once)),
+    recallCall: (call) => db.read((sql) => recallOnce(sql, onceFor(call))),
     ...agentMethods(write),
     ...taskMethods(write),
     ...runMethods(write),

@@ -165,12 +165,14 @@ export async function reassign(tx: Tx, task: TaskRow, agent: string): Promise<vo
     tx.nowMs,
     task.id,
   );
-  await tx.sql.run(
-    "UPDATE runs SET agent = ? WHERE task_id = ? AND status <> 'ended'",
-    agent,
+  task.assigned_to = agent;
+  const queued = await tx.sql.all<RunRow>(
+    "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
     task.id,
   );
-  task.assigned_to = agent;
+  // A run that has begun knows and has done things as another agent: a new one starts clean.
+  for (const run of queued) await endRun(tx, task, run, { outcome: 'lost', by: 'service:agentd' });
+  if (queued.length > 0) await queueRun(tx, task);
 }
 
 export type Ending = {
@@ -185,7 +187,9 @@ export type Ending = {
   by: string;
 };
 
-export async function endTask(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+export async function endTask(tx: Tx, given: TaskRow, ending: Ending): Promise<void> {
+  // Read again: another ending in this transaction may have reached it first.
+  const task = await findTask(tx, given.id);
   if (isEnded(task.status)) return;
   await setStatus(tx, task, ending.status, ending.reason);
   await tx.sql.run(
@@ -227,45 +231,53 @@ async function endRuns(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
     "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
     task.id,
   );
+  const own = ending.status === 'rejected' ? 'canceled' : ending.status;
   for (const run of runs) {
-    const outcome =
-      run.id === ending.winner || ending.winner === undefined
-        ? ending.status === 'rejected'
-          ? 'canceled'
-          : ending.status
-        : 'lost';
-    await tx.sql.run(
-      "UPDATE runs SET status = 'ended', outcome = ?, lease_until_ms = NULL, ended_ms = ? WHERE id = ?",
-      outcome,
-      tx.nowMs,
-      run.id,
-    );
-    await cancelWaitsOfRun(tx, run.id);
-    if (run.status === 'live') tx.endedRuns.push({ runId: run.id, fence: run.fence });
-    await tx.event({
-      id: `${run.id}.ended`,
-      event: 'run.ended',
-      principal: ending.by,
-      agent: run.agent,
-      task_id: task.id,
-      root_task_id: task.root_task_id,
-      run_id: run.id,
-      status: outcome,
-    });
+    const isWinner = ending.winner === undefined || run.id === ending.winner;
+    await endRun(tx, task, run, { outcome: isWinner ? own : 'lost', by: ending.by });
   }
 }
 
-async function cancelChildren(tx: Tx, task: TaskRow): Promise<void> {
+async function endRun(
+  tx: Tx,
+  task: TaskRow,
+  run: RunRow,
+  { outcome, by }: { outcome: string; by: string },
+): Promise<void> {
+  await tx.sql.run(
+    "UPDATE runs SET status = 'ended', outcome = ?, lease_until_ms = NULL, ended_ms = ? WHERE id = ?",
+    outcome,
+    tx.nowMs,
+    run.id,
+  );
+  await cancelWaitsOfRun(tx, run.id);
+  if (run.status === 'live') tx.endedRuns.push({ runId: run.id, fence: run.fence });
+  await tx.event({
+    id: `${run.id}.ended`,
+    event: 'run.ended',
+    principal: by,
+    agent: run.agent,
+    task_id: task.id,
+    root_task_id: task.root_task_id,
+    run_id: run.id,
+    status: outcome,
+  });
+}
+
+/** Through children that have ended too: what they started must not go on. */
+async function cancelChildren(tx: Tx, task: TaskRow, status = task.status): Promise<void> {
   const children = await tx.sql.all<TaskRow>(
-    'SELECT * FROM tasks WHERE parent_task_id = ? AND ended_ms IS NULL',
+    'SELECT * FROM tasks WHERE parent_task_id = ?',
     task.id,
   );
   for (const child of children) {
-    await endTask(tx, child, {
-      status: 'canceled',
-      reason: `its parent ${task.id} is ${task.status}`,
-      by: 'service:agentd',
-    });
+    if (isEnded(child.status)) await cancelChildren(tx, child, status);
+    else
+      await endTask(tx, child, {
+        status: 'canceled',
+        reason: `its parent ${task.id} is ${status}`,
+        by: 'service:agentd',
+      });
   }
 }
 

@@ -259,24 +259,30 @@ function agentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
 }
 
 async function readTree(sql: Sql, id: string): Promise<TreeNode> {
-  const top = await findTask({ sql }, id);
-  const rows = await sql.all<TaskRow>(
-    'SELECT * FROM tasks WHERE root_task_id = ? ORDER BY id LIMIT ?',
-    top.root_task_id,
-    TREE_MAX,
-  );
-  const nodes = new Map<string, TreeNode>();
-  for (const task of await withDeps(sql, rows)) {
-    const runs = await sql.all<RunRow>('SELECT * FROM runs WHERE task_id = ? ORDER BY id', task.id);
-    const waits = await sql.all<WaitRow>(
-      'SELECT * FROM waits WHERE task_id = ? ORDER BY id',
-      task.id,
+  const top = await readNode(sql, await findTask({ sql }, id));
+  const queue = [top];
+  let count = 1;
+  for (const node of queue) {
+    const rows = await sql.all<TaskRow>(
+      'SELECT * FROM tasks WHERE parent_task_id = ? ORDER BY id LIMIT ?',
+      node.task.id,
+      TREE_MAX - count,
     );
-    nodes.set(task.id, { task, runs: runs.map(runView), waits: waits.map(waitView), children: [] });
+    for (const row of rows) {
+      const child = await readNode(sql, row);
+      node.children.push(child);
+      queue.push(child);
+    }
+    count += rows.length;
   }
-  for (const node of nodes.values())
-    if (node.task.parent_task_id !== null) nodes.get(node.task.parent_task_id)?.children.push(node);
-  return nodes.get(id)!;
+  return top;
+}
+
+async function readNode(sql: Sql, row: TaskRow): Promise<TreeNode> {
+  const [task] = await withDeps(sql, [row]);
+  const runs = await sql.all<RunRow>('SELECT * FROM runs WHERE task_id = ? ORDER BY id', row.id);
+  const waits = await sql.all<WaitRow>('SELECT * FROM waits WHERE task_id = ? ORDER BY id', row.id);
+  return { task: task!, runs: runs.map(runView), waits: waits.map(waitView), children: [] };
 }
 
 async function nextDue(sql: Sql, nowMs: number): Promise<number | undefined> {
