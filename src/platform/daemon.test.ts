@@ -110,12 +110,27 @@ describe('a hosted daemon', () => {
     const live = await floor.runSockets.open(caller(4));
     const replay = await floor.runSockets.open(caller(4, 'replay'));
     assert.notEqual(live, replay);
-    await floor.runSockets.close(runId, 'replay');
+    await floor.runSockets.close(runId, 4, 'replay');
     assert.equal(existsSync(dirname(replay)), false);
     assert.deepEqual(await who(live), { principal: 'agent:coder', fence: 4 });
-    await floor.runSockets.close(runId);
+    await floor.runSockets.close(runId, 4);
     assert.equal(existsSync(dirname(live)), false);
-    await floor.runSockets.close(runId);
+    await floor.runSockets.close(runId, 4);
+  });
+
+  it('opening and closing the socket of one run do not overlap, and a late close is ignored', async () => {
+    await floor.runSockets.open(caller(5));
+    const closing = floor.runSockets.close(runId, 5);
+    const opening = floor.runSockets.open(caller(6));
+    const again = floor.runSockets.open(caller(7));
+    const late = floor.runSockets.close(runId, 6);
+    await closing;
+    await opening;
+    const path = await again;
+    await late;
+    assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 7 });
+    await floor.runSockets.close(runId, 7);
+    assert.equal(existsSync(dirname(path)), false);
   });
 
   it('[R356] says its health and its counters to the operator', async () => {

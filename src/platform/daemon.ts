@@ -18,11 +18,15 @@ import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
 import { ownDir } from './state-dir.ts';
 
-/** Sockets of live runs: one directory per run, made and removed by the daemon. */
+/**
+ * Sockets of live runs: one directory per run, made and removed by the daemon. What is asked for
+ * one run is done in the order it was asked, so that a close never takes a newer socket away.
+ */
 export type RunSockets = {
   /** Gives the socket's path. A higher fence replaces the socket of a lower one. */
   open(caller: RunCaller): Promise<string>;
-  close(runId: string, mode?: 'live' | 'replay'): Promise<void>;
+  /** Does nothing when a higher fence holds the socket by then. */
+  close(runId: string, fence: number, mode?: 'live' | 'replay'): Promise<void>;
 };
 
 export type Floor<C = unknown> = {
@@ -221,28 +225,44 @@ function makeRunSockets(options: {
   face: () => HttpFace | undefined;
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
+  const turns = new Map<string, Promise<unknown>>();
   const nameOf = (runId: string, mode: 'live' | 'replay') =>
     mode === 'live' ? runId : `${runId}r`;
+  const inTurn = <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    const next = (turns.get(name) ?? Promise.resolve()).then(work, work);
+    turns.set(name, next);
+    const done = () => turns.get(name) === next && turns.delete(name);
+    next.then(done, done);
+    return next;
+  };
+  const openNow = async (name: string, caller: RunCaller): Promise<string> => {
+    const face = options.face();
+    if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);
+    const found = open.get(name);
+    if (found !== undefined && found.fence > caller.fence)
+      throw fault('stale_fence', `${caller.runId} has a newer activation`);
+    open.delete(name);
+    await found?.close();
+    const path = join(options.dir, name, `${options.name}.sock`);
+    const handle = await face.listenUnix(path, alwaysCaller(caller));
+    open.set(name, { fence: caller.fence, close: handle.close });
+    return path;
+  };
+  const closeNow = async (name: string, fence: number): Promise<void> => {
+    const found = open.get(name);
+    if (found !== undefined && found.fence > fence) return;
+    open.delete(name);
+    await found?.close();
+    rmSync(join(options.dir, name), { recursive: true, force: true });
+  };
   return {
-    async open(caller) {
-      const face = options.face();
-      if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);
+    open(caller) {
       const name = nameOf(caller.runId, caller.mode);
-      const found = open.get(name);
-      if (found !== undefined && found.fence > caller.fence)
-        throw fault('stale_fence', `${caller.runId} has a newer activation`);
-      await found?.close();
-      const path = join(options.dir, name, `${options.name}.sock`);
-      const handle = await face.listenUnix(path, alwaysCaller(caller));
-      open.set(name, { fence: caller.fence, close: handle.close });
-      return path;
+      return inTurn(name, () => openNow(name, caller));
     },
-    async close(runId, mode = 'live') {
+    close(runId, fence, mode = 'live') {
       const name = nameOf(runId, mode);
-      const found = open.get(name);
-      open.delete(name);
-      await found?.close();
-      rmSync(join(options.dir, name), { recursive: true, force: true });
+      return inTurn(name, () => closeNow(name, fence));
     },
   };
 }

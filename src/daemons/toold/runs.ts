@@ -73,11 +73,11 @@ export function makeRuns(options: {
     return run.socket;
   };
 
-  const closeSocket = (runId: RunId, mode: 'live' | 'replay'): void => {
+  const closeSocket = ({ runId, fence, mode }: Run): void => {
     const here = mode === 'live' ? live : replays;
     // Nobody waits for this: a call in hand may be what the dismissal itself came from.
     void inTurn(runId, async () => {
-      if (!here.has(runId)) await sockets.close(runId, mode);
+      if (!here.has(runId)) await sockets.close(runId, fence, mode);
     }).catch(() => undefined);
   };
 
@@ -91,13 +91,13 @@ export function makeRuns(options: {
     dismiss: (runId, fence) =>
       inTurn(runId, async () => {
         let dismissed = false;
-        for (const [mode, here] of [['live', live] as const, ['replay', replays] as const]) {
+        for (const here of [live, replays]) {
           const run = here.get(runId);
           if (run === undefined || run.fence > fence) continue;
           here.delete(runId);
           dismissed = true;
           for (const controller of run.inFlight) controller.abort();
-          closeSocket(runId, mode);
+          closeSocket(run);
         }
         return (await store.dismissRun(runId, fence)) || dismissed;
       }),

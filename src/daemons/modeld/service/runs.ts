@@ -103,7 +103,7 @@ export function makeRuns(options: {
   };
 
   const close = async (run: Run): Promise<void> => {
-    await sockets.close(run.id, run.body.mode);
+    await sockets.close(run.id, run.body.fence, run.body.mode);
     budgets.release(run.budgets);
     await journal.flush();
     if (journal.isIdle()) budgets.sweep();
