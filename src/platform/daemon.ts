@@ -11,7 +11,12 @@ import { type CallerKind, type RouteTable, route, routes } from '../wire/route.t
 import { alwaysCaller, operatorByKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
 import { type Context, type Dispatch, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
-import { type DialectErrors, type HttpFace, makeHttpFace } from './http-server.ts';
+import {
+  type DialectErrors,
+  type HttpFace,
+  makeHttpFace,
+  RUN_SOCKET_LIMITS,
+} from './http-server.ts';
 import type { NewId, Random } from './ids.ts';
 import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
 import type { Log } from './log.ts';
@@ -244,7 +249,7 @@ function makeRunSockets(options: {
     open.delete(name);
     await found?.close();
     const path = join(options.dir, name, `${options.name}.sock`);
-    const handle = await face.listenUnix(path, alwaysCaller(caller));
+    const handle = await face.listenUnix(path, alwaysCaller(caller), RUN_SOCKET_LIMITS);
     open.set(name, { fence: caller.fence, close: handle.close });
     return path;
   };

@@ -10,8 +10,9 @@ import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
-import { answerUnreadable, askForBody, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
-import { decodeUtf8, parseJson } from './json.ts';
+import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
+import { answerUnreadable, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
+import { parseJson } from './json.ts';
 import type { Log } from './log.ts';
 
 /** Says who calls, or throws a fault. Sees headers only. */
@@ -24,7 +25,11 @@ export type DialectErrors = (
 
 export type HttpFace = {
   /** Listens on a Unix socket in a directory of its own; removed again by close. */
-  listenUnix(socketPath: string, authenticate: Authenticate): Promise<{ close(): Promise<void> }>;
+  listenUnix(
+    socketPath: string,
+    authenticate: Authenticate,
+    limits?: SocketLimits,
+  ): Promise<{ close(): Promise<void> }>;
   listenTcp(
     host: string,
     port: number,
@@ -45,11 +50,16 @@ const LIMITS: HttpLimits = {
   checkEveryMs: 5_000,
 };
 
+/** What one socket may take of the process: all callers of it together. */
+export type SocketLimits = { connectionsMax: number; bodiesBytesMax: number };
+const SOCKET_LIMITS: SocketLimits = {
+  connectionsMax: 2_048,
+  bodiesBytesMax: PROCESS_BODIES.bytesMax,
+};
+/** A run is one process that nobody vouches for: it cannot take from others what they need. */
+export const RUN_SOCKET_LIMITS: SocketLimits = { connectionsMax: 64, bodiesBytesMax: 64_000_000 };
+
 const BODY_BYTES_MAX = 1_000_000;
-/**
- * So much of a refused body is read and thrown away, so that an ordinary client gets to the answer.
- */
-const LINGER_BYTES_MAX = 64_000_000;
 export const SOCKET_PATH_BYTES_MAX = 100;
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
@@ -62,7 +72,7 @@ export function makeHttpFace(options: {
   const { dispatch, log, limits = LIMITS } = options;
   const open = new Set<{ close(): Promise<void> }>();
 
-  const listen = (authenticate: Authenticate): http.Server => {
+  const listen = (authenticate: Authenticate, allowed: SocketLimits): http.Server => {
     const server = http.createServer({
       keepAliveTimeout: 60_000,
       headersTimeout: limits.headersTimeoutMs,
@@ -72,8 +82,12 @@ export function makeHttpFace(options: {
       // Where Host matters the authenticator looks at it, and says what is wrong.
       requireHostHeader: false,
     });
-    server.maxConnections = 2_048;
-    server.on('request', (request, response) => void answer(request, response, authenticate));
+    server.maxConnections = allowed.connectionsMax;
+    const budgets = [PROCESS_BODIES, { bytesMax: allowed.bodiesBytesMax, bytes: 0 }];
+    server.on(
+      'request',
+      (request, response) => void answer(request, response, authenticate, budgets),
+    );
     answerUnreadable(server);
     return server;
   };
@@ -82,6 +96,7 @@ export function makeHttpFace(options: {
     request: http.IncomingMessage,
     response: http.ServerResponse,
     authenticate: Authenticate,
+    budgets: readonly ByteBudget[],
   ) => {
     const trace = traceOf(request);
     response.setHeader('x-request-id', trace.requestId);
@@ -92,7 +107,8 @@ export function makeHttpFace(options: {
       route = dispatch.match(request.method ?? 'GET', url.path).route;
       // Also asked by dispatch; here so that nobody's body is read who may not send one.
       assertCaller(route, caller);
-      const rawBody = await readBody(request, response, route.bodySizeBytesMax ?? BODY_BYTES_MAX);
+      const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
+      const rawBody = await readBody(request, response, sizeBytesMax, budgets);
       const gone = new AbortController();
       response.on('close', () => response.writableFinished || gone.abort());
       const value = await dispatch.run({
@@ -142,11 +158,11 @@ export function makeHttpFace(options: {
     });
 
   return {
-    async listenUnix(socketPath, authenticate) {
+    async listenUnix(socketPath, authenticate, allowed = SOCKET_LIMITS) {
       assertSocketPath(socketPath);
       mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
       rmSync(socketPath, { force: true });
-      const server = listen(authenticate);
+      const server = listen(authenticate, allowed);
       await listening(server, { path: socketPath });
       chmodSync(socketPath, 0o600);
       const handle = {
@@ -160,7 +176,7 @@ export function makeHttpFace(options: {
       return handle;
     },
     async listenTcp(host, port, authenticate) {
-      const server = listen(authenticate);
+      const server = listen(authenticate, SOCKET_LIMITS);
       await listening(server, { host, port });
       const handle = {
         port: (server.address() as AddressInfo).port,
@@ -226,47 +242,6 @@ function decodeWord(text: string): string {
   } catch (cause) {
     throw fault('bad_request', 'the query has a broken % escape', { cause });
   }
-}
-
-/** The text of the body, or undefined when there is none. */
-async function readBody(
-  request: http.IncomingMessage,
-  response: http.ServerResponse,
-  sizeBytesMax: number,
-): Promise<string | undefined> {
-  const isTooLarge = Number(request.headers['content-length'] ?? 0) > sizeBytesMax;
-  if (!isTooLarge) askForBody(request, response);
-  const bytes = await readBytes(request, sizeBytesMax);
-  if (bytes.length === 0) return undefined;
-  const type = request.headers['content-type'];
-  if (type !== undefined && !/^application\/([^;]+\+)?json\s*(;|$)/i.test(type))
-    throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
-  return decodeUtf8(bytes);
-}
-
-function readBytes(request: http.IncomingMessage, sizeBytesMax: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    let chunks: Buffer[] = [];
-    let size = 0;
-    const tooLarge = (): void => {
-      chunks = [];
-      reject(fault('too_large', `the body is larger than ${sizeBytesMax} bytes`));
-    };
-    if (Number(request.headers['content-length'] ?? 0) > sizeBytesMax) tooLarge();
-    request.on('data', (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > sizeBytesMax + LINGER_BYTES_MAX) request.socket.destroy();
-      else if (size > sizeBytesMax) tooLarge();
-      else chunks.push(chunk);
-    });
-    request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
-    // Every request closes in the end; only one that closes early went away.
-    const gone = (): void => {
-      if (!request.complete) reject(fault('canceled', 'the caller went away'));
-    };
-    request.on('error', gone);
-    request.on('close', gone);
-  });
 }
 
 async function sendRaw(response: http.ServerResponse, answer: RawAnswer): Promise<void> {
