@@ -60,6 +60,13 @@ const table = routes({
     output: z.unknown(),
     streams: true,
   }),
+  flood: route({
+    method: 'GET',
+    path: '/v1/flood',
+    callers: ['operator'],
+    output: z.unknown(),
+    streams: true,
+  }),
   retry: route({
     method: 'GET',
     path: '/v1/retry',
@@ -108,6 +115,9 @@ describe('http-server', () => {
       yield 'one\n';
       yield 'two\n';
     }
+    async function* flood() {
+      for (let i = 0; i < 40; i++) yield Buffer.alloc(500_000);
+    }
     const dispatch = makeDispatch({
       routes: table,
       handlers: {
@@ -116,6 +126,7 @@ describe('http-server', () => {
         named: async ({ params }) => params,
         slow: hang,
         stream: async () => new RawAnswer({ status: 200, headers: {}, body: pieces() }),
+        flood: async () => new RawAnswer({ status: 200, headers: {}, body: flood() }),
         retry: () => Promise.reject(fault('rate_limited', 'later', { retryAfterMs: 1_500 })),
         vendor: async () => ({}),
         peers: async () => ({}),
@@ -435,6 +446,22 @@ describe('http-server', () => {
     const first = await face.listenTcp('127.0.0.1', 0, caller);
     await assert.rejects(face.listenTcp('127.0.0.1', first.port, caller), { code: 'conflict' });
     await first.close();
+  });
+
+  it('a long stream to a slow reader arrives whole and adds no listener per pause', async () => {
+    const warnings: string[] = [];
+    const note = ({ name }: Error) => void warnings.push(name);
+    process.on('warning', note);
+    const request = http.get({ socketPath: path, path: '/v1/flood' });
+    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    let size = 0;
+    for await (const chunk of response) {
+      size += (chunk as Buffer).length;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    process.off('warning', note);
+    assert.equal(size, 20_000_000);
+    assert.deepEqual(warnings, []);
   });
 });
 

@@ -249,12 +249,14 @@ async function sendRaw(response: http.ServerResponse, answer: RawAnswer): Promis
   if (typeof answer.body === 'string' || answer.body instanceof Uint8Array)
     return void response.end(answer.body);
   response.flushHeaders();
+  let goOn = (): void => {};
+  response.on('drain', () => goOn());
+  response.on('close', () => goOn());
   for await (const chunk of answer.body) {
     if (response.destroyed) break;
-    if (!response.write(chunk))
+    if (!response.write(chunk) && !response.destroyed)
       await new Promise<void>((resolve) => {
-        response.once('drain', resolve);
-        response.once('close', resolve);
+        goOn = resolve;
       });
   }
   response.end();
