@@ -1,0 +1,148 @@
+// The bounds: a small file that only root (or, without root, the warden's own user) can write. A
+// plan that steps outside is refused, whatever else it says.
+#include "warden.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct bounds bounds;
+
+static int parse_id(const char *word, uint32_t *id) {
+  char *end;
+  errno = 0;
+  unsigned long long number = strtoull(word, &end, 10);
+  if (errno || end == word || *end || number >= UINT32_MAX) return -1;
+  *id = (uint32_t)number;
+  return 0;
+}
+
+static int add_prefix(struct bounds *b, const char *path, bool writable, struct failure *why) {
+  if (b->prefix_count == PREFIXES_MAX) return fail(why, REFUSED_BOUNDS, "too many path lines");
+  struct prefix *prefix = &b->prefixes[b->prefix_count];
+  if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
+    return fail(why, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
+  // The whole machine writable is a bound that bounds nothing.
+  if (writable && !path[1]) return fail(why, REFUSED_BOUNDS, "rw / is never allowed");
+  strcpy(prefix->path, path);
+  prefix->writable = writable;
+  b->prefix_count++;
+  return 0;
+}
+
+static int parse_line(struct bounds *b, char *line, struct failure *why) {
+  char *rest = line;
+  char *word = strsep(&rest, " ");
+  if (!*word || *word == '#') return 0;
+  if (!rest || !*rest) return fail(why, REFUSED_BOUNDS, "%.50s has no value", word);
+  if (!strcmp(word, "ro")) return add_prefix(b, rest, false, why);
+  if (!strcmp(word, "rw")) return add_prefix(b, rest, true, why);
+  uint32_t first, last;
+  char *from = strsep(&rest, " ");
+  if (parse_id(from, &first)) return fail(why, REFUSED_BOUNDS, "%.50s is not a number", from);
+  last = first;
+  if (rest && parse_id(rest, &last)) return fail(why, REFUSED_BOUNDS, "%.50s: bad range", word);
+  if (!strcmp(word, "client_uid")) {
+    b->client_uid = first;
+    return 0;
+  }
+  if (!strcmp(word, "client_pid")) {
+    b->client_pid = (pid_t)first;
+    return 0;
+  }
+  if (!strcmp(word, "boxes")) {
+    b->boxes_max = first > 4096 ? 4096 : first;
+    return 0;
+  }
+  if (first == 0 || last < first) return fail(why, REFUSED_BOUNDS, "%.50s: bad range", word);
+  if (!strcmp(word, "uid")) {
+    b->uid_min = first;
+    b->uid_max = last;
+    return 0;
+  }
+  if (!strcmp(word, "gid")) {
+    b->gid_min = first;
+    b->gid_max = last;
+    return 0;
+  }
+  if (!strcmp(word, "group") && b->group_count < GROUPS_MAX) {
+    b->groups[b->group_count++] = first;
+    return 0;
+  }
+  return fail(why, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", word);
+}
+
+int bounds_read(const char *file, struct bounds *b, struct failure *why) {
+  memset(b, 0, sizeof *b);
+  b->boxes_max = 256;
+  b->client_uid = getuid();
+  FILE *in = fopen(file, "re");
+  if (!in) return fail(why, REFUSED_BOUNDS, "%.200s: %s", file, strerror(errno));
+  struct stat about;
+  if (fstat(fileno(in), &about) || (about.st_uid != 0 && about.st_uid != getuid()) ||
+      about.st_mode & (S_IWGRP | S_IWOTH)) {
+    fclose(in);
+    return fail(why, REFUSED_BOUNDS, "%.200s must belong to root and be writable by no one else",
+                file);
+  }
+  char line[PATH_BYTES + 64];
+  int bad = 0;
+  while (!bad && fgets(line, sizeof line, in)) {
+    line[strcspn(line, "\n")] = 0;
+    bad = parse_line(b, line, why);
+  }
+  fclose(in);
+  if (!bad && (!b->uid_max || !b->gid_max))
+    return fail(why, REFUSED_BOUNDS, "%.200s names no uid or no gid range", file);
+  return bad;
+}
+
+static bool is_group_allowed(const struct bounds *b, uint32_t group) {
+  if (group >= b->gid_min && group <= b->gid_max) return true;
+  for (unsigned i = 0; i < b->group_count; i++)
+    if (b->groups[i] == group) return true;
+  return false;
+}
+
+int bounds_check(const struct bounds *b, const struct plan *plan, struct failure *why) {
+  if (plan->uid < b->uid_min || plan->uid > b->uid_max)
+    return fail(why, REFUSED_BOUNDS, "uid %u is not between %u and %u", plan->uid, b->uid_min,
+                b->uid_max);
+  if (!is_group_allowed(b, plan->gid))
+    return fail(why, REFUSED_BOUNDS, "gid %u is not allowed", plan->gid);
+  for (unsigned i = 0; i < plan->group_count; i++)
+    if (!is_group_allowed(b, plan->groups[i]))
+      return fail(why, REFUSED_BOUNDS, "group %u is not allowed", plan->groups[i]);
+  if (!host.root && (plan->uid != host.uid || plan->gid != host.gid || plan->group_count))
+    return fail(why, REFUSED_HOST, "without root every box runs as uid %u, gid %u", host.uid,
+                host.gid);
+  return 0;
+}
+
+static bool is_below(const char *prefix, const char *path) {
+  size_t size = strlen(prefix);
+  if (size == 1) return true;
+  return !strncmp(prefix, path, size) && (!path[size] || path[size] == '/');
+}
+
+int bounds_open(const struct bounds *b, const char *path, bool writable, struct failure *why) {
+  bool allowed = false;
+  for (unsigned i = 0; i < b->prefix_count; i++) {
+    const struct prefix *prefix = &b->prefixes[i];
+    if (writable && !prefix->writable) continue;
+    if (is_below(prefix->path, path)) allowed = true;
+  }
+  if (!allowed)
+    return fail(why, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
+                writable ? " for writing" : "");
+  // From the root each time: a prefix that is removed and made again must not leave us behind. No
+  // link anywhere on the way, so the words checked above are the place that is opened.
+  int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
+                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  if (fd < 0 && (errno == ELOOP))
+    return fail(why, REFUSED_BOUNDS, "%.200s has a symbolic link in it: give the real path", path);
+  if (fd < 0) return fail(why, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
+  return fd;
+}

@@ -1,0 +1,254 @@
+// A box from the warden's side: its process, limits, streams and end. One table, no threads; every
+// box is a child of the warden, so its pid cannot be anyone else's before we reap it.
+#include "box.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define DRAIN_US 5000000
+
+static struct box *boxes, *graves;
+static unsigned count;
+
+struct leftover {
+  struct cgroup group;
+  struct leftover *next;
+};
+static struct leftover *leftovers;  // cgroups the kernel still holds
+
+unsigned boxes_count(void) { return count; }
+
+void box_add(struct box *box) {
+  box->next = boxes;
+  boxes = box;
+  count++;
+}
+
+static void put64(uint8_t *at, uint64_t value) {
+  for (int i = 0; i < 8; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t micros(struct timeval time) {
+  return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
+}
+
+// u8 ended by, u8 signal, u8 exit code, u8 pids limit met, u32 zero, then u64: wall, user and
+// system time in µs, peak memory of the largest process in KiB, stdout bytes, stderr bytes.
+static void send_exit(struct box *box) {
+  uint8_t body[56] = {(uint8_t)box->by};
+  if (box->ended && WIFEXITED(box->status)) body[2] = (uint8_t)WEXITSTATUS(box->status);
+  else body[1] = (uint8_t)(box->ended ? WTERMSIG(box->status) : SIGKILL);
+  body[3] = box->pids_met;
+  put64(body + 8, (uint64_t)(now_us() - box->began_us));
+  put64(body + 16, micros(box->usage.ru_utime));
+  put64(body + 24, micros(box->usage.ru_stime));
+  put64(body + 32, (uint64_t)box->usage.ru_maxrss);
+  put64(body + 40, box->out[0].bytes);
+  put64(body + 48, box->out[1].bytes);
+  conn_send(box->conn, FRAME_EXIT, body, sizeof body);
+}
+
+void box_finish(struct box *box) {
+  if (!box->dead || box->gone || box->out[0].open || box->out[1].open) return;
+  box->gone = true;
+  close_stream(&box->in);
+  close_stream(&box->control);
+  if (!box->pid_namespace) group_kill(&box->group);
+  box->pids_met = group_pids_refused(&box->group) > 0;
+  if (group_oom_kills(&box->group) > 0 && box->by == ENDED_ITSELF) box->by = ENDED_MEMORY;
+  if (!box->ended && !box->failed && box->by == ENDED_ITSELF) box->by = ENDED_LOST;
+  paths_release(&box->paths);
+  if (!group_remove(&box->group)) {
+    struct leftover *left = malloc(sizeof *left);
+    if (left) {
+      *left = (struct leftover){box->group, leftovers};
+      leftovers = left;
+    }
+  }
+  // Last: whoever hears of the end finds nothing left of the box.
+  if (box->conn) {
+    if (box->failed) conn_refuse(box->conn, &box->why);
+    else send_exit(box);
+    conn_box_gone(box->conn);
+  }
+  for (struct box **at = &boxes; *at; at = &(*at)->next)
+    if (*at == box) {
+      *at = box->next;
+      break;
+    }
+  count--;
+  // Events of this round may still name it.
+  box->next = graves;
+  graves = box;
+}
+
+void boxes_bury(void) {
+  while (graves) {
+    struct box *box = graves;
+    graves = box->next;
+    free(box);
+  }
+}
+
+void box_kill(struct box *box, enum ended_by by) {
+  if (box->by == ENDED_ITSELF) box->by = by;
+  if (!box->dead) {
+    if (box->pid_namespace) kill(box->pid, SIGKILL);
+    else tree_kill(box->pid, true);
+  }
+  group_kill(&box->group);
+}
+
+void box_signal(struct box *box, uint8_t number) {
+  if (number != SIGTERM && number != SIGINT && number != SIGHUP) return;
+  if (box->control.open) send(box->control.watch.fd, &number, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void expire(struct box *box, enum ended_by by) {
+  if (box->by != ENDED_ITSELF) return;
+  if (!box->limits[LIMIT_GRACE_MS] || !box->told_start) {
+    box_kill(box, by);
+    return;
+  }
+  box->by = by;
+  box_signal(box, SIGTERM);
+  box->kill_us = now_us() + (int64_t)box->limits[LIMIT_GRACE_MS] * 1000;
+}
+
+static uint8_t held_code(enum held what) { return (uint8_t)(cgroups_held(what)[1] - '0') % 10; }
+
+void box_on_control(struct watch *watch, uint32_t events) {
+  (void)events;
+  struct stream *stream = (struct stream *)watch;
+  struct box *box = stream->box;
+  struct report report;
+  ssize_t size = recv(watch->fd, &report, sizeof report, MSG_DONTWAIT);
+  if (size < 0 && errno == EAGAIN) return;
+  if (size != sizeof report) {
+    close_stream(stream);
+    return;
+  }
+  if (report.kind == REPORT_FAILED) {
+    box->failed = true;
+    box->why = report.why;
+  } else if (report.kind == REPORT_ENDED) {
+    box->ended = true;
+    box->status = report.status;
+  } else if (report.kind == REPORT_STARTED && box->conn) {
+    box->told_start = true;
+    uint8_t body[9];
+    uint32_t pid = (uint32_t)box->pid;
+    memcpy(body, &pid, 4);
+    for (int i = 0; i < HELD_COUNT; i++) body[4 + i] = held_code((enum held)i);
+    body[8] = box->pid_namespace;
+    conn_send(box->conn, FRAME_STARTED, body, sizeof body);
+  }
+}
+
+static bool is_box(pid_t pid) {
+  for (struct box *box = boxes; box; box = box->next)
+    if (box->pid == pid && !box->dead) return true;
+  return false;
+}
+
+// Where no pid namespace holds a box and its init was killed, its processes became our children.
+static void kill_orphans(void) {
+  pid_t children[1024];
+  unsigned found = tree_children(getpid(), children, 1024);
+  for (unsigned i = 0; i < found; i++)
+    if (!is_box(children[i])) tree_kill(children[i], true);
+}
+
+void boxes_reap(void) {
+  siginfo_t info;
+  for (;;) {
+    info.si_pid = 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) return;
+    struct box *box = boxes;
+    while (box && box->pid != info.si_pid) box = box->next;
+    struct rusage usage;
+    wait4(info.si_pid, NULL, WNOHANG, &usage);
+    if (!box) continue;  // an orphan that a box left to us
+    box->usage = usage;
+    box->dead = true;
+    box->drain_us = now_us() + DRAIN_US;
+    // Its last words may still be in the socket.
+    while (box->control.open) {
+      char byte;
+      if (recv(box->control.watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) break;
+      box_on_control(&box->control.watch, 0);
+    }
+    if (!box->pid_namespace) kill_orphans();
+    box_finish(box);
+  }
+}
+
+void box_forget_client(struct box *box) {
+  box->conn = NULL;
+  box_kill(box, ENDED_CLIENT);
+  for (int i = 0; i < 2; i++) close_stream(&box->out[i]);
+  close_stream(&box->in);
+  box_finish(box);
+}
+
+void boxes_kill(enum ended_by by) {
+  for (struct box *box = boxes; box; box = box->next) box_kill(box, by);
+}
+
+static void check_usage(struct box *box, int64_t now) {
+  box->usage_us = now + USAGE_EVERY_US;
+  int64_t cpu_ms = group_cpu_ms(&box->group), rss = 0;
+  int processes = 0;
+  if (cpu_ms < 0 || box->group.dirs[HELD_MEMORY] < 0) {
+    int64_t tree_cpu;
+    tree_usage(box->pid, &tree_cpu, &rss, &processes);
+    if (cpu_ms < 0) cpu_ms = tree_cpu;
+  }
+  if (cpu_ms > (int64_t)box->limits[LIMIT_CPU_MS]) expire(box, ENDED_CPU);
+  if (rss > (int64_t)box->limits[LIMIT_MEMORY_BYTES]) box_kill(box, ENDED_MEMORY);
+}
+
+static int64_t tick(struct box *box, int64_t now) {
+  if (box->dead) {
+    // The client does not read: everything is over, so nothing is lost by letting go.
+    if (now > box->drain_us && now > box->deadline_us)
+      for (int i = 0; i < 2; i++) close_stream(&box->out[i]);
+    return box->drain_us > box->deadline_us ? box->drain_us + 1 : box->deadline_us + 1;
+  }
+  if (now >= box->deadline_us) expire(box, ENDED_WALL);
+  if (box->kill_us && now >= box->kill_us) box_kill(box, box->by);
+  if (now >= box->usage_us) check_usage(box, now);
+  int64_t next = box->usage_us;
+  if (now < box->deadline_us && box->deadline_us < next) next = box->deadline_us;
+  if (box->kill_us && box->kill_us > now && box->kill_us < next) next = box->kill_us;
+  return next;
+}
+
+int boxes_tick(void) {
+  int64_t now = now_us(), next = INT64_MAX;
+  for (struct box *box = boxes, *after; box; box = after) {
+    after = box->next;
+    int64_t at = tick(box, now);
+    if (at < next) next = at;
+    if (box->dead) box_finish(box);
+  }
+  for (struct leftover **at = &leftovers; *at;) {
+    struct leftover *left = *at;
+    if (group_remove(&left->group)) {
+      *at = left->next;
+      free(left);
+      continue;
+    }
+    group_kill(&left->group);
+    if (now + 20000 < next) next = now + 20000;
+    at = &left->next;
+  }
+  if (next == INT64_MAX) return -1;
+  return next <= now ? 0 : (int)((next - now) / 1000 + 1);
+}
+

@@ -1,0 +1,40 @@
+// A box as the warden's loop sees it; shared by start.c (birth), relay.c (streams), box.c (the rest).
+#pragma once
+#include <sys/resource.h>
+
+#include "warden.h"
+
+#define USAGE_EVERY_US 100000
+
+struct stream {
+  struct watch watch;  // first: a watch is its stream
+  struct box *box;
+  uint8_t type;
+  bool open, paused;
+  uint64_t bytes;
+};
+
+struct box {
+  struct stream out[2], in, control;
+  struct conn *conn;
+  pid_t pid;
+  bool pid_namespace, dead, gone, ended, failed, told_start, stdin_ends, pids_met;
+  enum ended_by by;
+  int status;
+  struct rusage usage;
+  struct failure why;
+  struct cgroup group;
+  struct paths paths;
+  uint64_t limits[LIMIT_COUNT];
+  int64_t began_us, deadline_us, kill_us, usage_us, drain_us;
+  uint8_t stdin_bytes[STDIN_WINDOW];
+  size_t stdin_size;
+  struct box *next;
+};
+
+void close_stream(struct stream *stream);
+void on_output(struct watch *watch, uint32_t events);
+void on_stdin(struct watch *watch, uint32_t events);
+void box_on_control(struct watch *watch, uint32_t events);
+void box_add(struct box *box);
+void box_finish(struct box *box);

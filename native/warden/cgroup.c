@@ -1,0 +1,310 @@
+// Control groups: v2, v1, or both at once (hybrid hosts), behind one interface. Only children of the
+// warden's own groups are ever made, named after its run directory, so that a sweep finds them.
+#include "warden.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct tree {
+  int version;  // 0: nothing holds it
+  char base[PATH_BYTES];
+};
+static struct tree trees[HELD_COUNT];
+static char own_name[32];
+static unsigned next_number;
+
+static int write_at(int dir, const char *name, const char *text) {
+  int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t done = write(fd, text, strlen(text));
+  int error = errno;
+  close(fd);
+  errno = error;
+  return done == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+static int write_path(const char *dir, const char *name, const char *text) {
+  int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  int bad = write_at(fd, name, text);
+  close(fd);
+  return bad;
+}
+
+static ssize_t read_at(int dir, const char *name, char *text, size_t room) {
+  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t size = read(fd, text, room - 1);
+  close(fd);
+  if (size >= 0) text[size] = 0;
+  return size;
+}
+
+static bool has_word(const char *list, const char *word) {
+  size_t size = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += size) {
+    bool starts = at == list || at[-1] == ',' || at[-1] == ' ';
+    if (starts && (!at[size] || strchr(", \n", at[size]))) return true;
+  }
+  return false;
+}
+
+// The warden's own group in one hierarchy: "" for v2, else a v1 controller's name.
+static bool own_group(const char *controller, char *out, size_t room) {
+  FILE *in = fopen("/proc/self/cgroup", "re");
+  if (!in) return false;
+  char line[PATH_BYTES];
+  bool found = false;
+  while (!found && fgets(line, sizeof line, in)) {
+    line[strcspn(line, "\n")] = 0;
+    char *names = strchr(line, ':');
+    char *path = names ? strchr(names + 1, ':') : NULL;
+    if (!path) continue;
+    *path++ = 0;
+    names++;
+    found = *controller ? has_word(names, controller) : !*names;
+    if (found) snprintf(out, room, "%s", strcmp(path, "/") ? path : "");
+  }
+  fclose(in);
+  return found;
+}
+
+// Where a hierarchy is mounted, from the words after " - " in mountinfo: type, source, options.
+static bool mount_point(const char *controller, char *out, size_t room) {
+  FILE *in = fopen("/proc/self/mountinfo", "re");
+  if (!in) return false;
+  char line[PATH_BYTES];
+  bool found = false;
+  while (!found && fgets(line, sizeof line, in)) {
+    char point[1024], type[32], options[1024];
+    char *tail = strstr(line, " - ");
+    if (!tail || sscanf(line, "%*s %*s %*s %*s %1023s", point) != 1) continue;
+    if (sscanf(tail, " - %31s %*s %1023s", type, options) != 2) continue;
+    found = *controller ? !strcmp(type, "cgroup") && has_word(options, controller)
+                        : !strcmp(type, "cgroup2");
+    if (found) snprintf(out, room, "%s", point);
+  }
+  fclose(in);
+  return found;
+}
+
+static bool find_base(const char *controller, char *base) {
+  char point[1024], group[1024];
+  if (!mount_point(controller, point, sizeof point)) return false;
+  if (!own_group(controller, group, sizeof group)) return false;
+  // Without a cgroup mount of its own a container sees the host's path: then try the root.
+  snprintf(base, PATH_BYTES, "%s%s", point, group);
+  if (access(base, F_OK)) snprintf(base, PATH_BYTES, "%s", point);
+  return true;
+}
+
+static bool make_own(struct tree *tree, const char *parent, int version) {
+  snprintf(tree->base, sizeof tree->base, "%.3900s/%s", parent, own_name);
+  if (mkdir(tree->base, 0755) && errno != EEXIST) return false;
+  tree->version = version;
+  return true;
+}
+
+static void find_v2(void) {
+  char parent[PATH_BYTES], text[512];
+  if (!find_base("", parent)) return;
+  if (!make_own(&trees[HELD_TREE], parent, 2)) return;
+  struct tree *own = &trees[HELD_TREE];
+  write_path(parent, "cgroup.subtree_control", "+memory +pids +cpu");
+  int dir = open(own->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
+  bool all = read_at(dir, "cgroup.controllers", text, sizeof text) > 0;
+  static const struct {
+    enum held what;
+    const char *controller, *on;
+  } wanted[] = {{HELD_MEMORY, "memory", "+memory"},
+                {HELD_PIDS, "pids", "+pids"},
+                {HELD_CPU, "cpu", "+cpu"}};
+  for (unsigned i = 0; all && i < 3; i++)
+    if (has_word(text, wanted[i].controller) &&
+        !write_at(dir, "cgroup.subtree_control", wanted[i].on))
+      trees[wanted[i].what] = *own;
+  close(dir);
+}
+
+static void find_v1(enum held what, const char *controller) {
+  char parent[PATH_BYTES];
+  if (trees[what].version || !find_base(controller, parent)) return;
+  make_own(&trees[what], parent, 1);
+}
+
+void cgroups_find(const char *run) {
+  memset(trees, 0, sizeof trees);
+  uint64_t hash = 1469598103934665603ull;
+  for (const char *at = run; *at; at++) hash = (hash ^ (uint8_t)*at) * 1099511628211ull;
+  snprintf(own_name, sizeof own_name, "agentd-%016llx", (unsigned long long)hash);
+  find_v2();
+  find_v1(HELD_MEMORY, "memory");
+  find_v1(HELD_PIDS, "pids");
+  find_v1(HELD_CPU, "cpuacct");
+  if (!trees[HELD_TREE].version) find_v1(HELD_TREE, "freezer");
+}
+
+const char *cgroups_held(enum held what) {
+  int version = trees[what].version;
+  return version == 2 ? "v2" : version == 1 ? "v1" : "none";
+}
+
+static int set_limit(const struct cgroup *group, enum held what, const char *v1, const char *v2,
+                     uint64_t value) {
+  char text[32];
+  snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+  return write_at(group->dirs[what], trees[what].version == 2 ? v2 : v1, text);
+}
+
+int group_make(struct cgroup *group, const struct plan *plan, struct failure *why) {
+  snprintf(group->name, sizeof group->name, "b%u", next_number++);
+  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = group->joins[i] = -1;
+  for (int i = 0; i < HELD_COUNT; i++) {
+    if (!trees[i].version) continue;
+    char path[PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
+    if (mkdir(path, 0755) && errno != EEXIST) goto broken;
+    group->dirs[i] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (group->dirs[i] < 0) goto broken;
+    if (trees[i].version != 1) continue;
+    group->joins[i] = openat(group->dirs[i], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (group->joins[i] < 0) goto broken;
+  }
+  if (group->dirs[HELD_MEMORY] >= 0) {
+    if (set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max",
+                  plan->limits[LIMIT_MEMORY_BYTES]))
+      goto broken;
+    // Swap would only make a box slower before it ends; hosts without it lack the files.
+    set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+              trees[HELD_MEMORY].version == 2 ? 0 : plan->limits[LIMIT_MEMORY_BYTES]);
+    if (trees[HELD_MEMORY].version == 2)
+      write_at(group->dirs[HELD_MEMORY], "memory.oom.group", "1");
+  }
+  // One more for the box's init.
+  if (group->dirs[HELD_PIDS] >= 0 &&
+      set_limit(group, HELD_PIDS, "pids.max", "pids.max", plan->limits[LIMIT_PIDS] + 1))
+    goto broken;
+  return 0;
+broken:
+  fail(why, REFUSED_SETUP, "making the cgroup %s: %s", group->name, strerror(errno));
+  group_remove(group);
+  return -1;
+}
+
+int group_clone_fd(const struct cgroup *group) {
+  return trees[HELD_TREE].version == 2 ? group->dirs[HELD_TREE] : -1;
+}
+
+void group_joined(struct cgroup *group) {
+  for (int i = 0; i < HELD_COUNT; i++) {
+    if (group->joins[i] >= 0) close(group->joins[i]);
+    group->joins[i] = -1;
+  }
+}
+
+static int64_t number_after(const char *text, const char *name) {
+  const char *at = strstr(text, name);
+  return at ? strtoll(at + strlen(name), NULL, 10) : -1;
+}
+
+int64_t group_cpu_ms(const struct cgroup *group) {
+  char text[1024];
+  int dir = group->dirs[HELD_CPU];
+  if (dir < 0) return -1;
+  if (trees[HELD_CPU].version == 2) {
+    if (read_at(dir, "cpu.stat", text, sizeof text) <= 0) return -1;
+    return number_after(text, "usage_usec ") / 1000;
+  }
+  if (read_at(dir, "cpuacct.usage", text, sizeof text) <= 0) return -1;
+  return strtoll(text, NULL, 10) / 1000000;
+}
+
+int group_oom_kills(const struct cgroup *group) {
+  char text[1024];
+  int dir = group->dirs[HELD_MEMORY];
+  if (dir < 0) return 0;
+  const char *name = trees[HELD_MEMORY].version == 2 ? "memory.events" : "memory.oom_control";
+  if (read_at(dir, name, text, sizeof text) <= 0) return 0;
+  return (int)number_after(text, "oom_kill ");
+}
+
+int group_pids_refused(const struct cgroup *group) {
+  char text[256];
+  int dir = group->dirs[HELD_PIDS];
+  if (dir < 0 || read_at(dir, "pids.events", text, sizeof text) <= 0) return 0;
+  return (int)number_after(text, "max ");
+}
+
+static void kill_listed(int dir) {
+  for (int round = 0; round < 20; round++) {
+    int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+    int pid, count = 0;
+    while (in && fscanf(in, "%d", &pid) == 1) {
+      if (pid > 0 && pid != getpid()) kill(pid, SIGKILL);
+      count++;
+    }
+    if (in) fclose(in);
+    if (!count) return;
+    usleep(1000);
+  }
+}
+
+static void kill_group(int dir, int version) {
+  if (version == 2 && !write_at(dir, "cgroup.kill", "1")) return;
+  // Frozen processes take SIGKILL when they thaw; nobody forks in between.
+  bool frozen = version == 2 ? !write_at(dir, "cgroup.freeze", "1")
+                             : !write_at(dir, "freezer.state", "FROZEN");
+  kill_listed(dir);
+  if (!frozen) return;
+  write_at(dir, version == 2 ? "cgroup.freeze" : "freezer.state", version == 2 ? "0" : "THAWED");
+}
+
+void group_kill(const struct cgroup *group) {
+  if (group->dirs[HELD_TREE] >= 0) kill_group(group->dirs[HELD_TREE], trees[HELD_TREE].version);
+}
+
+bool group_remove(struct cgroup *group) {
+  bool gone = true;
+  group_joined(group);
+  for (int i = 0; i < HELD_COUNT; i++) {
+    if (!trees[i].version) continue;
+    char path[PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
+    if (rmdir(path) && errno != ENOENT) {
+      gone = false;
+      continue;
+    }
+    if (group->dirs[i] >= 0) close(group->dirs[i]);
+    group->dirs[i] = -1;
+  }
+  return gone;
+}
+
+void cgroups_sweep(void) {
+  for (int i = 0; i < HELD_COUNT; i++) {
+    if (!trees[i].version) continue;
+    DIR *dir = opendir(trees[i].base);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+      if (entry->d_name[0] != 'b' || entry->d_type != DT_DIR) continue;
+      int box = openat(dirfd(dir), entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+      if (box < 0) continue;
+      kill_group(box, trees[i].version);
+      for (int tries = 0; tries < 200; tries++) {
+        if (!unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) || errno == ENOENT) break;
+        kill_listed(box);
+        usleep(5000);
+      }
+      close(box);
+    }
+    if (dir) closedir(dir);
+    rmdir(trees[i].base);
+  }
+}

@@ -1,0 +1,72 @@
+// Landlock to the host's ABI: what a box may do below each declared path, and nothing else.
+// Rules hang on descriptors that were opened before rights were dropped.
+#include "warden.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define READ_RIGHTS (LL_EXECUTE | LL_READ_FILE | LL_READ_DIR)
+#define WRITE_RIGHTS                                                                          \
+  (READ_RIGHTS | LL_WRITE_FILE | LL_REMOVE_DIR | LL_REMOVE_FILE | LL_MAKE_DIR | LL_MAKE_REG | \
+   LL_MAKE_SYM | LL_REFER | LL_TRUNCATE)
+#define ALL_RIGHTS (WRITE_RIGHTS | LL_MAKE_CHAR | LL_MAKE_SOCK | LL_MAKE_FIFO | LL_MAKE_BLOCK)
+#define FILE_RIGHTS (LL_EXECUTE | LL_WRITE_FILE | LL_READ_FILE | LL_TRUNCATE | LL_IOCTL_DEV)
+
+int landlock_abi(void) {
+  long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* the version */);
+  return abi < 0 ? 0 : (int)abi;
+}
+
+static uint64_t handled_rights(int abi) {
+  uint64_t rights = ALL_RIGHTS | LL_IOCTL_DEV;
+  if (abi < 2) rights &= ~LL_REFER;
+  if (abi < 3) rights &= ~LL_TRUNCATE;
+  if (abi < 5) rights &= ~LL_IOCTL_DEV;
+  return rights;
+}
+
+int landlock_open(int abi, int level, struct failure *why) {
+  struct ll_ruleset set = {.fs = handled_rights(abi)};
+  size_t size = sizeof set.fs;
+  // Level 2 has a network namespace with nothing but loopback in it; level 1 has the host's.
+  if (abi >= 4 && level == LEVEL_1) set.net = LL_NET_BIND | LL_NET_CONNECT;
+  if (abi >= 4) size += sizeof set.net;
+  if (abi >= 6) {
+    set.scoped = LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL;
+    size += sizeof set.scoped;
+  }
+  int fd = (int)syscall(SYS_landlock_create_ruleset, &set, size, 0);
+  if (fd < 0) return fail(why, REFUSED_SETUP, "landlock_create_ruleset: %s", strerror(errno));
+  return fd;
+}
+
+static uint64_t rights_for(enum landlock_use use) {
+  switch (use) {
+    case USE_READ: return READ_RIGHTS;
+    case USE_LIST: return LL_READ_DIR;
+    case USE_WRITE: return WRITE_RIGHTS;
+    case USE_PRIVATE: return WRITE_RIGHTS | LL_MAKE_FIFO | LL_MAKE_SOCK;
+    case USE_DEVICE: return LL_READ_FILE | LL_WRITE_FILE | LL_TRUNCATE;
+  }
+  return 0;
+}
+
+int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_use use,
+                   struct failure *why) {
+  struct stat about;
+  if (fstat(path_fd, &about)) return fail(why, REFUSED_SETUP, "fstat: %s", strerror(errno));
+  uint64_t rights = rights_for(use) & handled_rights(abi);
+  if (!S_ISDIR(about.st_mode)) rights &= FILE_RIGHTS;
+  struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = path_fd};
+  if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+    return fail(why, REFUSED_SETUP, "landlock_add_rule: %s", strerror(errno));
+  return 0;
+}
+
+int landlock_enter(int ruleset, struct failure *why) {
+  if (syscall(SYS_landlock_restrict_self, ruleset, 0))
+    return fail(why, REFUSED_SETUP, "landlock_restrict_self: %s", strerror(errno));
+  return 0;
+}

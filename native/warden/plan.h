@@ -1,0 +1,150 @@
+// The words of the warden's socket and the shape of a plan. The parser is pure: bytes in, plan or
+// failure out; it opens nothing and allocates nothing, so that a fuzzer can drive it alone.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define WARDEN_MAGIC 0x44525741u  // "AWRD", little endian
+#define WARDEN_VERSION 1
+#define FRAME_HEADER 12           // magic u32, version u8, type u8, zero u16, length u32
+#define FRAME_MAX (256 * 1024)    // the longest plan
+#define STDIN_WINDOW (64 * 1024)  // stdin bytes a client may send before they are taken
+
+enum frame_type {
+  FRAME_PLAN = 1,
+  FRAME_STDIN = 2,
+  FRAME_STDIN_END = 3,
+  FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT or SIGHUP to the command's process group
+  FRAME_KILL = 5,
+  FRAME_FEATURES = 6,
+  FRAME_STARTED = 0x81,      // u32 pid, u8 × 4: what holds memory, pids, cpu, tree
+  FRAME_STDOUT = 0x82,
+  FRAME_STDERR = 0x83,
+  FRAME_EXIT = 0x84,         // see send_exit in box.c
+  FRAME_REFUSED = 0x85,      // u16 code, message NUL, hint NUL
+  FRAME_STDIN_TAKEN = 0x86,  // u32 bytes
+  FRAME_FEATURE_LIST = 0x87, // text, one "name value" per line
+};
+
+enum plan_tag {
+  TAG_ID = 1,
+  TAG_LEVEL = 2,
+  TAG_PROFILE = 3,
+  TAG_UID = 4,
+  TAG_GID = 5,
+  TAG_GROUP = 6,
+  TAG_ARG = 7,
+  TAG_ENV = 8,
+  TAG_CWD = 9,
+  TAG_BIND = 10,  // u8 kind, u8 flags, u16 zero, u32 size in KiB, src NUL, dst NUL
+  TAG_LIMIT = 11, // u8 which, u64 value
+  TAG_USER = 12,  // the name the synthetic passwd gives the uid
+  TAG_GUARDS_OFF = 13, // only in the build for tests
+};
+
+enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
+enum profile { PROFILE_TOOL = 1, PROFILE_RUNNER = 2 };
+
+enum bind_kind {
+  BIND_RO = 1,
+  BIND_RW = 2,
+  BIND_TMPFS = 3,
+  BIND_SYMLINK = 4,      // src is the link's text
+  BIND_MASK = 5,         // dst shows as empty, whatever it is
+  BIND_PROTECT_FILE = 6, // dst cannot be changed, made, replaced or moved away
+  BIND_PROTECT_DIR = 7,
+};
+enum { BIND_NOEXEC = 1, BIND_FLAGS = 1 };
+
+enum limit {
+  LIMIT_WALL_MS = 1,
+  LIMIT_CPU_MS,
+  LIMIT_MEMORY_BYTES,
+  LIMIT_PIDS,
+  LIMIT_OUTPUT_BYTES,
+  LIMIT_NOFILE,
+  LIMIT_FSIZE_BYTES,
+  LIMIT_GRACE_MS,
+  LIMIT_COUNT,
+};
+
+#define ARGS_MAX 1024
+#define ENVS_MAX 512
+#define GROUPS_MAX 32
+#define BINDS_MAX 256
+#define PATH_BYTES 4096
+
+// Guards a plan may switch off in the build for tests, and nowhere else.
+enum guard {
+  GUARD_LANDLOCK = 1 << 0,
+  GUARD_SECCOMP = 1 << 1,
+  GUARD_CAPS = 1 << 2,
+  GUARD_NNP = 1 << 3,
+  GUARD_NETNS = 1 << 4,
+  GUARD_PIDNS = 1 << 5,
+  GUARD_IPCNS = 1 << 6,
+  GUARD_READONLY = 1 << 7,
+  GUARD_PROTECT = 1 << 8,
+  GUARD_USERNS_LIMIT = 1 << 9,
+  GUARD_SESSION = 1 << 10,
+  GUARD_DESCRIPTORS = 1 << 11,
+  GUARD_UTSNS = 1 << 12,
+  GUARD_PROC_SUBSET = 1 << 13,
+  GUARD_USERNS = 1 << 14,
+  GUARD_PROBES = 1 << 15,
+  GUARD_DUMPABLE = 1 << 16,
+  GUARD_SILENT = 1 << 17,  // the probes still expect what was switched off
+};
+
+struct bind {
+  uint8_t kind, flags;
+  uint32_t size_kib;
+  const char *src, *dst;
+};
+
+struct plan {
+  const char *id, *cwd, *user;
+  uint8_t level, profile;
+  uint32_t uid, gid;
+  uint32_t groups[GROUPS_MAX];
+  unsigned group_count, arg_count, env_count, bind_count;
+  const char *args[ARGS_MAX + 1];
+  const char *envs[ENVS_MAX + 1];
+  struct bind binds[BINDS_MAX];
+  uint64_t limits[LIMIT_COUNT];
+  uint32_t guards_off;
+};
+
+enum refusal {
+  REFUSED_FRAME = 1,     // not a frame of this protocol
+  REFUSED_PLAN = 2,      // the plan does not parse or contradicts itself
+  REFUSED_BOUNDS = 3,    // outside what root allowed this warden
+  REFUSED_HOST = 4,      // this host cannot give what was asked
+  REFUSED_HALT = 5,      // the HALT file exists
+  REFUSED_OVERLOAD = 6,  // too many boxes at once
+  REFUSED_SETUP = 7,     // building the box failed
+  REFUSED_PROBE = 8,     // a layer did not take
+  REFUSED_EXEC = 9,      // the command could not be started
+  REFUSED_CALLER = 10,   // not the process this warden serves
+};
+
+struct failure {
+  int code;
+  char text[320];
+  char hint[200];
+};
+
+struct frame_head {
+  uint8_t type;
+  uint32_t length;
+};
+
+// Both return 0, or -1 with why filled in. parse_plan's strings point into bytes.
+int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failure *why);
+int parse_plan(const uint8_t *bytes, size_t size, struct plan *plan, struct failure *why);
+
+#define GUARDED(plan, guard) (!((plan)->guards_off & (guard)))
+#define EXPECTED(plan, guard) (GUARDED(plan, guard) || !GUARDED(plan, GUARD_SILENT))
+
+__attribute__((format(printf, 3, 4))) int fail(struct failure *why, int code, const char *text,
+                                               ...);

@@ -1,0 +1,97 @@
+// A box's streams: pipes to frames and back, with back-pressure both ways and the byte limit.
+#include "box.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define CHUNK (32 * 1024)
+
+void close_stream(struct stream *stream) {
+  if (!stream->open) return;
+  if (!stream->paused) watch_drop(&stream->watch);
+  close(stream->watch.fd);
+  stream->open = false;
+}
+
+void on_output(struct watch *watch, uint32_t events) {
+  (void)events;
+  struct stream *stream = (struct stream *)watch;
+  struct box *box = stream->box;
+  uint8_t bytes[CHUNK];
+  if (box->conn && conn_room(box->conn) < CHUNK + FRAME_HEADER + 512) {
+    // A hang-up would be told again and again: take the pipe out until there is room.
+    watch_drop(watch);
+    stream->paused = true;
+    return;
+  }
+  ssize_t size = read(watch->fd, bytes, sizeof bytes);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) {
+    close_stream(stream);
+    box_finish(box);
+    return;
+  }
+  uint64_t used = box->out[0].bytes + box->out[1].bytes;
+  uint64_t left = box->limits[LIMIT_OUTPUT_BYTES] - used;
+  size_t take = (uint64_t)size < left ? (size_t)size : (size_t)left;
+  stream->bytes += take;
+  if (take && box->conn) conn_send(box->conn, stream->type, bytes, take);
+  if (take < (size_t)size) box_kill(box, ENDED_OUTPUT);
+}
+
+void box_output_possible(struct box *box) {
+  for (int i = 0; i < 2; i++) {
+    struct stream *stream = &box->out[i];
+    if (!stream->open || !stream->paused) continue;
+    stream->paused = false;
+    watch_add(&stream->watch, EPOLLIN);
+  }
+}
+
+static void push_stdin(struct box *box) {
+  if (!box->in.open) {
+    box->stdin_size = 0;
+    return;
+  }
+  size_t done = 0;
+  while (done < box->stdin_size) {
+    ssize_t size = write(box->in.watch.fd, box->stdin_bytes + done, box->stdin_size - done);
+    if (size < 0 && errno == EAGAIN) break;
+    if (size < 0) {  // the command closed its end: what is left has no reader
+      close_stream(&box->in);
+      done = box->stdin_size;
+      break;
+    }
+    done += (size_t)size;
+  }
+  memmove(box->stdin_bytes, box->stdin_bytes + done, box->stdin_size - done);
+  box->stdin_size -= done;
+  if (done && box->conn) {
+    uint32_t taken = (uint32_t)done;
+    conn_send(box->conn, FRAME_STDIN_TAKEN, &taken, sizeof taken);
+  }
+  if (!box->in.open) return;
+  if (!box->stdin_size && box->stdin_ends) close_stream(&box->in);
+  else watch_set(&box->in.watch, box->stdin_size ? EPOLLOUT : 0);
+}
+
+void on_stdin(struct watch *watch, uint32_t events) {
+  struct box *box = ((struct stream *)watch)->box;
+  if (events & EPOLLERR && !box->stdin_size) close_stream(&box->in);
+  else push_stdin(box);
+}
+
+size_t box_stdin(struct box *box, const uint8_t *bytes, size_t size) {
+  if (size > sizeof box->stdin_bytes - box->stdin_size) return 0;
+  memcpy(box->stdin_bytes + box->stdin_size, bytes, size);
+  box->stdin_size += size;
+  push_stdin(box);
+  return 1;
+}
+
+void box_stdin_end(struct box *box) {
+  box->stdin_ends = true;
+  push_stdin(box);
+}
+

@@ -1,0 +1,116 @@
+// Stubs: a missing protected path can only be covered when something is there, so an empty file or
+// directory is made for as long as a box needs it. A journal names them all, so that whoever
+// comes after a crash can take them away; only what is still empty is ever removed.
+#include "warden.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct stub {
+  char *path;
+  bool directory;
+  unsigned holders;
+};
+static struct stub *stubs;
+static unsigned stub_count, stub_room;
+
+#define STUB_MODE 0444
+
+static void journal_path(const char *run, char *out, size_t size, const char *end) {
+  snprintf(out, size, "%s/stubs%s", run, end);
+}
+
+// The whole journal each time: it is short, and a rename leaves the old or the new one.
+static int journal_write(void) {
+  char path[PATH_BYTES], fresh[PATH_BYTES];
+  journal_path(host.run, path, sizeof path, "");
+  journal_path(host.run, fresh, sizeof fresh, ".new");
+  FILE *out = fopen(fresh, "we");
+  if (!out) return -1;
+  for (unsigned i = 0; i < stub_count; i++)
+    if (stubs[i].holders) fprintf(out, "%c%s%c", stubs[i].directory ? 'd' : 'f', stubs[i].path, 0);
+  if (fclose(out)) return -1;
+  return rename(fresh, path);
+}
+
+// Removes a stub nobody has put anything into.
+static void stub_remove(const char *path, bool directory) {
+  if (directory) {
+    rmdir(path);
+    return;
+  }
+  int fd = k_openat2(AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
+  struct stat about;
+  if (fd >= 0 && !fstat(fd, &about) && S_ISREG(about.st_mode) && about.st_size == 0 &&
+      (about.st_mode & 07777) == STUB_MODE)
+    unlink(path);
+  if (fd >= 0) close(fd);
+}
+
+int stub_find(const char *path) {
+  for (unsigned i = 0; i < stub_count; i++)
+    if (stubs[i].holders && !strcmp(stubs[i].path, path)) return (int)i;
+  return -1;
+}
+
+void stub_hold(unsigned stub) { stubs[stub].holders++; }
+
+void stub_drop(unsigned stub) {
+  struct stub *s = &stubs[stub];
+  if (--s->holders) return;
+  stub_remove(s->path, s->directory);
+  free(s->path);
+  s->path = NULL;
+  journal_write();
+}
+
+int stub_take(const char *path, bool directory, int parent, const char *name,
+              struct failure *why) {
+  unsigned at = 0;
+  while (at < stub_count && stubs[at].holders) at++;
+  if (at == stub_room) {
+    unsigned room = stub_room ? stub_room * 2 : 32;
+    struct stub *more = realloc(stubs, room * sizeof *more);
+    if (!more) return fail(why, REFUSED_OVERLOAD, "out of memory");
+    stubs = more;
+    stub_room = room;
+  }
+  stubs[at] = (struct stub){strdup(path), directory, 1};
+  if (at == stub_count) stub_count++;
+  // Journal first: a stub nobody knows of would stay for ever.
+  int bad = !stubs[at].path || journal_write();
+  if (!bad && directory) bad = mkdirat(parent, name, 0555);
+  if (!bad && !directory) {
+    int fd = openat(parent, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, STUB_MODE);
+    bad = fd < 0;
+    if (fd >= 0) {
+      fchmod(fd, STUB_MODE);
+      close(fd);
+    }
+  }
+  if (bad) {
+    fail(why, REFUSED_SETUP, "covering the missing %.200s: %s", path, strerror(errno));
+    stubs[at].holders = 0;
+    free(stubs[at].path);
+    stubs[at].path = NULL;
+    journal_write();
+    return -1;
+  }
+  return (int)at;
+}
+
+void stubs_sweep(const char *run) {
+  char path[PATH_BYTES];
+  journal_path(run, path, sizeof path, "");
+  FILE *in = fopen(path, "re");
+  if (!in) return;
+  char *line = NULL;
+  size_t room = 0;
+  while (getdelim(&line, &room, 0, in) > 1) stub_remove(line + 1, line[0] == 'd');
+  free(line);
+  fclose(in);
+  unlink(path);
+}

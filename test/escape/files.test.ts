@@ -1,0 +1,210 @@
+// Attacks through the file tree: links, races, missing protected paths, special files.
+import assert from 'node:assert/strict';
+import { existsSync, lstatSync, readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Case, runCases, secretIsUntouched } from './support/cases.ts';
+import type { Guard } from './support/plan.ts';
+import type { Warden } from './support/warden.ts';
+
+const outsideReadOnly = (warden: Warden) => ({
+  binds: [{ kind: 'ro' as const, src: warden.outside, dst: '/outside' }],
+});
+const guardedOnly = (check: (warden: Warden) => void) => {
+  return (warden: Warden, _outcome: unknown, guarded: boolean) => {
+    if (guarded) check(warden);
+  };
+};
+const has = (warden: Warden, name: string) => existsSync(join(warden.workspace, name));
+const WRITING: Guard[] = ['readonly', 'landlock'];
+const protect = (dst: string, kind: 'protectFile' | 'protectDir' = 'protectFile') => ({
+  binds: [{ kind, dst: `/work/${dst}` }],
+});
+
+const cases: Case[] = [
+  {
+    id: 'A1',
+    title: 'a link in the workspace does not make the host writable',
+    attack: ['symlink-write', '/outside/secret', '/work/link'],
+    off: WRITING,
+    plan: outsideReadOnly,
+    check: guardedOnly(secretIsUntouched),
+  },
+  {
+    id: 'A1',
+    title: 'a path that was not declared is not there',
+    attack: (warden) => ['read-file', join(warden.outside, 'secret')],
+    off: ['landlock'],
+    plan: { level: 1 },
+  },
+  {
+    id: 'A3',
+    title: 'a protected file that does not exist cannot be made',
+    attack: ['write-file', '/work/settings.json'],
+    off: ['protect'],
+    plan: protect('settings.json'),
+    check: (warden, _outcome, guarded) => assert.equal(has(warden, 'settings.json'), !guarded),
+  },
+  {
+    id: 'A4',
+    title: 'nor its missing parent',
+    attack: ['make-with-parent', '/work/.tool', 'settings.json'],
+    off: ['protect'],
+    plan: protect('.tool/settings.json'),
+    says: /EROFS|EACCES/,
+    check: (warden, _outcome, guarded) => assert.equal(has(warden, '.tool'), !guarded),
+  },
+  {
+    id: 'A4',
+    title: 'nor a file where a protected directory is expected',
+    attack: ['write-file', '/work/.tool'],
+    off: ['protect'],
+    plan: protect('.tool/hooks', 'protectDir'),
+    check: guardedOnly((warden) => assert.ok(!has(warden, '.tool'))),
+  },
+  {
+    id: 'A6',
+    title: 'a protected directory cannot be replaced by a link',
+    attack: ['replace-by-link', '/work/.git/hooks', '/tmp'],
+    off: ['protect'],
+    plan: protect('.git/hooks', 'protectDir'),
+    files: { '.git/': '', '.git/hooks/': '' },
+    says: /EBUSY/,
+    check: guardedOnly((warden) =>
+      assert.ok(lstatSync(join(warden.workspace, '.git/hooks')).isDirectory()),
+    ),
+  },
+  {
+    id: 'A6',
+    title: 'its ancestor cannot be renamed away',
+    attack: ['rename-ancestor', '/work/.git', 'config'],
+    off: ['protect'],
+    plan: protect('.git/config'),
+    files: { '.git/': '', '.git/config': '[core]\n' },
+    says: /EBUSY/,
+    check: guardedOnly((warden) =>
+      assert.equal(readFileSync(join(warden.workspace, '.git/config'), 'utf8'), '[core]\n'),
+    ),
+  },
+  {
+    id: 'A6',
+    title: 'nor exchanged with another directory',
+    attack: ['exchange', '/work/.git', '/work/other'],
+    off: ['protect'],
+    plan: protect('.git/config'),
+    files: { '.git/': '', '.git/config': '[core]\n' },
+    says: /EBUSY/,
+  },
+  {
+    id: 'A6',
+    title: 'a protected file cannot be written in place',
+    attack: ['write-file', '/work/.git/config'],
+    off: ['protect'],
+    plan: protect('.git/config'),
+    files: { '.git/': '', '.git/config': '[core]\n' },
+    says: /EROFS/,
+  },
+  {
+    id: 'A7',
+    title: 'a protected path that is a link: the name cannot be replaced',
+    attack: ['replace-by-link', '/work/.git/hooks', '/tmp'],
+    off: ['protect'],
+    plan: protect('.git/hooks', 'protectDir'),
+    files: { '.git/': '', 'shared/': '' },
+    prepare: (warden) => symlinkSync('../shared', join(warden.workspace, '.git/hooks')),
+    says: /EBUSY/,
+  },
+  {
+    id: 'A7',
+    title: 'a protected path that is a link: nor can what it leads to be written',
+    attack: ['write-file', '/work/shared/pre-commit'],
+    off: ['protect'],
+    plan: protect('.git/hooks', 'protectDir'),
+    files: { '.git/': '', 'shared/': '' },
+    prepare: (warden) => symlinkSync('../shared', join(warden.workspace, '.git/hooks')),
+    says: /EROFS/,
+  },
+  {
+    id: 'A7',
+    title: 'a protected path that is a dangling link: its target cannot be made',
+    attack: ['write-file', '/work/later.json'],
+    off: ['protect'],
+    plan: protect('settings.json'),
+    prepare: (warden) => symlinkSync('later.json', join(warden.workspace, 'settings.json')),
+    check: guardedOnly((warden) => assert.ok(!has(warden, 'later.json'))),
+  },
+  {
+    id: 'A8',
+    title: 'a masked file cannot be read',
+    attack: ['read-file', '/work/.env'],
+    off: ['protect'],
+    plan: { binds: [{ kind: 'mask', dst: '/work/.env' }] },
+    files: { '.env': 'KEY=1\n' },
+    says: /ENODATA/,
+  },
+  {
+    id: 'A8',
+    title: 'nor through a link to its directory',
+    attack: ['read-file', '/work/alias/.env'],
+    off: ['protect'],
+    plan: { binds: [{ kind: 'mask', dst: '/work/alias/.env' }] },
+    files: { 'real/': '', 'real/.env': 'KEY=1\n' },
+    prepare: (warden) => symlinkSync('real', join(warden.workspace, 'alias')),
+  },
+  {
+    id: 'A8',
+    title: 'nor by its real name, when the rule names the link',
+    attack: ['read-file', '/work/real/.env'],
+    off: ['protect'],
+    plan: { binds: [{ kind: 'mask', dst: '/work/alias/.env' }] },
+    files: { 'real/': '', 'real/.env': 'KEY=1\n' },
+    prepare: (warden) => symlinkSync('real', join(warden.workspace, 'alias')),
+  },
+  {
+    id: 'A10',
+    title: 'no hard link from outside into the workspace',
+    attack: (warden) => [
+      'hard-link',
+      join(warden.outside, 'secret'),
+      join(warden.workspace, 'hard'),
+    ],
+    off: ['landlock'],
+    plan: { level: 1 },
+    check: guardedOnly(secretIsUntouched),
+  },
+  {
+    id: 'A16',
+    title: 'a file in the host’s shared /tmp cannot be reached',
+    attack: (warden) => ['write-file', join(warden.outside, 'response.md')],
+    off: ['landlock'],
+    plan: { level: 1 },
+  },
+  {
+    id: 'A20',
+    title: 'a read-only path cannot be made writable again',
+    attack: ['remount-writable', '/usr'],
+    off: ['seccomp', 'caps', 'userns', 'landlock'],
+  },
+  {
+    id: 'A22',
+    title: 'no device file can be made',
+    attack: ['make-device', '/work/null'],
+    off: ['seccomp', 'caps', 'userns', 'landlock'],
+    modes: ['root'],
+  },
+  {
+    id: 'A24',
+    title: 'no fifo in a workspace',
+    attack: ['make-fifo', '/work/fifo'],
+    off: ['landlock'],
+    says: /EACCES/,
+  },
+  {
+    id: 'A24',
+    title: 'no socket file in a workspace',
+    attack: ['make-socket-file', '/work/sock'],
+    off: ['landlock'],
+    says: /EACCES/,
+  },
+];
+
+runCases(cases);

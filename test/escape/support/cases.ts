@@ -1,0 +1,87 @@
+// Runs a table of attacks, each twice against the real warden: guarded it must fail and leave the
+// host as it was, with the guard off it must work. As root and as an ordinary user.
+import assert from 'node:assert/strict';
+import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { Guard } from './plan.ts';
+import { MODES, type Mode, type PlanOptions, Warden } from './warden.ts';
+import type { Exit, Outcome } from './warden-client.ts';
+
+export type Case = {
+  id: string; // of the list of known attacks
+  title: string;
+  attack: string[] | ((warden: Warden) => string[]);
+  // The guards that stop it; all of them off must let it through.
+  off: Guard[];
+  plan?: Partial<PlanOptions> | ((warden: Warden) => Partial<PlanOptions>);
+  // Files of the workspace: names ending in / are directories.
+  files?: Record<string, string>;
+  prepare?: (warden: Warden) => void;
+  says?: RegExp; // what the guarded attack prints
+  modes?: Mode[]; // where the control needs rights an ordinary user lacks
+  // Beyond the exit status: what must (not) have happened on the host.
+  check?: (warden: Warden, outcome: Exit, guarded: boolean) => void;
+};
+
+export function exited(outcome: Outcome): Exit {
+  assert.equal(outcome.kind, 'exit', JSON.stringify(outcome));
+  return outcome as Exit;
+}
+
+export function fillWorkspace(warden: Warden, files: Record<string, string> = {}): void {
+  rmSync(warden.workspace, { recursive: true, force: true });
+  mkdirSync(warden.workspace);
+  chownSync(warden.workspace, warden.uid, warden.gid);
+  for (const [name, content] of Object.entries(files)) {
+    const path = join(warden.workspace, name);
+    if (name.endsWith('/')) mkdirSync(path, { recursive: true });
+    else writeFileSync(path, content);
+    chownSync(path, warden.uid, warden.gid);
+  }
+  writeFileSync(join(warden.outside, 'secret'), 'untouched\n');
+  chmodSync(join(warden.outside, 'secret'), 0o666);
+}
+
+export function secretIsUntouched(warden: Warden): void {
+  assert.equal(readFileSync(join(warden.outside, 'secret'), 'utf8'), 'untouched\n');
+}
+
+async function attempt(warden: Warden, one: Case, guarded: boolean): Promise<Exit> {
+  fillWorkspace(warden, one.files);
+  one.prepare?.(warden);
+  const plan = typeof one.plan === 'function' ? one.plan(warden) : (one.plan ?? {});
+  const words = typeof one.attack === 'function' ? one.attack(warden) : one.attack;
+  const hostile = plan.level === 1 ? warden.hostile : '/opt/hostile';
+  const outcome = await warden.run([hostile, ...words], {
+    ...plan,
+    guardsOff: guarded ? [] : one.off,
+  });
+  return exited(outcome);
+}
+
+export function runCases(cases: Case[]): void {
+  for (const mode of MODES) {
+    describe(`as ${mode}`, () => {
+      let warden: Warden;
+      before(async () => {
+        warden = await new Warden({ mode }).start();
+      });
+      after(() => warden.stop());
+      for (const one of cases) {
+        if (one.modes && !one.modes.includes(mode)) continue;
+        it(`${one.id} ${one.title}`, async () => {
+          const held = await attempt(warden, one, true);
+          const shown = JSON.stringify(held);
+          assert.ok(held.code !== 0 || held.signal !== 0, `the attack worked: ${shown}`);
+          assert.notEqual(held.code, 2, `the attack was not tried: ${shown}`);
+          if (one.says) assert.match(held.stdout, one.says, shown);
+          one.check?.(warden, held, true);
+          const control = await attempt(warden, one, false);
+          assert.equal(control.code + control.signal, 0, `control: ${JSON.stringify(control)}`);
+          one.check?.(warden, control, false);
+        });
+      }
+    });
+  }
+}

@@ -1,0 +1,139 @@
+// A plan as values and as bytes: the TypeScript twin of native/warden/plan.h.
+
+export const GUARD = {
+  landlock: 1 << 0,
+  seccomp: 1 << 1,
+  caps: 1 << 2,
+  noNewPrivs: 1 << 3,
+  netns: 1 << 4,
+  pidns: 1 << 5,
+  ipcns: 1 << 6,
+  readonly: 1 << 7,
+  protect: 1 << 8,
+  usernsLimit: 1 << 9,
+  session: 1 << 10,
+  descriptors: 1 << 11,
+  utsns: 1 << 12,
+  procSubset: 1 << 13,
+  userns: 1 << 14,
+  probes: 1 << 15,
+  dumpable: 1 << 16,
+  silent: 1 << 17,
+} as const;
+export type Guard = keyof typeof GUARD;
+
+const KIND = {
+  ro: 1,
+  rw: 2,
+  tmpfs: 3,
+  symlink: 4,
+  mask: 5,
+  protectFile: 6,
+  protectDir: 7,
+} as const;
+
+export type Bind = {
+  kind: keyof typeof KIND;
+  src?: string;
+  dst: string;
+  sizeKib?: number;
+  noexec?: boolean;
+};
+
+export type Limits = {
+  wallMs: number;
+  cpuMs: number;
+  memoryBytes: number;
+  pids: number;
+  outputBytes: number;
+  nofile: number;
+  fsizeBytes: number;
+  graceMs: number;
+};
+
+export const LIMITS: Limits = {
+  wallMs: 20_000,
+  cpuMs: 20_000,
+  memoryBytes: 512 * 1024 * 1024,
+  pids: 64,
+  outputBytes: 4 * 1024 * 1024,
+  nofile: 256,
+  fsizeBytes: 64 * 1024 * 1024,
+  graceMs: 0,
+};
+
+export type Plan = {
+  id: string;
+  level: number;
+  profile: 'tool' | 'runner';
+  uid: number;
+  gid: number;
+  groups?: number[];
+  args: string[];
+  env?: Record<string, string>;
+  cwd: string;
+  binds: Bind[];
+  limits: Limits;
+  user?: string;
+  guardsOff?: Guard[];
+};
+
+function field(tag: number, value: Buffer): Buffer {
+  const head = Buffer.alloc(6);
+  head.writeUInt16LE(tag, 0);
+  head.writeUInt32LE(value.length, 2);
+  return Buffer.concat([head, value]);
+}
+const text = (tag: number, value: string) => field(tag, Buffer.from(`${value}\0`));
+const byte = (tag: number, value: number) => field(tag, Buffer.from([value]));
+function number(tag: number, value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value >>> 0);
+  return field(tag, bytes);
+}
+
+function bindField(bind: Bind): Buffer {
+  const head = Buffer.alloc(8);
+  head[0] = KIND[bind.kind];
+  head[1] = bind.noexec ? 1 : 0;
+  head.writeUInt32LE(bind.sizeKib ?? 0, 4);
+  return field(10, Buffer.concat([head, Buffer.from(`${bind.src ?? ''}\0${bind.dst}\0`)]));
+}
+
+function limitFields(limits: Limits): Buffer[] {
+  const order = [
+    limits.wallMs,
+    limits.cpuMs,
+    limits.memoryBytes,
+    limits.pids,
+    limits.outputBytes,
+    limits.nofile,
+    limits.fsizeBytes,
+    limits.graceMs,
+  ];
+  return order.map((value, at) => {
+    const bytes = Buffer.alloc(9);
+    bytes[0] = at + 1;
+    bytes.writeBigUInt64LE(BigInt(value), 1);
+    return field(11, bytes);
+  });
+}
+
+export function encodePlan(plan: Plan): Buffer {
+  const guards = (plan.guardsOff ?? []).reduce((bits, name) => bits | GUARD[name], 0);
+  return Buffer.concat([
+    text(1, plan.id),
+    byte(2, plan.level),
+    byte(3, plan.profile === 'runner' ? 2 : 1),
+    number(4, plan.uid),
+    number(5, plan.gid),
+    ...(plan.groups ?? []).map((group) => number(6, group)),
+    ...plan.args.map((arg) => text(7, arg)),
+    ...Object.entries(plan.env ?? {}).map(([name, value]) => text(8, `${name}=${value}`)),
+    text(9, plan.cwd),
+    ...plan.binds.map(bindField),
+    ...limitFields(plan.limits),
+    ...(plan.user === undefined ? [] : [text(12, plan.user)]),
+    ...(guards === 0 ? [] : [number(13, guards)]),
+  ]);
+}

@@ -1,0 +1,233 @@
+// Builds the warden when its sources are newer, starts one in a directory of its own, as root or as
+// an ordinary user, and takes everything away afterwards.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { type Bind, type Guard, LIMITS, type Limits, type Plan } from './plan.ts';
+import { type Outcome, WardenClient } from './warden-client.ts';
+
+const REPO = join(import.meta.dirname, '../../..');
+const SOURCE = join(REPO, 'native/warden');
+const HOSTILE = join(REPO, 'test/escape/hostile');
+const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];
+
+const newest = (dir: string) =>
+  Math.max(...readdirSync(dir).map((name) => statSync(join(dir, name)).mtimeMs));
+
+function compile(output: string, sources: string[], flags: string[], madeOf: string): string {
+  if (existsSync(output) && statSync(output).mtimeMs > newest(madeOf)) return output;
+  mkdirSync(join(output, '..'), { recursive: true });
+  // Test files run at the same time: the last rename wins, and each is whole.
+  const part = `${output}.${process.pid}`;
+  execFileSync('cc', [...FLAGS, ...flags, '-o', part, ...sources], { stdio: 'inherit' });
+  renameSync(part, output);
+  return output;
+}
+
+export type Build = 'plain' | 'guards' | 'sanitized';
+const BUILD_FLAGS: Record<Build, string[]> = {
+  plain: ['-O2'],
+  guards: ['-O2', '-DWARDEN_TEST_GUARDS'],
+  sanitized: ['-O1', '-g', '-fsanitize=address,undefined', '-fno-sanitize-recover=all'],
+};
+
+export function buildWarden(build: Build): string {
+  const name = build === 'plain' ? 'warden' : `warden-${build}`;
+  const sources = readdirSync(SOURCE)
+    .filter((file) => file.endsWith('.c'))
+    .map((file) => join(SOURCE, file));
+  return compile(join(REPO, 'build', name), sources, BUILD_FLAGS[build], SOURCE);
+}
+
+// A hostile program, static so that it needs nothing from the box.
+export function buildHostile(): string {
+  const output = join(REPO, 'build/escape/hostile');
+  const sources = readdirSync(HOSTILE)
+    .filter((file) => file.endsWith('.c'))
+    .map((file) => join(HOSTILE, file));
+  return compile(output, sources, ['-O1', '-static', '-pthread'], HOSTILE);
+}
+
+export const IS_ROOT = process.getuid?.() === 0;
+const NOBODY = 65534;
+
+export type Mode = 'root' | 'user';
+// Root can play both; an ordinary user only itself.
+export const MODES: Mode[] = IS_ROOT ? ['root', 'user'] : ['user'];
+
+export type WardenOptions = {
+  mode: Mode;
+  build?: Build;
+  wrap?: string[];
+  bounds?: string[];
+  clientUid?: number;
+};
+
+const SYSTEM = ['/usr', '/bin', '/lib', '/lib64'];
+
+export class Warden {
+  readonly dir: string;
+  readonly mode: Mode;
+  readonly uid: number;
+  readonly gid: number;
+  readonly workspace: string;
+  readonly outside: string;
+  readonly hostile: string;
+  readonly haltFile: string;
+  readonly socket: string;
+  readonly #options: WardenOptions;
+  process: ChildProcess | undefined;
+  stderr = '';
+
+  constructor(options: WardenOptions) {
+    this.#options = options;
+    this.mode = options.mode;
+    this.dir = realpathSync(mkdtempSync('/tmp/warden-'));
+    chmodSync(this.dir, 0o755);
+    const ownUid = process.getuid?.() ?? NOBODY;
+    const asNobody = this.mode === 'user' && IS_ROOT;
+    const wardenUid = asNobody ? NOBODY : ownUid;
+    const wardenGid = asNobody ? NOBODY : (process.getgid?.() ?? NOBODY);
+    this.uid = this.mode === 'root' ? 61_234 : wardenUid;
+    this.gid = this.mode === 'root' ? 61_234 : wardenGid;
+    this.workspace = join(this.dir, 'work');
+    this.outside = join(this.dir, 'outside');
+    this.haltFile = join(this.dir, 'state/HALT');
+    this.socket = join(this.dir, 'run/warden.sock');
+    this.hostile = join(this.dir, 'bin/hostile');
+    for (const name of ['work', 'outside', 'state', 'run', 'bin']) mkdirSync(join(this.dir, name));
+    copyFileSync(buildHostile(), this.hostile);
+    chmodSync(this.hostile, 0o755);
+    writeFileSync(join(this.outside, 'secret'), 'untouched\n', { mode: 0o666 });
+    chmodSync(join(this.outside, 'secret'), 0o666);
+    chmodSync(this.outside, 0o777);
+    chownSync(this.workspace, this.uid, this.gid);
+    if (asNobody)
+      for (const name of ['state', 'run']) chownSync(join(this.dir, name), wardenUid, wardenGid);
+    writeFileSync(join(this.dir, 'bounds'), `${this.#boundLines(wardenUid).join('\n')}\n`);
+  }
+
+  #boundLines(wardenUid: number): string[] {
+    const client = this.#options.clientUid ?? (this.mode === 'user' ? wardenUid : 0);
+    return [
+      `uid ${this.uid} ${this.uid}`,
+      `gid ${this.gid} ${this.gid}`,
+      `client_uid ${client}`,
+      ...SYSTEM.map((path) => `ro ${path}`),
+      `ro ${join(this.dir, 'bin')}`,
+      `ro ${this.outside}`,
+      `rw ${this.workspace}`,
+      ...(this.#options.bounds ?? []),
+    ];
+  }
+
+  async start(): Promise<this> {
+    const binary = buildWarden(this.#options.build ?? 'guards');
+    const own = join(this.dir, 'bin/warden');
+    copyFileSync(binary, own);
+    chmodSync(own, 0o755);
+    const words = [
+      ...(this.mode === 'user' && IS_ROOT ? AS_NOBODY : []),
+      ...(this.#options.wrap ?? []),
+      own,
+      ...['--run', join(this.dir, 'run')],
+      ...['--socket', this.socket],
+      ...['--bounds', join(this.dir, 'bounds')],
+      ...['--halt', this.haltFile],
+    ];
+    const child = spawn(words[0] ?? '', words.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process = child;
+    child.stderr.on('data', (bytes: Buffer) => {
+      this.stderr += bytes.toString();
+    });
+    const first = await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
+    if (!String(first[0]).startsWith('ready'))
+      throw new Error(`the warden did not start: ${this.stderr}`);
+    return this;
+  }
+
+  // As the user the warden serves: root may connect to every socket, but is not that user.
+  client(): Promise<WardenClient> {
+    return WardenClient.open(this.socket);
+  }
+
+  plan(args: string[], more: Partial<PlanOptions> = {}): Plan {
+    const { binds = [], limits = {}, guardsOff = [], level = 2, ...rest } = more;
+    const base: Bind[] =
+      level === 2
+        ? [
+            { kind: 'ro', src: '/usr', dst: '/usr' },
+            { kind: 'symlink', src: 'usr/bin', dst: '/bin' },
+            { kind: 'symlink', src: 'usr/lib', dst: '/lib' },
+            { kind: 'symlink', src: 'usr/lib64', dst: '/lib64' },
+            { kind: 'ro', src: join(this.dir, 'bin'), dst: '/opt' },
+            { kind: 'rw', src: this.workspace, dst: '/work' },
+          ]
+        : [
+            { kind: 'ro', src: '/usr', dst: '/usr' },
+            { kind: 'ro', src: join(this.dir, 'bin'), dst: join(this.dir, 'bin') },
+            { kind: 'rw', src: this.workspace, dst: this.workspace },
+          ];
+    return {
+      id: 'test',
+      level,
+      profile: 'tool',
+      uid: this.uid,
+      gid: this.gid,
+      args,
+      env: { PATH: '/usr/bin:/bin', HOME: '/tmp' },
+      cwd: level === 2 ? '/work' : this.workspace,
+      limits: { ...LIMITS, ...limits },
+      guardsOff,
+      ...rest,
+      binds: [...base, ...binds],
+    };
+  }
+
+  async run(args: string[], more: Partial<PlanOptions> = {}, stdin = ''): Promise<Outcome> {
+    const client = await this.client();
+    try {
+      return await client.run(this.plan(args, more), stdin);
+    } finally {
+      client.close();
+    }
+  }
+
+  async stop(): Promise<void> {
+    const child = this.process;
+    if (child && child.exitCode === null && child.signalCode === null) {
+      child.kill('SIGTERM');
+      await once(child, 'exit');
+    }
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+export type PlanOptions = {
+  level: number;
+  binds: Bind[];
+  limits: Partial<Limits>;
+  guardsOff: Guard[];
+  profile: 'tool' | 'runner';
+  cwd: string;
+  uid: number;
+  gid: number;
+  groups: number[];
+  env: Record<string, string>;
+};
+
+const AS_NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'];
