@@ -1,5 +1,6 @@
-// The disk of the audit log alone is full: no new work is taken, no effect happens whose attempt is not in the log,
-// and when there is room again everything goes on. Needs root, to give the log a small disk of its own.
+// The disk of the audit log alone is full: no new work is taken, no effect happens whose attempt
+// is not in the log, and when there is room again everything goes on. Needs root, to give the log
+// a small disk of its own.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// A person at a terminal: the runtime is started, used, looked into and stopped by bin/agentctl alone, and
-// scripts can rely on its documents and exit codes.
+// A person at a terminal: the runtime is started, used, looked into and stopped by bin/agentctl
+// alone, and scripts can rely on its documents and exit codes.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

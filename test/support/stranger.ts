@@ -1,5 +1,5 @@
-// A verifier of inclusion proofs written from RFC 6962 and the C2SP signed-note form alone, with nothing of ours:
-// what a stranger with the public key would write.
+// A verifier of inclusion proofs written from RFC 6962 and the C2SP signed-note form alone, with
+// nothing of ours: what a stranger with the public key would write.
 import { createHash, createPublicKey, verify } from 'node:crypto';
 
 export type Proof = {
