@@ -1,14 +1,14 @@
 // Child processes of the runtime: waited for, started again, ended; and their refusals passed on.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { eventually } from '../../test/support/runtime.ts';
 import type { Fault } from '../wire/errors.ts';
 import { silentLog } from './log.ts';
-import { type Supervised, supervise } from './supervise.ts';
+import { type Supervised, type SuperviseOptions, supervise } from './supervise.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'agentd-v-'));
 const running: Supervised[] = [];
@@ -18,11 +18,16 @@ after(async () => {
 });
 let made = 0;
 
-async function start(code: string, env: Record<string, string> = {}): Promise<Supervised> {
+async function start(
+  code: string,
+  env: Record<string, string> = {},
+  more: Partial<SuperviseOptions> = {},
+): Promise<Supervised> {
   const file = join(dir, `${made++}.mjs`);
   writeFileSync(file, code);
   const logFile = `${file}.log`;
-  const one = await supervise({ name: 'child', argv: [file], env, logFile, log: silentLog });
+  const options = { name: 'child', argv: [file], env, logFile, log: silentLog };
+  const one = await supervise({ ...options, ...more });
   running.push(one);
   return one;
 }
@@ -85,6 +90,53 @@ describe('supervise', () => {
     assert.ok(isAlive(second!));
     await one.stop(5_000);
     assert.equal(isAlive(second!), false);
+  });
+
+  const back = (one: Supervised, before: number) =>
+    eventually('the child is back', async () => {
+      const pid = one.pid();
+      return pid !== undefined && pid !== before && isAlive(pid) ? pid : undefined;
+    });
+
+  it('goes on trying while its log cannot be opened', async () => {
+    const logs = join(dir, 'logs');
+    mkdirSync(logs);
+    const one = await start(`${READY} ${STAY}`, {}, { logFile: join(logs, 'x.log') });
+    const first = one.pid()!;
+    rmSync(logs, { recursive: true });
+    process.kill(first, 'SIGKILL');
+    await eventually('two tries', async () => one.restarts() >= 2 || undefined);
+    mkdirSync(logs);
+    await back(one, first);
+  });
+
+  it('goes on trying while the program cannot be run', async () => {
+    const one = await start(`${READY} ${STAY}`);
+    const first = one.pid()!;
+    const { execPath } = process;
+    try {
+      process.execPath = join(dir, 'not-there');
+      process.kill(first, 'SIGKILL');
+      await eventually('two tries', async () => one.restarts() >= 2 || undefined);
+    } finally {
+      process.execPath = execPath;
+    }
+    await back(one, first);
+  });
+
+  it('ends a child that hangs at its start, and starts another', async () => {
+    const seen = join(dir, 'starts');
+    const code = `import { appendFileSync, readFileSync } from 'node:fs';
+      appendFileSync(${JSON.stringify(seen)}, process.pid + '\\n');
+      const n = readFileSync(${JSON.stringify(seen)}, 'utf8').trim().split('\\n').length;
+      if (n !== 2) ${READY} ${STAY}`;
+    const one = await start(code, {}, { readyMsMax: 3_000 });
+    process.kill(one.pid()!, 'SIGKILL');
+    const pids = await eventually('a third start', async () => {
+      const found = readFileSync(seen, 'utf8').trim().split('\n').map(Number);
+      return found.length === 3 ? found : undefined;
+    });
+    assert.equal(isAlive(pids[1]!), false);
   });
 
   it('does not start it again after stop, and ends one that does not listen', async () => {

@@ -19,6 +19,7 @@ export type SuperviseOptions = {
   env: Record<string, string>;
   logFile: string;
   log: Log;
+  readyMsMax?: number;
 };
 
 const READY_MS_MAX = 20_000;
@@ -31,39 +32,43 @@ const SETTLED_MS = 1_000;
  * thrown.
  */
 export async function supervise(options: SuperviseOptions): Promise<Supervised> {
-  const { name, log } = options;
+  const { name, log, readyMsMax = READY_MS_MAX } = options;
   let child: ChildProcess | undefined;
   let stopping = false;
   let restarts = 0;
   let pauseMs = 50;
 
-  const begin = (): Promise<void> => {
-    const logFd = openSync(options.logFile, 'a', 0o600);
-    const started = spawn(process.execPath, options.argv, {
-      stdio: ['pipe', 'pipe', logFd],
-      env: options.env,
-      cwd: '/',
-    });
-    closeSync(logFd);
-    child = started;
-    started.stdin?.on('error', () => undefined);
+  const begin = async (): Promise<void> => {
     const beganAt = Date.now();
-    started.on('exit', (code, signal) => {
+    const started = start(options);
+    child = started;
+    const ended = new Promise<void>((resolve) => started.once('exit', () => resolve()));
+    await readyLine(started, name, readyMsMax);
+    void ended.then(() => {
       if (stopping) return;
       if (Date.now() - beganAt > SETTLED_MS) pauseMs = 50;
+      const { exitCode: code, signalCode: signal } = started;
       log.warn('a process of the runtime ended; starting it again', { name, code, signal });
-      setTimeout(again, pauseMs);
-      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+      later();
     });
-    return readyLine(started, name);
   };
-  const again = (): void => {
+  const later = (): void => {
+    setTimeout(() => void again(), pauseMs);
+    pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+  };
+  const again = async (): Promise<void> => {
     if (stopping) return;
     restarts++;
-    begin().then(
-      () => log.info('a process of the runtime is back', { name, pid: child?.pid }),
-      (error: unknown) => log.error('a process of the runtime did not come back', { name, error }),
-    );
+    try {
+      await begin();
+      log.info('a process of the runtime is back', { name, pid: child?.pid });
+    } catch (error) {
+      if (stopping) return;
+      log.error('a process of the runtime did not come back; trying again', { name, error });
+      // It may still be there, and hang.
+      child?.kill('SIGKILL');
+      later();
+    }
   };
 
   try {
@@ -80,7 +85,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     async stop(graceMs) {
       stopping = true;
       const gone = child;
-      if (gone === undefined || gone.exitCode !== null || gone.signalCode !== null) return;
+      if (gone?.pid === undefined || gone.exitCode !== null || gone.signalCode !== null) return;
       const ended = new Promise<void>((resolve) => gone.once('exit', () => resolve()));
       gone.kill('SIGTERM');
       const timer = setTimeout(() => gone.kill('SIGKILL'), graceMs);
@@ -90,13 +95,29 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
   };
 }
 
-function readyLine(child: ChildProcess, name: string): Promise<void> {
+function start(options: SuperviseOptions): ChildProcess {
+  const logFd = openSync(options.logFile, 'a', 0o600);
+  try {
+    const child = spawn(process.execPath, options.argv, {
+      stdio: ['pipe', 'pipe', logFd],
+      env: options.env,
+      cwd: '/',
+    });
+    // Whoever waits for it hears of it there.
+    child.on('error', () => undefined);
+    child.stdin?.on('error', () => undefined);
+    return child;
+  } finally {
+    closeSync(logFd);
+  }
+}
+
+function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let text = '';
     const timer = setTimeout(
-      () =>
-        reject(fault('unavailable', `${name} did not become ready in ${READY_MS_MAX / 1000} s`)),
-      READY_MS_MAX,
+      () => reject(fault('unavailable', `${name} did not become ready in ${readyMsMax / 1000} s`)),
+      readyMsMax,
     );
     const settle = (work: () => void): void => {
       clearTimeout(timer);
