@@ -43,12 +43,19 @@ export type Principal = z.infer<typeof Principal>;
 export const Label = z.enum(['person', 'own', 'agent', 'tool', 'outside', 'secret', 'personal']);
 export type Label = z.infer<typeof Label>;
 
+/** Days and hours that do not exist are read as others or as none: they do not come back. */
+function isTime(text: string): boolean {
+  const ms = Date.parse(text);
+  return Number.isFinite(ms) && new Date(ms).toISOString().slice(0, 19) === text.slice(0, 19);
+}
+
 export const Timestamp = z
   .string()
   .regex(
     /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/,
     'must be a UTC time such as 2026-06-29T18:00:00Z',
-  );
+  )
+  .refine(isTime, 'must be a day and an hour that exist');
 export type Timestamp = z.infer<typeof Timestamp>;
 
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hex digits');
