@@ -47,8 +47,11 @@ describe('waits', () => {
     world.model.on('Well done', says(call('timer.wait', { after_s: 30 })), finishes('forty-two'));
     world.model.on('Badly done', finishes('the book is lost', { status: 'failed' }));
     const task = await create(world, 'Ask two', { agent: 'planner' });
-    const { child_task_id } = await openWait(world, task.id, 'child');
-    await openWait(world, child_task_id!, 'timer');
+    const slow = await eventually('the coder to be asked', async () => {
+      const { tasks } = await world.agentd.listTasks({ query: { parent_task_id: task.id } });
+      return tasks.find((child) => child.assigned_to === 'coder');
+    });
+    await openWait(world, slow.id, 'timer');
     const parked = await reaches(world, task.id, 'waiting');
     assert.equal(parked.reason, 'waiting for a colleague');
     await assertNoProcess();

@@ -18,6 +18,7 @@ import { makeApi } from './api.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
+import { countEvents } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
@@ -48,7 +49,10 @@ async function start(floor: Floor<AgentdConfig>) {
     newId,
     log,
     append: (events) => audit.append({ body: { events } }),
-    onCommitted: (committed) => service?.onCommitted(committed),
+    onCommitted(committed) {
+      countEvents(floor.metrics, committed.events);
+      service?.onCommitted(committed);
+    },
   });
   const blobs = await openBlobStore({ dir: join(stateDir, 'objects') });
   const artifacts = makeArtifacts({ store, blobs, newId });

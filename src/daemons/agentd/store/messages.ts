@@ -77,16 +77,12 @@ export async function sendSystemMessage(
   });
 }
 
-/**
- * An agent may have several runs in one thread: a result goes to the run that asked for it, other
- * messages about a task to those beside it, above it and below it.
- */
+/** An agent may have several runs in one thread: a result goes to the one that asked for it. */
 const WAITING_FOR_RUN = `
 SELECT m.id FROM messages m LEFT JOIN tasks t ON t.id = m.task_id
-WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL AND (
-  m.task_id IS NULL OR t.parent_task_id = ?
-  OR (m.type NOT IN ('TaskResult', 'TaskRejected')
-    AND (m.task_id = ? OR m.task_id = ? OR t.parent_task_id = ?)))
+  LEFT JOIN tasks asked ON asked.id = t.parent_task_id AND asked.assigned_to = ?
+WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL
+  AND (m.type NOT IN ('TaskResult', 'TaskRejected') OR asked.id IS NULL OR asked.id = ?)
 ORDER BY m.id LIMIT 100`;
 
 export async function inboxForStep(
@@ -103,12 +99,10 @@ export async function inboxForStep(
   if (fresh > 0) {
     const waiting = await tx.sql.all<{ id: string }>(
       WAITING_FOR_RUN,
+      run.agent,
       `agent:${run.agent}`,
       task.context_id,
       task.id,
-      task.id,
-      task.parent_task_id ?? '',
-      task.parent_task_id ?? '',
     );
     // A new step is progress: crashes before it do not add up with those after it.
     await tx.sql.run('UPDATE runs SET crashes = 0 WHERE id = ? AND crashes > 0', run.id);

@@ -17,7 +17,7 @@ export type Tx = {
   endedRuns: EndedRun[];
 };
 
-export type Committed = { endedRuns: EndedRun[]; mayStart: boolean };
+export type Committed = { endedRuns: EndedRun[]; events: EventDraft[]; mayStart: boolean };
 /** `mayStart: false` when what is written cannot let another run start. */
 export type WriteTx = <T>(
   work: (tx: Tx) => Promise<T>,
@@ -35,20 +35,23 @@ export type TxOptions = {
 export function makeWriteTx({ db, outbox, clock, newId, onCommitted }: TxOptions): WriteTx {
   return async (work, { mayStart } = { mayStart: true }) => {
     let endedRuns: EndedRun[] = [];
+    let events: EventDraft[] = [];
     const value = await db.write(async (sql) => {
       endedRuns = [];
+      events = [];
       return work({
         sql,
         newId,
         endedRuns,
         nowMs: clock.nowMs(),
         event: async (draft) => {
+          events.push(draft);
           await outbox.add(sql, draft);
         },
       });
     });
     outbox.poke();
-    onCommitted({ endedRuns, mayStart });
+    onCommitted({ endedRuns, events, mayStart });
     return value;
   };
 }
