@@ -16,7 +16,8 @@ import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
-import { MIGRATIONS } from './store/tables.ts';
+import { syncLate } from './store/late-sync.ts';
+import { MIGRATIONS, renameOutbox } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
 const DRAIN_WAIT_MS = 5_000;
@@ -26,7 +27,9 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const { clock, config, log, stateDir, metrics, moment, newId } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
-  const db = openSqlite({ file: join(stateDir, 'modeld.sqlite'), migrations: MIGRATIONS });
+  const file = join(stateDir, 'modeld.sqlite');
+  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file);
+  await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, log });
   const upstream = makeUpstream({
     clock,

@@ -12,13 +12,13 @@ import { idMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import type { Database } from '../../../platform/sql/database.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import type { BudgetView } from '../../../wire/modeld.ts';
 import { modeldConfig } from '../config.ts';
 import { openKeys } from '../store/keys.ts';
+import { type LateDatabase, syncLate } from '../store/late-sync.ts';
 import { MIGRATIONS } from '../store/tables.ts';
 import { admission, freshStateDir, OPERATOR, runCaller, runId, said } from '../testing/harness.ts';
 import { type Bill, type Part, PlayedUpstream, turns } from '../testing/played-upstream.ts';
@@ -66,7 +66,7 @@ const limits = fc.record({
 });
 
 /** A database whose process can die: from then on nothing is written and nothing answers. */
-function mortal(inner: Database): Database & { die(): Promise<void> } {
+function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
   let isDead = false;
   const never = () => new Promise<never>(() => {});
   return {
@@ -83,6 +83,14 @@ function mortal(inner: Database): Database & { die(): Promise<void> } {
         throw error;
       }
     },
+    commit: async (work) => {
+      if (isDead) return never();
+      const committed = await inner.commit(async (sql) => {
+        if (isDead) throw fault('stopping', 'dead');
+        return work(sql);
+      });
+      return isDead ? never() : committed;
+    },
     read: (work) => (isDead ? never() : inner.read(work)),
     close: () => inner.close(),
     async die() {
@@ -95,7 +103,7 @@ function mortal(inner: Database): Database & { die(): Promise<void> } {
 async function open(stateDir: string, site: { tokens: number; dayCost: number; agent: number }) {
   const clock = systemClock();
   const file = join(stateDir, 'modeld.sqlite');
-  const db = mortal(openSqlite({ file, migrations: MIGRATIONS }));
+  const db = mortal(await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file));
   const events: NewEvent[] = [];
   const append = async (batch: NewEvent[]) => {
     await turns(1);

@@ -13,6 +13,7 @@ import type { LimitConfig, ModeldConfig } from '../config.ts';
 import { dayOf } from '../rules/budget.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
+import type { LateDatabase } from '../store/late-sync.ts';
 import { spentNow, standingLimits } from '../store/settings.ts';
 import { Calls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
@@ -27,7 +28,7 @@ import { Settings } from './settings.ts';
 
 export type ServiceParts = {
   config: ModeldConfig;
-  db: Database;
+  db: LateDatabase;
   outbox: Outbox;
   keys: Keys;
   upstream: Upstream;

@@ -1,7 +1,7 @@
 // The journal when the disk does not take what it is given, and that calls at the same time share
 // one transaction.
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
+import { fdatasync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
@@ -13,6 +13,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { freshStateDir, rejects, until } from '../testing/harness.ts';
 import { type Intent, Journal, type Outcome } from './journal.ts';
+import { type LateDatabase, type Sync, syncLate } from './late-sync.ts';
 import { MIGRATIONS } from './tables.ts';
 
 const dirs: string[] = [];
@@ -20,19 +21,18 @@ after(() => {
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
 });
 
-async function openJournal() {
+async function openJournal(sync?: Sync) {
   const dir = freshStateDir();
   dirs.push(dir);
-  const inner = openSqlite({ file: join(dir, 'm.sqlite'), migrations: MIGRATIONS });
+  const file = join(dir, 'm.sqlite');
+  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, sync);
   const state = { isFull: false, transactions: 0 };
-  const db: Database = {
+  const db: LateDatabase = {
     ...inner,
-    read: (work) => inner.read(work),
-    close: () => inner.close(),
-    write: (work) => {
+    commit: (work) => {
       state.transactions++;
       if (state.isFull) return Promise.reject(fault('storage_full', 'no room'));
-      return inner.write(work);
+      return inner.commit(work);
     },
   };
   const events: NewEvent[] = [];
@@ -110,8 +110,9 @@ describe('the journal', () => {
     assert.equal(events.length, 5);
     for (const { seq } of written) journal.outcomeSoon(outcome(seq));
     assert.equal(journal.awaits('call_1'), true);
-    await journal.intent(intent(6));
+    const { recorded } = await journal.intent(intent(6));
     assert.equal(state.transactions, before + 2);
+    await recorded;
     assert.equal(journal.awaits('call_1'), false);
     const rows = await statuses(db);
     assert.equal(rows.filter((status) => status === 'completed').length, 5);
@@ -142,6 +143,47 @@ describe('the journal', () => {
     state.isFull = false;
     await until(() => journal.isIdle(), 'both outcomes on the disk');
     assert.deepEqual(await statuses(db), ['completed', 'completed']);
+    await close();
+  });
+
+  test('what the disk did not sync is not sent, and nothing is written after it', async () => {
+    let isGood = true;
+    const { journal, db, close } = await openJournal((fd, done) => {
+      if (isGood) fdatasync(fd, done);
+      else setImmediate(() => done(new Error('EIO')));
+    });
+    const first = await journal.intent(intent(1));
+    await first.recorded;
+    isGood = false;
+    const second = await journal.intent(intent(2));
+    await rejects(second.recorded, 'storage_full');
+    await rejects(journal.intent(intent(3)), 'storage_full');
+    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
+    assert.deepEqual(await statuses(db), ['running', 'running']);
+    await close();
+  });
+
+  test('commits while the disk is busy share the next sync', async () => {
+    const waiting: (() => void)[] = [];
+    let isBusy = false;
+    const { journal, close } = await openJournal((_fd, done) => {
+      if (isBusy) waiting.push(() => done(null));
+      else setImmediate(() => done(null));
+    });
+    isBusy = true;
+    const next = async () => {
+      await until(() => waiting.length > 0, 'a sync');
+      waiting.shift()!();
+    };
+    const first = await journal.intent(intent(1));
+    const second = await journal.intent(intent(2));
+    const third = await journal.intent(intent(3));
+    assert.equal(waiting.length, 1);
+    await next();
+    await first.recorded;
+    await next();
+    await Promise.all([second.recorded, third.recorded]);
+    assert.equal(waiting.length, 0);
     await close();
   });
 

@@ -3,12 +3,12 @@
 // alone after a moment; one that could not be written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { Database } from '../../../platform/sql/database.ts';
 import { Fault, type FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { Spent } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
+import type { LateDatabase } from './late-sync.ts';
 import { type FreshParts, RowWriter } from './rows.ts';
 
 export type Part = { hash: string; body: string; labels: number; source: string };
@@ -89,7 +89,7 @@ const GATHER_MS = { least: 2, most: 8 };
 const AGAIN_MS = 500;
 
 export class Journal {
-  readonly #db: Database;
+  readonly #db: LateDatabase;
   readonly #outbox: Outbox;
   readonly #log: Log;
   readonly #writer: RowWriter;
@@ -106,7 +106,7 @@ export class Journal {
   #lastIntentMs = 0;
   #commitMs = 0;
 
-  constructor(options: { db: Database; outbox: Outbox; log: Log; lastSeq: number }) {
+  constructor(options: { db: LateDatabase; outbox: Outbox; log: Log; lastSeq: number }) {
     this.#db = options.db;
     this.#outbox = options.outbox;
     this.#log = options.log;
@@ -114,7 +114,9 @@ export class Journal {
     this.#nextSeq = options.lastSeq + 1;
   }
 
-  /** Resolves when the intent is durable; `recorded` when the audit log has it too. */
+  /**
+   * Resolves when the intent is written; `recorded` when it is durable, here and in the audit log.
+   */
   intent(intent: Intent): Promise<Written> {
     const seq = this.#nextSeq++;
     this.#underWay++;
@@ -227,34 +229,47 @@ export class Journal {
   async #writeGroup(): Promise<unknown> {
     const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0, fresh: new Map() };
     let beganMs = 0;
+    let durable: Promise<void>;
     try {
-      await this.#db.write(async (sql) => {
+      const committed = await this.#db.commit(async (sql) => {
         beganMs = performance.now();
         this.#take(batch);
         batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
       });
+      durable = committed.durable;
     } catch (error) {
       this.#take(batch);
       return this.#recover(batch, error);
     }
-    this.#commitMs = performance.now() - beganMs;
-    this.#finish(batch);
-    return undefined;
+    this.#finish(batch, durable);
+    try {
+      await durable;
+      this.#commitMs = performance.now() - beganMs;
+      return undefined;
+    } catch (error) {
+      this.#log.error('the journal of model calls could not be synced', { error });
+      return error;
+    }
   }
 
-  #finish({ waiting, soon, lastEvent, fresh }: Batch): void {
+  #finish({ waiting, soon, lastEvent, fresh }: Batch, durable: Promise<void>): void {
     this.#writer.remember(fresh);
-    for (const { callId } of soon) this.#unwritten.delete(callId);
-    if (lastEvent === 0) {
-      for (const { resolve } of waiting) resolve(Promise.resolve());
-      return;
-    }
-    this.#outbox.poke();
-    // One wait for all: the audit log takes events in order.
+    if (lastEvent > 0) this.#outbox.poke();
+    // One wait for all: the audit log takes events in order. It overlaps with the disk's.
     const isNeeded = waiting.some(({ work }) => work.kind === 'intent');
-    const recorded = isNeeded ? this.#outbox.delivered(lastEvent) : Promise.resolve();
+    const told = isNeeded ? this.#outbox.delivered(lastEvent) : undefined;
+    const recorded = Promise.all([durable, told]).then(() => undefined);
     recorded.catch(() => undefined);
-    for (const { resolve } of waiting) resolve(recorded);
+    for (const { work, resolve, reject } of waiting) {
+      if (work.kind === 'intent') resolve(recorded);
+      else durable.then(() => resolve(durable), reject);
+    }
+    if (soon.length === 0) return;
+    const forget = (): void => {
+      for (const { callId } of soon) this.#unwritten.delete(callId);
+    };
+    // Not synced means not known to be there; they stay, and nobody is told otherwise.
+    durable.then(forget, () => undefined);
   }
 
   async #recover(batch: Batch, error: unknown): Promise<unknown> {
@@ -279,10 +294,10 @@ export class Journal {
 
   async #writeAlone(batch: Batch): Promise<void> {
     try {
-      await this.#db.write(async (sql) => {
+      const { durable } = await this.#db.commit(async (sql) => {
         batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
       });
-      this.#finish(batch);
+      this.#finish(batch, durable);
     } catch (error) {
       for (const { reject } of batch.waiting) reject(error);
       for (const { callId } of batch.soon) {

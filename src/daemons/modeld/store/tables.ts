@@ -2,7 +2,7 @@
 // once each by the hash of their content; what a budget holds in reserve is the sum over rows that
 // still run.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
-import type { Migrations } from '../../../platform/sql/database.ts';
+import type { Migrations, Sql } from '../../../platform/sql/database.ts';
 
 const FIRST = `
 CREATE TABLE model_calls (
@@ -92,3 +92,11 @@ CREATE TABLE embeddings (
 ${OUTBOX_TABLES}`;
 
 export const MIGRATIONS: Migrations = [FIRST];
+
+/**
+ * The audit log may hear of a commit that the disk then loses with the machine's power. Under a new
+ * name at every start, the numbers of lost events are not taken for repeats of theirs.
+ */
+export async function renameOutbox(sql: Sql): Promise<void> {
+  await sql.run('DELETE FROM outbox_store');
+}

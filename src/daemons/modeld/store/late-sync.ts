@@ -1,0 +1,100 @@
+// SQLite whose fsync stops nobody: a commit writes the log without waiting for the disk, and
+// another thread syncs it while this one goes on, at the least by telling the audit log. What
+// `write` gives is durable, and what `commit` gives says when it is.
+import { closeSync, fdatasync, openSync } from 'node:fs';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
+import { type Fault, fault } from '../../../wire/errors.ts';
+
+export type LateDatabase = Database & {
+  /** Resolves when it is committed: a crash of this process cannot undo it any more. */
+  commit<T>(work: (sql: Sql) => Promise<T>): Promise<Committed<T>>;
+};
+/** `durable` resolves when a crash of the machine cannot undo it either. */
+export type Committed<T> = { value: T; durable: Promise<void> };
+
+export type Sync = (fd: number, done: (error: Error | null) => void) => void;
+
+export async function syncLate(
+  inner: Database,
+  file: string,
+  sync: Sync = fdatasync,
+): Promise<LateDatabase> {
+  // SQLite itself then syncs the log only before it copies it into the database, which keeps the
+  // database whole. That every commit is durable is seen to here.
+  await inner.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
+  const log = new LogSync(`${file}-wal`, sync);
+  const commit = async <T>(work: (sql: Sql) => Promise<T>): Promise<Committed<T>> => {
+    log.assertWhole();
+    const value = await inner.write(work);
+    return { value, durable: log.sync() };
+  };
+  return {
+    commit,
+    async write(work) {
+      const { value, durable } = await commit(work);
+      await durable;
+      return value;
+    },
+    read: (work) => inner.read(work),
+    async close() {
+      await inner.close();
+      await log.close();
+    },
+  };
+}
+
+/** One sync at a time; what is written while it runs shares the next. */
+class LogSync {
+  readonly #file: string;
+  readonly #sync: Sync;
+  #fd: number | undefined;
+  #running: Promise<void> | undefined;
+  #next: Promise<void> | undefined;
+  #broken: Fault | undefined;
+
+  constructor(file: string, sync: Sync) {
+    this.#file = file;
+    this.#sync = sync;
+  }
+
+  /** After a failed sync nobody knows what the disk has: only a new start can tell. */
+  assertWhole(): void {
+    if (this.#broken !== undefined) throw this.#broken;
+  }
+
+  sync(): Promise<void> {
+    if (this.#next !== undefined) return this.#next;
+    if (this.#running === undefined) return this.#start();
+    const start = () => this.#start();
+    this.#next = this.#running.then(start, start);
+    this.#next.catch(() => undefined);
+    return this.#next;
+  }
+
+  async close(): Promise<void> {
+    for (let last = this.#next ?? this.#running; last !== undefined; ) {
+      await last.catch(() => undefined);
+      last = this.#next ?? this.#running;
+    }
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  #start(): Promise<void> {
+    this.#next = undefined;
+    this.#running = new Promise((resolve, reject) => {
+      this.#fd ??= openSync(this.#file, 'r+');
+      this.#sync(this.#fd, (error) => {
+        this.#running = undefined;
+        if (error === null) return resolve();
+        this.#broken = fault('storage_full', `${this.#file} could not be synced to the disk`, {
+          cause: error,
+          hint: 'Look after the disk of the state directory, then start the runtime again.',
+        });
+        reject(this.#broken);
+      });
+    });
+    this.#running.catch(() => undefined);
+    return this.#running;
+  }
+}
