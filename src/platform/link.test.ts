@@ -137,6 +137,25 @@ describe('links', () => {
     assert.ok(answers > 50, 'not only refusals were compared');
   });
 
+  it('a request that waits for a free connection is given up in time, and when it is told', async () => {
+    const narrow = socketLink({ socketPath, connectionsMax: 1 });
+    const client = makeClient(table, narrow);
+    const first = new AbortController();
+    const holding = outcome(client.wait({}, { signal: first.signal, deadlineMs: 30_000 }));
+    const codeOf = async (asked: Promise<unknown>) =>
+      ((await outcome(asked)) as { fault: { code: string } }).fault.code;
+    const late = codeOf(client.context({}, { deadlineMs: 50 }));
+    const told = new AbortController();
+    const canceled = codeOf(client.context({}, { signal: told.signal }));
+    told.abort();
+    assert.equal(await canceled, 'canceled');
+    assert.equal(await late, 'deadline');
+    first.abort();
+    await holding;
+    assert.equal('answer' in (await outcome(client.context({}))), true);
+    narrow.close();
+  });
+
   it('every fault of the table crosses both unchanged', async () => {
     for (const code of Object.keys(FAULTS) as FaultCode[]) {
       const body = { code, message: `what happened: ${code} «é»`, hint: 'Do this.', after: 1_234 };

@@ -149,37 +149,52 @@ function requestJson(r: JsonRequest): Promise<unknown> {
       method: r.method,
       path: r.path,
       headers: { host: 'agentd', ...r.headers, ...bodyHeaders },
-      ...(r.signal === undefined ? {} : { signal: r.signal }),
-      timeout: r.deadlineMs + 1_000,
     });
-    request.on('timeout', () =>
-      request.destroy(fault('deadline', `no answer from ${r.socketPath} in time`)),
+    // Not node:http's own timeout and signal: those are silent while a request waits for a socket.
+    const giveUp = (error: unknown): void => {
+      request.destroy();
+      fail(error);
+    };
+    const onAbort = (): void => giveUp(fault('canceled', 'the caller gave up'));
+    const timer = setTimeout(
+      () => giveUp(fault('deadline', `no answer from ${r.socketPath} in time`)),
+      r.deadlineMs + 1_000,
     );
-    request.on('error', (error) => reject(translate(error, r.socketPath)));
+    const settle = (): void => {
+      clearTimeout(timer);
+      r.signal?.removeEventListener('abort', onAbort);
+    };
+    const fail = (error: unknown): void => {
+      settle();
+      reject(error);
+    };
+    request.on('error', (error) => fail(translate(error, r.socketPath)));
     request.on('response', (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('error', (error) => reject(translate(error, r.socketPath)));
+      response.on('error', (error) => fail(translate(error, r.socketPath)));
       response.on('aborted', () =>
-        reject(fault('unavailable', `${r.socketPath} closed in the middle of an answer`)),
+        fail(fault('unavailable', `${r.socketPath} closed in the middle of an answer`)),
       );
       response.on('end', () => {
         try {
           const value: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
-          if ((response.statusCode ?? 500) >= 400) reject(faultFromBody(value));
-          else resolve(value);
+          if ((response.statusCode ?? 500) >= 400) return fail(faultFromBody(value));
+          settle();
+          resolve(value);
         } catch (cause) {
-          reject(fault('bad_output', `${r.socketPath} did not answer with JSON`, { cause }));
+          fail(fault('bad_output', `${r.socketPath} did not answer with JSON`, { cause }));
         }
       });
     });
+    if (r.signal?.aborted === true) return onAbort();
+    r.signal?.addEventListener('abort', onAbort, { once: true });
     request.end(r.text);
   });
 }
 
 function translate(error: unknown, socketPath: string): unknown {
   const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'ABORT_ERR') return fault('canceled', 'the caller gave up', { cause: error });
   if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE') {
     return fault('unavailable', `nobody answers at ${socketPath}`, { cause: error });
   }
