@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../../platform/daemon.ts';
@@ -26,6 +27,9 @@ const peer = (daemon: DaemonName): Caller => ({
   daemon,
 });
 
+/** Stopped after each test, also when it failed: an open socket would keep the process. */
+const running = new Set<Hosted>();
+
 async function start(
   dir: string,
 ): Promise<{ hosted: Hosted; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
@@ -43,6 +47,7 @@ async function start(
     log: silentLog,
     here: new Map(),
   });
+  running.add(hosted);
   return { hosted, as: (caller) => clientOf(hosted, caller) };
 }
 
@@ -69,6 +74,8 @@ async function inDir(work: (dir: string) => Promise<void>): Promise<void> {
   try {
     await work(dir);
   } finally {
+    for (const hosted of running) await hosted.stop().catch(() => undefined);
+    running.clear();
     rmSync(dir, { recursive: true, force: true });
   }
 }
@@ -93,6 +100,32 @@ test('an event that is handed over again is taken once, also after a restart', (
       ['e1', 'e2', 'e3', 'e4', 'e5'],
     );
     await second.hosted.stop();
+  }));
+
+/** Changes the index behind the daemon's back. */
+function changeIndex(dir: string, text: string): void {
+  const db = new DatabaseSync(join(dir, 'auditd-ai.sqlite'));
+  db.exec(text);
+  db.close();
+}
+
+test('an event is taken once also when the index could not keep up with the log', () =>
+  inDir(async (dir) => {
+    const first = await start(dir);
+    await first.as(peer('toold')).append({ body: { events: [event(1), event(2)] } });
+    await first.hosted.stop();
+    changeIndex(
+      dir,
+      "CREATE TRIGGER stuck BEFORE INSERT ON ids BEGIN SELECT RAISE(ABORT, 'stuck'); END",
+    );
+    const second = await start(dir);
+    const more = [event(3), event(4)];
+    assert.equal((await second.as(peer('toold')).append({ body: { events: more } })).accepted, 2);
+    await second.hosted.stop();
+    const third = await start(dir);
+    const answer = await third.as(peer('toold')).append({ body: { events: more } });
+    assert.deepEqual(answer, { size: 4, accepted: 0 });
+    await third.hosted.stop();
   }));
 
 test('a daemon speaks for itself only, and cannot use up the numbers of another', () =>

@@ -35,6 +35,7 @@ export type AuditIndex = {
   /** Numbers of the events, once everything appended so far is in the index. */
   find(query: SeqQuery): Promise<number[]>;
   findId(id: string): Promise<number | undefined>;
+  /** The highest number taken from each origin: never less than the log has. */
   taken(): Promise<Map<string, number>>;
   /** The log grew: it is indexed when the pouring pauses. */
   grew(): void;
@@ -85,6 +86,11 @@ export async function openIndex(options: {
     });
     return catching;
   };
+  /** What catching up failed to bring into the index: where it counts, the log itself is read. */
+  async function* unindexed(): AsyncGenerator<AuditEvent> {
+    for await (const lines of log.scan(next))
+      for (const line of lines) yield JSON.parse(line) as AuditEvent;
+  }
 
   return {
     async find(query) {
@@ -106,7 +112,12 @@ export async function openIndex(options: {
       const rows = await db.read((sql) =>
         sql.all<{ origin: string; seq: number }>('SELECT origin, seq FROM sources'),
       );
-      return new Map(rows.map((row) => [row.origin, Number(row.seq)]));
+      const taken = new Map(rows.map((row) => [row.origin, Number(row.seq)]));
+      for await (const event of unindexed()) {
+        const origin = originOf(event);
+        taken.set(origin, Math.max(taken.get(origin) ?? 0, event.source_seq));
+      }
+      return taken;
     },
     grew() {
       if (timer !== undefined && log.size - next < BEHIND_MAX) timer.refresh();
