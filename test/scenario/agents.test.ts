@@ -149,7 +149,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R43] [R193] works on as many tasks at once as it has replicas, and no more', async () => {
+  it('[R43] [R193] [C148] works on as many tasks at once as it has replicas, and no more', async () => {
     world.model.on('Take long', { hang: true });
     const tasks = await Promise.all(
       [1, 2, 3, 4].map((n) => create(world, `Take long ${n}`, { agent: 'coder' })),

@@ -170,6 +170,30 @@ describe('messages', () => {
     assert.match((await tries('hermit', 'external:mail:x@example.org')).result ?? '', /no gateway/);
   });
 
+  it('[C165] a flood is delivered whole, once and in order; one message has a limit', async () => {
+    world.model.on('Stand in the flood', says(call('timer.wait', { after_s: 5 })), ({ messages }) =>
+      finishes(messages.map(({ content }) => content).join('\n')),
+    );
+    const task = await create(world, 'Stand in the flood', { agent: 'coder' });
+    await openWait(world, task.id, 'timer');
+    const send = (text: string) =>
+      world.agentd.sendMessage({
+        body: {
+          ...{ type: 'TaskProgress', to: 'agent:coder', task_id: task.id },
+          parts: [{ kind: 'text', text }],
+        },
+      });
+    for (let n = 0; n < 50; n++) await send(`drop ${n}.`);
+    await refusedWith('bad_request', send('x'.repeat(65_537)));
+    world.clock.advance(6_000);
+    const heard = (await taskEnded(world, task.id)).result ?? '';
+    const order = [...heard.matchAll(/drop (\d+)\./g)].map(([, n]) => Number(n));
+    assert.deepEqual(
+      order,
+      Array.from({ length: 50 }, (_, n) => n),
+    );
+  });
+
   it('[R133] a message to an agent at rest waits for the next step in that thread', async () => {
     world.model.on('Work in peace', says(call('timer.wait', { after_s: 5 })), ({ messages }) =>
       finishes(messages.map(({ content }) => content).join('\n')),

@@ -115,7 +115,7 @@ describe('a restart', () => {
     };
   };
 
-  it('[C143] in order: what was at work is given back, not counted as a crash, and goes on', async () => {
+  it('in order: what was at work is given back, not counted as a crash, and goes on', async () => {
     const work = await inEveryState('down');
     await runtime.stop();
     assert.ok(!existsSync(join(runtime.stateDir, 'runtime.json')));
@@ -123,7 +123,7 @@ describe('a restart', () => {
     await work.goOn();
   });
 
-  it('[C143] by SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
+  it('by SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
     const work = await inEveryState('kill');
     const runners = readdirSync(join(runtime.stateDir, 'runners'));
     assert.ok(runners.length >= 1);

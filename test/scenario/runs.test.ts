@@ -85,7 +85,7 @@ describe('runs', () => {
     );
   });
 
-  it('[R131] a run whose runner keeps dying gives up, and says how it died', async () => {
+  it('[K61] [R131] a run whose runner keeps dying gives up, and says how it died', async () => {
     world.model.on('Die', { hang: true });
     const task = await create(world, 'Die', { agent: 'coder' });
     for (let death = 1; death <= 3; death++) {

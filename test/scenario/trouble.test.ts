@@ -15,7 +15,7 @@ describe('a model that goes wrong, as the rehearsal plays it', () => {
   });
   after(() => world.stop());
 
-  it('[K61] [R407] [C153] loops for ever: the breaker ends the task before the step limit', async () => {
+  it('[R407] loops for ever: the breaker ends the task before the step limit', async () => {
     const task = await doTask(world, 'loop for ever', { agent: 'coder' });
     assert.equal(task.status, 'failed');
     assert.equal(task.error?.code, 'breaker');
@@ -54,7 +54,7 @@ describe('a model that goes wrong in other ways', () => {
   });
   after(() => world.stop());
 
-  it('[K61] [R407] turns in a larger circle: nothing new for so many calls ends it too', async () => {
+  it('[R407] turns in a larger circle: nothing new for so many calls ends it too', async () => {
     world.model.on('Pace up and down', ({ step }) =>
       says(call('test.echo', { text: step % 2 === 0 ? 'left' : 'right' })),
     );

@@ -35,7 +35,7 @@ describe('waits', () => {
   const waitNow = async (id: string) =>
     (await world.agentd.getWait({ params: { id: id as never } })).wait;
 
-  it('for a child: woken with its result, and with its failure', async () => {
+  it('[C143] for a child: woken with its result, and with its failure', async () => {
     world.model.on(
       'Ask two',
       says(

@@ -250,6 +250,8 @@ export class Calls {
     const outcome = outcomeOf(held, { ...how, charged, spent, nowMs: clock.nowMs() });
     metrics.count('model_calls', { provider: outcome.provider, status: outcome.status });
     metrics.observeMs('model_call', outcome.endedMs - held.createdMs);
+    metrics.count('model_tokens', {}, charged.tokens);
+    metrics.count('model_cost_microusd', {}, charged.costMicrousd);
     if (held.order.isReplayed) {
       await journal.outcome(outcome);
       moment('modeld.after-outcome');
