@@ -3,7 +3,11 @@
 import { fault } from '../../wire/errors.ts';
 import type { Database, Migrations, Row, Sql, Value } from './database.ts';
 
-type Result = { rows: unknown[]; affectedRows?: number | undefined };
+type Result = {
+  rows: unknown[];
+  affectedRows?: number | undefined;
+  fields?: readonly { name: string; dataTypeID: number }[] | undefined;
+};
 type Querying = { query(text: string, values?: unknown[]): Promise<Result> };
 export type PostgresClient = Querying & {
   exec(text: string): Promise<unknown>;
@@ -23,22 +27,49 @@ function numbered(text: string): string {
   return result;
 }
 
-function plainRow(row: unknown): Row {
-  const result: Row = {};
-  for (const [name, value] of Object.entries(row as Record<string, unknown>)) {
-    result[name] = typeof value === 'bigint' ? Number(value) : (value as Value);
-  }
-  return result;
+/** bigint, and numeric, which a sum of bigints is. Many drivers give them as text or as bigint. */
+const WIDE_NUMBERS: readonly number[] = [20, 1700];
+
+function plainRows({ rows, fields = [] }: Result): Row[] {
+  const wide = new Set(
+    fields.filter(({ dataTypeID }) => WIDE_NUMBERS.includes(dataTypeID)).map(({ name }) => name),
+  );
+  return rows.map((row) => {
+    const result: Row = {};
+    for (const [name, value] of Object.entries(row as Record<string, unknown>)) {
+      const isWide = typeof value === 'bigint' || (typeof value === 'string' && wide.has(name));
+      result[name] = isWide ? narrow(name, value) : (value as Value);
+    }
+    return result;
+  });
+}
+
+function narrow(name: string, value: bigint | string): number {
+  const result = Number(value);
+  if (Number.isFinite(result) && Math.abs(result) <= Number.MAX_SAFE_INTEGER) return result;
+  throw fault(
+    'storage_broken',
+    `${name} in the database is ${value}: too large to be read exactly`,
+  );
+}
+
+/** PostgreSQL has no way to keep NUL in text; it would fail there without saying why. */
+function assertNoNul(values: Value[]): Value[] {
+  for (const value of values)
+    if (typeof value === 'string' && value.includes('\0'))
+      throw fault('bad_request', 'a text holds the character NUL, which cannot be stored');
+  return values;
 }
 
 function sqlOn(client: Querying): Sql {
-  const rows = async (text: string, values: Value[]) =>
-    (await client.query(numbered(text), values)).rows.map(plainRow);
+  const query = (text: string, values: Value[]) =>
+    client.query(numbered(text), assertNoNul(values));
   return {
-    all: async <T = Row>(text: string, ...values: Value[]) => (await rows(text, values)) as T[],
+    all: async <T = Row>(text: string, ...values: Value[]) =>
+      plainRows(await query(text, values)) as T[],
     one: async <T = Row>(text: string, ...values: Value[]) =>
-      (await rows(text, values))[0] as T | undefined,
-    run: async (text, ...values) => (await client.query(numbered(text), values)).affectedRows ?? 0,
+      plainRows(await query(text, values))[0] as T | undefined,
+    run: async (text, ...values) => (await query(text, values)).affectedRows ?? 0,
   };
 }
 

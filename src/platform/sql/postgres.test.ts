@@ -1,0 +1,67 @@
+// PostgreSQL behind drivers that differ in how they give wide numbers. How stores work on a real
+// PostgreSQL is tested with the stores.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { openPostgres, type PostgresClient } from './postgres.ts';
+
+type Answer = Awaited<ReturnType<PostgresClient['query']>>;
+
+/** Answers every statement with the same rows, and keeps what it was asked. */
+function fakeClient(answer: Answer) {
+  const asked: unknown[][] = [];
+  const query: PostgresClient['query'] = async (text, values = []) => {
+    if (text.includes('schema_version')) return { rows: [] };
+    asked.push(values);
+    return answer;
+  };
+  const client: PostgresClient = {
+    query,
+    exec: async () => undefined,
+    transaction: (work) => work({ query }),
+    close: async () => undefined,
+  };
+  return { client, asked };
+}
+
+const fields = [
+  { name: 'seq', dataTypeID: 20 },
+  { name: 'total', dataTypeID: 1700 },
+  { name: 'n', dataTypeID: 23 },
+  { name: 'digits', dataTypeID: 25 },
+];
+const read = async (answer: Answer) => {
+  const db = await openPostgres(fakeClient(answer).client, []);
+  return db.read((sql) => sql.all('SELECT * FROM x'));
+};
+
+describe('postgres', () => {
+  it('wide numbers are numbers, whether the driver gives them as text, bigint or number', async () => {
+    const plain = { seq: 12, total: 30, n: 4, digits: '0012' };
+    for (const row of [
+      { ...plain, seq: '12', total: '30' },
+      { ...plain, seq: 12n, total: 30n },
+      plain,
+    ])
+      assert.deepEqual(await read({ rows: [row], fields }), [plain]);
+    const none = { seq: null, total: null, n: null, digits: null };
+    assert.deepEqual(await read({ rows: [none], fields }), [none]);
+  });
+
+  it('a number that would lose digits is not given out', async () => {
+    for (const seq of ['9007199254740993', 9007199254740993n])
+      await assert.rejects(read({ rows: [{ seq }], fields }), { code: 'storage_broken' });
+  });
+
+  it('text with NUL is refused before it reaches the database', async () => {
+    const { client, asked } = fakeClient({ rows: [], affectedRows: 1 });
+    const db = await openPostgres(client, []);
+    for (const call of ['run', 'all', 'one'] as const)
+      await assert.rejects(
+        db.write(async (sql) => sql[call]('UPDATE x SET a = ?', 'a\0b')),
+        { code: 'bad_request' },
+      );
+    assert.deepEqual(asked, []);
+    await db.write((sql) => sql.run('UPDATE x SET a = ?', 'a\\u0000b'));
+    assert.deepEqual(asked, [['a\\u0000b']]);
+  });
+});
