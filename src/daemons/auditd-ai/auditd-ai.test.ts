@@ -2,7 +2,7 @@
 // proved.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -127,6 +127,49 @@ test('an event is taken once also when the index could not keep up with the log'
     assert.deepEqual(answer, { size: 4, accepted: 0 });
     await third.hosted.stop();
   }));
+
+const damages: Record<string, (dir: string) => void> = {
+  'a table is missing': (dir) => changeIndex(dir, 'DROP TABLE progress'),
+  'a table has an older shape': (dir) =>
+    changeIndex(dir, 'DROP TABLE ids; CREATE TABLE ids (id TEXT, seq INTEGER)'),
+  'it has more events than the log': (dir) => changeIndex(dir, 'UPDATE progress SET next = 99'),
+  'every page after the first is garbage': (dir) => {
+    const file = join(dir, 'auditd-ai.sqlite');
+    changeIndex(dir, 'PRAGMA wal_checkpoint(TRUNCATE)');
+    const bytes = readFileSync(file);
+    writeFileSync(file, bytes.fill(0xa5, 4096));
+  },
+  'only a page deep in the lists is garbage': (dir) => {
+    const file = join(dir, 'auditd-ai.sqlite');
+    changeIndex(dir, 'PRAGMA wal_checkpoint(TRUNCATE)');
+    const db = new DatabaseSync(file);
+    const { pageno } = db
+      .prepare("SELECT max(pageno) AS pageno FROM dbstat WHERE name = 'postings'")
+      .get() as { pageno: number };
+    db.close();
+    const bytes = readFileSync(file);
+    writeFileSync(file, bytes.fill(0xa5, (pageno - 1) * 4096, pageno * 4096));
+  },
+};
+for (const [what, damage] of Object.entries(damages))
+  test(`the index is made again from the log when ${what}`, () =>
+    inDir(async (dir) => {
+      const first = await start(dir);
+      const all = Array.from({ length: 900 }, (_, i) => event(i + 1));
+      await first.as(peer('toold')).append({ body: { events: all } });
+      await first.hosted.stop();
+      damage(dir);
+      const second = await start(dir);
+      const answer = await second.as(peer('toold')).append({ body: { events: [event(1)] } });
+      assert.equal(answer.accepted, 0);
+      for (const n of [0, 1, 2]) {
+        const params = { task_id: `task_${n}` };
+        const { events } = await second.as(operator).task({ params, query: { limit: 500 } });
+        assert.equal(events.length, 300);
+      }
+      assert.equal((await second.as(operator).prove({ params: { id: 'e900' } })).index, 899);
+      await second.hosted.stop();
+    }));
 
 test('a daemon speaks for itself only, and cannot use up the numbers of another', () =>
   inDir(async (dir) => {

@@ -6,6 +6,7 @@ import { rmSync } from 'node:fs';
 import type { Log } from '../../platform/log.ts';
 import type { Database, Migrations, Sql, Value } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { originOf } from './rules.ts';
@@ -56,14 +57,7 @@ export async function openIndex(options: {
   say: Log;
 }): Promise<AuditIndex> {
   const { file, log, say } = options;
-  let db = openOrReset(file, say);
-  let next = await indexedSize(db);
-  if (next > log.size) {
-    // The index knows more than the log: it belongs to another log, or this one is an older copy.
-    await db.close();
-    db = reset(file);
-    next = 0;
-  }
+  let { db, next } = await openOrReset(file, log.size, say);
   const terms = makeTerms();
   let catching: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -77,14 +71,42 @@ export async function openIndex(options: {
       next += lines.length;
     }
   };
+  /** Damage that a look at every table did not show. `broken` is the one that was damaged. */
+  const remake = async (broken: Database, error: unknown): Promise<void> => {
+    if (db !== broken) return;
+    say.warn('the index is damaged; making it again from the log', { error });
+    await broken.close();
+    terms.clear();
+    db = reset(file);
+    next = 0;
+  };
   const flush = (): Promise<void> => {
     clearTimeout(timer);
     timer = undefined;
-    catching = catching.then(catchUp).catch((error: unknown) => {
-      terms.clear();
-      say.warn('the index is behind; it catches up later', { error });
-    });
+    catching = catching
+      .then(catchUp)
+      .catch((error: unknown) => {
+        terms.clear();
+        if (isBroken(error)) return remake(db, error).then(catchUp);
+        return Promise.reject(error);
+      })
+      .catch((error: unknown) => {
+        terms.clear();
+        say.warn('the index is behind; it catches up later', { error });
+      });
     return catching;
+  };
+  const ask = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
+    await flush();
+    const asked = db;
+    try {
+      return await asked.read(work);
+    } catch (error) {
+      if (!isBroken(error)) throw error;
+      catching = catching.then(() => remake(asked, error));
+      await flush();
+      return db.read(work);
+    }
   };
   /** What catching up failed to bring into the index: where it counts, the log itself is read. */
   async function* unindexed(): AsyncGenerator<AuditEvent> {
@@ -95,12 +117,10 @@ export async function openIndex(options: {
   return {
     async find(query) {
       if (query.where.length === 0) return range(query, log.size);
-      await flush();
-      return db.read((sql) => findSeqs(sql, query));
+      return ask((sql) => findSeqs(sql, query));
     },
     async findId(id) {
-      await flush();
-      const rows = await db.read((sql) =>
+      const rows = await ask((sql) =>
         sql.all<{ seq: number }>('SELECT seq FROM ids WHERE hash = ? ORDER BY seq', hashOf(id)),
       );
       const isIt = ({ seq }: { seq: number }) =>
@@ -108,8 +128,7 @@ export async function openIndex(options: {
       return rows.find(isIt)?.seq;
     },
     async taken() {
-      await flush();
-      const rows = await db.read((sql) =>
+      const rows = await ask((sql) =>
         sql.all<{ origin: string; seq: number }>('SELECT origin, seq FROM sources'),
       );
       const taken = new Map(rows.map((row) => [row.origin, Number(row.seq)]));
@@ -129,6 +148,8 @@ export async function openIndex(options: {
     },
   };
 }
+
+const isBroken = (error: unknown): boolean => (error as Partial<Fault>).code === 'storage_broken';
 
 /** Without a condition the numbers are all there are: no index is needed. */
 function range({ after = -1, before, order, limit }: SeqQuery, size: number): number[] {
@@ -230,18 +251,39 @@ function hashOf(id: string): number {
   return createHash('sha256').update(id).digest().readUIntBE(0, 6);
 }
 
-async function indexedSize(db: Database): Promise<number> {
-  const row = await db.read((sql) => sql.one<{ next: number }>('SELECT next FROM progress'));
-  return row?.next ?? 0;
+const TABLES = {
+  terms: 'id, name',
+  postings: 'term, seq',
+  ids: 'hash, seq',
+  sources: 'origin, seq',
+  progress: 'id, next',
+};
+
+type Opened = { db: Database; next: number };
+
+async function openOrReset(file: string, logSize: number, say: Log): Promise<Opened> {
+  let db: Database | undefined;
+  try {
+    db = openSqlite({ file, migrations: MIGRATIONS });
+    return { db, next: await db.read((sql) => probe(sql, logSize)) };
+  } catch (error) {
+    say.warn('the index cannot be used; making it again from the log', { error });
+    await db?.close();
+    return { db: reset(file), next: 0 };
+  }
 }
 
-function openOrReset(file: string, say: Log): Database {
-  try {
-    return openSqlite({ file, migrations: MIGRATIONS });
-  } catch (error) {
-    say.warn('the index cannot be opened; making it again from the log', { error });
-    return reset(file);
-  }
+/** How much of the log is indexed. Throws when the tables are damaged or of another shape. */
+async function probe(sql: Sql, logSize: number): Promise<number> {
+  for (const [table, columns] of Object.entries(TABLES))
+    await sql.all(`SELECT ${columns} FROM ${table} LIMIT 1`);
+  const next = (await sql.one<{ next: number }>('SELECT next FROM progress'))?.next ?? 0;
+  if (next > logSize)
+    throw fault(
+      'storage_broken',
+      `the index has ${next} events and the log ${logSize}: they do not belong together`,
+    );
+  return next;
 }
 
 function reset(file: string): Database {
