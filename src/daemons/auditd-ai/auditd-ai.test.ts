@@ -19,6 +19,7 @@ import type { DaemonName } from '../../wire/peers.ts';
 import { auditdConfig } from './config.ts';
 import { auditdAi } from './daemon.ts';
 import { checkProof } from './log/prove.ts';
+import { wants } from './rules.ts';
 
 const operator: Caller = { kind: 'operator', principal: 'person:alice' };
 const peer = (daemon: DaemonName): Caller => ({
@@ -132,6 +133,7 @@ const damages: Record<string, (dir: string) => void> = {
   'a table is missing': (dir) => changeIndex(dir, 'DROP TABLE progress'),
   'a table has an older shape': (dir) =>
     changeIndex(dir, 'DROP TABLE ids; CREATE TABLE ids (id TEXT, seq INTEGER)'),
+  'it was made in another way': (dir) => changeIndex(dir, 'UPDATE progress SET shape = 1'),
   'it has more events than the log': (dir) => changeIndex(dir, 'UPDATE progress SET next = 99'),
   'every page after the first is garbage': (dir) => {
     const file = join(dir, 'auditd-ai.sqlite');
@@ -218,6 +220,36 @@ test('[R299, R300, R301, R302] events are found by task, agent, tool, kind and p
       (await ask.events({ query: { after: 27 } })).events.map((e) => e.seq),
       [28, 29],
     );
+    await hosted.stop();
+  }));
+
+test('a list finds the same events as a follower that asks with the same words', () =>
+  inDir(async (dir) => {
+    const { hosted, as } = await start(dir);
+    const kinds = ['tool.call.attempted', 'tool.call.ended', 'task.created', 'run.ended'] as const;
+    const all = Array.from({ length: 24 }, (_, i) =>
+      event(i + 1, {
+        event: kinds[i % kinds.length]!,
+        run_id: `run_${i % 2}`,
+        ...(i % 5 === 0 ? {} : { root_task_id: 'task_0' }),
+      }),
+    );
+    await as(peer('toold')).append({ body: { events: all } });
+    const { events: logged } = await as(operator).events({ query: {} });
+    for (const query of [
+      { event: 'tool' },
+      { event: 'tool.call' },
+      { event: 'tool.call.ended' },
+      { event: 'tool.cal' },
+      { root_task_id: 'task_0' },
+      { root_task_id: 'task_1' },
+      { event: 'tool.call', root_task_id: 'task_0', run_id: 'run_1' },
+    ]) {
+      const { events } = await as(operator).events({ query });
+      const wanted = logged.filter((one) => wants(query, one));
+      assert.equal(wanted.length > 0, query.event !== 'tool.cal');
+      assert.deepEqual(events, wanted);
+    }
     await hosted.stop();
   }));
 

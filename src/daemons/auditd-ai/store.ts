@@ -11,6 +11,9 @@ import type { AuditEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { originOf } from './rules.ts';
 
+/** Grows when events are indexed in another way: an index of another shape is made again. */
+const SHAPE = 2;
+
 /** One list of numbers per term: small keys that grow at the end keep writing cheap. */
 const MIGRATIONS: Migrations = [
   `
@@ -18,7 +21,7 @@ CREATE TABLE terms (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE postings (term INTEGER, seq INTEGER, PRIMARY KEY (term, seq)) WITHOUT ROWID;
 CREATE TABLE ids (hash INTEGER, seq INTEGER, PRIMARY KEY (hash, seq)) WITHOUT ROWID;
 CREATE TABLE sources (origin TEXT PRIMARY KEY, seq INTEGER NOT NULL);
-CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL);
+CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL, shape INTEGER NOT NULL);
 `,
 ];
 
@@ -204,16 +207,23 @@ function makeTerms(): Terms {
   };
 }
 
+/** What an event is found by: the same that a follower's filter wants (`wants` in rules.ts). */
+function termsOf(event: AuditEvent): Set<string> {
+  const names = new Set<string>();
+  for (const column of COLUMNS)
+    if (event[column] !== undefined) names.add(`${column} ${event[column]}`);
+  const words = event.event.split('.');
+  for (let n = 1; n < words.length; n++) names.add(`event ${words.slice(0, n).join('.')}`);
+  if (event.task_id !== undefined) names.add(`root_task_id ${event.task_id}`);
+  return names;
+}
+
 async function insert(sql: Sql, terms: Terms, events: readonly AuditEvent[]): Promise<void> {
   const postings: [number, number][] = [];
   const ids: [number, number][] = [];
   const sources = new Map<string, number>();
   for (const event of events) {
-    for (const column of COLUMNS) {
-      const value = event[column];
-      if (value !== undefined)
-        postings.push([await terms.idOf(sql, `${column} ${value}`), event.seq]);
-    }
+    for (const name of termsOf(event)) postings.push([await terms.idOf(sql, name), event.seq]);
     ids.push([hashOf(event.id), event.seq]);
     sources.set(originOf(event), event.source_seq);
   }
@@ -229,8 +239,9 @@ async function insert(sql: Sql, terms: Terms, events: readonly AuditEvent[]): Pr
     );
   }
   await sql.run(
-    'INSERT INTO progress (id, next) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET next = excluded.next',
+    'INSERT INTO progress (id, next, shape) VALUES (1, ?, ?) ON CONFLICT (id) DO UPDATE SET next = excluded.next',
     events.at(-1)!.seq + 1,
+    SHAPE,
   );
 }
 
@@ -256,7 +267,7 @@ const TABLES = {
   postings: 'term, seq',
   ids: 'hash, seq',
   sources: 'origin, seq',
-  progress: 'id, next',
+  progress: 'id, next, shape',
 };
 
 type Opened = { db: Database; next: number };
@@ -277,7 +288,10 @@ async function openOrReset(file: string, logSize: number, say: Log): Promise<Ope
 async function probe(sql: Sql, logSize: number): Promise<number> {
   for (const [table, columns] of Object.entries(TABLES))
     await sql.all(`SELECT ${columns} FROM ${table} LIMIT 1`);
-  const next = (await sql.one<{ next: number }>('SELECT next FROM progress'))?.next ?? 0;
+  const row = await sql.one<{ next: number; shape: number }>('SELECT next, shape FROM progress');
+  if (row === undefined) return 0;
+  const { next, shape } = row;
+  if (shape !== SHAPE) throw fault('storage_broken', `the index has shape ${shape}, not ${SHAPE}`);
   if (next > logSize)
     throw fault(
       'storage_broken',
