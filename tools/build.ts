@@ -49,9 +49,6 @@ const DATA: readonly { from: string; to: string }[] = [
   { from: 'presets', to: 'presets' },
 ];
 
-/** A chunk may still be wanted by a program that started before the last build. */
-const staleChunkAgeMs = 24 * 3600 * 1000;
-
 const requireBanner =
   "import { createRequire as makeRequire } from 'node:module';" +
   'const require = makeRequire(import.meta.url);';
@@ -134,12 +131,27 @@ async function bundle(program: Program): Promise<string[]> {
   return files.map(({ path }) => basename(path));
 }
 
-function removeStaleChunks(program: Program, written: readonly string[]): void {
-  for (const name of readdirSync(out)) {
-    if (!name.startsWith(`${program.name}-`) || written.includes(name)) continue;
+/** The chunks that the program in build/ names, and those that they name. */
+function namedChunks(program: Program): Set<string> {
+  const named = new Set<string>();
+  const pattern = new RegExp(`(?<=\\./)${program.name}-[\\w-]+\\.mjs`, 'g');
+  const follow = (name: string): void => {
     const path = join(out, name);
-    if (startedAt.getTime() - statSync(path).mtimeMs > staleChunkAgeMs) rmSync(path);
-  }
+    if (!existsSync(path)) return;
+    for (const [found] of readFileSync(path, 'utf8').matchAll(pattern)) {
+      if (named.has(found)) continue;
+      named.add(found).add(`${found}.map`);
+      follow(found);
+    }
+  };
+  follow(`${program.name}.mjs`);
+  return named;
+}
+
+/** Those of the build before stay: a program that started with it may not have loaded them yet. */
+function removeStaleChunks(program: Program, kept: ReadonlySet<string>): void {
+  for (const name of readdirSync(out))
+    if (name.startsWith(`${program.name}-`) && !kept.has(name)) rmSync(join(out, name));
 }
 
 function filesUnder(path: string): string[] {
@@ -166,8 +178,10 @@ const programs = PROGRAMS.filter(({ source }) => existsSync(join(root, source)))
 if (programs.length === 0) refuse(`there is no program to build under ${root}`);
 await Promise.all(
   programs.map(async (program) => {
+    const before = program.splits ? namedChunks(program) : new Set<string>();
     const written = await bundle(program);
-    if (program.splits) removeStaleChunks(program, written);
+    if (program.splits && written.length > 0)
+      removeStaleChunks(program, before.union(new Set(written)));
   }),
 ).catch((error: unknown) => {
   // What is wrong in the sources esbuild has printed already, with file and line.

@@ -87,3 +87,25 @@ test('nothing to build is an error', (t) => {
   assert.equal(status, 1);
   assert.match(output, /no program to build/);
 });
+
+test('chunks stay for one build after the last that names them, then they go', (t) => {
+  const root = makeTree(t, {
+    'src/clients/agentctl/main.ts': "console.log((await import('./up.ts')).deep);",
+    'src/clients/agentctl/up.ts': "export const { deep } = await import('./deep.ts');",
+  });
+  const build = (n: number) => {
+    addFiles(root, { 'src/clients/agentctl/deep.ts': `export const deep = ${n};` });
+    assert.equal(runTool('build.ts', '--root', root).status, 0);
+    assert.equal(run(root, 'agentctl.mjs'), `${n}\n`);
+    return readdirSync(join(root, 'build')).filter((name) => name.startsWith('agentctl-'));
+  };
+  const first = build(1);
+  const second = build(2);
+  for (const name of first) assert.ok(second.includes(name), 'a program may still load it');
+  const third = build(3);
+  assert.deepEqual(
+    third.filter((name) => first.includes(name)),
+    [],
+  );
+  assert.equal(third.length, 2 * first.length);
+});
