@@ -104,16 +104,22 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
   ];
   const child = spawn(process.execPath, argv, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  let log = '';
-  child.stderr?.on('data', (chunk: Buffer) => {
-    log = (log + chunk.toString('utf8')).slice(-20_000);
-  });
-  const info = await readyLine(child, () => log);
-  const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
   const gone = () =>
     child.exitCode !== null || child.signalCode !== null
       ? Promise.resolve()
       : new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  let log = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    log = (log + chunk.toString('utf8')).slice(-20_000);
+  });
+  const info = await readyLine(child, () => log).catch(async (error: unknown) => {
+    child.kill('SIGKILL');
+    await gone();
+    // Nobody was given the directory, so nobody else can remove it.
+    if (options.base === undefined) rmSync(base, { recursive: true, force: true });
+    throw error;
+  });
+  const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
   const stop = async () => {
     child.kill('SIGTERM');
     await gone();

@@ -1,0 +1,21 @@
+// The runtime of tests: one that is refused leaves nothing behind.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startRuntime } from './runtime.ts';
+
+test('a runtime that does not start leaves no directory', async () => {
+  const before = process.env.TMPDIR;
+  const place = mkdtempSync(join(tmpdir(), 'u-'));
+  process.env.TMPDIR = place;
+  try {
+    await assert.rejects(startRuntime({ config: 'nobody: {}\n' }), { code: 'bad_config' });
+    assert.deepEqual(readdirSync(place), []);
+  } finally {
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+    rmSync(place, { recursive: true });
+  }
+});
