@@ -14,6 +14,7 @@ import { localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { Caller } from '../../wire/caller.ts';
+import type { Fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import type { DaemonName } from '../../wire/peers.ts';
 import { auditdConfig } from './config.ts';
@@ -127,6 +128,34 @@ test('an event is taken once also when the index could not keep up with the log'
     const answer = await third.as(peer('toold')).append({ body: { events: more } });
     assert.deepEqual(answer, { size: 4, accepted: 0 });
     await third.hosted.stop();
+  }));
+
+test('a store that was put back to an older copy is refused, and none of its events is lost in silence', () =>
+  inDir(async (dir) => {
+    const first = await start(dir);
+    const batch = [event(1), event(2), event(3)];
+    await first.as(peer('toold')).append({ body: { events: batch } });
+    const refused = async (events: NewEvent[], toold = first.as(peer('toold'))) =>
+      assert.rejects(toold.append({ body: { events } }), (error: Fault) => {
+        assert.equal(error.code, 'log_damaged');
+        assert.match(error.message, /toold's store went back/);
+        assert.match(error.hint, /restore toold's store and the audit directory/);
+        return true;
+      });
+    await refused([event(1), event(2, { id: 'other' })]);
+    await refused([event(2, { id: 'e3' })]);
+    await refused([event(3, { ts: '2026-01-01T00:00:01Z' })]);
+    // Also what is new by its number waits: it would be acknowledged together with the lost one.
+    await refused([event(3, { id: 'other' }), event(4)]);
+    await refused([event(6), event(5)]);
+    const { events } = await first.as(operator).events({ query: {} });
+    assert.equal(events.length, 3);
+    await first.hosted.stop();
+    const second = await start(dir);
+    await refused([event(3, { id: 'other' })], second.as(peer('toold')));
+    const twice = [event(3), event(4), event(4)];
+    assert.equal((await second.as(peer('toold')).append({ body: { events: twice } })).accepted, 1);
+    await second.hosted.stop();
   }));
 
 const damages: Record<string, (dir: string) => void> = {

@@ -10,15 +10,38 @@ export function originOf(event: Pick<NewEvent, 'source' | 'source_store'>): stri
 /** The highest number taken from each origin. */
 export type Taken = ReadonlyMap<string, number>;
 
-/** Events not seen before, by source and number. A source sends in order, so one number tells. */
-export function newOnes(events: readonly NewEvent[], taken: Taken): NewEvent[] {
+/**
+ * Which events of a batch are new, by source and number: a source sends in order, so one number
+ * tells. The others must be repeats; a store that was put back to an older copy gives its numbers
+ * again to other events.
+ */
+export function sortOut(
+  events: readonly NewEvent[],
+  taken: Taken,
+): { fresh: NewEvent[]; repeats: NewEvent[] } {
   const last = new Map(taken);
-  return events.filter((event) => {
+  const fresh: NewEvent[] = [];
+  const repeats: NewEvent[] = [];
+  for (const event of events) {
     const origin = originOf(event);
-    if (event.source_seq <= (last.get(origin) ?? 0)) return false;
-    last.set(origin, event.source_seq);
-    return true;
-  });
+    if (event.source_seq <= (last.get(origin) ?? 0)) repeats.push(event);
+    else {
+      last.set(origin, event.source_seq);
+      fresh.push(event);
+    }
+  }
+  return { fresh, repeats };
+}
+
+/** The first of the repeats that is not one: neither the log nor this batch has that event. */
+export function findReused(
+  repeats: readonly NewEvent[],
+  known: readonly NewEvent[],
+): NewEvent | undefined {
+  const keyOf = (event: NewEvent): string =>
+    JSON.stringify([originOf(event), event.source_seq, event.id, event.ts]);
+  const keys = new Set(known.map(keyOf));
+  return repeats.find((event) => !keys.has(keyOf(event)));
 }
 
 export type EventFilter = {

@@ -6,7 +6,7 @@ import { fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
-import { type EventFilter, newOnes, originOf, wants } from './rules.ts';
+import { type EventFilter, findReused, originOf, sortOut, wants } from './rules.ts';
 import type { AuditIndex, Where } from './store.ts';
 
 export type Page = { events: AuditEvent[]; cursor: string | null };
@@ -49,18 +49,6 @@ export function makeService({
   // One batch of a source at a time: a batch that is sent again must find the first one counted.
   const turns = new Map<string, Promise<unknown>>();
 
-  const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
-    const fresh = newOnes(events, taken);
-    if (fresh.length === 0) return { size: log.size, accepted: 0 };
-    moment('auditd-ai.before-append');
-    const { size } = await log.append(fresh.map((event) => JSON.stringify(event)));
-    moment('auditd-ai.after-append');
-    for (const event of fresh) taken.set(originOf(event), event.source_seq);
-    index.grew();
-    for (const wake of followers) wake();
-    return { size, accepted: fresh.length };
-  };
-
   const read = (seqs: number[]): AuditEvent[] => {
     const events: AuditEvent[] = [];
     for (let i = 0; i < seqs.length; ) {
@@ -73,6 +61,36 @@ export function makeService({
       i += lines.length;
     }
     return events;
+  };
+
+  /** To acknowledge an event that the log does not have would lose it. */
+  const checkRepeats = async (repeats: NewEvent[], fresh: NewEvent[]): Promise<void> => {
+    const logged = read(await index.findIds(repeats.map((event) => event.id)));
+    const reused = findReused(repeats, [...logged, ...fresh]);
+    if (reused === undefined) return;
+    const { id, source, source_seq } = reused;
+    const last = taken.get(originOf(reused));
+    throw fault(
+      'log_damaged',
+      `the numbers of ${source}'s store went back: ${id} has number ${source_seq}, but the log has numbers up to ${last} without it: the store is an older copy`,
+      {
+        hint: `Stop the runtime and restore ${source}'s store and the audit directory from the same backup.`,
+        details: { id, source, source_store: reused.source_store, source_seq, last: last ?? null },
+      },
+    );
+  };
+
+  const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
+    const { fresh, repeats } = sortOut(events, taken);
+    if (repeats.length > 0) await checkRepeats(repeats, fresh);
+    if (fresh.length === 0) return { size: log.size, accepted: 0 };
+    moment('auditd-ai.before-append');
+    const { size } = await log.append(fresh.map((event) => JSON.stringify(event)));
+    moment('auditd-ai.after-append');
+    for (const event of fresh) taken.set(originOf(event), event.source_seq);
+    index.grew();
+    for (const wake of followers) wake();
+    return { size, accepted: fresh.length };
   };
 
   return {

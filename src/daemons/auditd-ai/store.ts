@@ -39,6 +39,8 @@ export type AuditIndex = {
   /** Numbers of the events, once everything appended so far is in the index. */
   find(query: SeqQuery): Promise<number[]>;
   findId(id: string): Promise<number | undefined>;
+  /** Where the log may have these ids, in order: every place that has one, seldom another. */
+  findIds(ids: readonly string[]): Promise<number[]>;
   /** The highest number taken from each origin: never less than the log has. */
   taken(): Promise<Map<string, number>>;
   /** The log grew: it is indexed when the pouring pauses. */
@@ -117,19 +119,23 @@ export async function openIndex(options: {
       for (const line of lines) yield JSON.parse(line) as AuditEvent;
   }
 
+  const findIds = async (ids: readonly string[]): Promise<number[]> => {
+    const seqs = new Set(await ask((sql) => seqsOfIds(sql, ids)));
+    const wanted = new Set(ids);
+    for await (const event of unindexed()) if (wanted.has(event.id)) seqs.add(event.seq);
+    return [...seqs].sort((a, b) => a - b);
+  };
+
   return {
     async find(query) {
       if (query.where.length === 0) return range(query, log.size);
       return ask((sql) => findSeqs(sql, query));
     },
     async findId(id) {
-      const rows = await ask((sql) =>
-        sql.all<{ seq: number }>('SELECT seq FROM ids WHERE hash = ? ORDER BY seq', hashOf(id)),
-      );
-      const isIt = ({ seq }: { seq: number }) =>
-        (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
-      return rows.find(isIt)?.seq;
+      const isIt = (seq: number) => (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
+      return (await findIds([id])).find(isIt);
     },
+    findIds,
     async taken() {
       const rows = await ask((sql) =>
         sql.all<{ origin: string; seq: number }>('SELECT origin, seq FROM sources'),
@@ -184,6 +190,15 @@ async function findSeqs(sql: Sql, query: SeqQuery): Promise<number[]> {
   }
   const text = `SELECT p.seq AS seq FROM postings p ${joins.join(' ')} WHERE ${where} ORDER BY p.seq ${query.order} LIMIT ?`;
   return (await sql.all<{ seq: number }>(text, ...values, query.limit)).map((row) => row.seq);
+}
+
+async function seqsOfIds(sql: Sql, ids: readonly string[]): Promise<number[]> {
+  const seqs: number[] = [];
+  for (const id of ids) {
+    const rows = await sql.all<{ seq: number }>('SELECT seq FROM ids WHERE hash = ?', hashOf(id));
+    for (const { seq } of rows) seqs.push(seq);
+  }
+  return seqs;
 }
 
 type Terms = { idOf(sql: Sql, name: string): Promise<number>; clear(): void };
