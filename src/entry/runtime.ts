@@ -42,11 +42,14 @@ export async function takeState(told: Told): Promise<Runtime> {
   const lock = tryLock(join(told.stateDir, 'runtime.lock'));
   if (lock === undefined) throw heldBy(told.stateDir);
   try {
-    const needsRehearsal = Object.keys(loadRuntimeConfig(told).modeld.providers).length === 0;
-    const options = hostOptions(told, loadRuntimeConfig(told));
+    // Read once: what is decided here and what the daemons get must be the same file.
+    const config = loadRuntimeConfig(told);
+    const needsRehearsal = Object.keys(config.modeld.providers).length === 0;
+    const options = hostOptions(told, config);
     const address = join(ownDir(join(options.runtimeDir, 'rehearsal')), 'rehearsal.sock');
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
-    const runtime = makeRuntime(full, { ...options, config: loadRuntimeConfig(full) }, lock);
+    if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
+    const runtime = makeRuntime(full, options, lock);
     if (needsRehearsal)
       await runtime.process('rehearsal', [
         programPath('rehearsal'),
