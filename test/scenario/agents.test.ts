@@ -100,7 +100,7 @@ describe('agents', () => {
       (run) => run.agent === agent && run.status === 'live',
     );
 
-  it('[R39] [R42] [R188] [R189] [R190] [R192] [R193] [R197] [R198] loads the manifest of the source document unchanged', async () => {
+  it('[R39] [R42] [R277] [R434] [R188] [R189] [R190] [R192] [R193] [R197] [R198] loads the manifest of the source document unchanged', async () => {
     const { agent, manifest } = await world.agentd.getAgent({ params: { name: 'coder' } });
     assert.equal(agent.linux_user, 'agent-coder');
     assert.equal(agent.model, 'coder-large');

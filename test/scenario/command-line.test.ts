@@ -102,7 +102,7 @@ describe('agentctl', () => {
     assert.match(text, /deployer\s+agent-deployer\s+active/);
   });
 
-  it('[R54] [R384] [R385] task create --wait shows the delegation and its result', async () => {
+  it('[K81] [K82] [R54] [R384] [R385] task create --wait shows the delegation and its result', async () => {
     const ran = await run('task', 'create', 'Why is the API slow?', '--wait');
     assert.equal(ran.code, 0, ran.stderr);
     assert.match(ran.stderr, /researcher/);
@@ -111,6 +111,8 @@ describe('agentctl', () => {
     const { tasks } = await json<{ tasks: TaskView[] }>('task', 'list', '--agent', 'planner');
     const task = tasks[0]!;
     assert.equal(task.status, 'completed');
+    const failed = await json<{ tasks: TaskView[] }>('task', 'list', '--status', 'failed');
+    assert.deepEqual(failed.tasks, []);
     assert.match(await ok('task', 'show', task.id), /Why is the API slow\?/);
     const graph = await ok('task', 'graph', task.id);
     assert.match(graph, /researcher[\s\S]*coder|coder[\s\S]*researcher/);

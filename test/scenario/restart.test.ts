@@ -115,7 +115,7 @@ describe('a restart', () => {
     };
   };
 
-  it('in order: what was at work is given back, not counted as a crash, and goes on', async () => {
+  it('[K80] in order: what was at work is given back, not counted as a crash, and goes on', async () => {
     const work = await inEveryState('down');
     await runtime.stop();
     assert.ok(!existsSync(join(runtime.stateDir, 'runtime.json')));

@@ -29,7 +29,7 @@ describe('tasks', () => {
   const asked = (goal: string) =>
     eventually(`the model to be asked about ${goal}`, async () => world.model.askedFor(goal)[0]);
 
-  it('[R273] [R274] [R304] is created with a goal, and read again with all that is known of it', async () => {
+  it('[R273] [R274] [R304] [R417] [K81] is created with a goal, and read again with all that is known of it', async () => {
     const made = await create(world, 'Say yes', {
       agent: 'coder',
       priority: 7,
@@ -98,7 +98,7 @@ describe('tasks', () => {
     assert.match(told, /1,250/);
   });
 
-  it('[K83] [K85] starts when what it comes after has completed, and not before', async () => {
+  it('[K83] [K85] [K88] starts when what it comes after has completed, and not before', async () => {
     world.model.on('First of all', { delayMs: 300, ...finishes('first') });
     const first = await create(world, 'First of all', { agent: 'coder' });
     const second = await create(world, 'Then this', { agent: 'coder', after: [first.id] });
@@ -109,6 +109,7 @@ describe('tasks', () => {
     const [a, b] = [await taskEnded(world, first.id), await taskEnded(world, second.id)];
     assert.equal(b.status, 'completed');
     const { runs } = await world.agentd.listRuns({ query: { task_id: second.id } });
+    assert.equal(runs.length, 1, 'it was started once');
     assert.ok(runs[0]!.created_at >= a.ended_at!);
   });
 
@@ -249,6 +250,19 @@ describe('tasks', () => {
     const live = await create(world, 'Still going', { agent: 'coder' });
     await refusedWith('conflict', world.agentd.retryTask({ params: { id: live.id } }));
     await world.agentd.cancelTask({ params: { id: live.id }, body: {} });
+  });
+
+  it('[K91] the counts say when all have ended, and new ones are still taken', async () => {
+    const ended = new Set(['completed', 'failed', 'canceled', 'rejected']);
+    const counts = await eventually('everything to end', async () => {
+      const { tasks } = await world.agentd.status({});
+      return Object.entries(tasks).every(([status, n]) => n === 0 || ended.has(status))
+        ? tasks
+        : undefined;
+    });
+    await doTask(world, 'One more', { agent: 'coder' });
+    const { tasks } = await world.agentd.status({});
+    assert.equal(tasks.completed, (counts.completed ?? 0) + 1);
   });
 
   describe('a limit ends it and says which', () => {

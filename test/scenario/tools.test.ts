@@ -1,0 +1,118 @@
+// Tools are asked for, never held: each call says who, for which task, what and why; toold decides,
+// does it once, and can tell afterwards what came of it.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { type CallAnswer, type ToolView, tooldRoutes } from '../../src/wire/toold.ts';
+import type { CallId } from '../../src/wire/words.ts';
+import { askLocal, type LiveRun, type Quiet, startQuiet } from '../support/callers.ts';
+import { eventually } from '../support/runtime.ts';
+
+describe('a tool is asked for', () => {
+  let world: Quiet;
+  let run: LiveRun;
+  let step = 0;
+  before(async () => {
+    world = await startQuiet();
+    run = world.someRun;
+  });
+  after(() => world.stop());
+
+  const ask = async (tool: string, args: object, more: object = {}): Promise<CallAnswer> => {
+    const body = { call_id: run.callId(step++), tool, arguments: args, ...more };
+    const outcome = await askLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    return outcome.value as CallAnswer;
+  };
+  const record = async (id: CallId) => (await world.toold.getCall({ params: { id } })).call;
+  const effects = () =>
+    readFileSync(join(world.stateDir, 'test-effects'), 'utf8').trim().split('\n');
+
+  it('[R89] [R288] [R289] [R307] with agent, task, tool, arguments and purpose; the record has them all', async () => {
+    const answer = await ask(
+      'test.echo',
+      { text: 'hello' },
+      { agent: 'agent:worker', task_id: run.taskId, purpose: 'to greet' },
+    );
+    assert.equal(answer.status, 'completed');
+    assert.deepEqual(answer.result, { text: 'hello' });
+    const call = await record(answer.call_id);
+    assert.deepEqual(
+      [call.agent, call.task_id, call.tool, call.arguments.text, call.purpose, call.status],
+      ['worker', run.taskId, 'test.echo', 'hello', 'to greet', 'completed'],
+    );
+    assert.match(call.arguments_hash, /^[0-9a-f]{64}$/);
+    assert.ok(call.ended_at !== null && call.created_at <= call.ended_at);
+  });
+
+  it('[R90] [R91] [R415] who calls and for which task is known from the socket; another name is denied and logged', async () => {
+    const elsewhere = `task_${'0'.repeat(26)}`;
+    for (const [said, code] of [
+      [{ agent: 'helper' }, 'wrong_agent'],
+      [{ task_id: elsewhere }, 'wrong_task'],
+    ] as const) {
+      const answer = await ask('test.echo', { text: 'as another' }, said);
+      assert.equal(answer.status, 'denied');
+      assert.equal(answer.error?.code, code);
+      const event = await eventually('the event', async () =>
+        (
+          await world.audit.task({ params: { task_id: run.taskId }, query: { limit: 500 } })
+        ).events.find(({ id }) => id === `${answer.call_id}.denied`),
+      );
+      assert.deepEqual([event.allowed, event.agent], [false, 'worker']);
+    }
+  });
+
+  it('[R92] [R287] it sees and gets only what it was granted', async () => {
+    const listed = await askLocal(world, 'toold', tooldRoutes.listTools, {}, run.caller);
+    const own = (listed.ok ? (listed.value as { tools: ToolView[] }).tools : []).map(
+      ({ name }) => name,
+    );
+    assert.ok(own.includes('test.echo') && own.includes('task.finish'));
+    const { tools } = await world.toold.listTools({});
+    assert.ok(own.every((name) => tools.some((tool) => tool.name === name)));
+    for (const { name, risk, reversibility, idempotent, level, input_schema } of tools) {
+      assert.ok(risk !== undefined && reversibility !== undefined && level !== undefined, name);
+      assert.equal(typeof idempotent, 'boolean');
+      assert.equal(input_schema.type, 'object');
+    }
+    const unknown = await ask('prod.deploy', {});
+    assert.deepEqual([unknown.status, unknown.error?.code], ['denied', 'unknown_tool']);
+    assert.match(unknown.error?.hint ?? '', /test\.echo/, 'it is told what it may use');
+  });
+
+  it('[R288] the same call is answered from the record; the effect happens once', async () => {
+    const args = { key: 'once' };
+    const first = await ask('test.count_effect', args);
+    assert.equal(first.recorded, false);
+    step--;
+    const second = await ask('test.count_effect', args);
+    assert.equal(second.recorded, true);
+    assert.deepEqual(second.result, first.result);
+    assert.deepEqual(effects(), ['once']);
+    const body = { call_id: first.call_id, tool: 'test.count_effect', arguments: { key: 'other' } };
+    const other = await askLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
+    assert.equal(other.ok ? 'done' : other.code, 'replay_differs');
+    assert.deepEqual(effects(), ['once']);
+  });
+
+  it('[R288] what takes longer answers with its id and what it waits for', async () => {
+    const answer = await ask('person.ask', { question: 'Shall I?' });
+    assert.equal(answer.status, 'waiting');
+    assert.equal(answer.wait?.kind, 'question');
+    const call = await record(answer.call_id);
+    assert.equal(call.wait_id, answer.wait?.id);
+    assert.equal(call.ended_at, null);
+    await world.agentd.answerWait({ params: { id: answer.wait!.id }, body: { answer: 'do' } });
+    step--;
+    const ended = await ask('person.ask', { question: 'Shall I?' });
+    assert.deepEqual([ended.status, ended.result?.answer], ['completed', 'do']);
+    assert.equal((await record(answer.call_id)).status, 'completed');
+  });
+
+  it('[R288] control characters in a result are shown, not sent', async () => {
+    const answer = await ask('test.echo', { text: 'safe\u001b[2J\u202etxt' });
+    assert.deepEqual(answer.result, { text: 'safe[U+001B][2J[U+202E]txt' });
+  });
+});
