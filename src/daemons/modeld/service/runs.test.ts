@@ -1,0 +1,159 @@
+// What a run may do with models: its fence, its steps, and how its calls end with it.
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import type { CallId } from '../../../wire/words.ts';
+import {
+  admission,
+  type Modeld,
+  rejects,
+  runCaller,
+  runId,
+  said,
+  startModeld,
+  until,
+} from '../testing/harness.ts';
+import { type FakeProvider, startProvider } from '../testing/provider.ts';
+
+const callId = (n: number, step = 0) => derivedId<CallId>('call', runId(n), 'model', step);
+
+describe('the calls of a run', () => {
+  let provider: FakeProvider;
+  let modeld: Modeld;
+  before(async () => {
+    provider = await startProvider();
+    modeld = await startModeld({
+      config: {
+        providers: {
+          local: { dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
+        },
+        models: {
+          'coder-large': {
+            routes: [{ provider: 'local', model: 'gpt-test' }],
+            context_tokens: 9_000,
+          },
+        },
+        prices: { 'gpt-test': { input: 1, output: 10 } },
+      },
+    });
+  });
+  after(async () => {
+    await modeld.stop();
+    await provider.close();
+  });
+  beforeEach(() => {
+    provider.asked.length = 0;
+    provider.plays.length = 0;
+  });
+
+  test('a stale fence is refused, also after the run was dismissed', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 3 }) });
+    const body = { model: 'coder-large', messages: [said('old')] };
+    await rejects(modeld.as(runCaller(5, 2)).generate({ body }), 'stale_fence');
+    await rejects(
+      modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
+      'stale_fence',
+    );
+    const dismissed = await modeld.agentd.dismissRun({
+      params: { id: runId(5) },
+      query: { fence: 3 },
+    });
+    assert.equal(dismissed.dismissed, true);
+    await rejects(modeld.as(runCaller(5, 3)).generate({ body }), 'stale_fence');
+    await rejects(
+      modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
+      'stale_fence',
+    );
+  });
+
+  test('max_steps counts calls, not repeats', async () => {
+    const admitted = admission(6, { max_steps: 2 });
+    await modeld.agentd.admitRun({ params: { id: runId(6) }, body: admitted });
+    const run = modeld.as(runCaller(6, 1));
+    const ask = (step: number) =>
+      run.generate({
+        body: { model: 'coder-large', messages: [said(`step ${step}`)], call_id: callId(6, step) },
+      });
+    await ask(0);
+    await ask(0);
+    await ask(1);
+    const reason = await rejects(ask(2), 'limit');
+    assert.match(reason.message, /2 model calls/);
+    const isRefusal = ({ event, call_id }: { event: string; call_id?: string | undefined }) =>
+      event === 'model.call.refused' && call_id === callId(6, 2);
+    await until(() => modeld.events.some(isRefusal), 'the refusal in the audit log');
+    // A new activation of the run does not start from nothing.
+    await modeld.agentd.admitRun({
+      params: { id: runId(6) },
+      body: { ...admitted, fence: 2 },
+    });
+    const again = modeld.as(runCaller(6, 2));
+    await rejects(
+      again.generate({
+        body: { model: 'coder-large', messages: [said('step 2')], call_id: callId(6, 2) },
+      }),
+      'limit',
+    );
+  });
+
+  test('dismissing a run ends its call at the provider', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(7) }, body: admission(7) });
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
+    provider.plays.push(({ response }) => {
+      response.on('close', () => isCut());
+      isAsked();
+    });
+    const call = modeld
+      .as(runCaller(7, 1))
+      .generate({ body: { model: 'coder-large', messages: [said('long')], call_id: callId(7) } });
+    const refused = rejects(call, 'canceled');
+    await asked;
+    await modeld.agentd.dismissRun({ params: { id: runId(7) }, query: { fence: 1 } });
+    await refused;
+    await cut;
+    const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(7) } });
+    assert.equal(calls[0]?.status, 'canceled');
+    assert.ok(calls[0]!.cost_microusd > 0, 'nobody knows what it used, so it costs its bound');
+  });
+
+  test('a caller that goes away ends its call at the provider', async () => {
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
+    provider.plays.push(({ response }) => {
+      response.on('close', () => isCut());
+      isAsked();
+    });
+    const gone = new AbortController();
+    const call = modeld.operator.generate(
+      { body: { model: 'coder-large', messages: [said('left')] } },
+      { signal: gone.signal },
+    );
+    const refused = rejects(call, 'canceled');
+    await asked;
+    gone.abort();
+    await refused;
+    await cut;
+  });
+
+  test('a new activation ends the old call and makes it for itself', async () => {
+    await modeld.agentd.admitRun({ params: { id: runId(11) }, body: admission(11) });
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    provider.plays.push(() => isAsked());
+    const body = { model: 'coder-large', messages: [said('again')], call_id: callId(11) };
+    const old = rejects(modeld.as(runCaller(11, 1)).generate({ body }), 'stale_fence');
+    await asked;
+    await modeld.agentd.admitRun({
+      params: { id: runId(11) },
+      body: admission(11, { fence: 2 }),
+    });
+    const answer = await modeld.as(runCaller(11, 2)).generate({ body });
+    await old;
+    assert.equal(answer.recorded, false);
+    const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(11) } });
+    assert.deepEqual(
+      calls.map(({ attempt, status, fence }) => `${attempt} ${status} ${fence}`),
+      ['2 completed 2', '1 canceled 1'],
+    );
+  });
+});
