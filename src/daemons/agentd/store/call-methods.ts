@@ -10,7 +10,7 @@ import type { NewArtifact, RunCall, Store } from './store.ts';
 import { createChecked } from './task-methods.ts';
 import { endTask, findTask } from './tasks.ts';
 import type { Tx, WriteTx } from './tx.ts';
-import { endWait, findWait, openWait } from './waits.ts';
+import { endWait, findWait, openWait, rootOf } from './waits.ts';
 
 export const onceFor = (call: RunCall): Once => ({
   scope: `run-call ${call.runId}`,
@@ -135,6 +135,7 @@ export function callMethods(
           event: 'artifact.read',
           principal: `agent:${run.agent}`,
           task_id: run.task_id,
+          ...(await rootOf(tx, run.task_id)),
           run_id: run.id,
           call_id: call.callId,
           artifact: artifactId,
@@ -172,7 +173,7 @@ async function insertArtifact(
     principal: row.created_by,
     artifact: row.id,
     data: { sha256: row.object_hash, bytes: row.size_bytes },
-    ...(row.task_id === null ? {} : { task_id: row.task_id }),
+    ...(row.task_id === null ? {} : { task_id: row.task_id, ...(await rootOf(tx, row.task_id)) }),
     ...(call === undefined ? {} : { run_id: call.runId, call_id: call.callId }),
   });
   return row;

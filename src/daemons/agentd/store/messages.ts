@@ -4,7 +4,7 @@
 import type { Label } from '../../../wire/words.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
 import type { Tx } from './tx.ts';
-import { endWaitsForMessage } from './waits.ts';
+import { endWaitsForMessage, rootOf } from './waits.ts';
 
 export type NewMessage = {
   type: string;
@@ -51,7 +51,9 @@ export async function insertMessage(tx: Tx, message: NewMessage): Promise<Messag
     id: `${id}.sent`,
     event: 'message.sent',
     principal: message.from,
-    ...(message.taskId === null ? {} : { task_id: message.taskId }),
+    ...(message.taskId === null
+      ? {}
+      : { task_id: message.taskId, ...(await rootOf(tx, message.taskId)) }),
     status: message.type,
     data: { to: message.to, bytes: row.parts.length, pair_seq: row.pair_seq },
   });
@@ -119,6 +121,7 @@ export async function inboxForStep(
         event: 'message.delivered',
         agent: run.agent,
         task_id: task.id,
+        root_task_id: task.root_task_id,
         run_id: run.id,
         data: { message: id, step },
       });

@@ -22,6 +22,15 @@ export type NewWait = {
   expiresMs?: number;
 };
 
+/** For events: so that whoever asks for a tree of tasks finds all of it. */
+export async function rootOf(
+  tx: Pick<Tx, 'sql'>,
+  taskId: string,
+): Promise<{ root_task_id?: string }> {
+  const text = 'SELECT root_task_id FROM tasks WHERE id = ?';
+  return (await tx.sql.one<{ root_task_id: string }>(text, taskId)) ?? {};
+}
+
 export async function openWait(tx: Tx, wait: NewWait): Promise<WaitRow> {
   const next = Math.min(
     wait.dueMs ?? Number.MAX_SAFE_INTEGER,
@@ -60,6 +69,7 @@ export async function openWait(tx: Tx, wait: NewWait): Promise<WaitRow> {
     event: 'wait.opened',
     agent: wait.run.agent,
     task_id: row.task_id,
+    ...(await rootOf(tx, row.task_id)),
     run_id: row.run_id,
     call_id: row.call_id,
     status: row.kind,
@@ -96,6 +106,7 @@ export async function endWait(tx: Tx, wait: WaitRow, ending: WaitEnding): Promis
     event: 'wait.ended',
     principal: ending.by,
     task_id: wait.task_id,
+    ...(await rootOf(tx, wait.task_id)),
     run_id: wait.run_id,
     call_id: wait.call_id,
     status: ending.outcome,
