@@ -8,7 +8,7 @@ import { type Seeded, seeded } from '../support/seeded.ts';
 import { anything, bent, valueFor } from './values.ts';
 
 export type Case = {
-  kind: 'garbage' | 'bytes' | 'shape' | 'heavy';
+  kind: 'garbage' | 'bytes' | 'shape' | 'meaning' | 'heavy';
   bytes: Buffer;
   /** Its end can be told, so others may follow on the same connection and one answer must come. */
   framed: boolean;
@@ -127,6 +127,32 @@ function shaped(rnd: Seeded, aim: Aim): Case {
   };
 }
 
+/** Routes that may be asked well-formed nonsense, and what keeps it from doing anything. */
+const HARMLESS: Record<string, Record<string, unknown>> = {
+  'POST /v1/tasks': { agent: 'nobody' },
+  'POST /v1/tasks/{id}/cancel': {},
+  'POST /v1/tasks/{id}/assign': {},
+  'POST /v1/waits/{id}/answer': {},
+  'POST /v1/messages': { to: 'agent:nobody' },
+  'POST /v1/artifacts': {},
+  'PUT /v1/models/budgets': { subject: 'agent', name: 'nobody' },
+  'POST /v1/models/generate': { model: 'rehearsal-small', stream: false },
+  'POST /v1/models/embed': { model: 'rehearsal-embed' },
+};
+
+/** Fits its schema, with ids nobody has and words nobody would say. */
+function meant(rnd: Seeded, aim: Aim): Case {
+  const routes = aim.routes.filter(({ method, path }) => `${method} ${path}` in HARMLESS);
+  if (routes.length === 0) return shaped(rnd, aim);
+  const route = rnd.pick(routes);
+  const params = strings(route.params === undefined ? {} : valueFor(rnd, route.params));
+  const value = valueFor(rnd, route.body!) as Record<string, unknown>;
+  const body = JSON.stringify({ ...value, ...HARMLESS[`${route.method} ${route.path}`] });
+  const headers = { ...aim.headers, 'content-type': 'application/json' };
+  const bytes = requestText(route.method, pathOf(route, { params }), headers, body);
+  return { kind: 'meaning', bytes, framed: true, isHead: false, dialect: false };
+}
+
 function changed(rnd: Seeded, bytes: Buffer): Buffer {
   let result = Buffer.from(bytes);
   for (let i = 1 + rnd.int(4); i > 0; i--) {
@@ -219,5 +245,6 @@ export function caseOf(seed: string, aim: Aim, index: number): Case {
   if (roll < 2) return heavy(rnd, aim);
   if (roll < 120) return garbage(rnd);
   if (roll < 300) return altered(rnd, aim);
+  if (roll < 320) return meant(rnd, aim);
   return shaped(rnd, aim);
 }

@@ -1,6 +1,7 @@
 // Malformed requests at every socket a runtime has: 10,000 each, with FUZZ=long a million. Every
 // answer is a valid success or a fault of the table, and afterwards everything works as before.
-// FUZZ_SEED=… makes the same requests again; FUZZ_ONLY=socket:number sends just that one.
+// FUZZ_SEED=… makes the same requests again, FUZZ_ONLY=socket:number just one of them, FUZZ_COUNT=…
+// as many as that.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ import { sendAll, smallest } from './send.ts';
 
 const seed = process.env.FUZZ_SEED ?? String(Date.now());
 const [onlyName, onlyIndex] = (process.env.FUZZ_ONLY ?? '').split(':');
-const count = process.env.FUZZ === 'long' ? 1_000_000 : 10_000;
+const count = Number(process.env.FUZZ_COUNT ?? (process.env.FUZZ === 'long' ? 1_000_000 : 10_000));
 const CONNECTIONS = 24;
 const BATCH = 24;
 const RSS_GROWTH_BYTES_MAX = 250_000_000;
@@ -136,19 +137,21 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   const send = async (aim: Aim, where: () => Where, next: () => number | undefined) => {
     let refused = 0;
     for (let from = next(); from !== undefined; from = next()) {
-      const numbers = Array.from({ length: Math.min(BATCH, count - from) }, (_, i) => from! + i);
-      const framed: number[] = [];
-      const groups = numbers.flatMap((index) => {
-        if (!caseOf(seed, aim, index).framed) return [[index]];
-        framed.push(index);
-        return [];
+      const size = Math.min(BATCH, count - from);
+      const made = Array.from({ length: size }, (_, i) => {
+        const index = from! + i;
+        return { index, one: caseOf(seed, aim, index) };
       });
-      for (const group of [framed, ...groups]) {
+      const framed = made.filter(({ one }) => one.framed);
+      const alone = made.filter(({ one }) => !one.framed).map((entry) => [entry]);
+      for (const group of [framed, ...alone]) {
         if (group.length === 0) continue;
-        const cases = group.map((index) => caseOf(seed, aim, index));
-        const verdicts = await sendAll(where(), cases);
+        const verdicts = await sendAll(
+          where(),
+          group.map(({ one }) => one),
+        );
         for (const [i, { wrong, refused: isRefused }] of verdicts.entries()) {
-          if (wrong !== undefined) await report(aim, where(), group[i]!, wrong);
+          if (wrong !== undefined) await report(aim, where(), group[i]!.index, wrong);
           if (isRefused) refused++;
         }
       }
