@@ -17,7 +17,8 @@ struct conn {
   struct box *box;
   uint8_t *in, *out;
   size_t in_size, in_room, out_at, out_size;
-  bool closing, gone;
+  bool closing, shut, gone;
+  size_t ignored;
   struct conn *next;
 };
 static struct conn *graves;
@@ -62,11 +63,12 @@ static void flush(struct conn *conn) {
   memmove(conn->out, conn->out + conn->out_at, conn->out_size - conn->out_at);
   conn->out_size -= conn->out_at;
   conn->out_at = 0;
-  if (conn->closing && !conn->out_size) {
-    conn_close(conn);
-    return;
+  // Said all: wait for the client to go. Closing with bytes unread would take our words back.
+  if (conn->closing && !conn->out_size && !conn->shut) {
+    shutdown(conn->watch.fd, SHUT_WR);
+    conn->shut = true;
   }
-  watch_set(&conn->watch, (conn->closing ? 0 : EPOLLIN) | (conn->out_size ? EPOLLOUT : 0));
+  watch_set(&conn->watch, EPOLLIN | (conn->out_size ? EPOLLOUT : 0));
 }
 
 void conn_send(struct conn *conn, uint8_t type, const void *bytes, size_t size) {
@@ -183,6 +185,14 @@ static int take_frames(struct conn *conn) {
   return 0;
 }
 
+static void ignore_input(struct conn *conn) {
+  uint8_t bytes[4096];
+  ssize_t size = recv(conn->watch.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size > 0) conn->ignored += (size_t)size;
+  if (size <= 0 || conn->ignored > 2 * FRAME_MAX) conn_close(conn);
+}
+
 static void on_ready(struct watch *watch, uint32_t events) {
   struct conn *conn = (struct conn *)watch;
   if (events & (EPOLLERR | EPOLLHUP)) {
@@ -194,6 +204,10 @@ static void on_ready(struct watch *watch, uint32_t events) {
     if (!conn->gone && conn->box) box_output_possible(conn->box);
   }
   if (conn->gone || !(events & EPOLLIN)) return;
+  if (conn->closing) {
+    ignore_input(conn);
+    return;
+  }
   ssize_t size = recv(watch->fd, conn->in + conn->in_size, conn->in_room - conn->in_size,
                       MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;

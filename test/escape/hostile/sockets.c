@@ -39,6 +39,18 @@ static int stream_pair(char **argv) {
   return judge("socketpair", socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 }
 
+// Not an attack: what pair-reconnect wants to reach, started on the host.
+static int serve_datagrams(char **argv) {
+  int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+  socklen_t size;
+  struct sockaddr_un address = local(argv[0], &size);
+  if (bind(fd, (struct sockaddr *)&address, size)) return failed("bind");
+  chmod(argv[0], 0777);
+  printf("serving\n");
+  pause();
+  return worked();
+}
+
 // Answers EPERM when the filter refuses the family; the kernel's own words differ.
 static int family(char **argv) {
   static const struct {
@@ -103,6 +115,7 @@ const struct attack socket_attacks[] = {
     {"unix-connect", unix_connect},
     {"pair-reconnect", pair_reconnect},
     {"stream-pair", stream_pair},
+    {"serve-datagrams", serve_datagrams},
     {"family", family},
     {"raw-icmp", raw_icmp},
     {"tcp-connect", tcp_connect},

@@ -84,22 +84,27 @@ export class WardenClient {
     });
   }
 
-  run(plan: Plan, stdin = ''): Promise<Outcome> {
+  // With stdin null the box waits for feed().
+  run(plan: Plan, stdin: string | null = ''): Promise<Outcome> {
     return this.send(frame(FRAME.plan, encodePlan(plan)), stdin);
   }
 
   // Any bytes at all, for the tests that do not keep to the protocol.
-  send(bytes: Buffer, stdin = ''): Promise<Outcome> {
+  send(bytes: Buffer, stdin: string | null = ''): Promise<Outcome> {
     this.#out = [];
     this.#err = [];
     this.#window = STDIN_WINDOW;
-    this.#stdin = Buffer.from(stdin);
     const outcome = new Promise<Outcome>((resolve) => {
       this.#settle = resolve;
     });
     this.socket.write(bytes);
-    this.#feed();
+    if (stdin !== null) this.feed(stdin);
     return outcome;
+  }
+
+  feed(stdin: string): void {
+    this.#stdin = Buffer.from(stdin);
+    this.#feed();
   }
 
   features(): Promise<Record<string, string>> {

@@ -28,8 +28,9 @@ const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];
 const newest = (dir: string) =>
   Math.max(...readdirSync(dir).map((name) => statSync(join(dir, name)).mtimeMs));
 
-function compile(output: string, sources: string[], flags: string[], madeOf: string): string {
-  if (existsSync(output) && statSync(output).mtimeMs > newest(madeOf)) return output;
+function compile(output: string, sources: string[], flags: string[], dirs: string[]): string {
+  const fresh = Math.max(...dirs.map(newest));
+  if (existsSync(output) && statSync(output).mtimeMs > fresh) return output;
   mkdirSync(join(output, '..'), { recursive: true });
   // Test files run at the same time: the last rename wins, and each is whole.
   const part = `${output}.${process.pid}`;
@@ -50,7 +51,7 @@ export function buildWarden(build: Build): string {
   const sources = readdirSync(SOURCE)
     .filter((file) => file.endsWith('.c'))
     .map((file) => join(SOURCE, file));
-  return compile(join(REPO, 'build', name), sources, BUILD_FLAGS[build], SOURCE);
+  return compile(join(REPO, 'build', name), sources, BUILD_FLAGS[build], [SOURCE]);
 }
 
 // A hostile program, static so that it needs nothing from the box.
@@ -59,7 +60,17 @@ export function buildHostile(): string {
   const sources = readdirSync(HOSTILE)
     .filter((file) => file.endsWith('.c'))
     .map((file) => join(HOSTILE, file));
-  return compile(output, sources, ['-O1', '-static', '-pthread'], HOSTILE);
+  return compile(output, sources, ['-O1', '-static', '-pthread'], [HOSTILE]);
+}
+
+// The plan parser alone, under the sanitizers.
+export function buildFuzzer(): string {
+  const dir = join(REPO, 'test/escape/fuzz');
+  const sources = [join(dir, 'fuzz-plan.c'), join(SOURCE, 'plan.c')];
+  return compile(join(REPO, 'build/escape/fuzz-plan'), sources, BUILD_FLAGS.sanitized, [
+    SOURCE,
+    dir,
+  ]);
 }
 
 export const IS_ROOT = process.getuid?.() === 0;

@@ -1,0 +1,100 @@
+// Drives the plan parser alone. LLVMFuzzerTestOneInput is what libFuzzer calls; without libFuzzer,
+// main mutates a seed plan for some seconds: `fuzz-plan <seed file> <seconds> <random seed>`.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../../native/warden/plan.h"
+
+static volatile size_t sink;
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  static struct plan plan;
+  struct failure why;
+  struct frame_head head;
+  if (size >= FRAME_HEADER) parse_frame_head(bytes, &head, &why);
+  // A copy of exactly this size: one byte read too far is seen.
+  uint8_t *copy = malloc(size ? size : 1);
+  memcpy(copy, bytes, size);
+  if (!parse_plan(copy, size, &plan, &why)) {
+    size_t sum = strlen(plan.id) + strlen(plan.cwd);
+    for (unsigned i = 0; i < plan.arg_count; i++) sum += strlen(plan.args[i]);
+    for (unsigned i = 0; i < plan.env_count; i++) sum += strlen(plan.envs[i]);
+    for (unsigned i = 0; i < plan.bind_count; i++)
+      sum += strlen(plan.binds[i].src) + strlen(plan.binds[i].dst);
+    if (plan.args[plan.arg_count] || plan.envs[plan.env_count]) abort();
+    if (plan.uid == 0 || plan.gid == 0) abort();
+    for (unsigned i = 0; i < plan.bind_count; i++)
+      if (strstr(plan.binds[i].dst, "/../") || plan.binds[i].dst[0] != '/') abort();
+    sink = sum;
+  } else if (!why.code || !why.text[0]) {
+    abort();
+  }
+  free(copy);
+  return 0;
+}
+
+#ifndef WITH_LIBFUZZER
+static uint64_t state;
+static uint32_t draw(uint32_t below) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return below ? (uint32_t)(state >> 33) % below : 0;
+}
+
+static size_t mutate(uint8_t *bytes, size_t size, size_t room) {
+  static const uint32_t odd[] = {0, 1, 2, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0xffffffff};
+  for (uint32_t times = 1 + draw(6); times; times--) {
+    if (!size) return 0;
+    size_t at = draw((uint32_t)size);
+    switch (draw(6)) {
+      case 0: bytes[at] = (uint8_t)draw(256); break;
+      case 1: bytes[at] ^= (uint8_t)(1u << draw(8)); break;
+      case 2: size = at; break;
+      case 3:
+        if (size - at >= 4) memcpy(bytes + at, &odd[draw(9)], 4);
+        break;
+      case 4: {  // a piece again, elsewhere
+        size_t length = draw((uint32_t)(size - at) + 1);
+        if (length > room - size) length = room - size;
+        memmove(bytes + at + length, bytes + at, size - at);
+        size += length;
+        break;
+      }
+      default: {  // a piece gone
+        size_t length = draw((uint32_t)(size - at) + 1);
+        memmove(bytes + at, bytes + at + length, size - at - length);
+        size -= length;
+      }
+    }
+  }
+  return size;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  static uint8_t seed[FRAME_MAX], bytes[FRAME_MAX];
+  FILE *in = fopen(argv[1], "rb");
+  if (!in) return 2;
+  size_t seed_size = fread(seed, 1, sizeof seed, in);
+  fclose(in);
+  state = strtoull(argv[3], NULL, 10);
+  struct plan plan;
+  struct failure why;
+  if (parse_plan(seed, seed_size, &plan, &why)) {
+    fprintf(stderr, "the seed is no plan: %s\n", why.text);
+    return 2;
+  }
+  time_t until = time(NULL) + atoi(argv[2]);
+  unsigned long tried = 0;
+  size_t size = 0;
+  while (time(NULL) < until)
+    for (int i = 0; i < 1000; i++, tried++) {
+      if (!size || !draw(20)) memcpy(bytes, seed, size = seed_size);
+      size = mutate(bytes, size, sizeof bytes);
+      LLVMFuzzerTestOneInput(bytes, size);
+    }
+  printf("%lu plans\n", tried);
+  return 0;
+}
+#endif

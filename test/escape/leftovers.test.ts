@@ -1,0 +1,222 @@
+// What is left when a box, a client, an init, or the warden itself ends, in order or not: nothing.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { exited, fillWorkspace } from './support/cases.ts';
+import { mountCount, processesOf, wardenCgroups, zombiesOf } from './support/host.ts';
+import { IS_ROOT, MODES, Warden, type WardenOptions } from './support/warden.ts';
+
+async function started(t: TestContext, options: WardenOptions): Promise<Warden> {
+  const warden = await new Warden(options).start();
+  t.after(() => warden.stop());
+  return warden;
+}
+
+// Until it is so, or ten seconds: the kernel takes its time with the dead.
+async function soon(what: string, isSo: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 500; tries++) {
+    if (isSo()) return;
+    await sleep(20);
+  }
+  assert.fail(`not within ten seconds: ${what}`);
+}
+
+// A box that sleeps, with the warden's directory in its arguments so that it can be found.
+async function sleeper(warden: Warden, protects: string[] = []) {
+  const client = await warden.client();
+  const plan = warden.plan(['/opt/hostile', 'stubborn', '100', warden.dir], {
+    limits: { wallMs: 100_000 },
+    binds: protects.map((name) => ({ kind: 'protectFile', dst: `/work/${name}` })),
+  });
+  const init = new Promise<number>((resolve) => {
+    client.onStarted = resolve;
+  });
+  const outcome = client.run(plan);
+  return { client, outcome, pid: await init };
+}
+
+const wardenPid = (warden: Warden) => warden.process?.pid ?? 0;
+const boxesOf = (warden: Warden) =>
+  processesOf(warden.dir).filter((one) => one.name === 'hostile' || one.name === 'box-init');
+
+for (const mode of MODES) {
+  describe(`leftovers, as ${mode}`, () => {
+    it('500 boxes in a row leave nothing', async (t) => {
+      const warden = await started(t, { mode });
+      const mounts = mountCount(wardenPid(warden));
+      const client = await warden.client();
+      for (let i = 0; i < 500; i++) {
+        const outcome = exited(await client.run(warden.plan(['/bin/true'])));
+        assert.equal(outcome.code, 0);
+      }
+      client.close();
+      assert.equal(mountCount(wardenPid(warden)), mounts);
+      assert.equal(zombiesOf(wardenPid(warden)), 0);
+      assert.deepEqual(boxesOf(warden), []);
+      assert.deepEqual(wardenCgroups().boxes, []);
+    });
+
+    it('50 boxes at once leave nothing', async (t) => {
+      const warden = await started(t, { mode });
+      const mounts = mountCount(wardenPid(warden));
+      const words = ['/bin/sh', '-c', 'echo $$ >/tmp/x; sleep 0.2; cat /tmp/x'];
+      const outcomes = await Promise.all(Array.from({ length: 50 }, () => warden.run(words)));
+      for (const outcome of outcomes) assert.match(exited(outcome).stdout, /^\d+\n$/);
+      assert.equal(mountCount(wardenPid(warden)), mounts);
+      assert.equal(zombiesOf(wardenPid(warden)), 0);
+      assert.deepEqual(wardenCgroups().boxes, []);
+    });
+
+    it('C18 when the client goes, the box goes', async (t) => {
+      const warden = await started(t, { mode });
+      const box = await sleeper(warden);
+      assert.ok(boxesOf(warden).length >= 2);
+      box.client.close();
+      await soon('no process', () => boxesOf(warden).length === 0);
+      await soon('no cgroup', () => wardenCgroups().boxes.length === 0);
+    });
+
+    it('C18 when its init is killed, the box goes and says that it was lost', async (t) => {
+      const warden = await started(t, { mode });
+      const box = await sleeper(warden);
+      process.kill(box.pid, 'SIGKILL');
+      assert.equal(exited(await box.outcome).endedBy, 'lost');
+      assert.deepEqual(boxesOf(warden), []);
+      assert.equal(zombiesOf(wardenPid(warden)), 0);
+      box.client.close();
+    });
+
+    it('A25 when the warden is killed, boxes, cgroups and stubs go', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      const box = await sleeper(warden, ['settings.json', '.tool/config']);
+      assert.deepEqual(readdirSync(warden.workspace).sort(), ['.tool', 'settings.json']);
+      warden.process?.kill('SIGKILL');
+      assert.equal((await box.outcome).kind, 'lost');
+      await soon('no process', () => processesOf(warden.dir).length === 0);
+      assert.deepEqual(readdirSync(warden.workspace), []);
+      assert.deepEqual(wardenCgroups(), { own: [], boxes: [] });
+    });
+
+    it('A25 when the janitor is killed with it, the next start sweeps', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      await sleeper(warden, ['settings.json', '.tool/config']);
+      const janitor = processesOf(warden.dir).find((one) => one.name === 'warden-janitor');
+      process.kill(janitor?.pid ?? 0, 'SIGKILL');
+      warden.process?.kill('SIGKILL');
+      await soon('no process', () => processesOf(warden.dir).length === 0);
+      assert.equal(readdirSync(warden.workspace).length, 2, 'control: now they are left');
+      await warden.start();
+      assert.deepEqual(readdirSync(warden.workspace), []);
+      assert.deepEqual(wardenCgroups().boxes, []);
+    });
+
+    it('A25 what a person put into a stub is kept', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      const box = await sleeper(warden, ['.tool/config']);
+      if (!IS_ROOT) return t.skip('only root may write into the stub of a directory');
+      writeFileSync(join(warden.workspace, '.tool/note'), 'mine');
+      box.client.kill();
+      assert.equal(exited(await box.outcome).endedBy, 'client');
+      assert.equal(readFileSync(join(warden.workspace, '.tool/note'), 'utf8'), 'mine');
+    });
+
+    it('A25 two boxes share a stub; the first to end does not uncover the other', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      const binds = [{ kind: 'protectFile' as const, dst: '/work/.tool/config' }];
+      const first = await sleeper(warden, ['.tool/config']);
+      const script = 'read go; mkdir -p .tool; echo evil >.tool/config';
+      const client = await warden.client();
+      const ready = new Promise<void>((resolve) => {
+        client.onStarted = () => resolve();
+      });
+      // Its stdin comes only when the first box is gone.
+      const second = client.run(warden.plan(['/bin/sh', '-c', script], { binds }), null);
+      await ready;
+      first.client.kill();
+      await first.outcome;
+      assert.ok(existsSync(join(warden.workspace, '.tool')));
+      client.feed('go\n');
+      assert.notEqual(exited(await second).code, 0);
+      client.close();
+      assert.deepEqual(readdirSync(warden.workspace), []);
+    });
+
+    it('SIGTERM ends the warden and every box', async (t) => {
+      const warden = await started(t, { mode });
+      const box = await sleeper(warden);
+      warden.process?.kill('SIGTERM');
+      await once(warden.process!, 'exit');
+      assert.equal(warden.process?.exitCode, 0);
+      const outcome = await box.outcome;
+      if (outcome.kind === 'exit') assert.equal(outcome.endedBy, 'warden');
+      await soon('no process', () => processesOf(warden.dir).length === 0);
+      assert.deepEqual(wardenCgroups(), { own: [], boxes: [] });
+      assert.ok(!existsSync(warden.socket));
+    });
+
+    it('the HALT file ends every box and lets none start', async (t) => {
+      const warden = await started(t, { mode });
+      const boxes = await Promise.all([sleeper(warden), sleeper(warden)]);
+      writeFileSync(warden.haltFile, '');
+      for (const box of boxes) assert.equal(exited(await box.outcome).endedBy, 'halt');
+      const refused = await warden.run(['/bin/true']);
+      assert.equal(refused.kind === 'refused' && refused.code, 'halt');
+      rmSync(warden.haltFile);
+      assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
+      for (const box of boxes) box.client.close();
+    });
+
+    it('no descriptor of the warden reaches a box', async (t) => {
+      const wrap = ['sh', '-c', 'exec 9</etc/passwd; exec "$0" "$@"'];
+      const warden = await started(t, { mode, wrap });
+      const words = ['/opt/hostile', 'descriptors'];
+      assert.equal(exited(await warden.run(words)).code, 1);
+      const control = exited(await warden.run(words, { guardsOff: ['descriptors'] }));
+      assert.equal(control.stdout, 'descriptor 9\nworked\n');
+    });
+
+    it('a second warden in the same directory does not start', async (t) => {
+      const warden = await started(t, { mode });
+      const box = await sleeper(warden);
+      const twin = spawnSync(wardenBinary(warden), wardenArguments(warden), { encoding: 'utf8' });
+      assert.notEqual(twin.status, 0);
+      assert.ok(boxesOf(warden).length >= 2, 'the first one’s box lives on');
+      box.client.close();
+    });
+
+    it('a sanitized build does the same work without a complaint', async (t) => {
+      const warden = await started(t, { mode, build: 'sanitized' });
+      fillWorkspace(warden, { '.git/': '', '.git/config': '' });
+      const binds = [
+        { kind: 'protectFile' as const, dst: '/work/.git/config' },
+        { kind: 'protectDir' as const, dst: '/work/.tool/hooks' },
+        { kind: 'mask' as const, dst: '/work/.env' },
+      ];
+      const text = 'x'.repeat(300_000);
+      const runs = Array.from({ length: 10 }, () => warden.run(['/bin/cat'], { binds }, text));
+      for (const outcome of await Promise.all(runs)) assert.equal(exited(outcome).stdout, text);
+      assert.equal((await warden.run(['/no/such'])).kind, 'refused');
+      const level1 = await warden.run(['/usr/bin/true'], { level: 1 });
+      assert.equal(exited(level1).code, 0);
+      warden.process?.kill('SIGTERM');
+      await once(warden.process!, 'exit');
+      assert.deepEqual([warden.process?.exitCode, warden.stderr], [0, '']);
+    });
+  });
+}
+
+const wardenBinary = (warden: Warden) => join(warden.dir, 'bin/warden');
+const wardenArguments = (warden: Warden) => [
+  ...['--run', join(warden.dir, 'run')],
+  ...['--socket', `${warden.socket}2`],
+  ...['--bounds', join(warden.dir, 'bounds')],
+  ...['--halt', warden.haltFile],
+];

@@ -1,0 +1,148 @@
+// Attacks on processes, and the limits: what a box may use up and how it ends.
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { chmodSync, copyFileSync, existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Case, exited, runCases } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+let target: ChildProcess | undefined;
+
+const cases: Case[] = [
+  {
+    id: 'C13',
+    title: 'no capability in any set',
+    attack: ['capabilities'],
+    off: ['caps'],
+  },
+  {
+    id: 'C13',
+    title: 'a setuid program of root gives nothing',
+    attack: ['gain-root', '/work/suid'],
+    off: ['noNewPrivs', 'userns', 'caps', 'landlock', 'seccomp'],
+    modes: ['root'],
+    prepare: (warden) => {
+      copyFileSync(warden.hostile, join(warden.workspace, 'suid'));
+      chmodSync(join(warden.workspace, 'suid'), 0o4755);
+    },
+    says: /euid 61234/,
+  },
+  {
+    id: 'C20',
+    title: 'a process of the same user outside the box is not signalled',
+    prepare: (warden) => {
+      target?.kill('SIGKILL');
+      const { uid, gid } = warden;
+      const own = process.getuid?.() === 0 ? { uid, gid } : {};
+      target = spawn('/bin/sleep', ['60'], { stdio: 'ignore', ...own });
+    },
+    attack: () => ['signal', String(target?.pid)],
+    off: ['pidns', 'landlock'],
+    plan: { level: 1 },
+    check: (_warden, _outcome, guarded) => {
+      if (!guarded) target?.kill('SIGKILL');
+    },
+  },
+  {
+    id: 'C5',
+    title: 'the box’s init is not signalled',
+    attack: ['signal', '1'],
+    off: ['landlock'],
+    says: /EPERM/,
+  },
+];
+runCases(cases);
+
+for (const mode of MODES) {
+  describe(`limits, as ${mode}`, () => {
+    let warden: Warden;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+    });
+    after(() => warden.stop());
+    const run = async (words: string[], limits: object) =>
+      exited(await warden.run(['/opt/hostile', ...words], { limits }));
+
+    it('C18 a fork bomb meets its limit', async () => {
+      const held = await run(['fork-bomb', '100'], { pids: 20 });
+      assert.match(held.stdout, /EAGAIN/);
+      const made = Number(/made (\d+)/.exec(held.stdout)?.[1]);
+      assert.ok(made >= 10 && made <= 22, held.stdout);
+      assert.equal((await run(['fork-bomb', '100'], { pids: 200 })).code, 0, 'control');
+    });
+    it('C18 so do threads', async () => {
+      const held = await run(['thread-bomb', '100'], { pids: 20 });
+      assert.match(held.stdout, /failed pthread_create/);
+      assert.equal((await run(['thread-bomb', '100'], { pids: 200 })).code, 0, 'control');
+    });
+    it('C18 a daemon does not outlive its command', async () => {
+      assert.equal((await run(['survive', '/work/alive'], {})).code, 0);
+      spawnSync(warden.hostile, ['survive', join(warden.outside, 'alive')]);
+      await sleep(1_500);
+      assert.ok(existsSync(join(warden.outside, 'alive')), 'control: outside it survives');
+      assert.ok(!existsSync(join(warden.workspace, 'alive')));
+    });
+    it('wall-clock time', async () => {
+      const held = await run(['sleep', '30'], { wallMs: 300 });
+      assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
+    });
+    it('C18 a command that listens may end itself in the time of grace', async () => {
+      const held = await run(['polite', '30'], { wallMs: 300, graceMs: 5_000 });
+      assert.deepEqual([held.endedBy, held.code], ['wall', 7]);
+      assert.match(held.stdout, /polite/);
+    });
+    it('C18 one that does not is killed after it', async () => {
+      const held = await run(['stubborn', '30'], { wallMs: 300, graceMs: 300 });
+      assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
+    });
+    it('processor time', async () => {
+      const held = await run(['spin'], { cpuMs: 300 });
+      assert.equal(held.endedBy, 'cpu');
+    });
+    it('memory', async () => {
+      const held = await run(['eat-memory', '300'], { memoryBytes: 64 * 1024 * 1024 });
+      assert.ok(held.endedBy === 'memory' || /ENOMEM/.test(held.stdout), JSON.stringify(held));
+      assert.equal((await run(['eat-memory', '300'], {})).code, 0, 'control');
+    });
+    it('output, to the byte', async () => {
+      const held = await run(['flood'], { outputBytes: 100_000 });
+      assert.deepEqual([held.endedBy, held.stdout.length], ['output', 100_000]);
+    });
+    it('A24 a file of a terabyte', async () => {
+      assert.equal((await run(['big-file', '/work/big'], {})).signal, 25);
+    });
+    it('A24 the private /tmp is small', async () => {
+      const held = await run(['fill', '/tmp/x', '400'], { fsizeBytes: 2 ** 30 });
+      assert.match(held.stdout, /ENOSPC|ENOMEM/);
+    });
+    it('the answer says what was used', async () => {
+      const held = await run(['eat-memory', '50'], {});
+      assert.ok(held.wallUs > 0 && held.cpuUs > 0);
+    });
+    it('stdin of any length arrives, stdout of any length leaves', async () => {
+      const text = 'abcdefghi\n'.repeat(100_000);
+      const held = exited(await warden.run(['/bin/cat'], {}, text));
+      assert.equal(held.stdout, text);
+    });
+    it('C26 the box knows little of its host', async () => {
+      const script =
+        'hostname; cat /etc/machine-id /sys/class/net/*/address /proc/cpuinfo; cat /proc/net/dev';
+      const held = exited(await warden.run(['/bin/sh', '-c', script]));
+      assert.match(held.stdout, /^box\n/);
+      assert.match(held.stderr, /machine-id: No such file/);
+      assert.match(held.stderr, /address'?: No such file/);
+      assert.match(held.stderr, /cpuinfo: No such file/);
+      assert.doesNotMatch(held.stdout, /eth0|docker|veth/);
+    });
+    it('C4 the box sees its own processes only', async () => {
+      const held = exited(await warden.run(['/bin/sh', '-c', 'ls /proc | grep -c "^[0-9]"']));
+      assert.ok(Number(held.stdout) <= 4, held.stdout);
+    });
+    it('the environment is the declared one', async () => {
+      const held = exited(await warden.run(['/usr/bin/env'], { env: { ONLY: 'this' } }));
+      assert.equal(held.stdout, 'ONLY=this\n');
+    });
+  });
+}
