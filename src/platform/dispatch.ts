@@ -1,5 +1,6 @@
 // The one way into a daemon, whichever link a request came by:
 // route known → caller allowed → input valid → handler → output valid.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
@@ -172,6 +173,13 @@ function check<S extends z.ZodType>(
   });
 }
 
+const traces = new AsyncLocalStorage<Trace>();
+
+/** The trace of the request that is being answered, so that what is asked for it carries it on. */
+export function currentTrace(): Trace | undefined {
+  return traces.getStore();
+}
+
 export function newTrace(): Trace {
   const hex = randomUUID().replaceAll('-', '');
   const span = randomUUID().replaceAll('-', '').slice(0, 16);
@@ -215,7 +223,7 @@ export function makeDispatch<T extends RouteTable>(options: {
     const handler = handlers[name] as (context: unknown) => Promise<unknown>;
     let answer: unknown;
     try {
-      answer = await Promise.race([handler(context), watch.late]);
+      answer = await Promise.race([traces.run(trace, () => handler(context)), watch.late]);
     } catch (error) {
       watch.end();
       throw error;

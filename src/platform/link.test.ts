@@ -200,6 +200,33 @@ describe('links', () => {
     assert.deepEqual(both[1], both[0]);
   });
 
+  it('what is asked while a request is answered carries the trace of that request', async () => {
+    const asking = routes({
+      ask: route({ method: 'GET', path: '/v1/ask', callers: ['operator'], output: z.unknown() }),
+    });
+    const front = makeDispatch<typeof asking>({
+      routes: asking,
+      handlers: {
+        async ask() {
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          return Promise.all(Object.values(clients).map((client) => client.context({})));
+        },
+      },
+      log: silentLog,
+      metrics: makeMetrics('test'),
+    });
+    const client = makeClient(
+      asking,
+      localLink(() => front, caller),
+    );
+    const traces = ['r1', 'r2'].map((requestId, i) => ({
+      ...{ requestId, traceparent: `00-${String(i).repeat(32)}-${'2'.repeat(16)}-01` },
+    }));
+    const both = await Promise.all(traces.map((trace) => client.ask({}, { trace })));
+    for (const [i, seen] of both.entries())
+      for (const { trace } of seen as { trace: unknown }[]) assert.deepEqual(trace, traces[i]);
+  });
+
   it('a deadline and a caller that gives up end the wait alike', async () => {
     for (const client of Object.values(clients)) {
       await assert.rejects(client.wait({}, { deadlineMs: 10 }), { code: 'deadline' });

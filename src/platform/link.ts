@@ -4,7 +4,7 @@ import http from 'node:http';
 import type { Caller } from '../wire/caller.ts';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
-import { type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { currentTrace, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
 
 export type CallOptions = {
   signal?: AbortSignal | undefined;
@@ -76,7 +76,7 @@ export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
         signal: options.signal,
         deadlineMs: options.deadlineMs,
         idempotencyKey: options.idempotencyKey,
-        trace: options.trace ?? newTrace(),
+        trace: options.trace ?? currentTrace() ?? newTrace(),
       });
       return answer instanceof RawAnswer ? answer : copy(answer);
     },
@@ -102,6 +102,7 @@ export function socketLink({
       const search = new URLSearchParams(query).toString();
       const text = body === undefined ? undefined : JSON.stringify(body);
       const deadlineMs = options.deadlineMs ?? 30_000;
+      const trace = options.trace ?? currentTrace();
       return requestJson({
         agent,
         socketPath,
@@ -112,9 +113,9 @@ export function socketLink({
         deadlineMs,
         headers: {
           ...headers,
-          ...(options.trace === undefined
+          ...(trace === undefined
             ? {}
-            : { traceparent: options.trace.traceparent, 'x-request-id': options.trace.requestId }),
+            : { traceparent: trace.traceparent, 'x-request-id': trace.requestId }),
           ...(options.idempotencyKey === undefined
             ? {}
             : { 'idempotency-key': options.idempotencyKey }),
