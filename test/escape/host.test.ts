@@ -1,0 +1,127 @@
+// Hosts that give less, and layers that do not take: a typed refusal with the fix, never a box with
+// less around it than was asked for.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { exited } from './support/cases.ts';
+import { processesOf } from './support/host.ts';
+import type { Guard } from './support/plan.ts';
+import { IS_ROOT, MODES, Warden } from './support/warden.ts';
+
+for (const mode of MODES) {
+  describe(`layers that do not take, as ${mode}`, () => {
+    const layers: [string, Guard, RegExp][] = [
+      ['C14 capabilities', 'caps', /capabilities/],
+      ['C13 no_new_privs', 'noNewPrivs', /no_new_privs/],
+      ['F2 seccomp', 'seccomp', /seccomp/],
+      ['F2 Landlock', 'landlock', /Landlock/],
+      ['F2 the network namespace', 'netns', /network namespace/],
+    ];
+    for (const [name, guard, says] of layers) {
+      it(`${name}: the box is refused`, async (t) => {
+        const warden = await new Warden({ mode }).start();
+        t.after(() => warden.stop());
+        // silent: the layer is left out, and its probe is not told.
+        const more: Guard[] = guard === 'noNewPrivs' ? ['seccomp', 'landlock'] : [];
+        const outcome = await warden.run(['/bin/true'], {
+          guardsOff: [guard, 'silent', ...more],
+        });
+        assert.equal(outcome.kind, 'refused', JSON.stringify(outcome));
+        assert.ok(outcome.kind === 'refused');
+        // An ordinary user has no right to touch the host's network, so it fails one step earlier.
+        assert.match(outcome.code, guard === 'netns' ? /probe|setup/ : /probe/);
+        if (outcome.code === 'probe') assert.match(outcome.message, says);
+        assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
+      });
+    }
+  });
+}
+
+// A user namespace in which no further one may be made, as on a host that forbids them.
+const FORBIDDEN = [
+  ...['unshare', '--user', '--map-current-user', '--keep-caps'],
+  ...['sh', '-c', 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv'],
+];
+const script = (words: string[]) => [
+  ...words.slice(0, -1),
+  `${words.at(-1)} --inh-caps=-all --ambient-caps=-all "$0" "$@"`,
+];
+
+describe('a host that forbids user namespaces', () => {
+  const setup = async (t: TestContext) => {
+    if (IS_ROOT === false && spawnSync('unshare', ['--user', 'true']).status !== 0) {
+      t.skip('this host itself forbids user namespaces, so it cannot play one that does');
+      return undefined;
+    }
+    const warden = await new Warden({ mode: 'user', wrap: script(FORBIDDEN) }).start();
+    t.after(() => warden.stop());
+    return warden;
+  };
+
+  it('F1 level 2 is refused, with the cause and the command that fixes it', async (t) => {
+    const warden = await setup(t);
+    if (!warden) return;
+    const outcome = await warden.run(['/bin/true']);
+    assert.ok(outcome.kind === 'refused', JSON.stringify(outcome));
+    assert.equal(outcome.code, 'host');
+    assert.match(outcome.message, /user\.max_user_namespaces is 0/);
+    assert.match(outcome.hint, /^sysctl -w user\.max_user_namespaces=\d+$/);
+    const client = await warden.client();
+    const features = await client.features();
+    client.close();
+    assert.deepEqual([features.level1, features.level2], ['yes', 'no']);
+  });
+
+  it('F1 level 1 still holds: files, sockets, other processes', async (t) => {
+    const warden = await setup(t);
+    if (!warden) return;
+    const run = async (...words: string[]) =>
+      exited(await warden.run([warden.hostile, ...words], { level: 1 }));
+    assert.match((await run('read-file', join(warden.outside, 'secret'))).stdout, /EACCES/);
+    assert.match((await run('family', 'inet')).stdout, /EPERM/);
+    assert.match((await run('signal', String(warden.process?.pid))).stdout, /EPERM/);
+  });
+
+  it('C18 there too nothing outlives its command, nor the warden', async (t) => {
+    const warden = await setup(t);
+    if (!warden) return;
+    const late = join(warden.workspace, 'alive');
+    exited(await warden.run([warden.hostile, 'survive', late], { level: 1 }));
+    await sleep(1_200);
+    assert.ok(!existsSync(late));
+    const client = await warden.client();
+    const begun = new Promise((resolve) => {
+      client.onStarted = resolve;
+    });
+    const words = [warden.hostile, 'stubborn', '100', warden.dir];
+    void client.run(warden.plan(words, { level: 1 }));
+    await begun;
+    assert.ok(processesOf(warden.dir).some((one) => one.name === 'hostile'));
+    warden.process?.kill('SIGKILL');
+    for (let tries = 0; tries < 200 && processesOf(warden.dir).length > 0; tries++) await sleep(20);
+    assert.deepEqual(processesOf(warden.dir), []);
+  });
+});
+
+describe('starting', () => {
+  it('F4 bounds that anyone may write, or that say something unknown, are not obeyed', async (t) => {
+    const mode = MODES[0] ?? 'user';
+    for (const lines of [['rw /'], ['uid 0 10'], ['allow everything'], ['ro usr']]) {
+      const warden = new Warden({ mode, bounds: lines });
+      t.after(() => warden.stop());
+      await assert.rejects(warden.start(), /the warden did not start/);
+      assert.match(warden.stderr, /^warden: /);
+    }
+  });
+
+  it('C25 it is not led by its environment', async (t) => {
+    const warden = await new Warden({ mode: MODES[0] ?? 'user' }).start();
+    t.after(() => warden.stop());
+    const own = spawn(join(warden.dir, 'bin/warden'), [], { stdio: 'ignore', env: {} });
+    const code = await new Promise((resolve) => own.on('exit', resolve));
+    assert.equal(code, 2, 'without arguments it says how it is used');
+  });
+});
