@@ -2,7 +2,7 @@
 // attempts apart from effects; nobody can change, remove, reorder or cut it without being seen;
 // anybody can check a proof.
 import assert from 'node:assert/strict';
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-agentctl.ts';
@@ -23,6 +23,7 @@ import {
   openWait,
   reaches,
   refusedWith,
+  runnerPids,
   scriptedModels,
   TEAM,
 } from '../support/scripted-world.ts';
@@ -93,8 +94,8 @@ describe('the audit log', () => {
     const crashing = await create(runtime, 'Crash once', { agent: 'coder' });
     await eventually('it to work', async () => model.askedFor('Crash once')[0]);
     model.on('Crash once', finishes('crashed and back'));
-    const runners = join(runtime.stateDir, 'runners');
-    process.kill(Number(readdirSync(runners)[0]!.split('-')[0]), 'SIGKILL');
+    const [pid] = await runnerPids(runtime.stateDir, 1);
+    process.kill(pid!, 'SIGKILL');
     await reaches(runtime, crashing.id, 'completed');
 
     model.on('Turn in circles', says(call('test.echo', { text: 'o' })));

@@ -6,7 +6,14 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
-import { create, refusedWith, scriptedModels, TEAM, taskNow } from '../support/scripted-world.ts';
+import {
+  create,
+  refusedWith,
+  runnerPids,
+  scriptedModels,
+  TEAM,
+  taskNow,
+} from '../support/scripted-world.ts';
 
 const WITHIN_MS = 2_000;
 
@@ -47,8 +54,7 @@ describe('the kill switch', () => {
     await eventually('all at work', async () =>
       model.askedFor(goal).length === 3 ? true : undefined,
     );
-    const runners = pids();
-    assert.equal(runners.length, 3);
+    const runners = await runnerPids(runtime.stateDir, 3);
     process.kill(runners[0]!, 'SIGSTOP');
     return {
       runners,

@@ -16,7 +16,7 @@ import {
   says,
   startScriptedModel,
 } from '../support/scripted-model.ts';
-import { create, doTask, scriptedModels, TEAM } from '../support/scripted-world.ts';
+import { create, doTask, runnerPids, scriptedModels, TEAM } from '../support/scripted-world.ts';
 
 describe('from outside', () => {
   let runtime: TestRuntime;
@@ -87,10 +87,8 @@ describe('from outside', () => {
     const task = await create(runtime, 'Die and be logged', { agent: 'coder' });
     await eventually('it to work', async () => model.askedFor('Die and be logged')[0]);
     model.on('Die and be logged', finishes('logged'));
-    process.kill(
-      Number(readdirSync(join(runtime.stateDir, 'runners'))[0]!.split('-')[0]),
-      'SIGKILL',
-    );
+    const [pid] = await runnerPids(runtime.stateDir, 1);
+    process.kill(pid!, 'SIGKILL');
     await taskEnded(runtime, task.id);
     const logs = join(runtime.stateDir, 'logs');
     const names = readdirSync(logs).sort();
@@ -149,8 +147,7 @@ describe('from outside', () => {
     model.on('Look around', { hang: true });
     const task = await create(runtime, 'Look around', { agent: 'coder' });
     await eventually('it to work', async () => model.askedFor('Look around')[0]);
-    const [name] = readdirSync(join(runtime.stateDir, 'runners'));
-    const pid = Number(name!.split('-')[0]);
+    const [pid] = await runnerPids(runtime.stateDir, 1);
     assert.equal(readFileSync(`/proc/${pid}/environ`, 'utf8'), '');
     const targets = readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
       try {

@@ -1,7 +1,7 @@
 // Runs: a runner that hangs or dies is replaced under a higher fence, whoever comes with the old
 // one is refused everywhere, and of several runs of one task one wins.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { MIGRATIONS } from '../../src/daemons/agentd/store/schema.ts';
@@ -15,13 +15,11 @@ import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
   create,
+  runnerPids,
   type ScriptedWorld,
   startScriptedWorld,
   taskNow,
 } from '../support/scripted-world.ts';
-
-const runnerPids = (stateDir: string): number[] =>
-  readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
 
 describe('runs', () => {
   let world: ScriptedWorld;
@@ -30,11 +28,7 @@ describe('runs', () => {
   });
   after(() => world.stop());
 
-  const onlyRunner = () =>
-    eventually('one runner', async () => {
-      const pids = runnerPids(world.stateDir);
-      return pids.length === 1 ? pids[0] : undefined;
-    });
+  const onlyRunner = async () => (await runnerPids(world.stateDir, 1))[0]!;
   const runsOf = async (taskId: string) =>
     (await world.agentd.listRuns({ query: { task_id: taskId as never } })).runs;
   const eventsOf = async (taskId: string) =>
@@ -119,9 +113,7 @@ describe('runs', () => {
     await first.left;
     const runs = await runsOf(task.id);
     assert.deepEqual(runs.map(({ outcome }) => outcome).sort(), ['completed', 'lost']);
-    await eventually('no process', async () =>
-      runnerPids(world.stateDir).length === 0 ? true : undefined,
-    );
+    await runnerPids(world.stateDir, 0);
     assert.equal((await eventsOf(task.id)).filter(({ event }) => event === 'task.ended').length, 1);
   });
 });

@@ -1,4 +1,6 @@
 // A world whose model says what the test wrote, and the few questions that stories ask of it.
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import type { CreateTask, TaskView, WaitView } from '../../src/wire/agentd.ts';
 import { Fault, type FaultCode } from '../../src/wire/errors.ts';
 import { startWorld, type World, type WorldOptions } from './in-process.ts';
@@ -78,6 +80,14 @@ export function openWait(
   return eventually(`a ${kind} to be waited for`, async () => {
     const query = { status: 'open', kind, task_id: taskId as never } as const;
     return (await clients.agentd.listWaits({ query })).waits[0];
+  });
+}
+
+/** The pids of runners, when there are as many as there should be: one that ends may still be there. */
+export function runnerPids(stateDir: string, count: number): Promise<number[]> {
+  return eventually(`${count} runners`, async () => {
+    const names = readdirSync(join(stateDir, 'runners'));
+    return names.length === count ? names.map((name) => Number(name.split('-')[0])) : undefined;
   });
 }
 

@@ -111,8 +111,6 @@ export function makeCalls(parts: CallParts): CallHandlers {
         });
       if (task.depth + 1 > config.delegation_depth_max)
         throw fault('limit', `work may be passed on at most ${config.delegation_depth_max} times`);
-      if ((await store.childCount(task.id)) >= config.children_max)
-        throw fault('limit', `a task may have at most ${config.children_max} children`);
       await parts.artifacts.assertInputs(body.inputs ?? [], task);
       if (body.delegation !== undefined) {
         const problems = delegationProblems(
@@ -145,7 +143,12 @@ export function makeCalls(parts: CallParts): CallHandlers {
         labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), 'agent'])],
       };
       parts.moment('agentd.before-delegate');
-      const made = await store.delegate(runCall(body), child, body.wait ? {} : undefined);
+      const made = await store.delegate(
+        runCall(body),
+        child,
+        body.wait ? {} : undefined,
+        config.children_max,
+      );
       parts.moment('agentd.after-delegate');
       return showMade(made);
     },

@@ -43,8 +43,9 @@ export function callMethods(
   | 'noteRead'
 > {
   return {
-    delegate: (call, task, wait) =>
+    delegate: (call, task, wait, childrenMax) =>
       forRun(write, call, async (tx, run) => {
+        await assertFewer(tx, run.task_id, childrenMax);
         const row = await createChecked(tx, task);
         await insertMessage(tx, {
           type: 'TaskRequest',
@@ -143,6 +144,16 @@ export function callMethods(
         return null;
       }),
   };
+}
+
+/** Counted where they are made: several calls of one step come at the same time. */
+async function assertFewer(tx: Tx, taskId: string, childrenMax: number): Promise<void> {
+  const counted = await tx.sql.one<{ n: number }>(
+    'SELECT COUNT(*) AS n FROM tasks WHERE parent_task_id = ?',
+    taskId,
+  );
+  if (Number(counted?.n ?? 0) >= childrenMax)
+    throw fault('limit', `a task may have at most ${childrenMax} children`);
 }
 
 async function insertArtifact(

@@ -64,9 +64,9 @@ for (const [name, open] of Object.entries(DATABASES)) {
         retryOf: null,
         labels: ['agent'],
       };
-      const made = await store.delegate(call, child, {});
+      const made = await store.delegate(call, child, {}, 10);
       assert.equal(
-        (await store.delegate(call, { ...child, id: `task_${'2'.repeat(26)}` }, {})).task.id,
+        (await store.delegate(call, { ...child, id: `task_${'2'.repeat(26)}` }, {}, 10)).task.id,
         made.task.id,
         'the same call delegates once',
       );

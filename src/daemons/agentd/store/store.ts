@@ -54,6 +54,7 @@ export type Store = Views & {
     call: RunCall,
     task: NewTask,
     wait: { expiresMs?: number } | undefined,
+    childrenMax: number,
   ): Promise<{ task: TaskRow; wait: WaitRow | null }>;
   finish(call: RunCall, ending: Ending): Promise<TaskRow>;
   breakRun(key: RunKey, reason: string): Promise<boolean>;

@@ -64,7 +64,6 @@ export type Views = {
     runs: Record<string, number>;
     waitsOpen: number;
   }>;
-  childCount(taskId: string): Promise<number>;
   halt(): Promise<{ reason: string } | undefined>;
   /** When something is due by time alone: a timer, an expiry, a lease, a pause that ends. */
   nextDueMs(): Promise<number | undefined>;
@@ -172,17 +171,6 @@ export function makeViews(db: Database, clock: Clock): Views {
           });
         return artifactView(row);
       }),
-    childCount: (taskId) =>
-      db.read(async (sql) =>
-        Number(
-          (
-            await sql.one<{ n: number }>(
-              'SELECT COUNT(*) AS n FROM tasks WHERE parent_task_id = ?',
-              taskId,
-            )
-          )?.n ?? 0,
-        ),
-      ),
     halt: () => db.read((sql) => sql.one<{ reason: string }>('SELECT reason FROM halt')),
     nextDueMs: () => db.read((sql) => nextDue(sql, clock.nowMs())),
   };
