@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
+import type { CallerKind } from '../../src/wire/route.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import type { RunId, TaskId } from '../../src/wire/words.ts';
 import { askSocket, type LiveRun, type Quiet } from '../support/callers.ts';
@@ -212,30 +213,24 @@ export const modeldRows = rows({
   },
 });
 
-const event = () => {
+const event = (source: CallerKind = 'agentd') => {
   const seq = ++made;
   return {
-    ...{ id: `wire-${seq}`, ts: '2026-03-01T09:00:00Z', event: 'task.created', source: 'agentd' },
+    ...{ id: `wire-${seq}`, ts: '2026-03-01T09:00:00Z', event: 'task.created', source },
     ...{ source_store: `wire-${seq}`, source_seq: seq },
   };
 };
+const append = (more: object) => () => ({ body: { events: [{ ...event(), ...more }] } });
 
 export const auditRows = rows({
   append: {
-    good: async () => ({ body: { events: [event()] } }),
+    good: async (_, as) => ({ body: { events: [event(as)] } }),
     check: (answer: { accepted: number }) => assert.equal(answer.accepted, 1),
     bad: [
       ['no events', () => ({ body: { events: [] } }), 'bad_request'],
-      [
-        'an event of no kind',
-        () => ({ body: { events: [{ ...event(), event: 'x.y' }] } }),
-        'bad_request',
-      ],
-      [
-        'content in an event',
-        () => ({ body: { events: [{ ...event(), data: { a: { b: 1 } } }] } }),
-        'bad_request',
-      ],
+      ['an event of no kind', append({ event: 'x.y' }), 'bad_request'],
+      ['content in an event', append({ data: { a: { b: 1 } } }), 'bad_request'],
+      ['an event of another daemon', append({ source: 'toold' }), 'forbidden_caller'],
     ],
   },
   events: {
