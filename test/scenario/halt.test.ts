@@ -1,7 +1,7 @@
 // The kill switch: one command, or one file when nothing answers, ends every agent process; nothing
 // starts until it is lifted, and then everything goes on where it was.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
@@ -96,10 +96,14 @@ describe('the kill switch', () => {
 
   it('[K97] the file HALT does the same without a command, and so does its removal', async () => {
     const work = await atWork('Work until the file');
-    writeFileSync(haltFile(), 'by hand\n');
+    // In one go: a file that is seen before its words has no reason to tell.
+    writeFileSync(`${haltFile()}.new`, 'by hand\n');
+    renameSync(`${haltFile()}.new`, haltFile());
     await noProcess(work.runners);
-    const status = await runtime.agentd.status({});
-    assert.equal(status.halted, true);
+    const status = await eventually('it to be recorded', async () => {
+      const now = await runtime.agentd.status({});
+      return now.halted ? now : undefined;
+    });
     assert.equal(status.halt_reason, 'by hand');
     work.lifted();
     rmSync(haltFile());
