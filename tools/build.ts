@@ -37,7 +37,7 @@ const PROGRAMS: readonly Program[] = [
   { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, wasm] },
   { name: 'embedded', source: 'src/entry/embedded.ts', requires: true },
   { name: 'split', source: 'src/entry/split.ts', requires: true },
-  { name: 'daemon', source: 'src/entry/daemon.ts', requires: true },
+  { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true },
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true },
 ];

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Fault } from '../wire/errors.ts';
 import { loadConfig } from './config.ts';
 

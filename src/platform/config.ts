@@ -2,7 +2,7 @@
 // one section per daemon, read once. A file that cannot be read whole is refused whole.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { fault } from '../wire/errors.ts';
 import { readYaml } from './yaml-file.ts';
 

@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
 import type { RunCaller } from '../wire/caller.ts';
 import { type DaemonName, PEERS } from '../wire/peers.ts';

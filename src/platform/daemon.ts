@@ -3,7 +3,7 @@
 // drain, close.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { DAEMONS, type DaemonName, PEERS } from '../wire/peers.ts';

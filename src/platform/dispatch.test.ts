@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, type FaultCode } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';

@@ -7,7 +7,7 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorCode, exchange, requestText } from '../../test/support/raw-http.ts';
 import { eventually } from '../../test/support/runtime.ts';
 import { route, routes } from '../wire/route.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import { z } from 'zod';
+import * as z from 'zod';
 import { FAULTS, Fault, type FaultCode, fault } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';
 import { alwaysCaller } from './authenticate.ts';

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { z } from 'zod';
+import * as z from 'zod';
 import { nearest, readYaml, type YamlProblem } from './yaml-file.ts';
 
 const schema = z.strictObject({

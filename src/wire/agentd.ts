@@ -1,5 +1,5 @@
 // agentd's contract: its routes. What they carry is in the files of the folder beside this one.
-import { z } from 'zod';
+import * as z from 'zod';
 import { AgentView, ManifestProblem, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';

@@ -1,5 +1,5 @@
 // auditd-ai's contract: append for the daemons, reading and proving for people.
-import { z } from 'zod';
+import * as z from 'zod';
 import { AuditEvent, NewEvent } from './events.ts';
 import { route, routes } from './route.ts';
 import { PageQuery } from './words.ts';

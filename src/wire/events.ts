@@ -1,6 +1,6 @@
 // The audit events: every kind there is, and the one shape they have. Attempts and confirmed
 // effects are different events. Events carry ids, hashes and sizes, never content.
-import { z } from 'zod';
+import * as z from 'zod';
 import { Timestamp } from './words.ts';
 
 export const EVENT_KINDS = [

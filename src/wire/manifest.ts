@@ -1,6 +1,6 @@
 // An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are
 // refused.
-import { z } from 'zod';
+import * as z from 'zod';
 import { AgentName } from './words.ts';
 
 const capability = z

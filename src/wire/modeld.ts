@@ -1,7 +1,7 @@
 // modeld's contract: the neutral form of a model call that runners and operators speak, and its
 // routes. The vendors' own dialects (/openai, /anthropic) are passed through as those vendors
 // define them.
-import { z } from 'zod';
+import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './words.ts';
 

@@ -1,5 +1,5 @@
 // toold's contract: tools, calls, and what agentd tells it of a run.
-import { z } from 'zod';
+import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { AgentName, CallId, Label, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
 

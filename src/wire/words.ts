@@ -1,5 +1,5 @@
 // The small words every contract uses: ids, names, labels, times. No behaviour.
-import { z } from 'zod';
+import * as z from 'zod';
 
 const ID = '[0-9a-hjkmnp-tv-z]{26}';
 const id = <B extends string>(kind: string) =>

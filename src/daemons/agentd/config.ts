@@ -1,5 +1,5 @@
 // agentd's section of the configuration: limits of the site. Every field has a safe default.
-import { z } from 'zod';
+import * as z from 'zod';
 
 export const agentdConfig = z.strictObject({
   /** Runs that may have a process at the same time. */

@@ -1,5 +1,5 @@
 // auditd-ai's section of the configuration.
-import { z } from 'zod';
+import * as z from 'zod';
 
 export const auditdConfig = z.strictObject({
   /** The log's name: first line of its checkpoints and name of its keys. */

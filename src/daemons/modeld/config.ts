@@ -1,6 +1,6 @@
 // The section `modeld` of agentd.yaml: providers, the names that map to them, prices and budgets.
 // Keys are never here: a provider names the file or the credential that holds its key.
-import { z } from 'zod';
+import * as z from 'zod';
 import { Label } from '../../wire/words.ts';
 
 export const LABELS = Label.options;

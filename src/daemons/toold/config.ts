@@ -1,5 +1,5 @@
 // toold's section of agentd.yaml: every field has a safe default, a unit and a limit.
-import { z } from 'zod';
+import * as z from 'zod';
 
 export const tooldConfig = z.strictObject({
   /** A larger result is stored as an artifact, and the model gets a preview and the reference. */

@@ -1,5 +1,5 @@
 // Agents as the wire shows them, what is wrong with their manifests, and the state of the whole.
-import { z } from 'zod';
+import * as z from 'zod';
 import { AgentName, Sha256, Timestamp } from '../words.ts';
 
 export const AgentView = z.object({

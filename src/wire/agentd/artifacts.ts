@@ -1,5 +1,5 @@
 // Artifacts: a named record that points to content.
-import { z } from 'zod';
+import * as z from 'zod';
 import { ArtifactId, ContextId, Label, Principal, Sha256, TaskId, Timestamp } from '../words.ts';
 
 export const ArtifactView = z.object({

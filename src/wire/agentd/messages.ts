@@ -1,5 +1,5 @@
 // Messages between agents, people and services: one envelope, twelve types.
-import { z } from 'zod';
+import * as z from 'zod';
 import { ArtifactId, ContextId, Label, MessageId, Principal, TaskId, Timestamp } from '../words.ts';
 
 export const MESSAGE_TYPES = [

@@ -1,5 +1,5 @@
 // Tasks, their runs and waits, as the wire shows them, and what a runner is told of its run.
-import { z } from 'zod';
+import * as z from 'zod';
 import { ToolView, WaitKind } from '../toold.ts';
 import {
   AgentName,

@@ -1,6 +1,6 @@
 // artifact.put and artifact.get: agentd holds the records and the bytes. Reading is by pages, so
 // that one artifact never fills a context.
-import { z } from 'zod';
+import * as z from 'zod';
 import { PutArtifact } from '../../../wire/agentd.ts';
 import { ArtifactId } from '../../../wire/words.ts';
 import { type AgentdClient, forRun, peerOptions, type Tool, tool } from './tool.ts';

@@ -1,5 +1,5 @@
 // message.send: one message to a colleague or a person; agentd checks who may write to whom.
-import { z } from 'zod';
+import * as z from 'zod';
 import { MessageType, type WaitView } from '../../../wire/agentd.ts';
 import { MessageId, Principal } from '../../../wire/words.ts';
 import {

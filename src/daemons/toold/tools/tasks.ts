@@ -1,5 +1,5 @@
 // task.delegate and task.finish: agentd holds the tasks and does each call once.
-import { z } from 'zod';
+import * as z from 'zod';
 import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
 import { AgentName, TaskId } from '../../../wire/words.ts';
 import { ArtifactRef } from './artifacts.ts';

@@ -1,7 +1,7 @@
 // Tools for fault tests, present only where the configuration says so: one whose effect can be
 // counted and must not happen twice, and one that does nothing.
 import { type FileHandle, open } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Clock } from '../../../platform/clock.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type Tool, tool } from './tool.ts';

@@ -1,6 +1,6 @@
 // What a tool is: a named operation with its schemas and what the broker must know of it. Each
 // group of tools has its own file; the registry lists them.
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
 import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';

@@ -1,5 +1,5 @@
 // person.ask and timer.wait: both only open a wait that agentd holds.
-import { z } from 'zod';
+import * as z from 'zod';
 import type { WaitView } from '../../../wire/agentd.ts';
 import {
   type AgentdClient,
