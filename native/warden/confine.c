@@ -57,9 +57,11 @@ static void keep_capabilities(void) {
 static int drop_capabilities(struct failure *why) {
   // Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes it moot.
   bool may = host.root || host.namespaces;
-  for (int cap = 0; may && cap <= 63; cap++)
-    if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) && errno != EINVAL)
-      return broken(why, "dropping the bounding set");
+  for (int cap = 0; may && cap <= 63; cap++) {
+    if (!prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)) continue;
+    if (errno != EINVAL) return broken(why, "dropping the bounding set");
+    break;  // past the last one this kernel knows
+  }
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
     return broken(why, "clearing ambient capabilities");
   unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |

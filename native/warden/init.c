@@ -58,12 +58,15 @@ static int check_network(struct failure *why) {
   if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo))
     return fail(why, REFUSED_SETUP, "bringing loopback up: %s", strerror(errno));
   int bad = 0, seen = 0;
-  for (int index = 1; index < 64 && !bad; index++) {
-    struct ifreq link = {.ifr_ifindex = index};
-    if (ioctl(sock, SIOCGIFNAME, &link) || ioctl(sock, SIOCGIFFLAGS, &link)) continue;
-    if (!strcmp(link.ifr_name, "lo")) seen = link.ifr_flags & IFF_UP;
-    else bad = link.ifr_flags & IFF_UP;
+  struct if_nameindex *links = if_nameindex();
+  for (struct if_nameindex *at = links; at && at->if_index; at++) {
+    struct ifreq link = {0};
+    snprintf(link.ifr_name, sizeof link.ifr_name, "%s", at->if_name);
+    if (ioctl(sock, SIOCGIFFLAGS, &link)) bad = 1;
+    else if (!strcmp(link.ifr_name, "lo")) seen = link.ifr_flags & IFF_UP;
+    else bad |= link.ifr_flags & IFF_UP;
   }
+  if (links) if_freenameindex(links);
   close(sock);
   return bad || !seen ? fail(why, REFUSED_PROBE, "the network namespace did not take") : 0;
 }
@@ -88,7 +91,7 @@ static void start_command(const struct setup *setup, int errors) {
     if (dup2(setup->stdio[i], i) < 0) _exit(127);
   sigset_t none;
   sigemptyset(&none);
-  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, NULL);
   if (!confine(setup, &why)) {
     execve(setup->plan->args[0], (char *const *)setup->plan->args,
@@ -140,7 +143,7 @@ void init_main(const struct setup *setup) {
   sigfillset(&blocked);
   sigprocmask(SIG_SETMASK, &blocked, NULL);
   struct sigaction act = {.sa_handler = on_signal};
-  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+  signal(SIGPIPE, SIG_DFL);  // the only one the warden itself changed
   if (!setup->pid_namespace) {
     sigaction(SIGTERM, &act, NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);

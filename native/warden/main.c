@@ -123,6 +123,8 @@ static int watch_halt(void) {
 }
 
 static int take_signals(void) {
+  // Whoever started us may have left some ignored; boxes inherit what is set here.
+  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
@@ -132,6 +134,14 @@ static int take_signals(void) {
   sigprocmask(SIG_SETMASK, &set, NULL);
   signal(SIGPIPE, SIG_IGN);
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+// For whoever starts us and may be killed: a warden nobody can reach would hold its directory.
+static void leave_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() == parent) return;
+  fprintf(stderr, "warden: process %d, which started this one, is gone\n", parent);
+  exit(1);
 }
 
 static void run_loop(void) {
@@ -158,22 +168,25 @@ static void run_loop(void) {
 }
 
 int main(int argc, char **argv) {
-  const char *run = NULL, *path = NULL, *bounds_file = NULL;
+  const char *run = NULL, *path = NULL, *bounds_file = NULL, *parent = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!strcmp(argv[i], "--run")) run = argv[i + 1];
     else if (!strcmp(argv[i], "--socket")) path = argv[i + 1];
     else if (!strcmp(argv[i], "--bounds")) bounds_file = argv[i + 1];
     else if (!strcmp(argv[i], "--halt")) halt_file = argv[i + 1];
-    else run = argv[argc = 0];
+    else if (!strcmp(argv[i], "--parent")) parent = argv[i + 1];
+    else argc = 0;
   }
   if (argc % 2 == 0 || !run || !path || !bounds_file || !halt_file) {
-    fprintf(stderr, "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE\n");
+    fprintf(stderr,
+            "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE [--parent PID]\n");
     return 2;
   }
   struct failure why = {0};
   umask(022);
   take_run_directory(run);
   if (bounds_read(bounds_file, &bounds, &why) || host_probe(run, &why)) die(&why);
+  if (parent) leave_with(atoi(parent));
   seccomp_build();
   cgroups_find(run);
   cgroups_sweep();

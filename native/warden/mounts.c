@@ -67,6 +67,8 @@ static int make_at(int dir, const char *name, bool directory) {
 // Opens `path` in the box without following any link. With `make`, what is missing is made, but
 // only on the box's own file systems: a mount point never appears in anybody's files.
 static int reach(const char *path, bool make, bool directory) {
+  int whole = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
+  if (whole >= 0 || errno != ENOENT || !make) return whole;
   char words[PATH_BYTES];
   snprintf(words, sizeof words, "%s", path + 1);
   int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

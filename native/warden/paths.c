@@ -139,6 +139,8 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
     return fail(why, REFUSED_PLAN, "%.200s is declared and protected: declare it read-only", path);
   if (root->kind == BIND_RW)
     return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, why);
+  if (root->kind == BIND_TMPFS)
+    return fail(why, REFUSED_PLAN, "%.200s is the box's own: it cannot be protected", path);
   if (kind == BIND_MASK) return add_seal(paths, SEAL_MASK, (unsigned)bind, path, why);
   return 0;
 }

@@ -122,6 +122,8 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
   if (tag == TAG_LIMIT) {
     if (size != 9 || value[0] == 0 || value[0] >= LIMIT_COUNT)
       return fail(why, REFUSED_PLAN, "a limit is not known");
+    // Far beyond any machine, and far from where sums overflow.
+    if (u64(value + 1) > 1ull << 50) return fail(why, REFUSED_PLAN, "a limit is too large");
     plan->limits[value[0]] = u64(value + 1);
     return 0;
   }

@@ -124,7 +124,7 @@ struct box *box_start(struct conn *conn, const struct plan *plan, struct failure
   box->conn = conn;
   memcpy(box->limits, plan->limits, sizeof box->limits);
   box->began_us = now_us();
-  box->deadline_us = box->began_us + (int64_t)(box->limits[LIMIT_WALL_MS] % (1ull << 40)) * 1000;
+  box->deadline_us = box->began_us + (int64_t)box->limits[LIMIT_WALL_MS] * 1000;
   box->usage_us = box->began_us + USAGE_EVERY_US;
   adopt(box, &box->in, ends.pairs[0][1], 0, on_stdin, 0);
   adopt(box, &box->out[0], ends.pairs[1][0], FRAME_STDOUT, on_output, EPOLLIN);

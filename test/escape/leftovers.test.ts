@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { mountCount, processesOf, wardenCgroups, zombiesOf } from './support/host.ts';
+import { cgroupsOf, mountCount, processesOf, zombiesOf } from './support/host.ts';
 import { IS_ROOT, MODES, Warden, type WardenOptions } from './support/warden.ts';
 
 async function started(t: TestContext, options: WardenOptions): Promise<Warden> {
@@ -47,6 +47,7 @@ for (const mode of MODES) {
   describe(`leftovers, as ${mode}`, () => {
     it('500 boxes in a row leave nothing', async (t) => {
       const warden = await started(t, { mode });
+      if (mode === 'root') assert.notEqual(cgroupsOf(warden.dir).own.length, 0, 'control');
       const mounts = mountCount(wardenPid(warden));
       const client = await warden.client();
       for (let i = 0; i < 500; i++) {
@@ -57,7 +58,7 @@ for (const mode of MODES) {
       assert.equal(mountCount(wardenPid(warden)), mounts);
       assert.equal(zombiesOf(wardenPid(warden)), 0);
       assert.deepEqual(boxesOf(warden), []);
-      assert.deepEqual(wardenCgroups().boxes, []);
+      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
     });
 
     it('50 boxes at once leave nothing', async (t) => {
@@ -68,7 +69,7 @@ for (const mode of MODES) {
       for (const outcome of outcomes) assert.match(exited(outcome).stdout, /^\d+\n$/);
       assert.equal(mountCount(wardenPid(warden)), mounts);
       assert.equal(zombiesOf(wardenPid(warden)), 0);
-      assert.deepEqual(wardenCgroups().boxes, []);
+      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
     });
 
     it('C18 when the client goes, the box goes', async (t) => {
@@ -77,7 +78,7 @@ for (const mode of MODES) {
       assert.ok(boxesOf(warden).length >= 2);
       box.client.close();
       await soon('no process', () => boxesOf(warden).length === 0);
-      await soon('no cgroup', () => wardenCgroups().boxes.length === 0);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).boxes.length === 0);
     });
 
     it('C18 when its init is killed, the box goes and says that it was lost', async (t) => {
@@ -99,7 +100,7 @@ for (const mode of MODES) {
       assert.equal((await box.outcome).kind, 'lost');
       await soon('no process', () => processesOf(warden.dir).length === 0);
       assert.deepEqual(readdirSync(warden.workspace), []);
-      assert.deepEqual(wardenCgroups(), { own: [], boxes: [] });
+      assert.deepEqual(cgroupsOf(warden.dir), { own: [], boxes: [] });
     });
 
     it('A25 when the janitor is killed with it, the next start sweeps', async (t) => {
@@ -113,7 +114,7 @@ for (const mode of MODES) {
       assert.equal(readdirSync(warden.workspace).length, 2, 'control: now they are left');
       await warden.start();
       assert.deepEqual(readdirSync(warden.workspace), []);
-      assert.deepEqual(wardenCgroups().boxes, []);
+      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
     });
 
     it('A25 what a person put into a stub is kept', async (t) => {
@@ -158,8 +159,19 @@ for (const mode of MODES) {
       const outcome = await box.outcome;
       if (outcome.kind === 'exit') assert.equal(outcome.endedBy, 'warden');
       await soon('no process', () => processesOf(warden.dir).length === 0);
-      assert.deepEqual(wardenCgroups(), { own: [], boxes: [] });
+      assert.deepEqual(cgroupsOf(warden.dir), { own: [], boxes: [] });
       assert.ok(!existsSync(warden.socket));
+    });
+
+    it('when the process that started it is killed, the warden goes with it', async (t) => {
+      // A parent of its own that can be killed: the shell waits, the warden is its child.
+      const wrap = ['sh', '-c', '"$0" "$@" --parent $$ & wait'];
+      const own = await new Warden({ mode, wrap, parent: false }).start();
+      t.after(() => own.stop());
+      assert.equal(exited(await own.run(['/bin/true'])).code, 0);
+      own.process?.kill('SIGKILL');
+      await soon('no process', () => processesOf(own.dir).length === 0);
+      assert.ok(!existsSync(own.socket));
     });
 
     it('the HALT file ends every box and lets none start', async (t) => {

@@ -140,6 +140,9 @@ for (const mode of MODES) {
       const held = exited(await warden.run(['/bin/sh', '-c', 'ls /proc | grep -c "^[0-9]"']));
       assert.ok(Number(held.stdout) <= 4, held.stdout);
     });
+    it('C15 a call nobody knows is answered as by an older kernel', async () => {
+      assert.equal((await run(['unknown-call'], {})).stdout, 'ENOSYS\n');
+    });
     it('the environment is the declared one', async () => {
       const held = exited(await warden.run(['/usr/bin/env'], { env: { ONLY: 'this' } }));
       assert.equal(held.stdout, 'ONLY=this\n');

@@ -58,12 +58,6 @@ static int rename_ancestor(char **argv) {
   return make_with_parent(argv);
 }
 
-static int remove_path(char **argv) {
-  return judge("unlink", unlink(argv[0]) && errno == EISDIR ? rmdir(argv[0]) : 0);
-}
-
-static int unlink_path(char **argv) { return judge("unlink", unlink(argv[0])); }
-
 static int exchange(char **argv) {
   if (mkdir(argv[1], 0755) && errno != EEXIST) return failed("mkdir");
   return judge("renameat2", syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2u));
@@ -77,11 +71,6 @@ static int make_socket_file(char **argv) {
 
 static int make_device(char **argv) {
   return judge("mknod", mknod(argv[0], S_IFCHR | 0666, 0x103));
-}
-
-static int overwrite_self(char **argv) {
-  (void)argv;
-  return judge("open", open("/proc/self/exe", O_WRONLY));
 }
 
 static int big_file(char **argv) {
@@ -107,13 +96,10 @@ const struct attack file_attacks[] = {
     {"make-with-parent", make_with_parent},
     {"replace-by-link", replace_by_link},
     {"rename-ancestor", rename_ancestor},
-    {"remove", remove_path},
-    {"unlink", unlink_path},
     {"exchange", exchange},
     {"make-fifo", make_fifo},
     {"make-socket-file", make_socket_file},
     {"make-device", make_device},
-    {"overwrite-self", overwrite_self},
     {"big-file", big_file},
     {"fill", fill},
     {NULL, NULL},

@@ -31,14 +31,6 @@ static int user_namespace_clone3(char **argv) {
   return judge("clone3", child);
 }
 
-// The whole chain: own user and mount namespace, then take away what covers the path.
-static int nested_mounts(char **argv) {
-  int before = open("/work", O_PATH | O_DIRECTORY);
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) return failed("unshare");
-  if (umount2(argv[0], MNT_DETACH)) return failed("umount2");
-  return judge("openat", openat(before, argv[1], O_WRONLY | O_CREAT, 0644));
-}
-
 static int mount_tmpfs(char **argv) {
   return judge("mount", mount("tmpfs", argv[0], "tmpfs", 0, NULL));
 }
@@ -74,16 +66,6 @@ static int mount_calls(char **argv) {
 }
 
 static int change_root(char **argv) { return judge("chroot", chroot(argv[0])); }
-
-static int enter_namespace(char **argv) {
-  (void)argv;
-  int fd = open("/proc/self/ns/uts", O_RDONLY);
-  if (fd < 0) return failed("open");
-  int result = setns(fd, 0);
-  // Without the right to it, EPERM is also what the kernel says: compare with a wrong type.
-  if (result < 0 && setns(fd, 0x1) < 0 && errno == EINVAL) return worked();
-  return judge("setns", result);
-}
 
 static int call(char **argv) {
   const char *name = argv[0];
@@ -178,13 +160,11 @@ const struct attack kernel_attacks[] = {
     {"user-namespace", user_namespace},
     {"user-namespace-clone", user_namespace_clone},
     {"user-namespace-clone3", user_namespace_clone3},
-    {"nested-mounts", nested_mounts},
     {"mount-tmpfs", mount_tmpfs},
     {"remount-writable", remount_writable},
     {"unmount", unmount},
     {"mount-calls", mount_calls},
     {"change-root", change_root},
-    {"enter-namespace", enter_namespace},
     {"call", call},
     {"privileged-calls", privileged_calls},
     {"unknown-call", unknown_call},

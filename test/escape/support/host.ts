@@ -41,23 +41,24 @@ function directories(path: string): Dirent[] {
   }
 }
 
-// The warden's cgroups anywhere below /sys/fs/cgroup, and the boxes inside them.
-export function wardenCgroups(
-  path = '/sys/fs/cgroup',
-  depth = 0,
-): { own: string[]; boxes: string[] } {
-  const found = { own: [] as string[], boxes: [] as string[] };
-  if (depth > 5) return found;
-  for (const entry of directories(path)) {
+// The name of a warden's own cgroup: FNV-1a of its run directory, as in native/warden/cgroup.c.
+function cgroupName(runDir: string): string {
+  let hash = 1469598103934665603n;
+  for (const byte of Buffer.from(runDir))
+    hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 1099511628211n);
+  return `agentd-${hash.toString(16).padStart(16, '0')}`;
+}
+
+function find(name: string, path: string, depth: number): string[] {
+  if (depth > 5) return [];
+  return directories(path).flatMap((entry) => {
     const inside = join(path, entry.name);
-    if (/^agentd-[0-9a-f]{16}$/.test(entry.name)) {
-      found.own.push(inside);
-      found.boxes.push(...directories(inside).map((box) => join(inside, box.name)));
-    } else {
-      const deeper = wardenCgroups(inside, depth + 1);
-      found.own.push(...deeper.own);
-      found.boxes.push(...deeper.boxes);
-    }
-  }
-  return found;
+    return entry.name === name ? [inside] : find(name, inside, depth + 1);
+  });
+}
+
+// A warden's cgroups anywhere below /sys/fs/cgroup, and the boxes inside them.
+export function cgroupsOf(wardenDir: string): { own: string[]; boxes: string[] } {
+  const own = find(cgroupName(join(wardenDir, 'run')), '/sys/fs/cgroup', 0);
+  return { own, boxes: own.flatMap((dir) => directories(dir).map((box) => join(dir, box.name))) };
 }

@@ -17,6 +17,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { processesOf } from './host.ts';
 import { type Bind, type Guard, LIMITS, type Limits, type Plan } from './plan.ts';
 import { type Outcome, WardenClient } from './warden-client.ts';
 
@@ -86,6 +88,7 @@ export type WardenOptions = {
   wrap?: string[];
   bounds?: string[];
   clientUid?: number;
+  parent?: false; // not told to end with this process
 };
 
 const SYSTEM = ['/usr', '/bin', '/lib', '/lib64'];
@@ -159,6 +162,8 @@ export class Warden {
       ...['--socket', this.socket],
       ...['--bounds', join(this.dir, 'bounds')],
       ...['--halt', this.haltFile],
+      // If this test is killed, so that nothing of it stays.
+      ...(this.#options.parent === false ? [] : ['--parent', String(process.pid)]),
     ];
     const child = spawn(words[0] ?? '', words.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
     this.process = child;
@@ -224,6 +229,8 @@ export class Warden {
       child.kill('SIGTERM');
       await once(child, 'exit');
     }
+    // A killed warden's janitor may still be at work in there.
+    for (let tries = 0; tries < 250 && processesOf(this.dir).length > 0; tries++) await sleep(20);
     rmSync(this.dir, { recursive: true, force: true });
   }
 }
