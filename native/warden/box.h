@@ -1,4 +1,4 @@
-// A box as the warden's loop sees it; shared by start.c (birth), relay.c (streams), box.c (the rest).
+// A box as the warden's loop sees it: start.c (birth), relay.c (streams), box.c (the rest).
 #pragma once
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
-// Control groups: v2, v1, or both at once (hybrid hosts), behind one interface. Only children of the
-// warden's own groups are ever made, named after its run directory, so that a sweep finds them.
+// Control groups: v2, v1, or both at once (hybrid hosts), behind one interface. Only children of
+// the warden's own groups are ever made, named after its run directory, so that a sweep finds them.
 #include "warden.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-// A client's connection: frames in, frames out, both through bounded buffers. One box at a time; when
-// the client goes, its box goes. Only the process named by the bounds is listened to.
+// A client's connection: frames in, frames out, both through bounded buffers. One box at a time;
+// when the client goes, its box goes. Only the process named by the bounds is listened to.
 #include "warden.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// The warden: starts, sweeps what a crash left, then one loop. Everything it may do is in the bounds
-// file; everything it is asked comes from one socket.
+// The warden: starts, sweeps what a crash left, then one loop. Everything it may do is in the
+// bounds file; everything it is asked comes from one socket.
 #include "warden.h"
 
 #include <errno.h>

@@ -17,14 +17,14 @@ const guardedOnly = (check: (warden: Warden) => void) => {
 const has = (warden: Warden, name: string) => existsSync(join(warden.workspace, name));
 const WRITING: Guard[] = ['readonly', 'landlock'];
 const protect = (dst: string, kind: 'protectFile' | 'protectDir' = 'protectFile') => ({
-  binds: [{ kind, dst: `/work/${dst}` }],
+  binds: [{ kind, dst: `/ws/${dst}` }],
 });
 
 const cases: Case[] = [
   {
     id: 'A1',
     title: 'a link in the workspace does not make the host writable',
-    attack: ['symlink-write', '/outside/secret', '/work/link'],
+    attack: ['symlink-write', '/outside/secret', '/ws/link'],
     off: WRITING,
     plan: outsideReadOnly,
     check: guardedOnly(secretIsUntouched),
@@ -39,7 +39,7 @@ const cases: Case[] = [
   {
     id: 'A3',
     title: 'a protected file that does not exist cannot be made',
-    attack: ['write-file', '/work/settings.json'],
+    attack: ['write-file', '/ws/settings.json'],
     off: ['protect'],
     plan: protect('settings.json'),
     check: (warden, _outcome, guarded) => assert.equal(has(warden, 'settings.json'), !guarded),
@@ -47,7 +47,7 @@ const cases: Case[] = [
   {
     id: 'A4',
     title: 'nor its missing parent',
-    attack: ['make-with-parent', '/work/.tool', 'settings.json'],
+    attack: ['make-with-parent', '/ws/.tool', 'settings.json'],
     off: ['protect'],
     plan: protect('.tool/settings.json'),
     says: /EROFS|EACCES/,
@@ -56,7 +56,7 @@ const cases: Case[] = [
   {
     id: 'A4',
     title: 'nor a file where a protected directory is expected',
-    attack: ['write-file', '/work/.tool'],
+    attack: ['write-file', '/ws/.tool'],
     off: ['protect'],
     plan: protect('.tool/hooks', 'protectDir'),
     check: guardedOnly((warden) => assert.ok(!has(warden, '.tool'))),
@@ -64,7 +64,7 @@ const cases: Case[] = [
   {
     id: 'A6',
     title: 'a protected directory cannot be replaced by a link',
-    attack: ['replace-by-link', '/work/.git/hooks', '/tmp'],
+    attack: ['replace-by-link', '/ws/.git/hooks', '/tmp'],
     off: ['protect'],
     plan: protect('.git/hooks', 'protectDir'),
     files: { '.git/': '', '.git/hooks/': '' },
@@ -76,7 +76,7 @@ const cases: Case[] = [
   {
     id: 'A6',
     title: 'its ancestor cannot be renamed away',
-    attack: ['rename-ancestor', '/work/.git', 'config'],
+    attack: ['rename-ancestor', '/ws/.git', 'config'],
     off: ['protect'],
     plan: protect('.git/config'),
     files: { '.git/': '', '.git/config': '[core]\n' },
@@ -88,7 +88,7 @@ const cases: Case[] = [
   {
     id: 'A6',
     title: 'nor exchanged with another directory',
-    attack: ['exchange', '/work/.git', '/work/other'],
+    attack: ['exchange', '/ws/.git', '/ws/other'],
     off: ['protect'],
     plan: protect('.git/config'),
     files: { '.git/': '', '.git/config': '[core]\n' },
@@ -97,7 +97,7 @@ const cases: Case[] = [
   {
     id: 'A6',
     title: 'a protected file cannot be written in place',
-    attack: ['write-file', '/work/.git/config'],
+    attack: ['write-file', '/ws/.git/config'],
     off: ['protect'],
     plan: protect('.git/config'),
     files: { '.git/': '', '.git/config': '[core]\n' },
@@ -106,7 +106,7 @@ const cases: Case[] = [
   {
     id: 'A7',
     title: 'a protected path that is a link: the name cannot be replaced',
-    attack: ['replace-by-link', '/work/.git/hooks', '/tmp'],
+    attack: ['replace-by-link', '/ws/.git/hooks', '/tmp'],
     off: ['protect'],
     plan: protect('.git/hooks', 'protectDir'),
     files: { '.git/': '', 'shared/': '' },
@@ -116,7 +116,7 @@ const cases: Case[] = [
   {
     id: 'A7',
     title: 'a protected path that is a link: nor can what it leads to be written',
-    attack: ['write-file', '/work/shared/pre-commit'],
+    attack: ['write-file', '/ws/shared/pre-commit'],
     off: ['protect'],
     plan: protect('.git/hooks', 'protectDir'),
     files: { '.git/': '', 'shared/': '' },
@@ -126,7 +126,7 @@ const cases: Case[] = [
   {
     id: 'A7',
     title: 'a protected path that is a dangling link: its target cannot be made',
-    attack: ['write-file', '/work/later.json'],
+    attack: ['write-file', '/ws/later.json'],
     off: ['protect'],
     plan: protect('settings.json'),
     prepare: (warden) => symlinkSync('later.json', join(warden.workspace, 'settings.json')),
@@ -135,27 +135,27 @@ const cases: Case[] = [
   {
     id: 'A8',
     title: 'a masked file cannot be read',
-    attack: ['read-file', '/work/.env'],
+    attack: ['read-file', '/ws/.env'],
     off: ['protect'],
-    plan: { binds: [{ kind: 'mask', dst: '/work/.env' }] },
+    plan: { binds: [{ kind: 'mask', dst: '/ws/.env' }] },
     files: { '.env': 'KEY=1\n' },
     says: /ENODATA/,
   },
   {
     id: 'A8',
     title: 'nor through a link to its directory',
-    attack: ['read-file', '/work/alias/.env'],
+    attack: ['read-file', '/ws/alias/.env'],
     off: ['protect'],
-    plan: { binds: [{ kind: 'mask', dst: '/work/alias/.env' }] },
+    plan: { binds: [{ kind: 'mask', dst: '/ws/alias/.env' }] },
     files: { 'real/': '', 'real/.env': 'KEY=1\n' },
     prepare: (warden) => symlinkSync('real', join(warden.workspace, 'alias')),
   },
   {
     id: 'A8',
     title: 'nor by its real name, when the rule names the link',
-    attack: ['read-file', '/work/real/.env'],
+    attack: ['read-file', '/ws/real/.env'],
     off: ['protect'],
-    plan: { binds: [{ kind: 'mask', dst: '/work/alias/.env' }] },
+    plan: { binds: [{ kind: 'mask', dst: '/ws/alias/.env' }] },
     files: { 'real/': '', 'real/.env': 'KEY=1\n' },
     prepare: (warden) => symlinkSync('real', join(warden.workspace, 'alias')),
   },
@@ -187,21 +187,21 @@ const cases: Case[] = [
   {
     id: 'A22',
     title: 'no device file can be made',
-    attack: ['make-device', '/work/null'],
+    attack: ['make-device', '/ws/null'],
     off: ['seccomp', 'caps', 'userns', 'landlock'],
     modes: ['root'],
   },
   {
     id: 'A24',
     title: 'no fifo in a workspace',
-    attack: ['make-fifo', '/work/fifo'],
+    attack: ['make-fifo', '/ws/fifo'],
     off: ['landlock'],
     says: /EACCES/,
   },
   {
     id: 'A24',
     title: 'no socket file in a workspace',
-    attack: ['make-socket-file', '/work/sock'],
+    attack: ['make-socket-file', '/ws/sock'],
     off: ['landlock'],
     says: /EACCES/,
   },

@@ -30,7 +30,7 @@ async function sleeper(warden: Warden, protects: string[] = []) {
   const client = await warden.client();
   const plan = warden.plan(['/opt/hostile', 'stubborn', '100', warden.dir], {
     limits: { wallMs: 100_000 },
-    binds: protects.map((name) => ({ kind: 'protectFile', dst: `/work/${name}` })),
+    binds: protects.map((name) => ({ kind: 'protectFile', dst: `/ws/${name}` })),
   });
   const init = new Promise<number>((resolve) => {
     client.onStarted = resolve;
@@ -131,7 +131,7 @@ for (const mode of MODES) {
     it('A25 two boxes share a stub; the first to end does not uncover the other', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
-      const binds = [{ kind: 'protectFile' as const, dst: '/work/.tool/config' }];
+      const binds = [{ kind: 'protectFile' as const, dst: '/ws/.tool/config' }];
       const first = await sleeper(warden, ['.tool/config']);
       const script = 'read go; mkdir -p .tool; echo evil >.tool/config';
       const client = await warden.client();
@@ -208,9 +208,9 @@ for (const mode of MODES) {
       const warden = await started(t, { mode, build: 'sanitized' });
       fillWorkspace(warden, { '.git/': '', '.git/config': '' });
       const binds = [
-        { kind: 'protectFile' as const, dst: '/work/.git/config' },
-        { kind: 'protectDir' as const, dst: '/work/.tool/hooks' },
-        { kind: 'mask' as const, dst: '/work/.env' },
+        { kind: 'protectFile' as const, dst: '/ws/.git/config' },
+        { kind: 'protectDir' as const, dst: '/ws/.tool/hooks' },
+        { kind: 'mask' as const, dst: '/ws/.env' },
       ];
       const text = 'x'.repeat(300_000);
       const runs = Array.from({ length: 10 }, () => warden.run(['/bin/cat'], { binds }, text));

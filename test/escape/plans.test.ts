@@ -1,4 +1,4 @@
-// Box specifications as attacks: what a plan may not say, and frames that are no frames. Every one is
+// Box specifications as attacks: what a plan may not say, and frames that are no frames. Each is
 // refused with its kind, and the warden serves the next client.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -91,7 +91,7 @@ for (const mode of MODES) {
     it('a command that is not there', () =>
       refused({ args: ['/usr/bin/no-such'] }, 'exec', /No such file/));
     it('a mount point never appears in the workspace', () =>
-      refused(bind('/usr', '/work/new/usr'), 'setup'));
+      refused(bind('/usr', '/ws/new/usr'), 'setup'));
 
     const raw = async (bytes: Buffer) => {
       const client = await warden.client();
@@ -163,12 +163,12 @@ describe('the plan parser', () => {
       groups: [1001],
       args: ['/bin/sh', '-c', 'true'],
       env: { PATH: '/bin' },
-      cwd: '/work',
+      cwd: '/ws',
       user: 'coder',
       binds: [
         { kind: 'ro', src: '/usr', dst: '/usr' },
         { kind: 'symlink', src: 'usr/bin', dst: '/bin' },
-        { kind: 'protectFile', dst: '/work/.git/config' },
+        { kind: 'protectFile', dst: '/ws/.git/config' },
       ],
       limits: {
         wallMs: 1,

@@ -20,7 +20,7 @@ const cases: Case[] = [
   {
     id: 'C13',
     title: 'a setuid program of root gives nothing',
-    attack: ['gain-root', '/work/suid'],
+    attack: ['gain-root', '/ws/suid'],
     off: ['noNewPrivs', 'userns', 'caps', 'landlock', 'seccomp'],
     modes: ['root'],
     prepare: (warden) => {
@@ -78,7 +78,7 @@ for (const mode of MODES) {
       assert.equal((await run(['thread-bomb', '100'], { pids: 200 })).code, 0, 'control');
     });
     it('C18 a daemon does not outlive its command', async () => {
-      assert.equal((await run(['survive', '/work/alive'], {})).code, 0);
+      assert.equal((await run(['survive', '/ws/alive'], {})).code, 0);
       spawnSync(warden.hostile, ['survive', join(warden.outside, 'alive')]);
       await sleep(1_500);
       assert.ok(existsSync(join(warden.outside, 'alive')), 'control: outside it survives');
@@ -111,7 +111,7 @@ for (const mode of MODES) {
       assert.deepEqual([held.endedBy, held.stdout.length], ['output', 100_000]);
     });
     it('A24 a file of a terabyte', async () => {
-      assert.equal((await run(['big-file', '/work/big'], {})).signal, 25);
+      assert.equal((await run(['big-file', '/ws/big'], {})).signal, 25);
     });
     it('A24 the private /tmp is small', async () => {
       const held = await run(['fill', '/tmp/x', '400'], { fsizeBytes: 2 ** 30 });

@@ -191,7 +191,7 @@ export class Warden {
             { kind: 'symlink', src: 'usr/lib', dst: '/lib' },
             { kind: 'symlink', src: 'usr/lib64', dst: '/lib64' },
             { kind: 'ro', src: join(this.dir, 'bin'), dst: '/opt' },
-            { kind: 'rw', src: this.workspace, dst: '/work' },
+            { kind: 'rw', src: this.workspace, dst: '/ws' },
           ]
         : [
             { kind: 'ro', src: '/usr', dst: '/usr' },
@@ -206,7 +206,7 @@ export class Warden {
       gid: this.gid,
       args,
       env: { PATH: '/usr/bin:/bin', HOME: '/tmp' },
-      cwd: level === 2 ? '/work' : this.workspace,
+      cwd: level === 2 ? '/ws' : this.workspace,
       limits: { ...LIMITS, ...limits },
       guardsOff,
       ...rest,
