@@ -88,18 +88,27 @@ function readAnswer(bytes: Buffer): unknown {
   });
 }
 
+/** The daemon is not there now; what it was asked is as it was. */
+export function isAway({ code }: Refusal): boolean {
+  return code === 'unavailable' || code === 'stopping';
+}
+
+/** Malformed answers are counted by whoever asked. */
+const mayHelp = ({ retry, code }: Refusal): boolean => retry && code !== 'provider_malformed';
+
 /** Tries again while trying again can help, for as long as `patienceMs`. */
-export function patiently(ask: Ask, patienceMs: number): Ask {
+export function patiently(
+  ask: Ask,
+  patienceMs: number,
+  helps: (refusal: Refusal) => boolean = mayHelp,
+): Ask {
   return async <T>(method: 'GET' | 'POST', path: string, body?: unknown) => {
     const end = performance.now() + patienceMs;
     for (let pauseMs = 20; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
       try {
         return await ask<T>(method, path, body);
       } catch (error) {
-        const retry =
-          error instanceof Refused &&
-          error.refusal.retry &&
-          error.refusal.code !== 'provider_malformed';
+        const retry = error instanceof Refused && helps(error.refusal);
         if (!retry || performance.now() > end) throw error;
         const waitMs = Math.max(error.refusal.retryAfterMs, pauseMs * (0.5 + Math.random()));
         await new Promise((resolve) => setTimeout(resolve, waitMs));

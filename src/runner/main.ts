@@ -3,7 +3,7 @@
 // parent is gone.
 import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
-import { type Ask, askAt, patiently, Refused } from './ask.ts';
+import { type Ask, askAt, isAway, patiently, Refused } from './ask.ts';
 import { type Daemons, type Ended, Loop } from './loop.ts';
 
 const PATIENCE_MS = 60_000;
@@ -49,7 +49,7 @@ async function replay(daemons: Daemons, loop: Loop): Promise<void> {
   try {
     ended = await loop.run();
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof Refused) || isAway(error.refusal)) throw error;
     const { code, message, hint, retry, recordEnds } = error.refusal;
     // A failure that was tried again, without a later one in the record, is its last word.
     recordEnded = recordEnds || retry;
@@ -77,7 +77,16 @@ async function main(): Promise<void> {
     modeld: patiently(bare.modeld, PATIENCE_MS),
   };
   const briefing = await daemons.agentd<RunBriefing>('GET', '/v1/run');
-  if (briefing.mode === 'replay') return replay(daemons, new Loop(bare, briefing));
+  if (briefing.mode === 'replay') {
+    // Failures are recorded answers too, and asking for them again would be in vain.
+    const untilThere = (ask: Ask) => patiently(ask, PATIENCE_MS, isAway);
+    const recorded: Daemons = {
+      agentd: untilThere(bare.agentd),
+      toold: untilThere(bare.toold),
+      modeld: untilThere(bare.modeld),
+    };
+    return replay(daemons, new Loop(recorded, briefing));
+  }
   keepBeating(bare.agentd, briefing.beat_ms);
   const loop = new Loop(daemons, briefing);
   await loop.run().catch((error: unknown) => {

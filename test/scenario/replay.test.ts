@@ -56,6 +56,16 @@ describe('looking back', () => {
     assert.equal(found.calls, 6, 'three of the model and three of tools');
   });
 
+  it('[R34] at once after the end, while the process of the run is still going away', async () => {
+    world.model.on('Be quick', says(call('test.echo', { text: 'x' })), finishes('quick'));
+    for (let n = 0; n < 5; n++) {
+      const task = await doTask(world, 'Be quick', { agent: 'coder' });
+      const { replay: found } = await world.agentd.replayTask({ params: { id: task.id } });
+      assert.deepEqual(found.differences, []);
+      assert.equal(found.same, true);
+    }
+  });
+
   it('[R34] a task that a limit ended, and one that the breaker ended', async () => {
     world.model.on('Go on and on', ({ step }) => says(call('test.echo', { text: `${step}` })));
     const limited = await doTask(world, 'Go on and on', {

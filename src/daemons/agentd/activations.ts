@@ -47,6 +47,8 @@ export type LiveActivations = Activations & {
   launch(run: RunRow, onExit: (exit: RunExit) => void): Promise<Launched>;
   /** Its run has ended or parked: the process must go, by itself or not. */
   release(run: { runId: string; fence: number }): void;
+  /** Resolves when no activation of the run holds its process or its sockets any more. */
+  gone(runId: string): Promise<void>;
   /** Ends every process; how many there were. */
   stopAll(): Promise<number>;
 };
@@ -57,6 +59,11 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     string,
     { fence: number; launched: Launched | undefined; stopped: boolean }
   >();
+  const leaving = new Map<string, PromiseWithResolvers<void>>();
+  const leave = (runId: string): void => {
+    leaving.get(runId)?.resolve();
+    leaving.delete(runId);
+  };
 
   const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets> => {
     const [{ spec }, grant, limits] = await Promise.all([
@@ -127,6 +134,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     if (entry?.fence !== run.fence) return;
     live.delete(run.id);
     await dismiss(run.id, run.fence, 'live');
+    leave(run.id);
     if (exit.code !== 0) log.info('a runner ended', { run: run.id, fence: run.fence, ...exit });
     // Nothing happens here when the run has parked or ended: then it is not held by this activation
     // any more.
@@ -159,6 +167,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
         stopped: false,
       };
       live.set(run.id, entry);
+      leaving.set(run.id, Promise.withResolvers());
       try {
         parts.moment('agentd.after-claim');
         // The process takes longest: it starts while everything else is made ready for it.
@@ -176,6 +185,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
         if (live.get(run.id) === entry) live.delete(run.id);
         await dismiss(run.id, run.fence, 'live');
         await entry.launched?.kill('it could not be made ready');
+        leave(run.id);
         throw error;
       }
     },
@@ -194,6 +204,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
         activations.stop({ runId, fence }, 'its run has ended or parked').catch(() => undefined);
       }, GRACE_MS).unref();
     },
+    gone: (runId) => leaving.get(runId)?.promise ?? Promise.resolve(),
     async stopAll() {
       const count = live.size;
       for (const entry of live.values()) entry.stopped = true;

@@ -37,6 +37,8 @@ export function makeReplays({
   const open = new Map<string, (replayed: Replayed) => void>();
 
   const replayRun = async (runId: string, taskId: string): Promise<Replayed> => {
+    // The dismissal of the activation that ended the task would take away the replay's sockets too.
+    await activations.gone(runId);
     const [run, task] = await Promise.all([store.runRow(runId), store.taskRow(taskId)]);
     const sockets = await activations.admit(run, task, 'replay');
     const told = Promise.withResolvers<Replayed>();
