@@ -1,6 +1,7 @@
 // The journal of one call, step by step: decide, write the intent, see its event durable, do it,
 // write what came of it. Every step may be the last before a crash; what then happens is decided
 // from the record.
+import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
@@ -88,7 +89,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const { store, outbox, runs, agentd, clock, log, moment } = options;
 
   const judge = (job: Job, progress: Progress, again: boolean) => {
-    const parsed = job.tool?.input.safeParse(job.request.arguments);
+    const parsed =
+      job.tool === undefined ? undefined : checkValue(job.tool.input, job.request.arguments);
     const decision = decide(
       {
         run: job.run,
@@ -103,7 +105,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
           callsMax: job.run.callsMax,
         },
         toolIsKnown: job.tool !== undefined,
-        argumentsProblem: parsed?.success === false ? problemsOf(parsed.error.issues) : undefined,
+        argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
         nowMs: clock.nowMs(),
         key: job.key,
         progress,
@@ -111,7 +113,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       },
       { again },
     );
-    return { decision, input: parsed?.data };
+    return { decision, input: parsed?.success === true ? parsed.data : undefined };
   };
 
   const newCall = (job: Job): NewCall => ({

@@ -1,5 +1,6 @@
 // What becomes of a tool's result before it is recorded: it is checked against the tool's schema,
 // made safe to show, and stored as an artifact when it is too large for a context.
+import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
 import { Fault } from '../../wire/errors.ts';
@@ -81,7 +82,7 @@ export function makeFinishResult(options: {
 
   return async (tool, outcome, context) => {
     if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);
-    const checked = tool.output.safeParse(outcome.result);
+    const checked = checkValue(tool.output, outcome.result);
     if (!checked.success) {
       return failedWith({
         code: 'bad_output',
