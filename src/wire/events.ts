@@ -50,7 +50,6 @@ export const EVENT_KINDS = [
   // the log itself
   'audit.key_rotated',
 ] as const;
-export type EventKind = (typeof EVENT_KINDS)[number];
 
 const text = z.string().max(256);
 

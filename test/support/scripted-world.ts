@@ -83,7 +83,9 @@ export function openWait(
   });
 }
 
-/** The pids of runners, when there are as many as there should be: one that ends may still be there. */
+/**
+ * The pids of runners, when there are as many as there should be: one that ends may still be there.
+ */
 export function runnerPids(stateDir: string, count: number): Promise<number[]> {
   return eventually(`${count} runners`, async () => {
     const names = readdirSync(join(stateDir, 'runners'));
