@@ -90,7 +90,13 @@ static void take_run_directory(const char *run) {
   snprintf(path, sizeof path, "%s/lock", run);
   int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock < 0) die_of(path);
-  if (flock(lock, LOCK_EX | LOCK_NB)) {
+  // A warden that was just killed may still be on its way out.
+  int taken = -1;
+  for (int tries = 0; tries < 100 && taken; tries++) {
+    taken = flock(lock, LOCK_EX | LOCK_NB);
+    if (taken) usleep(10000);
+  }
+  if (taken) {
     fprintf(stderr, "warden: another warden runs in %s\n", run);
     exit(1);
   }

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { cgroupsOf, mountCount, processesOf, zombiesOf } from './support/host.ts';
+import { cgroupsOf, mountsOf, processesOf, zombiesOf } from './support/host.ts';
 import { IS_ROOT, MODES, Warden, type WardenOptions } from './support/warden.ts';
 
 async function started(t: TestContext, options: WardenOptions): Promise<Warden> {
@@ -48,28 +48,28 @@ for (const mode of MODES) {
     it('500 boxes in a row leave nothing', async (t) => {
       const warden = await started(t, { mode });
       if (mode === 'root') assert.notEqual(cgroupsOf(warden.dir).own.length, 0, 'control');
-      const mounts = mountCount(wardenPid(warden));
+      const mounts = mountsOf(warden.dir, wardenPid(warden));
       const client = await warden.client();
       for (let i = 0; i < 500; i++) {
         const outcome = exited(await client.run(warden.plan(['/bin/true'])));
         assert.equal(outcome.code, 0);
       }
       client.close();
-      assert.equal(mountCount(wardenPid(warden)), mounts);
-      assert.equal(zombiesOf(wardenPid(warden)), 0);
+      assert.deepEqual(mountsOf(warden.dir, wardenPid(warden)), mounts);
+      await soon('no zombie', () => zombiesOf(wardenPid(warden)) === 0);
       assert.deepEqual(boxesOf(warden), []);
-      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).boxes.length === 0);
     });
 
     it('50 boxes at once leave nothing', async (t) => {
       const warden = await started(t, { mode });
-      const mounts = mountCount(wardenPid(warden));
+      const mounts = mountsOf(warden.dir, wardenPid(warden));
       const words = ['/bin/sh', '-c', 'echo $$ >/tmp/x; sleep 0.2; cat /tmp/x'];
       const outcomes = await Promise.all(Array.from({ length: 50 }, () => warden.run(words)));
       for (const outcome of outcomes) assert.match(exited(outcome).stdout, /^\d+\n$/);
-      assert.equal(mountCount(wardenPid(warden)), mounts);
-      assert.equal(zombiesOf(wardenPid(warden)), 0);
-      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
+      assert.deepEqual(mountsOf(warden.dir, wardenPid(warden)), mounts);
+      await soon('no zombie', () => zombiesOf(wardenPid(warden)) === 0);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).boxes.length === 0);
     });
 
     it('C18 when the client goes, the box goes', async (t) => {
@@ -87,7 +87,7 @@ for (const mode of MODES) {
       process.kill(box.pid, 'SIGKILL');
       assert.equal(exited(await box.outcome).endedBy, 'lost');
       assert.deepEqual(boxesOf(warden), []);
-      assert.equal(zombiesOf(wardenPid(warden)), 0);
+      await soon('no zombie', () => zombiesOf(wardenPid(warden)) === 0);
       box.client.close();
     });
 
@@ -99,8 +99,8 @@ for (const mode of MODES) {
       warden.process?.kill('SIGKILL');
       assert.equal((await box.outcome).kind, 'lost');
       await soon('no process', () => processesOf(warden.dir).length === 0);
-      assert.deepEqual(readdirSync(warden.workspace), []);
-      assert.deepEqual(cgroupsOf(warden.dir), { own: [], boxes: [] });
+      await soon('no stub', () => readdirSync(warden.workspace).length === 0);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
     });
 
     it('A25 when the janitor is killed with it, the next start sweeps', async (t) => {
@@ -159,7 +159,7 @@ for (const mode of MODES) {
       const outcome = await box.outcome;
       if (outcome.kind === 'exit') assert.equal(outcome.endedBy, 'warden');
       await soon('no process', () => processesOf(warden.dir).length === 0);
-      assert.deepEqual(cgroupsOf(warden.dir), { own: [], boxes: [] });
+      await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
       assert.ok(!existsSync(warden.socket));
     });
 

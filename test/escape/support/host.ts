@@ -28,9 +28,13 @@ export function zombiesOf(parent: number): number {
   }).length;
 }
 
-export function mountCount(pid: number): string {
-  const count = (path: string) => read(path).split('\n').length;
-  return `${count('/proc/self/mountinfo')} ${count(`/proc/${pid}/mountinfo`)}`;
+// Mounts that name this directory, here and in the warden's own namespace.
+export function mountsOf(dir: string, pid: number): string[] {
+  return ['self', pid].flatMap((of) =>
+    read(`/proc/${of}/mountinfo`)
+      .split('\n')
+      .filter((line) => line.includes(dir)),
+  );
 }
 
 function directories(path: string): Dirent[] {
