@@ -34,11 +34,15 @@ bench: ## every figure, beside its peer and its bar
 fuzz: ## the fuzz and fault tests, for much longer
 	$(setup) test
 	$(build)
-	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault
+	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault test/escape/plans.test.ts
 
 build: ## the bundles, into build/
 	$(setup) cli
 	$(build)
+
+native: ## the warden, into build/warden; nothing is started through it yet
+	$(setup) native
+	cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o build/warden native/warden/*.c
 
 docs: ## write the reference pages that are made from the code
 	$(setup) check
@@ -47,4 +51,4 @@ docs: ## write the reference pages that are made from the code
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage
 
-.PHONY: help demo test check bench fuzz build docs clean
+.PHONY: help demo test check bench fuzz build native docs clean

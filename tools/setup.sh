@@ -3,15 +3,18 @@
 # build/node) and the locked npm packages. Says first what it will install and why. Building is
 # tools/build.ts's work.
 #
-#   tools/setup.sh [--for cli|demo|test|bench|check]      YES=1: never ask
+#   tools/setup.sh [--for cli|demo|test|bench|check|native]      YES=1: never ask
 set -eu
 
 node_major_min=24
 
 # command | Debian package | targets | why
 system_needs='
-git  | git  | test check | to list the files that belong to the project
-curl | curl | test       | to call the API as any script would
+git     | git             | test check  | to list the files that belong to the project
+curl    | curl            | test        | to call the API as any script would
+cc      | build-essential | test native | to build the warden, and the attacks that it is tested with
+setpriv | util-linux      | test        | to run the warden as an ordinary user
+unshare | util-linux      | test        | to take away what the warden needs, and see it say so
 '
 npm_why='to fetch the locked packages'
 
@@ -24,8 +27,8 @@ case ${1:-} in
   *) target= ;;
 esac
 case $target in
-  cli | demo | test | bench | check) ;;
-  *) echo 'usage: tools/setup.sh [--for cli|demo|test|bench|check]' >&2; exit 2 ;;
+  cli | demo | test | bench | check | native) ;;
+  *) echo 'usage: tools/setup.sh [--for cli|demo|test|bench|check|native]' >&2; exit 2 ;;
 esac
 exec 1>&2
 

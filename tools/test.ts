@@ -11,7 +11,14 @@ import type { TestLine } from './test/reporter.ts';
 
 const everywhere = '{src,rehearsal,tools,bench,test}/**/*.test.ts';
 /** These take longest, so they start first and the others fill the time beside them. */
-const slowFirst = ['test/fault/', 'test/fuzz/', 'test/scenario/', 'test/clients/', 'test/wire/'];
+const slowFirst = [
+  'test/fault/',
+  'test/escape/',
+  'test/fuzz/',
+  'test/scenario/',
+  'test/clients/',
+  'test/wire/',
+];
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
