@@ -12,9 +12,8 @@ node_major_min=24
 system_needs='
 git     | git             | test check  | to list the files that belong to the project
 curl    | curl            | test        | to call the API as any script would
-cc      | build-essential | test native | to build the warden, and the attacks that it is tested with
-setpriv | util-linux      | test        | to run the warden as an ordinary user
-unshare | util-linux      | test        | to take away what the warden needs, and see it say so
+cc      | build-essential | test native | to build the warden and the attacks it is tested with
+setpriv | util-linux      | test        | to run the warden as somebody else, and without what it needs
 '
 npm_why='to fetch the locked packages'
 

@@ -163,7 +163,7 @@ test('root installs what is missing with apt, and says why', (t) => {
   const { status, output } = setUp(machine, 'test');
   assert.equal(status, 0, output);
   assert.match(output, /- git \(Debian package git\): to list/);
-  assert.match(calls(machine)[0]!, /^apt install -y .* git curl$/);
+  assert.match(calls(machine)[0]!, /^apt install -y .* git curl build-essential util-linux$/);
 });
 
 test('a CPU without a pinned Node is told what to do', (t) => {
