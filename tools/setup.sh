@@ -13,7 +13,7 @@ system_needs='
 git     | git             | test check  | to list the files that belong to the project
 curl    | curl            | test        | to call the API as any script would
 cc      | build-essential | test native | to build the warden and the attacks it is tested with
-setpriv | util-linux      | test        | to run the warden as somebody else, and without what it needs
+setpriv | util-linux      | test        | to run the warden as an ordinary user
 '
 npm_why='to fetch the locked packages'
 
