@@ -5,7 +5,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { Log } from './log.ts';
-import { NODE_FLAGS } from './node-flags.ts';
 
 export type Supervised = {
   name: string;
@@ -99,7 +98,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
 function start(options: SuperviseOptions): ChildProcess {
   const logFd = openSync(options.logFile, 'a', 0o600);
   try {
-    const child = spawn(process.execPath, [...NODE_FLAGS, ...options.argv], {
+    const child = spawn(process.execPath, options.argv, {
       stdio: ['pipe', 'pipe', logFd],
       env: options.env,
       cwd: '/',

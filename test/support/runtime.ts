@@ -7,7 +7,6 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
-import { NODE_FLAGS } from '../../src/platform/node-flags.ts';
 import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
 import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
@@ -104,7 +103,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.port === undefined ? [] : ['--port', String(options.port)]),
     ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
   ];
-  const child = spawn(process.execPath, [...NODE_FLAGS, ...argv], {
+  const child = spawn(process.execPath, argv, {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -49,7 +49,7 @@ export type AuditIndex = {
 };
 
 const COLUMNS: readonly Column[] = ['task_id', 'root_task_id', 'agent', 'tool', 'event', 'run_id'];
-const BATCH = 4_000;
+const BATCH = 1_000;
 const PAUSE_MS = 50;
 /** So far behind it catches up even while events keep coming. */
 const BEHIND_MAX = 500_000;
@@ -66,6 +66,9 @@ export async function openIndex(options: {
   const terms = makeTerms();
   let catching: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
+  /** Somebody waits for the index to be complete. */
+  let readers = 0;
+  let isPouring = false;
 
   const catchUp = async (): Promise<void> => {
     while (next < log.size) {
@@ -74,6 +77,8 @@ export async function openIndex(options: {
       const events = lines.map((line) => JSON.parse(line) as AuditEvent);
       await db.write((sql) => insert(sql, terms, events));
       next += lines.length;
+      // Events that come in go first; the index takes the next pause.
+      if (isPouring && readers === 0 && log.size - next < BEHIND_MAX) return;
     }
   };
   /** Damage that a look at every table did not show. `broken` is the one that was damaged. */
@@ -88,6 +93,7 @@ export async function openIndex(options: {
   const flush = (): Promise<void> => {
     clearTimeout(timer);
     timer = undefined;
+    isPouring = false;
     catching = catching
       .then(catchUp)
       .catch((error: unknown) => {
@@ -101,15 +107,20 @@ export async function openIndex(options: {
       });
     return catching;
   };
-  const ask = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
+  const complete = async (): Promise<void> => {
+    readers++;
     await flush();
+    readers--;
+  };
+  const ask = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
+    await complete();
     const asked = db;
     try {
       return await asked.read(work);
     } catch (error) {
       if (!isBroken(error)) throw error;
       catching = catching.then(() => remake(asked, error));
-      await flush();
+      await complete();
       return db.read(work);
     }
   };
@@ -148,11 +159,12 @@ export async function openIndex(options: {
       return taken;
     },
     grew() {
+      isPouring = true;
       if (timer !== undefined && log.size - next < BEHIND_MAX) timer.refresh();
       else timer ??= setTimeout(() => void flush(), PAUSE_MS).unref();
     },
     async close() {
-      await flush();
+      await complete();
       await db.close();
     },
   };

@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { NODE_FLAGS } from '../../../platform/node-flags.ts';
 import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import { pause } from '../follow.ts';
@@ -20,7 +19,7 @@ export async function up(session: Session): Promise<number> {
   const { args, stateDir, out } = session;
   await assertFree(stateDir);
   const program = findProgram(args.flag('split') ? 'split' : 'embedded');
-  const argv = [...NODE_FLAGS, program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
+  const argv = [program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
   mkdirSync(join(stateDir, 'logs'), { recursive: true, mode: 0o700 });
   if (args.flag('foreground')) return runHere(session, argv);
   out.note(`Starting the runtime on ${stateDir} …`);
