@@ -130,7 +130,8 @@ for (const mode of MODES) {
       const plan = frame(FRAME.plan, encodePlan(warden.plan(['/bin/sleep', '5'])));
       const part = frame(FRAME.stdin, Buffer.alloc(60_000));
       const outcome = await raw(Buffer.concat([plan, part, part, part]));
-      assert.equal(outcome, 'frame');
+      // The warden reads no further: what it left unread may reset the connection before the word.
+      assert.ok(outcome === 'frame' || outcome === 'lost', outcome);
     });
     it('and after all that it still works', async () => {
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
