@@ -164,7 +164,9 @@ describe('agentctl', () => {
     assert.equal(ran.code, 4, ran.stderr);
     const { task } = JSON.parse(ran.stdout) as { task: TaskView };
     // The question is there a moment before its run has parked.
-    assert.ok(['working', 'waiting'].includes(task.status), task.status);
+    await eventually('its run to park', async () =>
+      (await show(task.id)).status === 'waiting' ? true : undefined,
+    );
     const { waits } = await json<{ waits: WaitView[] }>('questions');
     const wait = waits.find(({ task_id }) => task_id === task.id)!;
     assert.match(await ok('questions'), /What matters most/);
