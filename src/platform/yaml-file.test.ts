@@ -153,3 +153,8 @@ describe('yaml-file', () => {
     assert.equal(nearest('x', []), undefined);
   });
 });
+
+it('two letters swapped are still recognised', () => {
+  assert.equal(nearest('modle', ['linuxUser', 'model', 'memory']), 'model');
+  assert.equal(nearest('zzzzz', ['linuxUser', 'model', 'memory']), undefined);
+});
