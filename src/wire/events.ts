@@ -29,6 +29,7 @@ export const EVENT_KINDS = [
   'run.released',
   'run.ended',
   'run.broken',
+  'run.marked',
   'wait.opened',
   'wait.ended',
   'message.sent',
@@ -47,6 +48,23 @@ export const EVENT_KINDS = [
   'model.part.forgotten',
   'budget.set',
   'provider.set',
+  // policy, and people's answers
+  'policy.loaded',
+  'policy.refused',
+  'approval.requested',
+  'approval.decided',
+  'approval.expired',
+  'approval.redeemed',
+  'permit.granted',
+  'permit.used',
+  'permit.revoked',
+  // boxes, and what leaves them
+  'sandbox.opened',
+  'sandbox.closed',
+  'sandbox.refused',
+  'network.allowed',
+  'network.denied',
+  'network.closed',
   // the log itself
   'audit.key_rotated',
 ] as const;
