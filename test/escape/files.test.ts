@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { existsSync, lstatSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Case, runCases, secretIsUntouched } from './support/cases.ts';
-import type { Guard } from './support/plan.ts';
 import type { Warden } from './support/warden.ts';
 
 const outsideReadOnly = (warden: Warden) => ({

@@ -6,9 +6,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited } from './support/cases.ts';
 import { processesOf } from './support/host.ts';
-import type { Guard } from './support/plan.ts';
 import { IS_ROOT, MODES, Warden } from './support/warden.ts';
 
 for (const mode of MODES) {

@@ -1,7 +1,7 @@
 // Attacks through system calls: namespaces, mounts, rings, keys, tracing, other call tables.
 import assert from 'node:assert/strict';
+import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Case, runCases } from './support/cases.ts';
-import type { Guard } from './support/plan.ts';
 
 const call = (id: string, name: string, more: Partial<Case> = {}): Case => ({
   id,

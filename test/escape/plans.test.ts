@@ -6,10 +6,10 @@ import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { encodePlan, type Plan } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { FRAME, frame, MAGIC } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { exited } from './support/cases.ts';
-import { encodePlan, type Plan } from './support/plan.ts';
 import { buildFuzzer, MODES, Warden } from './support/warden.ts';
-import { FRAME, frame, MAGIC } from './support/warden-client.ts';
 
 for (const mode of MODES) {
   describe(`plans, as ${mode}`, () => {

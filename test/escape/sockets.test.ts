@@ -6,8 +6,8 @@ import { chmodSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Case, exited, runCases } from './support/cases.ts';
-import type { Guard } from './support/plan.ts';
 import { MODES, Warden } from './support/warden.ts';
 
 const family = (name: string, off: Guard[] = ['seccomp']): Case => ({

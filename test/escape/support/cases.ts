@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { Guard } from './plan.ts';
+import type { Guard } from '../../../src/daemons/sandboxd/adapters/plan.ts';
+import type { Exit, Outcome } from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { MODES, type Mode, type PlanOptions, Warden } from './warden.ts';
-import type { Exit, Outcome } from './warden-client.ts';
 
 export type Case = {
   id: string; // of the list of known attacks

@@ -18,9 +18,18 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Bind,
+  type Guard,
+  LIMITS,
+  type Limits,
+  type Plan,
+} from '../../../src/daemons/sandboxd/adapters/plan.ts';
+import {
+  type Outcome,
+  WardenClient,
+} from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { processesOf } from './host.ts';
-import { type Bind, type Guard, LIMITS, type Limits, type Plan } from './plan.ts';
-import { type Outcome, WardenClient } from './warden-client.ts';
 
 const REPO = join(import.meta.dirname, '../../..');
 const SOURCE = join(REPO, 'native/warden');
