@@ -17,6 +17,9 @@ enum frame_type {
   FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT or SIGHUP to the command's process group
   FRAME_KILL = 5,
   FRAME_FEATURES = 6,
+  FRAME_OPEN = 7,   // a plan without command, environment and directory: hold the box open
+  FRAME_EXEC = 8,   // a command in an open box, from any connection: answers as a plan does
+  FRAME_CLOSE = 9,  // on the connection that opened the box: end it and all its commands
   FRAME_STARTED = 0x81,      // u32 pid, u8 × 4: what holds memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
@@ -24,6 +27,7 @@ enum frame_type {
   FRAME_REFUSED = 0x85,      // u16 code, message NUL, hint NUL
   FRAME_STDIN_TAKEN = 0x86,  // u32 bytes
   FRAME_FEATURE_LIST = 0x87, // text, one "name value" per line
+  FRAME_OPENED = 0x88,       // u64 box, then as FRAME_STARTED
 };
 
 enum plan_tag {
@@ -40,6 +44,8 @@ enum plan_tag {
   TAG_LIMIT = 11, // u8 which, u64 value
   TAG_USER = 12,  // the name the synthetic passwd gives the uid
   TAG_GUARDS_OFF = 13, // only in the build for tests
+  TAG_BOX = 14,    // u64 of FRAME_OPENED; only in FRAME_EXEC
+  TAG_EGRESS = 15, // the Unix socket that answers for 127.0.0.1:3128 in the box
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -126,6 +132,7 @@ enum refusal {
   REFUSED_PROBE = 8,     // a layer did not take
   REFUSED_EXEC = 9,      // the command could not be started
   REFUSED_CALLER = 10,   // not the process this warden serves
+  REFUSED_BOX = 11,      // no open box of that number: never there, or gone
 };
 
 struct failure {
