@@ -24,6 +24,7 @@ import {
   ArtifactId,
   CallId,
   ContextId,
+  Label,
   PageQuery,
   Principal,
   RunId,
@@ -401,6 +402,31 @@ export const agentdRoutes = routes({
     callers: ['toold'],
     body: z.strictObject({ ...forRun, after_s: z.number().positive().max(31_536_000) }),
     output: waitAnswer,
+  }),
+  /**
+   * What a tool brought into the run: from now on its task is marked, and so is all that comes of
+   * it. Told before the run is shown the output.
+   */
+  toolMark: route({
+    method: 'POST',
+    path: '/v1/run-calls/mark',
+    callers: ['toold'],
+    body: z.strictObject({
+      ...forRun,
+      labels: z.array(Label).min(1).max(8),
+      why: z.string().max(200),
+      /** Tells apart several marks that one call brings. */
+      part: z.string().max(64).optional(),
+    }),
+    output: z.object({ labels: z.array(Label) }),
+  }),
+  /** The labels of the run's task, as they are now. */
+  runMarks: route({
+    method: 'GET',
+    path: '/v1/run-calls/marks/{id}',
+    callers: ['toold'],
+    params: idOf(RunId),
+    output: z.object({ labels: z.array(Label) }),
   }),
   /** toold's breaker: this run makes no progress; end it. */
   toolBreak: route({

@@ -313,6 +313,12 @@ const calls = rows({
   },
   toolAsk: { good: asTool(() => ({ question: 'Which one?', choices: ['a', 'b'] })) },
   toolTimer: { good: asTool(() => ({ after_s: 60 })) },
+  toolMark: {
+    good: asTool(() => ({ labels: ['outside'], why: 'a page of a stranger' })),
+    check: (answer: { labels: string[] }) => assert.ok(answer.labels.includes('outside')),
+    bad: [['a label there is not', (g) => withBody(g, { labels: ['nice'] }), 'bad_request']],
+  },
+  runMarks: { good: async (world) => ({ params: { id: world.someRun.id } }) },
   toolBreak: {
     unknownFence: 'fine',
     good: async (world) => {

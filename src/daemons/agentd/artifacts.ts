@@ -11,6 +11,7 @@ import {
 import { fault } from '../../wire/errors.ts';
 import type { Label } from '../../wire/words.ts';
 import type { BlobStore } from './adapters/blob-store.ts';
+import { spreading } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';
 import type { RunCall, Store } from './store/store.ts';
 
@@ -27,8 +28,11 @@ export type Artifacts = {
   put(input: PutArtifact, maker: Maker): Promise<ArtifactRow>;
   get(id: string): Promise<Content>;
   getForTask(id: string, task: TaskRow): Promise<Content>;
-  /** Inputs that a new task could not be given are refused; `giver` may pass on what it sees. */
-  assertInputs(inputs: readonly TaskInput[], giver: TaskRow | undefined): Promise<void>;
+  /**
+   * Inputs that a new task could not be given are refused; `giver` may pass on what it sees. The
+   * marks they bring are the answer.
+   */
+  checkInputs(inputs: readonly TaskInput[], giver: TaskRow | undefined): Promise<Label[]>;
 };
 
 const bareId = (ref: string | undefined): string => ref?.replace(/^artifact:\/\//, '') ?? '';
@@ -109,7 +113,8 @@ export function makeArtifacts({
       assertSeen(artifact, task);
       return read(artifact);
     },
-    async assertInputs(inputs, giver) {
+    async checkInputs(inputs, giver) {
+      const marks = new Set<Label>();
       for (const { kind, id, text } of inputs) {
         if (kind === 'text' && text === undefined)
           throw fault('bad_request', 'an input of kind text needs its text');
@@ -120,7 +125,9 @@ export function makeArtifacts({
         if (kind !== 'artifact_ref') continue;
         const artifact = await store.artifact(bareId(id));
         if (giver !== undefined) assertSeen(artifact, giver);
+        for (const label of spreading(artifact.labels)) marks.add(label);
       }
+      return [...marks];
     },
   };
 }

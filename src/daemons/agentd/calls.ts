@@ -35,7 +35,9 @@ type CallName =
   | 'toolGetArtifact'
   | 'toolAsk'
   | 'toolTimer'
-  | 'toolBreak';
+  | 'toolBreak'
+  | 'toolMark'
+  | 'runMarks';
 export type CallHandlers = Pick<Handlers<Routes>, CallName>;
 
 export type CallParts = {
@@ -111,7 +113,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
         });
       if (task.depth + 1 > config.delegation_depth_max)
         throw fault('limit', `work may be passed on at most ${config.delegation_depth_max} times`);
-      await parts.artifacts.assertInputs(body.inputs ?? [], task);
+      const marks = await parts.artifacts.checkInputs(body.inputs ?? [], task);
       if (body.delegation !== undefined) {
         const problems = delegationProblems(
           await grantOfRun(task, run.agent),
@@ -140,7 +142,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
         after: [],
         deadlineMs: task.deadline_ms === null ? null : Number(task.deadline_ms),
         retryOf: null,
-        labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), 'agent'])],
+        labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), ...marks, 'agent'])],
       };
       parts.moment('agentd.before-delegate');
       const made = await store.delegate(
@@ -254,7 +256,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
     async toolGetArtifact({ body }) {
       const { task } = await runAndTask(body);
       const content = await parts.artifacts.getForTask(body.id, task);
-      await store.noteRead(runCall(body), body.id);
+      await store.noteRead(runCall(body), content.artifact);
       return content;
     },
 
@@ -276,6 +278,16 @@ export function makeCalls(parts: CallParts): CallHandlers {
         dueMs: clock.nowMs() + Math.ceil(body.after_s * 1000),
       });
       return { wait: waitView(wait) };
+    },
+
+    async toolMark({ body }) {
+      await store.mark(runCall(body, body.part), body.labels, body.why);
+      return { labels: JSON.parse((await runAndTask(body)).task.labels) as Label[] };
+    },
+
+    async runMarks({ params }) {
+      const { task_id: taskId } = await store.runRow(params.id);
+      return { labels: JSON.parse((await store.taskRow(taskId)).labels) as Label[] };
     },
 
     toolBreak: async ({ body }) => ({

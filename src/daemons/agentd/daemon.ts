@@ -60,7 +60,7 @@ async function start(floor: Floor<AgentdConfig>) {
     ...{ store, config, clock, newId, log },
     activations: () => activations!,
     haltReason: () => halt?.reason(),
-    assertInputs: artifacts.assertInputs,
+    checkInputs: artifacts.checkInputs,
   });
   const recordsDir = join(stateDir, 'runners');
   mkdirSync(recordsDir, { recursive: true, mode: 0o700 });

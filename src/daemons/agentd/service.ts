@@ -33,7 +33,7 @@ export type ServiceParts = {
   log: Log;
   activations: () => Activations;
   haltReason: () => string | undefined;
-  assertInputs: Artifacts['assertInputs'];
+  checkInputs: Artifacts['checkInputs'];
 };
 
 export type Service = {
@@ -156,7 +156,7 @@ export function makeService(parts: ServiceParts): Service {
         hint: 'Name one with --agent; see agentctl list.',
       });
     await assertContext(input.context_id, parent);
-    await parts.assertInputs(input.inputs ?? [], undefined);
+    const marks = await parts.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
@@ -175,7 +175,12 @@ export function makeService(parts: ServiceParts): Service {
       after: input.after ?? [],
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
       retryOf: null,
-      labels: parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[]),
+      labels: [
+        ...new Set([
+          ...(parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[])),
+          ...marks,
+        ]),
+      ],
     };
   };
 

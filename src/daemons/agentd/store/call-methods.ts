@@ -3,6 +3,7 @@
 import { type Once, onceByKey } from '../../../platform/sql/once.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';
+import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import type { ArtifactRow, RunRow } from './rows.ts';
 import { liveRun } from './runs.ts';
@@ -41,6 +42,7 @@ export function callMethods(
   | 'answerWait'
   | 'putArtifact'
   | 'noteRead'
+  | 'mark'
 > {
   return {
     delegate: (call, task, wait, childrenMax) =>
@@ -129,7 +131,7 @@ export function callMethods(
           return insertArtifact(tx, artifact, call);
         }),
       ),
-    noteRead: (call, artifactId) =>
+    noteRead: (call, artifact) =>
       forRun(write, call, async (tx, run) => {
         await tx.event({
           id: `${call.callId}.read`,
@@ -139,10 +141,20 @@ export function callMethods(
           ...(await rootOf(tx, run.task_id)),
           run_id: run.id,
           call_id: call.callId,
-          artifact: artifactId,
+          artifact: artifact.id,
+        });
+        await markTask(tx, run.task_id, artifact.labels, {
+          ...{ id: call.callId, why: `the artifact ${artifact.id}` },
+          ...{ run_id: run.id, call_id: call.callId },
         });
         return null;
       }),
+    mark: (call, labels, why) =>
+      forRun(write, call, (tx, run) =>
+        markTask(tx, run.task_id, labels, {
+          ...{ id: call.callId, why, run_id: run.id, call_id: call.callId },
+        }),
+      ),
   };
 }
 

@@ -38,7 +38,7 @@ for (const [name, open] of Object.entries(DATABASES))
       labels: ['agent' as const],
     };
     await store.putArtifact(artifact, call(), undefined);
-    await store.noteRead(call(), artifact.id);
+    await store.noteRead(call(), artifact);
     assert.ok(await store.outbox.drain(1_000));
     const found = events.filter((event) => /^(wait|message|artifact)\./.test(event.event));
     assert.deepEqual(

@@ -2,6 +2,7 @@
 // What a step of a run was given is recorded, so that the same step sees the same messages when it
 // runs again.
 import type { Label } from '../../../wire/words.ts';
+import { markTask } from './marks.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
 import type { Tx } from './tx.ts';
 import { endWaitsForMessage, rootOf } from './waits.ts';
@@ -81,7 +82,7 @@ export async function sendSystemMessage(
 
 /** An agent may have several runs in one thread: a result goes to the one that asked for it. */
 const WAITING_FOR_RUN = `
-SELECT m.id FROM messages m LEFT JOIN tasks t ON t.id = m.task_id
+SELECT m.id, m.labels, m.from_principal FROM messages m LEFT JOIN tasks t ON t.id = m.task_id
   LEFT JOIN tasks asked ON asked.id = t.parent_task_id AND asked.assigned_to = ?
 WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL
   AND (m.type NOT IN ('TaskResult', 'TaskRejected') OR asked.id IS NULL OR asked.id = ?)
@@ -99,7 +100,7 @@ export async function inboxForStep(
     step,
   );
   if (fresh > 0) {
-    const waiting = await tx.sql.all<{ id: string }>(
+    const waiting = await tx.sql.all<{ id: string; labels: string; from_principal: string }>(
       WAITING_FOR_RUN,
       run.agent,
       `agent:${run.agent}`,
@@ -108,7 +109,7 @@ export async function inboxForStep(
     );
     // A new step is progress: crashes before it do not add up with those after it.
     await tx.sql.run('UPDATE runs SET crashes = 0 WHERE id = ? AND crashes > 0', run.id);
-    for (const { id } of waiting) {
+    for (const { id, labels, from_principal: from } of waiting) {
       await tx.sql.run(
         'UPDATE messages SET delivered_ms = ?, delivered_run = ?, delivered_step = ? WHERE id = ?',
         tx.nowMs,
@@ -125,6 +126,8 @@ export async function inboxForStep(
         run_id: run.id,
         data: { message: id, step },
       });
+      const why = `a message from ${from}`;
+      await markTask(tx, task.id, JSON.parse(labels) as string[], { id, why, run_id: run.id });
     }
   }
   return tx.sql.all<MessageRow>(

@@ -71,7 +71,9 @@ export type Store = Views & {
     call: RunCall | undefined,
     once: Once | undefined,
   ): Promise<ArtifactRow>;
-  noteRead(call: RunCall, artifactId: string): Promise<null>;
+  noteRead(call: RunCall, artifact: { id: string; labels: Label[] }): Promise<null>;
+  /** What the call brought into the run marks its task; what was new. */
+  mark(call: RunCall, labels: readonly Label[], why: string): Promise<Label[]>;
   cancelTask(id: string, reason: string, by: string): Promise<TaskRow>;
   assignTask(id: string, agent: string, by: string): Promise<TaskRow>;
   processDue(): Promise<Due>;

@@ -5,6 +5,7 @@ import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type Readiness, readinessOf } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
+import { markTask } from './marks.ts';
 import { sendSystemMessage } from './messages.ts';
 import type { RunRow, TaskRow } from './rows.ts';
 import type { Tx } from './tx.ts';
@@ -296,12 +297,16 @@ async function tellAsker(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
     error: ending.error ?? null,
     reason: ending.reason,
   };
-  for (const wait of waits)
+  const marks = JSON.parse(task.labels) as string[];
+  for (const wait of waits) {
+    const why = `the result of ${task.id}`;
+    await markTask(tx, wait.task_id, marks, { id: task.id, why, run_id: wait.run_id });
     await endWait(tx, wait, {
       outcome: ending.status === 'completed' ? 'completed' : 'failed',
       answer,
       by: `agent:${task.assigned_to}`,
     });
+  }
   if (task.created_by.startsWith('agent:') && task.assigned_to !== null) {
     const text = ending.result ?? ending.error?.message ?? ending.reason ?? ending.status;
     await sendSystemMessage(tx, {

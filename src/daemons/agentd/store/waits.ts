@@ -4,6 +4,7 @@
 import { fault } from '../../../wire/errors.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
+import { markTask } from './marks.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { findTask, setStatus } from './tasks.ts';
 import type { Tx } from './tx.ts';
@@ -213,6 +214,7 @@ export async function endWaitsForMessage(
     contextId: string;
     inReplyTo: string | null;
     text: string;
+    labels: readonly string[];
   },
 ): Promise<boolean> {
   const waits = await tx.sql.all<WaitRow>(
@@ -226,12 +228,15 @@ export async function endWaitsForMessage(
   const mine = waits.filter(
     (wait) => message.inReplyTo === null || wait.message_id === message.inReplyTo,
   );
-  for (const wait of mine)
+  for (const wait of mine) {
+    const why = `a message from ${message.from}`;
+    await markTask(tx, wait.task_id, message.labels, { id: message.id, why, run_id: wait.run_id });
     await endWait(tx, wait, {
       outcome: 'answered',
       answer: { message_id: message.id, from: message.from, text: message.text },
       by: message.from,
     });
+  }
   return mine.length > 0;
 }
 
