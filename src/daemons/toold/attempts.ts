@@ -354,7 +354,13 @@ const contextOf = (job: Job): ToolContext => ({
   runId: job.run.runId,
   fence: job.run.fence,
   callId: job.callId,
+  agent: job.run.agent,
+  taskId: job.run.taskId,
+  rootTaskId: job.run.rootTaskId,
   signal: job.signal,
+  box: async () => {
+    throw fault('unavailable', `${job.toolName} needs a box, and nothing holds boxes here`);
+  },
 });
 
 const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({

@@ -6,8 +6,9 @@ import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
-import type { CallId, RunId } from '../../../wire/words.ts';
+import type { CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { CallError } from '../rules.ts';
+import type { Box } from './box.ts';
 
 export type AgentdClient = Client<typeof agentdRoutes>;
 
@@ -15,6 +16,11 @@ export type ToolContext = {
   runId: RunId;
   fence: number;
   callId: CallId;
+  agent: string;
+  taskId: TaskId;
+  rootTaskId: TaskId;
+  /** The box of the run, made when it is first needed. Only for tools that say `box`. */
+  box(): Promise<Box>;
   /**
    * Aborted when the run is dismissed. A tool that stops for it throws `canceled`, having done
    * nothing.
@@ -31,6 +37,17 @@ export type Outcome =
   | { status: 'completed'; result: Record<string, unknown> }
   | { status: 'failed' | 'canceled'; error: CallError };
 
+/** One thing outside the tool that a call would read, change or reach. Policy is asked for each. */
+export type Touch =
+  | { action: 'file.read' | 'file.write' | 'file.delete'; path: string }
+  | {
+      action: 'net.connect';
+      host: string;
+      port: number;
+      method?: string;
+      urlPath?: string;
+    };
+
 type Derived = 'input_schema' | 'output_schema' | 'capabilities';
 export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   input: I;
@@ -43,6 +60,16 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   perform(input: z.output<I>, context: ToolContext): Promise<Effect>;
   /** What a wait that has ended means for the call. */
   settle?(wait: WaitView): Outcome;
+  /** Paths are absolute, as the box shows them. */
+  touches?(input: z.output<I>): Touch[];
+  /** Whether it needs the run's box, and for what: what a marked run writes there stays marked. */
+  box?: 'read' | 'write';
+  /** Labels that its output brings into the run, such as `outside`. */
+  brings?: readonly Label[];
+  /** What would change, for whoever must approve it. */
+  preview?(input: z.output<I>, context: ToolContext): Promise<string | undefined>;
+  timeoutMs?: number;
+  callsPerRunMax?: number;
 };
 
 export type Tool = ToolSpec<z.ZodType> & { view: ToolView };
