@@ -94,13 +94,19 @@ describe('a hosted daemon', () => {
 
   it('opens a directory for a run; the socket says who calls and under which fence', async () => {
     const path = await floor.runSockets.open(caller(1));
-    assert.equal(statSync(dirname(path)).mode & 0o777, 0o700);
+    // The box's own user must get in, and nobody else gets as far as here.
+    assert.equal(statSync(dirname(path)).mode & 0o777, 0o755);
+    assert.equal(statSync(path).mode & 0o777, 0o666);
+    assert.equal(statSync(dirname(dirname(path))).mode & 0o777, 0o700);
     const lie = { 'agentd-person': 'eve', authorization: `Bearer ${KEY}` };
     assert.deepEqual(await who(path, lie), { principal: 'agent:coder', fence: 1 });
   });
 
   it('a higher fence takes the socket over, a lower one is refused', async () => {
+    const before = await floor.runSockets.open(caller(2));
     const path = await floor.runSockets.open(caller(3));
+    assert.notEqual(dirname(before), dirname(path), 'who saw the one does not see the other');
+    assert.equal(existsSync(dirname(before)), false);
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
     await assert.rejects(floor.runSockets.open(caller(2)), { code: 'stale_fence' });
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });

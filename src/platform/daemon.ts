@@ -1,7 +1,7 @@
 // Daemons as values: what every daemon is given (the floor), what it gives back, and how one is
 // hosted in a process. Start order: config → store → peers → handlers → sockets. Stop: no new work,
 // drain, close.
-import { rmSync } from 'node:fs';
+import { chmodSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
@@ -39,6 +39,7 @@ export type Floor<C = unknown> = {
   version: string;
   mode: 'embedded' | 'split';
   stateDir: string;
+  runtimeDir: string;
   config: C;
   clock: Clock;
   random: Random;
@@ -121,6 +122,17 @@ export function socketPathOf(runtimeDir: string, daemonName: DaemonName, caller:
   return join(runtimeDir, daemonName, caller, `${daemonName}.sock`);
 }
 
+/**
+ * The directory of a run's socket at a daemon. One for each activation: it is what its process
+ * sees, so that one that lives on never sees the sockets of those after it.
+ */
+export function runDirName(
+  { runId, fence }: { runId: string; fence: number },
+  mode: 'live' | 'replay' = 'live',
+): string {
+  return `${runId}.${fence}${mode === 'live' ? '' : 'r'}`;
+}
+
 export async function hostDaemon(value: Daemon, options: HostOptions): Promise<Hosted> {
   const { name } = value;
   const log = options.log.with({ daemon: name });
@@ -148,6 +160,7 @@ export async function hostDaemon(value: Daemon, options: HostOptions): Promise<H
     version: options.version,
     mode: options.mode,
     stateDir: options.stateDir,
+    runtimeDir: options.runtimeDir,
     config: options.config[name],
     clock: options.clock,
     random: options.random,
@@ -231,43 +244,49 @@ function makeRunSockets(options: {
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
   const turns = new Map<string, Promise<unknown>>();
-  const nameOf = (runId: string, mode: 'live' | 'replay') =>
-    mode === 'live' ? runId : `${runId}r`;
-  const inTurn = <T>(name: string, work: () => Promise<T>): Promise<T> => {
-    const next = (turns.get(name) ?? Promise.resolve()).then(work, work);
-    turns.set(name, next);
-    const done = () => turns.get(name) === next && turns.delete(name);
+  const keyOf = (runId: string, mode: 'live' | 'replay') => (mode === 'live' ? runId : `${runId}r`);
+  const inTurn = <T>(key: string, work: () => Promise<T>): Promise<T> => {
+    const next = (turns.get(key) ?? Promise.resolve()).then(work, work);
+    turns.set(key, next);
+    const done = () => turns.get(key) === next && turns.delete(key);
     next.then(done, done);
     return next;
   };
-  const openNow = async (name: string, caller: RunCaller): Promise<string> => {
+  const openNow = async (key: string, caller: RunCaller): Promise<string> => {
     const face = options.face();
     if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);
-    const found = open.get(name);
+    const found = open.get(key);
     if (found !== undefined && found.fence > caller.fence)
       throw fault('stale_fence', `${caller.runId} has a newer activation`);
-    open.delete(name);
+    open.delete(key);
     await found?.close();
-    const path = join(options.dir, name, `${options.name}.sock`);
+    const dir = join(options.dir, runDirName(caller, caller.mode));
+    const path = join(dir, `${options.name}.sock`);
     const handle = await face.listenUnix(path, alwaysCaller(caller), RUN_SOCKET_LIMITS);
-    open.set(name, { fence: caller.fence, close: handle.close });
+    // The box has its own user; nobody else can come here, for the directory above is 0700.
+    chmodSync(dir, 0o755);
+    chmodSync(path, 0o666);
+    const close = async (): Promise<void> => {
+      await handle.close();
+      rmSync(dir, { recursive: true, force: true });
+    };
+    open.set(key, { fence: caller.fence, close });
     return path;
   };
-  const closeNow = async (name: string, fence: number): Promise<void> => {
-    const found = open.get(name);
-    if (found !== undefined && found.fence > fence) return;
-    open.delete(name);
-    await found?.close();
-    rmSync(join(options.dir, name), { recursive: true, force: true });
+  const closeNow = async (key: string, fence: number): Promise<void> => {
+    const found = open.get(key);
+    if (found === undefined || found.fence > fence) return;
+    open.delete(key);
+    await found.close();
   };
   return {
     open(caller) {
-      const name = nameOf(caller.runId, caller.mode);
-      return inTurn(name, () => openNow(name, caller));
+      const key = keyOf(caller.runId, caller.mode);
+      return inTurn(key, () => openNow(key, caller));
     },
     close(runId, fence, mode = 'live') {
-      const name = nameOf(runId, mode);
-      return inTurn(name, () => closeNow(name, fence));
+      const key = keyOf(runId, mode);
+      return inTurn(key, () => closeNow(key, fence));
     },
   };
 }

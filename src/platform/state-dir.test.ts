@@ -144,7 +144,7 @@ describe('state-dir: the runtime path', () => {
   });
 
   it('is refused when a socket below it would not fit, and taken when every socket fits', () => {
-    const id = `run_${'0'.repeat(26)}`;
+    const id = `run_${'0'.repeat(26)}.99999`;
     let taken = 0;
     for (let length = 10; length < 90; length++) {
       const env = { XDG_RUNTIME_DIR: `/${'x'.repeat(length - 1)}` };

@@ -39,8 +39,8 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
         ? '/run/agentd'
         : `/tmp/agentd-${uid}`;
   const dir = join(base, short);
-  // The longest name below it is that of a replayed run: /modeld/run_<26>r/modeld.sock.
-  if (Buffer.byteLength(dir) + 51 > SOCKET_PATH_BYTES_MAX) {
+  // The longest name below it is a replayed run's: /modeld/run_<26>.<5 digits>r/modeld.sock.
+  if (Buffer.byteLength(dir) + 57 > SOCKET_PATH_BYTES_MAX) {
     throw fault('path_too_long', `the runtime path ${dir} leaves no room for socket names`);
   }
   return dir;

@@ -15,6 +15,8 @@ export type Supervised = {
 
 export type SuperviseOptions = {
   name: string;
+  /** Node with this program when absent. */
+  program?: string;
   argv: string[];
   env: Record<string, string>;
   logFile: string;
@@ -98,7 +100,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
 function start(options: SuperviseOptions): ChildProcess {
   const logFd = openSync(options.logFile, 'a', 0o600);
   try {
-    const child = spawn(process.execPath, options.argv, {
+    const child = spawn(options.program ?? process.execPath, options.argv, {
       stdio: ['pipe', 'pipe', logFd],
       env: options.env,
       cwd: '/',
@@ -130,6 +132,8 @@ function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promi
       child.stdout?.removeAllListeners('data');
       child.stdout?.resume();
       try {
+        // A program that is not ours to shape says the one word.
+        if (text.slice(0, end) === 'ready') return settle(resolve);
         const line = JSON.parse(text.slice(0, end)) as { ready?: boolean };
         settle(() => (line.ready === true ? resolve() : reject(faultFromBody(line))));
       } catch (cause) {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import type { DaemonName } from '../../src/wire/peers.ts';
+import { runSocketOf } from '../support/callers.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 
 type Reply = { status: number; body: string; json: Record<string, unknown> };
@@ -124,7 +125,7 @@ describe('curl', () => {
 
   it('the socket of a run that has ended is gone, whatever key is shown', async () => {
     const { runs } = await runtime.agentd.listRuns({ query: { limit: 1 } });
-    const path = socketPathOf(runtime.runtimeDir, 'agentd', runs[0]!.id);
+    const path = runSocketOf(runtime, 'agentd', runs[0]!);
     await assert.rejects(curl('--unix-socket', path, ...key, 'http://agentd/v1/status'), /connect/);
   });
 

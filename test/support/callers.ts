@@ -3,7 +3,7 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
-import { floorRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { RawAnswer } from '../../src/platform/dispatch.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
@@ -85,7 +85,7 @@ async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
   const run = await eventually('a live run', async () => {
     const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
     const live = runs.find(({ status }) => status === 'live');
-    const isOpen = (name: DaemonName) => existsSync(socketPathOf(world.runtimeDir, name, live!.id));
+    const isOpen = (name: DaemonName) => existsSync(runSocketOf(world, name, live!));
     const isUp = live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen);
     return isUp ? live : undefined;
   });
@@ -113,6 +113,16 @@ export function callerOf(kind: CallerKind, run: LiveRun): Caller {
   return { kind: 'daemon', principal: `service:${kind}`, daemon: kind };
 }
 
+/** The socket of one activation of a run. */
+export function runSocketOf(
+  { runtimeDir }: { runtimeDir: string },
+  daemon: DaemonName,
+  { id, fence }: { id: string; fence: number },
+  mode: 'live' | 'replay' = 'live',
+): string {
+  return socketPathOf(runtimeDir, daemon, runDirName({ runId: id, fence }, mode));
+}
+
 /** The socket of this caller at this daemon, or undefined when the daemon makes none for it. */
 export function socketOf(
   world: World,
@@ -120,8 +130,10 @@ export function socketOf(
   kind: CallerKind,
   run: LiveRun,
 ): string | undefined {
-  const name = kind === 'run' ? run.id : kind === 'operator' ? 'operator' : `peer-${kind}`;
-  const path = socketPathOf(world.runtimeDir, daemon, name);
+  const path =
+    kind === 'run'
+      ? runSocketOf(world, daemon, run)
+      : socketPathOf(world.runtimeDir, daemon, kind === 'operator' ? kind : `peer-${kind}`);
   return existsSync(path) ? path : undefined;
 }
 

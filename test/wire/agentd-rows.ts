@@ -1,10 +1,9 @@
 // The routes of agentd: for each, what makes it succeed and what of its own it must refuse.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { socketPathOf } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/words.ts';
-import { askSocket, type LiveRun, type Quiet } from '../support/callers.ts';
+import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { type Good, rows, withBody } from './row.ts';
 
@@ -42,7 +41,7 @@ const forRun = (run: LiveRun, step = 0) => ({
 /** Asks toold to ask a person, as the run would. */
 async function question(world: Quiet, run: LiveRun) {
   const body = { call_id: run.callId(9), tool: 'person.ask', arguments: { question: 'Which?' } };
-  const path = socketPathOf(world.runtimeDir, 'toold', run.id);
+  const path = runSocketOf(world, 'toold', run);
   const { tooldRoutes } = await import('../../src/wire/toold.ts');
   const asked = await askSocket(path, tooldRoutes.call, { body });
   assert.ok(asked.ok, JSON.stringify(asked));
@@ -52,7 +51,7 @@ async function question(world: Quiet, run: LiveRun) {
 /** Plays the runner of a replay: waits for its socket and tells what it found. */
 function replayed(world: Quiet, run: LiveRun) {
   return async (): Promise<void> => {
-    const path = socketPathOf(world.runtimeDir, 'agentd', `${run.id}r`);
+    const path = runSocketOf(world, 'agentd', run, 'replay');
     await eventually('the socket of the replay', async () => (existsSync(path) ? true : undefined));
     const body = { calls: 0, differences: [], result: null };
     await eventually('the replay to be open', async () => {
@@ -300,7 +299,7 @@ const calls = rows({
         tool: 'artifact.put',
         arguments: { name: 'x', text: 'y' },
       };
-      const path = socketPathOf(world.runtimeDir, 'toold', run.id);
+      const path = runSocketOf(world, 'toold', run);
       const { tooldRoutes } = await import('../../src/wire/toold.ts');
       const stored = await askSocket(path, tooldRoutes.call, { body: put });
       assert.ok(stored.ok);

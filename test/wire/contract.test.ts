@@ -14,6 +14,7 @@ import {
   callerOf,
   type Outcome,
   type Quiet,
+  runSocketOf,
   startQuiet,
   TABLES,
 } from '../support/callers.ts';
@@ -133,7 +134,7 @@ describe('pages', () => {
       await world.agentd.sendMessage({ body: { ...message, task_id: id as never } });
       await world.agentd.putArtifact({ body: { name: `p${i}`, text: `${i}` } });
       const run = await world.startRun();
-      const path = socketPathOf(world.runtimeDir, 'toold', run.id);
+      const path = runSocketOf(world, 'toold', run);
       const ask = { tool: 'person.ask', arguments: { question: `Which ${i}?` } };
       const body = { call_id: run.callId(0), ...ask };
       assert.ok((await askSocket(path, TABLES.toold.call!, { body })).ok);

@@ -5,7 +5,7 @@ import { derivedId } from '../../src/platform/ids.ts';
 import type { CallerKind } from '../../src/wire/route.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import type { RunId, TaskId } from '../../src/wire/words.ts';
-import { askSocket, type LiveRun, type Quiet } from '../support/callers.ts';
+import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -29,7 +29,7 @@ const echo = (run: LiveRun) => ({
 });
 
 async function madeCall(world: Quiet) {
-  const path = socketPathOf(world.runtimeDir, 'toold', world.someRun.id);
+  const path = runSocketOf(world, 'toold', world.someRun);
   const body = echo(world.someRun);
   const asked = await askSocket(path, tooldRoutes.call, { body });
   assert.ok(asked.ok, JSON.stringify(asked));
