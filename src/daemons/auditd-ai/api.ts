@@ -2,7 +2,7 @@
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { AuditService } from './service.ts';
-import type { Where } from './store.ts';
+import type { Where } from './store/store.ts';
 
 export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
   return {

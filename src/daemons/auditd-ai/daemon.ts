@@ -6,7 +6,7 @@ import { makeApi } from './api.ts';
 import { auditdConfig } from './config.ts';
 import { openLog } from './log/log.ts';
 import { makeService } from './service.ts';
-import { openIndex } from './store.ts';
+import { openIndex } from './store/store.ts';
 
 export const auditdAi = daemon({
   name: 'auditd-ai',

@@ -7,7 +7,7 @@ import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
 import { type EventFilter, findReused, originOf, sortOut, wants } from './rules.ts';
-import type { AuditIndex, Where } from './store.ts';
+import type { AuditIndex, Where } from './store/store.ts';
 
 export type Page = { events: AuditEvent[]; cursor: string | null };
 export type PageOptions = { limit?: number | undefined; cursor?: string | undefined };
@@ -65,8 +65,13 @@ export function makeService({
 
   /** To acknowledge an event that the log does not have would lose it. */
   const checkRepeats = async (repeats: NewEvent[], fresh: NewEvent[]): Promise<void> => {
-    const logged = read(await index.findIds(repeats.map((event) => event.id)));
-    const reused = findReused(repeats, [...logged, ...fresh]);
+    const known = [...fresh];
+    let reused = findReused(repeats, known);
+    for await (const seqs of index.findIds(repeats.map((event) => event.id))) {
+      known.push(...read(seqs));
+      reused = findReused(repeats, known);
+      if (reused === undefined) return;
+    }
     if (reused === undefined) return;
     const { id, source, source_seq } = reused;
     const last = taken.get(originOf(reused));
@@ -85,10 +90,10 @@ export function makeService({
     if (repeats.length > 0) await checkRepeats(repeats, fresh);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
     moment('auditd-ai.before-append');
-    const { size } = await log.append(fresh.map((event) => JSON.stringify(event)));
+    const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
     moment('auditd-ai.after-append');
     for (const event of fresh) taken.set(originOf(event), event.source_seq);
-    index.grew();
+    index.add(firstSeq, fresh);
     for (const wake of followers) wake();
     return { size, accepted: fresh.length };
   };
