@@ -45,9 +45,16 @@ export type Label = z.infer<typeof Label>;
 
 /** Days and hours that do not exist are read as others or as none: they do not come back. */
 function isTime(text: string): boolean {
+  const second = text.slice(0, 19);
+  if (second === lastSecond) return true;
   const ms = Date.parse(text);
-  return Number.isFinite(ms) && new Date(ms).toISOString().slice(0, 19) === text.slice(0, 19);
+  const isOne = Number.isFinite(ms) && new Date(ms).toISOString().slice(0, 19) === second;
+  if (isOne) lastSecond = second;
+  return isOne;
 }
+
+/** Times come in bursts of the same second, and to read one takes longer than to compare it. */
+let lastSecond = '';
 
 export const Timestamp = z
   .string()
