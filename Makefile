@@ -40,9 +40,10 @@ build: ## the bundles, into build/
 	$(setup) cli
 	$(build)
 
-native: ## the warden, into build/warden; nothing is started through it yet
+native: ## the warden and boxfs, into build/; nothing is started through them yet
 	$(setup) native
 	cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o build/warden native/warden/*.c
+	cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -static -o build/boxfs native/boxfs/*.c
 
 docs: ## write the reference pages that are made from the code
 	$(setup) check

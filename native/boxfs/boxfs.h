@@ -1,0 +1,152 @@
+// The words of boxfs: frames, operations, statuses, limits, and what its parts call of each other.
+// The TypeScript twin is src/daemons/sandboxd/adapters/boxfs-wire.ts.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define BOXFS_MAGIC 0x53465842u  // "BXFS", little endian
+#define BOXFS_VERSION 1
+#define HEAD_BYTES 16  // magic u32, length u32, id u32, op or status u8, version u8, zero u16
+
+#define DATA_MAX (4u * 1024 * 1024)          // bytes of a file in one frame
+#define FRAME_MAX (DATA_MAX + 64u * 1024)    // the longest payload, in either direction
+#define RESULT_MAX (1024u * 1024)            // what a search may answer
+#define HASH_MAX (64ull * 1024 * 1024)       // a larger file is not hashed
+#define PATH_BYTES 4096
+#define ROOTS_MAX 64
+#define PATTERN_MAX 1024
+#define LIST_MAX 2000
+#define WORKERS_MAX 4
+#define DEPTH_MAX 64
+#define LINE_MAX_SHOWN 500
+#define QUICK_MS 5000    // what an answer that is not a search may take
+#define SEARCH_MS 30000  // the most a search or a recursive delete may ask for
+
+enum op {
+  OP_HELLO = 1,   // → u16 version, u16 roots, u32 data max
+  OP_STAT = 2,    // root u16, path → kind u8, mode u32, size u64, mtime_ns u64, real path
+  OP_READ = 3,    // root, path, flags u8, offset u64, length u32 → as stat, hashed u8, hash 32, data
+  OP_WRITE = 4,   // root, path, flags u8, hash 32, data → made u8, same u8, size u64, hash 32
+  OP_LIST = 5,    // root, path, limit u32, after → more u8, count u32, entries
+  OP_SEARCH = 6,  // see search.c
+  OP_DELETE = 7,  // root, path, flags u8, ms u32 → count u32, left u8
+  OP_MKDIR = 8,   // root, path, flags u8 → made u8
+};
+
+enum { READ_FROM_END = 1, READ_HASH = 2 };
+enum { WRITE_NEW = 1, WRITE_EXPECT = 2, WRITE_PARENTS = 4, WRITE_EXECUTABLE = 8 };
+enum { DELETE_TREE = 1 };
+enum { MKDIR_PARENTS = 1 };
+
+enum status {
+  DONE = 0,
+  BAD_REQUEST = 1,
+  NOT_FOUND = 2,
+  DENIED = 3,
+  OUTSIDE = 4,  // the path, or a link in it, leads out of its root
+  IS_DIRECTORY = 5,
+  NOT_DIRECTORY = 6,
+  NOT_REGULAR = 7,
+  IS_LINK = 8,
+  EXISTS = 9,
+  CONFLICT = 10,
+  NOT_EMPTY = 11,
+  TOO_LARGE = 12,
+  TOO_SLOW = 13,
+  NO_SPACE = 14,
+  BAD_NAME = 15,
+  BAD_PATTERN = 16,
+  BUSY = 17,
+  READ_ONLY = 18,
+  BROKEN = 19,
+};
+
+enum kind { KIND_FILE = 1, KIND_DIRECTORY = 2, KIND_LINK = 3, KIND_OTHER = 4 };
+
+// A request being read: every get_ fails for good once something did not fit.
+struct in {
+  const uint8_t *at, *end;
+  bool bad;
+};
+uint8_t get_u8(struct in *in);
+uint16_t get_u16(struct in *in);
+uint32_t get_u32(struct in *in);
+uint64_t get_u64(struct in *in);
+const uint8_t *get_bytes(struct in *in, size_t count);
+const uint8_t *get_data(struct in *in, uint32_t *size);         // u32 length, bytes
+bool get_text(struct in *in, char *text, size_t text_bytes);    // u16 length, bytes, no NUL among them
+bool all_read(const struct in *in);
+
+// An answer being written: the first failure replaces what was there.
+struct out {
+  uint8_t *bytes;
+  size_t size, room;
+  uint8_t status;
+};
+bool out_init(struct out *out);
+void out_free(struct out *out);
+void put_u8(struct out *out, uint8_t value);
+void put_u16(struct out *out, uint16_t value);
+void put_u32(struct out *out, uint32_t value);
+void put_u64(struct out *out, uint64_t value);
+void put_bytes(struct out *out, const void *bytes, size_t count);
+void put_text(struct out *out, const char *text, size_t size);
+uint8_t *put_room(struct out *out, size_t count);  // NULL when there is none
+void set_u32(struct out *out, size_t at, uint32_t value);
+void refuse(struct out *out, enum status status, const char *text);
+void refuse_errno(struct out *out, int error);
+
+struct sha256 {
+  uint32_t state[8];
+  uint64_t size;
+  uint8_t block[64];
+};
+void sha256_init(struct sha256 *hash);
+void sha256_add(struct sha256 *hash, const uint8_t *bytes, size_t count);
+void sha256_end(struct sha256 *hash, uint8_t digest[32]);
+
+// One path of a request, inside one root.
+struct place {
+  unsigned root;
+  char path[PATH_BYTES];  // relative, without . or empty parts; "" is the root itself
+};
+int add_root(const char *path, bool writable);  // 0, or -1 when there are too many
+unsigned root_count(void);
+const char *root_path(unsigned root);
+bool root_is_writable(unsigned root);
+int probe_openat2(void);
+bool get_place(struct in *in, struct place *place, struct out *out);
+int open_place(const struct place *place, const char *path, int flags);  // -1 with errno
+// The directory that holds the last name of the place; NULL in name for the root itself.
+int open_parent(const struct place *place, int flags, const char **name);
+void put_real_path(struct out *out, int fd);
+uint8_t kind_of(mode_t mode);
+uint64_t mtime_ns(const struct stat *st);
+
+uint64_t now_ms(void);
+// Ends this worker a little after it should have ended itself.
+uint64_t bound_worker(uint32_t limit_ms);  // when that is
+
+void do_stat(struct in *in, struct out *out);
+void do_read(struct in *in, struct out *out);
+void do_write(struct in *in, struct out *out);
+void do_list(struct in *in, struct out *out);
+void do_search(struct in *in, struct out *out);
+void do_delete(struct in *in, struct out *out);
+void do_mkdir(struct in *in, struct out *out);
+
+// The rest is pure, for the search.
+bool glob_matches(const char *glob, const char *path);
+
+// Names of a directory, sorted by bytes.
+struct names {
+  char **list;
+  size_t count;
+  bool cut;  // there were more than were taken
+};
+int read_names(int dir, size_t max, uint64_t deadline_ms, struct names *names);  // takes dir's fd
+void free_names(struct names *names);

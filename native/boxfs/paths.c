@@ -1,0 +1,150 @@
+// Roots and what lies in them. The kernel resolves every path, from a descriptor of its root and
+// never above it; nothing here compares names to decide what is inside.
+#include "boxfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// A root that is a file is kept as the directory that holds it and its name in there.
+struct root {
+  const char *path;
+  bool writable;
+  int dir;
+  const char *file;
+};
+static struct root roots[ROOTS_MAX];
+static unsigned roots_known;
+
+int add_root(const char *path, bool writable) {
+  if (roots_known == ROOTS_MAX) return -1;
+  roots[roots_known++] = (struct root){.path = path, .writable = writable, .dir = -1};
+  return 0;
+}
+
+unsigned root_count(void) { return roots_known; }
+const char *root_path(unsigned root) { return roots[root].path; }
+bool root_is_writable(unsigned root) { return roots[root].writable; }
+
+static int openat2_beneath(int dir, const char *path, int flags, uint64_t resolve) {
+  // openat2 takes nothing beside O_PATH that means nothing there.
+  int more = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY;
+  struct open_how how = {
+      .flags = (uint64_t)(unsigned)(flags | more),
+      .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
+  };
+  // EAGAIN: something was renamed on the way, and the kernel could not be sure of "..".
+  for (int tries = 0;; tries++) {
+    int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    if (fd >= 0 || tries == 16 || (errno != EAGAIN && errno != EINTR)) return fd;
+  }
+}
+
+// Without it nothing here could be trusted, so there is no other way to open.
+int probe_openat2(void) {
+  int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return -1;
+  int fd = openat2_beneath(dir, ".", O_PATH, 0);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  close(dir);
+  errno = error;
+  return fd >= 0 ? 0 : -1;
+}
+
+static bool open_root(struct root *root) {
+  if (root->dir >= 0) return true;
+  root->dir = open(root->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root->dir >= 0) return true;
+  if (errno != ENOTDIR) return false;
+  char parent[PATH_BYTES];
+  const char *slash = strrchr(root->path, '/');
+  if (!slash || slash[1] == 0 || (size_t)(slash - root->path) + 2 > sizeof parent) return false;
+  memcpy(parent, root->path, (size_t)(slash - root->path) + 1);
+  parent[slash - root->path + 1] = 0;
+  root->dir = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root->dir < 0) return false;
+  root->file = slash + 1;
+  return true;
+}
+
+// Leaves out empty parts and ".". Parts that are ".." stay: what they mean, the kernel knows.
+static bool tidy(const char *path, char *tidied) {
+  size_t size = 0;
+  if (path[0] == '/') return false;
+  while (*path) {
+    size_t part = strcspn(path, "/");
+    if (part > 0 && !(part == 1 && path[0] == '.')) {
+      if (size > 0) tidied[size++] = '/';
+      memcpy(tidied + size, path, part);
+      size += part;
+    }
+    path += part + (path[part] == '/');
+  }
+  tidied[size] = 0;
+  return true;
+}
+
+bool get_place(struct in *in, struct place *place, struct out *out) {
+  char path[PATH_BYTES];
+  place->root = get_u16(in);
+  get_text(in, path, sizeof path);
+  if (in->bad || place->root >= roots_known || !tidy(path, place->path)) {
+    in->bad = true;
+    refuse(out, BAD_REQUEST, "no such root, or not a relative path");
+    return false;
+  }
+  return true;
+}
+
+int open_place(const struct place *place, const char *path, int flags) {
+  struct root *root = &roots[place->root];
+  if (!open_root(root)) return -1;
+  if (!root->file) return openat2_beneath(root->dir, *path ? path : ".", flags, 0);
+  if (*path) {
+    errno = ENOTDIR;
+    return -1;
+  }
+  return openat2_beneath(root->dir, root->file, flags, RESOLVE_NO_SYMLINKS);
+}
+
+int open_parent(const struct place *place, int flags, const char **name) {
+  const char *slash = strrchr(place->path, '/');
+  *name = slash ? slash + 1 : place->path;
+  char parent[PATH_BYTES] = "";
+  if (slash) memcpy(parent, place->path, (size_t)(slash - place->path));
+  if (slash) parent[slash - place->path] = 0;
+  if (**name == 0) {
+    *name = NULL;
+    errno = EBUSY;
+    return -1;
+  }
+  if (strcmp(*name, "..") == 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return open_place(place, parent, flags | O_DIRECTORY);
+}
+
+// Where the kernel ended up, for people and models to see; empty where /proc is not to be had.
+void put_real_path(struct out *out, int fd) {
+  char link[64], path[PATH_BYTES];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t size = readlink(link, path, sizeof path);
+  put_text(out, path, size > 0 && path[0] == '/' ? (size_t)size : 0);
+}
+
+uint8_t kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return KIND_FILE;
+  if (S_ISDIR(mode)) return KIND_DIRECTORY;
+  return S_ISLNK(mode) ? KIND_LINK : KIND_OTHER;
+}
+
+uint64_t mtime_ns(const struct stat *st) {
+  // A time before 1970 is possible and means nothing to anybody here.
+  if (st->st_mtim.tv_sec < 0) return 0;
+  return (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+}

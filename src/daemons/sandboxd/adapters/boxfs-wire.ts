@@ -1,0 +1,260 @@
+// The frames of boxfs: the TypeScript twin of native/boxfs/boxfs.h. Answers come from inside a box,
+// so every length in them is checked before it is believed.
+import { fault } from '../../../wire/errors.ts';
+import type { FileAnswer, FileRequest } from '../../../wire/sandboxd/files.ts';
+
+export const HEAD_BYTES = 16;
+const MAGIC = 0x53465842;
+const VERSION = 1;
+export const FRAME_BYTES_MAX = (4 * 1024 + 64) * 1024;
+
+const OP = {
+  hello: 1,
+  stat: 2,
+  read: 3,
+  write: 4,
+  list: 5,
+  search: 6,
+  delete: 7,
+  mkdir: 8,
+} as const;
+
+export type Head = { length: number; id: number; status: number };
+export type Placed = { root: number; path: string };
+
+export class Fields {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  #take(count: number): Buffer {
+    const end = this.#at + count;
+    if (end > this.#bytes.length) throw fault('bad_output', 'boxfs answered too short a frame');
+    const part = this.#bytes.subarray(this.#at, end);
+    this.#at = end;
+    return part;
+  }
+
+  u8(): number {
+    return this.#take(1).readUInt8(0);
+  }
+  u16(): number {
+    return this.#take(2).readUInt16LE(0);
+  }
+  u32(): number {
+    return this.#take(4).readUInt32LE(0);
+  }
+  u64(): number {
+    return Number(this.#take(8).readBigUInt64LE(0));
+  }
+  hex(count: number): string {
+    return this.#take(count).toString('hex');
+  }
+  text(): string {
+    return this.#take(this.u16()).toString('utf8');
+  }
+  data(): Buffer {
+    return this.#take(this.u32());
+  }
+}
+
+const u8 = (value: number) => Buffer.from([value]);
+function u16(value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeUInt16LE(value);
+  return bytes;
+}
+function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+}
+function u64(value: number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64LE(BigInt(value));
+  return bytes;
+}
+function text(value: string): Buffer {
+  const bytes = Buffer.from(value);
+  return Buffer.concat([u16(bytes.length), bytes]);
+}
+const flags = (...set: boolean[]) => u8(set.reduce((bits, on, at) => bits | (+on << at), 0));
+
+function fieldsOf(request: FileRequest): Buffer[] {
+  switch (request.op) {
+    case 'stat':
+      return [];
+    case 'read':
+      return [flags(request.from_end, request.hash), u64(request.offset), u32(request.length)];
+    case 'write': {
+      const data = Buffer.from(request.content, request.encoding);
+      const expected = request.expected_sha256;
+      return [
+        flags(
+          request.create_only,
+          expected !== undefined,
+          request.make_parents,
+          request.executable,
+        ),
+        expected === undefined ? Buffer.alloc(32) : Buffer.from(expected, 'hex'),
+        u32(data.length),
+        data,
+      ];
+    }
+    case 'list':
+      return [u32(request.limit), text(request.after)];
+    case 'search':
+      return [
+        u8(['names', 'literal', 'regex'].indexOf(request.mode)),
+        flags(request.ignore_case, request.everywhere),
+        u32(request.results_max),
+        u32(request.limit_ms),
+        text(request.pattern),
+        text(request.glob),
+      ];
+    case 'delete':
+      return [flags(request.recursive), u32(request.limit_ms)];
+    case 'mkdir':
+      return [flags(request.make_parents)];
+  }
+}
+
+function frame(op: number, id: number, parts: Buffer[]): Buffer {
+  const payload = Buffer.concat(parts);
+  if (payload.length > FRAME_BYTES_MAX)
+    throw fault('too_large', `${payload.length} bytes are more than one write can carry`);
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32LE(MAGIC, 0);
+  head.writeUInt32LE(payload.length, 4);
+  head.writeUInt32LE(id, 8);
+  head[12] = op;
+  head[13] = VERSION;
+  return Buffer.concat([head, payload]);
+}
+
+export const encodeHello = (id: number): Buffer => frame(OP.hello, id, []);
+
+export function encodeRequest(id: number, request: FileRequest, place: Placed): Buffer {
+  return frame(OP[request.op], id, [u16(place.root), text(place.path), ...fieldsOf(request)]);
+}
+
+export function decodeHead(bytes: Buffer): Head {
+  const [magic, length] = [bytes.readUInt32LE(0), bytes.readUInt32LE(4)];
+  if (magic !== MAGIC || bytes[13] !== VERSION || length > FRAME_BYTES_MAX)
+    throw fault('bad_output', 'what boxfs answers is not of this version');
+  return { length, id: bytes.readUInt32LE(8), status: bytes[12] ?? 0 };
+}
+
+const KINDS = ['other', 'file', 'directory', 'link', 'other'] as const;
+const CUTS = [null, 'results', 'time', 'names'] as const;
+const kindOf = (fields: Fields) => KINDS[fields.u8()] ?? 'other';
+
+const TIME_MS_MAX = 8.64e15;
+const timeOf = (fields: Fields) =>
+  new Date(Math.min(Math.floor(fields.u64() / 1e6), TIME_MS_MAX)).toISOString();
+/** A size from a box can be anything; what is past a safe integer is as good as endless. */
+const sizeOf = (fields: Fields) => Math.min(fields.u64(), Number.MAX_SAFE_INTEGER);
+
+const statOf = (fields: Fields) => ({
+  mode: fields.u32(),
+  size_bytes: sizeOf(fields),
+  modified_at: timeOf(fields),
+});
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** How many bytes at the end begin a character that is not all there. */
+function halfAtEnd(bytes: Buffer): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back]!;
+    if ((byte & 0xc0) === 0x80) continue;
+    const needs = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return needs > back ? back : 0;
+  }
+  return 0;
+}
+
+/** Text where it is text. A page that begins or ends inside a character is made shorter. */
+function contentOf(data: Buffer, offset: number, isEnd: boolean) {
+  let from = 0;
+  while (offset > 0 && from < Math.min(3, data.length) && (data[from]! & 0xc0) === 0x80) from++;
+  const part = data.subarray(from, isEnd ? data.length : data.length - halfAtEnd(data));
+  try {
+    const content = decoder.decode(part);
+    if (!content.includes('\0'))
+      return { offset: offset + from, bytes: part.length, encoding: 'utf8' as const, content };
+  } catch {
+    // Not text.
+  }
+  const content = data.toString('base64');
+  return { offset, bytes: data.length, encoding: 'base64' as const, content };
+}
+
+function decodeRead(fields: Fields, asked: FileRequest & { op: 'read' }): FileAnswer {
+  fields.u8();
+  const about = statOf(fields);
+  const real_path = fields.text();
+  const hashed = fields.u8() === 1;
+  const sha256 = fields.hex(32);
+  const offset = sizeOf(fields);
+  const data = fields.data();
+  if (data.length > asked.length) throw fault('bad_output', 'boxfs read more than it was asked');
+  const isEnd = offset + data.length >= about.size_bytes;
+  return {
+    op: 'read',
+    ...about,
+    real_path,
+    sha256: hashed ? sha256 : null,
+    ...contentOf(data, offset, isEnd),
+  };
+}
+
+function decodeList(fields: Fields): FileAnswer {
+  const more = fields.u8() === 1;
+  const count = fields.u32();
+  const entries = [];
+  for (let i = 0; i < count; i++) {
+    const kind = kindOf(fields);
+    entries.push({ kind, ...statOf(fields), name: fields.text() });
+  }
+  return { op: 'list', entries, next: more ? (entries.at(-1)?.name ?? null) : null };
+}
+
+function decodeSearch(fields: Fields): FileAnswer {
+  const cut = CUTS[fields.u8()] ?? null;
+  const [files, binary, unreadable] = [fields.u32(), fields.u32(), fields.u32()];
+  const count = fields.u32();
+  const matches = [];
+  for (let i = 0; i < count; i++) {
+    const [line, column] = [fields.u32(), fields.u32()];
+    matches.push({ path: fields.text(), line, column, text: fields.text() });
+  }
+  return { op: 'search', matches, cut, files, binary, unreadable };
+}
+
+export function decodeAnswer(request: FileRequest, fields: Fields): FileAnswer {
+  switch (request.op) {
+    case 'stat': {
+      const kind = kindOf(fields);
+      return { op: 'stat', kind, ...statOf(fields), real_path: fields.text() };
+    }
+    case 'read':
+      return decodeRead(fields, request);
+    case 'write': {
+      const [created, unchanged] = [fields.u8() === 1, fields.u8() === 1];
+      const [size_bytes, modified_at] = [sizeOf(fields), timeOf(fields)];
+      return { op: 'write', created, unchanged, size_bytes, modified_at, sha256: fields.hex(32) };
+    }
+    case 'list':
+      return decodeList(fields);
+    case 'search':
+      return decodeSearch(fields);
+    case 'delete':
+      return { op: 'delete', deleted: fields.u32(), complete: fields.u8() === 0 };
+    case 'mkdir':
+      return { op: 'mkdir', created: fields.u8() === 1 };
+  }
+}

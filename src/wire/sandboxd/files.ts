@@ -1,0 +1,137 @@
+// What can be asked of the files in a box, and what is answered. Paths are absolute as the box sees
+// them; who resolves them is the box's own kernel view.
+import * as z from 'zod';
+import { Sha256, Timestamp } from '../words.ts';
+
+export const FILE_READ_BYTES_MAX = 4 * 1024 * 1024;
+/** Of text or base64 in a request, so that a body stays under the largest that toold takes. */
+const CONTENT_CHARS_MAX = 5_600_000;
+
+const BoxPath = z
+  .string()
+  .max(4_095)
+  .regex(/^\/[^\0]*$/, 'must be an absolute path in the box');
+const Encoding = z.enum(['utf8', 'base64']);
+const Kind = z.enum(['file', 'directory', 'link', 'other']);
+const Pattern = z
+  .string()
+  .max(1_000)
+  .regex(/^[^\0]*$/, 'must not hold a NUL character');
+
+export const FileRequest = z.discriminatedUnion('op', [
+  z.strictObject({ op: z.literal('stat'), path: BoxPath }),
+  z.strictObject({
+    op: z.literal('read'),
+    path: BoxPath,
+    /** Bytes from the beginning, or from the end. */
+    offset: z.int().nonnegative().default(0),
+    from_end: z.boolean().default(false),
+    length: z.int().min(0).max(FILE_READ_BYTES_MAX).default(FILE_READ_BYTES_MAX),
+    /** Of the whole file, also when only a part is read. */
+    hash: z.boolean().default(true),
+  }),
+  z.strictObject({
+    op: z.literal('write'),
+    path: BoxPath,
+    encoding: Encoding.default('utf8'),
+    content: z.string().max(CONTENT_CHARS_MAX),
+    /** Refused when it is there already with other content. */
+    create_only: z.boolean().default(false),
+    /** Refused when what is there is not this any more. */
+    expected_sha256: Sha256.optional(),
+    make_parents: z.boolean().default(false),
+    executable: z.boolean().default(false),
+  }),
+  z.strictObject({
+    op: z.literal('list'),
+    path: BoxPath,
+    limit: z.int().min(1).max(2_000).default(500),
+    after: z.string().max(255).default(''),
+  }),
+  z.strictObject({
+    op: z.literal('search'),
+    path: BoxPath,
+    mode: z.enum(['names', 'literal', 'regex']).default('literal'),
+    pattern: Pattern.default(''),
+    glob: Pattern.default(''),
+    ignore_case: z.boolean().default(false),
+    /** Also what lies in .git and node_modules. */
+    everywhere: z.boolean().default(false),
+    results_max: z.int().min(1).max(2_000).default(200),
+    limit_ms: z.int().min(100).max(30_000).default(10_000),
+  }),
+  z.strictObject({
+    op: z.literal('delete'),
+    path: BoxPath,
+    recursive: z.boolean().default(false),
+    limit_ms: z.int().min(100).max(30_000).default(30_000),
+  }),
+  z.strictObject({
+    op: z.literal('mkdir'),
+    path: BoxPath,
+    make_parents: z.boolean().default(false),
+  }),
+]);
+export type FileRequest = z.infer<typeof FileRequest>;
+export type FileAsk = z.input<typeof FileRequest>;
+
+const about = {
+  size_bytes: z.int().nonnegative(),
+  mode: z.int(),
+  modified_at: Timestamp,
+};
+
+export const FileAnswer = z.discriminatedUnion('op', [
+  z.object({ op: z.literal('stat'), kind: Kind, ...about, real_path: z.string() }),
+  z.object({
+    op: z.literal('read'),
+    ...about,
+    /** Where links led; empty when the box cannot tell. */
+    real_path: z.string(),
+    /** null: not asked for, or too large to hash. */
+    sha256: Sha256.nullable(),
+    offset: z.int().nonnegative(),
+    /** How many bytes of the file `content` holds. Text is never cut inside a character. */
+    bytes: z.int().nonnegative(),
+    encoding: Encoding,
+    content: z.string(),
+  }),
+  z.object({
+    op: z.literal('write'),
+    created: z.boolean(),
+    /** It held exactly this already. */
+    unchanged: z.boolean(),
+    size_bytes: z.int(),
+    modified_at: Timestamp,
+    sha256: Sha256,
+  }),
+  z.object({
+    op: z.literal('list'),
+    entries: z.array(z.object({ name: z.string(), kind: Kind, ...about })),
+    /** The `after` of the next page. */
+    next: z.string().nullable(),
+  }),
+  z.object({
+    op: z.literal('search'),
+    /** Paths are relative to where the search began. */
+    matches: z.array(
+      z.object({ path: z.string(), line: z.int(), column: z.int(), text: z.string() }),
+    ),
+    /** Why it ended before everything was looked at. */
+    cut: z.enum(['results', 'time', 'names']).nullable(),
+    files: z.int(),
+    binary: z.int(),
+    unreadable: z.int(),
+  }),
+  z.object({
+    op: z.literal('delete'),
+    deleted: z.int(),
+    /** False: part of the tree is still there. */
+    complete: z.boolean(),
+  }),
+  z.object({ op: z.literal('mkdir'), created: z.boolean() }),
+]);
+export type FileAnswer = z.infer<typeof FileAnswer>;
+
+type Ops = FileRequest['op'];
+export type AnswerTo<R extends { op: Ops }> = Extract<FileAnswer, { op: R['op'] }>;

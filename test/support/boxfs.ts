@@ -1,0 +1,59 @@
+// Builds boxfs when its sources are newer, plain or under the sanitizers, and starts one on
+// directories of the test's own.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { Duplex } from 'node:stream';
+
+const REPO = join(import.meta.dirname, '../..');
+const SOURCE = join(REPO, 'native/boxfs');
+const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];
+
+export type BoxfsBuild = 'plain' | 'sanitized';
+const BUILD_FLAGS: Record<BoxfsBuild, string[]> = {
+  plain: ['-O2', '-static'],
+  sanitized: ['-O1', '-g', '-fsanitize=address,undefined', '-fno-sanitize-recover=all'],
+};
+
+export function buildBoxfs(build: BoxfsBuild = 'plain'): string {
+  const output = join(REPO, 'build', build === 'plain' ? 'boxfs' : `boxfs-${build}`);
+  const files = readdirSync(SOURCE).map((name) => join(SOURCE, name));
+  const newest = Math.max(...files.map((file) => statSync(file).mtimeMs));
+  if (existsSync(output) && statSync(output).mtimeMs > newest) return output;
+  mkdirSync(join(REPO, 'build'), { recursive: true });
+  // Test files run at the same time: the last rename wins, and each is whole.
+  const part = `${output}.${process.pid}`;
+  const sources = files.filter((file) => file.endsWith('.c'));
+  execFileSync('cc', [...FLAGS, ...BUILD_FLAGS[build], '-o', part, ...sources]);
+  renameSync(part, output);
+  return output;
+}
+
+export type StartedBoxfs = {
+  process: ChildProcess;
+  stream: Duplex;
+  /** What it wrote to stderr; a sanitizer speaks here. */
+  stderr(): string;
+  stop(): Promise<void>;
+};
+
+export function startBoxfs(args: string[], build: BoxfsBuild = 'plain'): StartedBoxfs {
+  const child = spawn(buildBoxfs(build), args, { stdio: ['pipe', 'pipe', 'pipe'] });
+  let said = '';
+  child.stderr.on('data', (bytes: Buffer) => {
+    said += bytes.toString();
+  });
+  child.stdin.on('error', () => {});
+  return {
+    process: child,
+    stream: Duplex.from({ readable: child.stdout, writable: child.stdin }),
+    stderr: () => said,
+    async stop() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const gone = once(child, 'exit');
+      child.kill('SIGKILL');
+      await gone;
+    },
+  };
+}
