@@ -6,6 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { agentdConfig } from '../daemons/agentd/config.ts';
+import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
 import { modeldConfig } from '../daemons/modeld/config.ts';
 import { tooldConfig } from '../daemons/toold/config.ts';
@@ -29,6 +30,7 @@ const SECTIONS = {
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
+  approvald: approvaldConfig,
   'auditd-ai': auditdConfig,
 };
 export type RuntimeConfig = Config<typeof SECTIONS>;

@@ -21,6 +21,7 @@ import { route, routes } from './route.ts';
 import { WaitKind } from './toold.ts';
 import {
   AgentName,
+  ApprovalId,
   ArtifactId,
   CallId,
   ContextId,
@@ -143,7 +144,7 @@ export const agentdRoutes = routes({
   getRun: route({
     method: 'GET',
     path: '/v1/runs/{id}',
-    callers: ['operator'],
+    callers: ['operator', 'approvald'],
     params: idOf(RunId),
     output: z.object({ run: RunView }),
   }),
@@ -402,6 +403,33 @@ export const agentdRoutes = routes({
     callers: ['toold'],
     body: z.strictObject({ ...forRun, after_s: z.number().positive().max(31_536_000) }),
     output: waitAnswer,
+  }),
+  /** The call waits for people; approvald says when it need not any more. */
+  toolAwaitApproval: route({
+    method: 'POST',
+    path: '/v1/run-calls/await-approval',
+    callers: ['toold'],
+    body: z.strictObject({
+      ...forRun,
+      approval_id: ApprovalId,
+      expires_in_s: z.int().positive().max(31_536_000),
+    }),
+    output: waitAnswer,
+  }),
+  /** ended: the call's wait is over. Not ended: the call does not wait yet. */
+  approvalEnded: route({
+    method: 'POST',
+    path: '/v1/approvals/{id}/ended',
+    callers: ['approvald'],
+    params: idOf(ApprovalId),
+    body: z.strictObject({
+      run_id: RunId,
+      call_id: CallId,
+      outcome: z.enum(['answered', 'expired']),
+      decision: z.enum(['approved', 'rejected', 'info', 'expired', 'canceled']),
+      by: Principal,
+    }),
+    output: z.object({ ended: z.boolean() }),
   }),
   /**
    * What a tool brought into the run: from now on its task is marked, and so is all that comes of

@@ -3,7 +3,12 @@
 import type { DaemonName } from './peers.ts';
 import type { RunId, TaskId } from './words.ts';
 
-export type OperatorCaller = { kind: 'operator'; principal: string };
+export type OperatorCaller = {
+  kind: 'operator';
+  principal: string;
+  /** Which key proved it: the person's own, or the operator's that people may share. */
+  key?: string;
+};
 export type RunCaller = {
   kind: 'run';
   principal: string;

@@ -22,6 +22,12 @@ export const ArtifactId = id<'ArtifactId'>('artifact');
 export type ArtifactId = z.infer<typeof ArtifactId>;
 export const ContextId = id<'ContextId'>('ctx');
 export type ContextId = z.infer<typeof ContextId>;
+export const ApprovalId = id<'ApprovalId'>('approval');
+export type ApprovalId = z.infer<typeof ApprovalId>;
+export const PermitId = id<'PermitId'>('permit');
+export type PermitId = z.infer<typeof PermitId>;
+export const BoxId = id<'BoxId'>('box');
+export type BoxId = z.infer<typeof BoxId>;
 export const EventId = z.string().min(1).max(128).brand<'EventId'>();
 export type EventId = z.infer<typeof EventId>;
 

@@ -7,6 +7,7 @@ import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon
 import { RawAnswer } from '../../src/platform/dispatch.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
@@ -22,6 +23,7 @@ export const TABLES: Record<DaemonName, RouteTable> = {
   agentd: { ...agentdRoutes, ...floorRoutes },
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
+  approvald: { ...approvaldRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },
 };
 export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];

@@ -6,6 +6,8 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { agentdConfig } from '../../src/daemons/agentd/config.ts';
 import { agentd } from '../../src/daemons/agentd/daemon.ts';
+import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
+import { approvald } from '../../src/daemons/approvald/daemon.ts';
 import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
 import { auditdAi } from '../../src/daemons/auditd-ai/daemon.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
@@ -41,6 +43,7 @@ export type WorldOptions = {
   agentd?: Record<string, unknown>;
   toold?: Record<string, unknown>;
   modeld?: Record<string, unknown>;
+  approvald?: Record<string, unknown>;
   /** The model that answers; the rehearsal when absent. */
   upstream?: string;
   startMs?: number;
@@ -83,10 +86,11 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
         rehearsal: { address: options.upstream ?? `unix:${address}` },
         ...options.modeld,
       }),
+      approvald: approvaldConfig.parse(options.approvald ?? {}),
       'auditd-ai': auditdConfig.parse({}),
     },
   };
-  const daemons = [auditdAi, modeld, toold, agentd] as unknown as Daemon[];
+  const daemons = [auditdAi, approvald, modeld, toold, agentd] as unknown as Daemon[];
   for (const daemon of daemons) await hostDaemon(daemon, host);
   for (const { name } of daemons) await here.get(name)!.begin();
   return {

@@ -9,6 +9,7 @@ import { socketPathOf } from '../../src/platform/daemon.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
 import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
+import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import { faultFromBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
@@ -22,6 +23,7 @@ export type Clients = {
   agentd: Client<typeof agentdRoutes>;
   toold: Client<typeof tooldRoutes>;
   modeld: Client<typeof modeldRoutes>;
+  approvald: Client<typeof approvaldRoutes>;
   audit: Client<typeof auditRoutes>;
 };
 
@@ -65,6 +67,7 @@ export function operatorClients(runtimeDir: string, key: string): Clients {
     agentd: to('agentd', agentdRoutes),
     toold: to('toold', tooldRoutes),
     modeld: to('modeld', modeldRoutes),
+    approvald: to('approvald', approvaldRoutes),
     audit: to('auditd-ai', auditRoutes),
   };
 }

@@ -312,6 +312,23 @@ const calls = rows({
   },
   toolAsk: { good: asTool(() => ({ question: 'Which one?', choices: ['a', 'b'] })) },
   toolTimer: { good: asTool(() => ({ after_s: 60 })) },
+  toolAwaitApproval: {
+    good: asTool(() => ({ approval_id: `approval_${NOBODY}`, expires_in_s: 60 })),
+    check: (answer: { wait: { kind: string } }) => assert.equal(answer.wait.kind, 'approval'),
+  },
+  approvalEnded: {
+    // The call may still be on its way to open its wait.
+    unknownId: 'fine',
+    good: async (world) => ({
+      params: { id: `approval_${NOBODY}` },
+      body: {
+        ...{ run_id: world.someRun.id, call_id: world.someRun.callId(77) },
+        ...{ outcome: 'answered', decision: 'approved', by: 'person:tester' },
+      },
+    }),
+    check: (answer: { ended: boolean }) => assert.equal(answer.ended, false),
+    bad: [['a run that nobody has', (g) => withBody(g, { run_id: `run_${NOBODY}` }), 'not_found']],
+  },
   toolMark: {
     good: asTool(() => ({ labels: ['outside'], why: 'a page of a stranger' })),
     check: (answer: { labels: string[] }) => assert.ok(answer.labels.includes('outside')),

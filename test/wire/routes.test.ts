@@ -18,6 +18,7 @@ import {
 } from '../support/callers.ts';
 import { errorCode, exchange, requestText } from '../support/raw-http.ts';
 import { agentdRows } from './agentd-rows.ts';
+import { approvaldRows } from './approvald-rows.ts';
 import { auditRows, floorRows, modeldRows, tooldRows } from './other-rows.ts';
 import { badInputs, type Good, type Row, type Rows } from './row.ts';
 
@@ -25,6 +26,7 @@ const ROWS: Record<DaemonName, Rows> = {
   agentd: { ...agentdRows, ...floorRows },
   toold: { ...tooldRows, ...floorRows },
   modeld: { ...modeldRows, ...floorRows },
+  approvald: { ...approvaldRows, ...floorRows },
   'auditd-ai': { ...auditRows, ...floorRows },
 };
 

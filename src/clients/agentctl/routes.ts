@@ -2,6 +2,7 @@
 // because the contracts bring the schema library along. A test keeps the two equal.
 import type { floorRoutes } from '../../platform/daemon.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
+import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
@@ -11,6 +12,7 @@ export type Tables = {
   agentd: typeof agentdRoutes & Floor;
   toold: typeof tooldRoutes & Floor;
   modeld: typeof modeldRoutes & Floor;
+  approvald: typeof approvaldRoutes & Floor;
   'auditd-ai': typeof auditRoutes & Floor;
 };
 
@@ -58,6 +60,17 @@ export const PATHS = {
     testModel: 'POST /v1/models/test',
     listCalls: 'GET /v1/models/calls',
     addProvider: 'PUT /v1/models/providers/{name}',
+  },
+  approvald: {
+    health: 'GET /healthz',
+    listApprovals: 'GET /v1/approvals',
+    getApproval: 'GET /v1/approvals/{id}',
+    approve: 'POST /v1/approvals/{id}/approve',
+    reject: 'POST /v1/approvals/{id}/reject',
+    requestInfo: 'POST /v1/approvals/{id}/request-info',
+    escalate: 'POST /v1/approvals/{id}/escalate',
+    listPermits: 'GET /v1/permits',
+    revokePermit: 'DELETE /v1/permits/{id}',
   },
   'auditd-ai': {
     health: 'GET /healthz',

@@ -35,6 +35,8 @@ type CallName =
   | 'toolGetArtifact'
   | 'toolAsk'
   | 'toolTimer'
+  | 'toolAwaitApproval'
+  | 'approvalEnded'
   | 'toolBreak'
   | 'toolMark'
   | 'runMarks';
@@ -55,6 +57,7 @@ export type CallParts = {
 };
 
 const RESULT_INLINE_MAX = 32_768;
+const APPROVAL_SLACK_MS = 60_000;
 
 type Made = { task: TaskRow; wait: WaitRow | null };
 type Sent = { message: MessageRow; wait: WaitRow | null };
@@ -270,6 +273,22 @@ export function makeCalls(parts: CallParts): CallHandlers {
       });
       return { wait: waitView(wait) };
     },
+
+    async toolAwaitApproval({ body }) {
+      const wait = await store.openWait(runCall(body), {
+        kind: 'approval',
+        by: ['person'],
+        from: 'service:approvald',
+        question: body.approval_id,
+        // approvald ends it in time; this is for when it cannot.
+        expiresMs: clock.nowMs() + body.expires_in_s * 1000 + APPROVAL_SLACK_MS,
+      });
+      return { wait: waitView(wait) };
+    },
+
+    approvalEnded: async ({ params, body }) => ({
+      ended: await store.endApprovalWait({ approvalId: params.id, ...body }),
+    }),
 
     async toolTimer({ body }) {
       const wait = await store.openWait(runCall(body), {

@@ -5,6 +5,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { daemon, type Floor } from '../../platform/daemon.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
+import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
@@ -25,6 +26,7 @@ import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
 import { MIGRATIONS } from './store/schema.ts';
 import { openStore } from './store/store.ts';
+import { withdrawCanceled } from './withdrawals.ts';
 
 /**
  * Services that messages can be addressed to, beside the agents and people. None of them takes any
@@ -36,6 +38,7 @@ async function start(floor: Floor<AgentdConfig>) {
   const { config, clock, newId, log, stateDir } = floor;
   const toold = floor.peer('toold', tooldRoutes);
   const modeld = floor.peer('modeld', modeldRoutes);
+  const approvald = floor.peer('approvald', approvaldRoutes);
   const audit = floor.peer('auditd-ai', auditRoutes);
   let service: Service | undefined;
   let activations: LiveActivations | undefined;
@@ -51,6 +54,7 @@ async function start(floor: Floor<AgentdConfig>) {
     append: (events) => audit.append({ body: { events } }),
     onCommitted(committed) {
       countEvents(floor.metrics, committed.events);
+      withdrawCanceled(approvald, committed.events, log);
       service?.onCommitted(committed);
     },
   });

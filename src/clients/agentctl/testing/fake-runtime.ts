@@ -11,6 +11,7 @@ import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import type { RuntimeInfo } from '../../../platform/state-dir.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
+import { approvaldRoutes } from '../../../wire/approvald.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import { fault } from '../../../wire/errors.ts';
 import { modeldRoutes } from '../../../wire/modeld.ts';
@@ -22,6 +23,7 @@ export const CONTRACTS = {
   agentd: { ...agentdRoutes, ...floorRoutes },
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
+  approvald: { ...approvaldRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },
 } as const;
 

@@ -5,7 +5,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
-import type { ArtifactRow, RunRow } from './rows.ts';
+import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
 import { liveRun } from './runs.ts';
 import type { NewArtifact, RunCall, Store } from './store.ts';
 import { createChecked } from './task-methods.ts';
@@ -40,6 +40,7 @@ export function callMethods(
   | 'send'
   | 'openWait'
   | 'answerWait'
+  | 'endApprovalWait'
   | 'putArtifact'
   | 'noteRead'
   | 'mark'
@@ -123,6 +124,21 @@ export function callMethods(
           throw fault('bad_request', `the answer must be one of: ${choices.join(' · ')}`);
         await endWait(tx, wait, { outcome: 'answered', answer: { text: answer }, by });
         return wait;
+      }),
+    endApprovalWait: ({ approvalId, run_id, call_id, outcome, decision, by }) =>
+      write(async (tx) => {
+        const run = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', run_id);
+        if (run === undefined) throw fault('not_found', `there is no run ${run_id}`);
+        const wait = await tx.sql.one<WaitRow>(
+          "SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND kind = 'approval' AND question = ?",
+          run_id,
+          call_id,
+          approvalId,
+        );
+        if (wait === undefined) return run.status === 'ended';
+        const answer = { approval_id: approvalId, decision };
+        await endWait(tx, wait, { outcome, answer, by });
+        return true;
       }),
     putArtifact: (artifact, call, once) =>
       write((tx) =>

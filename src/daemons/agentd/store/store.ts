@@ -66,6 +66,8 @@ export type Store = Views & {
   send(message: NewMessage, once: Once | undefined): Promise<MessageRow>;
   openWait(call: RunCall, wait: Omit<NewWait, 'run' | 'callId'>): Promise<WaitRow>;
   answerWait(id: string, answer: string, by: string): Promise<WaitRow>;
+  /** False when the call does not wait for it yet. */
+  endApprovalWait(ended: ApprovalEnded): Promise<boolean>;
   putArtifact(
     artifact: NewArtifact,
     call: RunCall | undefined,
@@ -84,6 +86,15 @@ export type Store = Views & {
     data: Record<string, string | number>,
   ): Promise<void>;
   close(): Promise<void>;
+};
+
+export type ApprovalEnded = {
+  approvalId: string;
+  run_id: string;
+  call_id: string;
+  outcome: 'answered' | 'expired';
+  decision: string;
+  by: string;
 };
 
 export type NewArtifact = {

@@ -6,7 +6,7 @@ import { readRuntimeInfo } from '../../state.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-const DAEMONS: readonly DaemonName[] = ['agentd', 'toold', 'modeld', 'auditd-ai'];
+const DAEMONS: readonly DaemonName[] = ['agentd', 'toold', 'modeld', 'approvald', 'auditd-ai'];
 const RIGHTS = {
   embedded: 'auditd-ai is a process of its own, the other daemons share one',
   split: 'every daemon is a process of its own',

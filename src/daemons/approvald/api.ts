@@ -1,0 +1,96 @@
+// approvald's routes: callers and values in, the service's answers out. Decides nothing.
+import type { Clock } from '../../platform/clock.ts';
+import type { Handlers } from '../../platform/dispatch.ts';
+import type { SigningKey } from '../../platform/signed-json.ts';
+import type { approvaldRoutes } from '../../wire/approvald.ts';
+import type { Caller, OperatorCaller } from '../../wire/caller.ts';
+import { fault } from '../../wire/errors.ts';
+import type { Service } from './service.ts';
+import { permitView, summaryOf } from './store/rows.ts';
+import type { Store } from './store/store.ts';
+
+const PAGE_DEFAULT = 100;
+
+export function makeHandlers(parts: {
+  service: Service;
+  store: Store;
+  signing: SigningKey;
+  clock: Clock;
+}): Handlers<typeof approvaldRoutes> {
+  const { service, store, signing, clock } = parts;
+  return {
+    askApproval: ({ body }) => service.ask(body),
+    redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
+    withdrawApprovals: async ({ body }) => ({ withdrawn: await store.withdraw(body) }),
+    approvalKey: async () => ({
+      key_id: signing.keyId,
+      public_key_pem: signing.publicKeyPem,
+    }),
+    async listApprovals({ query }) {
+      const { limit = PAGE_DEFAULT, cursor, ...filter } = query;
+      const before = readCursor(cursor, 'approval');
+      const rows = await store.approvals(filter, { before, limit: limit + 1 });
+      const page = rows.slice(0, limit);
+      return {
+        approvals: page.map(summaryOf),
+        cursor: rows.length > limit ? page.at(-1)!.id : null,
+        pending: await store.pending(),
+      };
+    },
+    getApproval: async ({ params }) => ({ approval: await service.view(params.id) }),
+    async approve({ caller, params, body }) {
+      const said = {
+        answer: 'approve',
+        reach: body.for ?? 'once',
+        expiresInS: body.expires_in_s,
+        edited: body.edited_arguments,
+      } as const;
+      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+    },
+    async reject({ caller, params, body }) {
+      const said = { answer: 'reject', text: body.reason ?? null } as const;
+      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+    },
+    async requestInfo({ caller, params, body }) {
+      const said = { answer: 'request-info', text: body.question } as const;
+      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+    },
+    async escalate({ caller, params, body }) {
+      const { to = null, reason = null } = body;
+      if (to !== null && !to.startsWith('person:'))
+        throw fault('bad_request', 'body to: must be a person such as person:alice');
+      const said = { answer: 'escalate', to, text: reason } as const;
+      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+    },
+    async listPermits({ query }) {
+      const { limit = PAGE_DEFAULT, cursor, active } = query;
+      const nowMs = clock.nowMs();
+      const rows = await store.permits({
+        before: readCursor(cursor, 'permit'),
+        limit: limit + 1,
+        active: active === undefined ? undefined : active === 'true',
+        nowMs,
+      });
+      const page = rows.slice(0, limit);
+      return {
+        permits: page.map((row) => permitView(row, nowMs)),
+        cursor: rows.length > limit ? page.at(-1)!.id : null,
+      };
+    },
+    async revokePermit({ caller, params }) {
+      const row = await store.revoke(params.id, asPerson(caller).principal);
+      return { permit: permitView(row, clock.nowMs()) };
+    },
+  };
+}
+
+function asPerson(caller: Caller): OperatorCaller {
+  if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people answer approvals');
+  return caller;
+}
+
+function readCursor(cursor: string | undefined, kind: string): string | undefined {
+  if (cursor !== undefined && !new RegExp(`^${kind}_[0-9a-z]{26}$`).test(cursor))
+    throw fault('bad_request', `query cursor: must be one that a page of ${kind}s gave`);
+  return cursor;
+}

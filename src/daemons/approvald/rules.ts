@@ -1,0 +1,154 @@
+// What approvald decides, from values alone: which class a chain of actions takes, what a permit
+// covers, how many people are needed, and whether this person may still give this answer.
+import type { ApprovalReach, ChainLink, Reversibility, Risk } from '../../wire/approvald.ts';
+import type { Label } from '../../wire/words.ts';
+
+const RISKS: readonly Risk[] = ['low', 'medium', 'high'];
+const REVERSIBILITIES: readonly Reversibility[] = [
+  'read-only',
+  'reversible',
+  'externally-reversible',
+  'irreversible',
+];
+const REACHES: readonly ApprovalReach[] = ['once', 'task', 'repo', 'class'];
+
+type Danger = { risk: Risk; reversibility: Reversibility };
+
+const isRiskier = (a: Danger, b: Danger): boolean => {
+  const byRisk = RISKS.indexOf(a.risk) - RISKS.indexOf(b.risk);
+  if (byRisk !== 0) return byRisk > 0;
+  return REVERSIBILITIES.indexOf(a.reversibility) > REVERSIBILITIES.indexOf(b.reversibility);
+};
+
+/** The class of the riskiest part, with the highest risk and the worst reversibility of all. */
+export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): ChainLink {
+  let worst = chain[0];
+  let { risk, reversibility } = worst;
+  for (const link of chain) {
+    if (isRiskier(link, worst)) worst = link;
+    if (RISKS.indexOf(link.risk) > RISKS.indexOf(risk)) risk = link.risk;
+    if (REVERSIBILITIES.indexOf(link.reversibility) > REVERSIBILITIES.indexOf(reversibility))
+      reversibility = link.reversibility;
+  }
+  return { class: worst.class, risk, reversibility };
+}
+
+/** A run that has read text from outside may be doing what that text says. */
+export const isMarked = (labels: readonly Label[]): boolean => labels.includes('outside');
+
+export type PermitScope = Danger & {
+  scope: 'task' | 'repo' | 'class';
+  agent: string;
+  action: string | null;
+  class: string;
+  rootTaskId: string | null;
+  repo: string | null;
+};
+export type AskScope = Danger & {
+  agent: string;
+  action: string;
+  class: string;
+  chain: readonly ChainLink[];
+  rootTaskId: string;
+  repo: string | null;
+  labels: readonly Label[];
+};
+
+/** A permit reaches no further than its words, and to nothing riskier than what was shown. */
+export function covers(permit: PermitScope, ask: AskScope): boolean {
+  if (isMarked(ask.labels)) return false;
+  if (permit.agent !== ask.agent || permit.class !== ask.class) return false;
+  if (RISKS.indexOf(ask.risk) > RISKS.indexOf(permit.risk)) return false;
+  const worse = REVERSIBILITIES.indexOf(ask.reversibility);
+  if (worse > REVERSIBILITIES.indexOf(permit.reversibility)) return false;
+  if (permit.action !== null && permit.action !== ask.action) return false;
+  switch (permit.scope) {
+    case 'task':
+      return permit.rootTaskId === ask.rootTaskId;
+    case 'repo':
+      return permit.repo !== null && permit.repo === ask.repo;
+    case 'class':
+      // What a call does besides was never shown to whoever permitted the class.
+      return ask.chain.every((link) => link.class === permit.class);
+  }
+}
+
+/** What each kind of approval would permit, in words; what is not possible is not there. */
+export function wouldPermit(ask: AskScope): Partial<Record<ApprovalReach, string>> {
+  const once = 'exactly this, once, for each call that asks';
+  if (isMarked(ask.labels)) return { once };
+  const who = `${ask.agent} may use ${ask.action}`;
+  const limit = `up to ${ask.risk} risk, ${ask.reversibility}, with any arguments, until it expires`;
+  return {
+    once,
+    task: `${who} in this task and its children, ${limit}`,
+    ...(ask.repo === null ? {} : { repo: `${who} in ${ask.repo}, in any task, ${limit}` }),
+    class: `${ask.agent} may do anything of class ${ask.class}, in any task, ${limit}`,
+  };
+}
+
+export const narrowest = (reaches: readonly ApprovalReach[]): ApprovalReach =>
+  REACHES.find((reach) => reaches.includes(reach)) ?? 'once';
+
+/** `production.*` means everything below production. */
+export function matchesWord(pattern: string, word: string): boolean {
+  return pattern.endsWith('*') ? word.startsWith(pattern.slice(0, -1)) : pattern === word;
+}
+
+export function approversNeeded(
+  patterns: readonly string[],
+  ask: { action: string; chain: readonly ChainLink[] },
+): 1 | 2 {
+  const words = [ask.action, ...ask.chain.map((link) => link.class)];
+  return words.some((word) => patterns.some((pattern) => matchesWord(pattern, word))) ? 2 : 1;
+}
+
+/** A person as a link knows them: whoever shares a key is one person, whatever they are called. */
+export type Person = { principal: string; key: string };
+export const isSamePerson = (a: Person, b: Person): boolean =>
+  a.principal === b.principal || a.key === b.key;
+
+export type Said = {
+  by: string;
+  key: string;
+  answer: 'approve' | 'reject' | 'request-info' | 'escalate';
+  edited_hash: string | null;
+  for: ApprovalReach | null;
+  text: string | null;
+  to: string | null;
+};
+const personOf = ({ by, key }: Said): Person => ({ principal: by, key });
+
+/** Those whose approval counts for what would be done now: an edit makes earlier ones void. */
+export function approversOf(said: readonly Said[]): Said[] {
+  const lastEdit = said.findLastIndex(
+    (one) => one.answer === 'approve' && one.edited_hash !== null,
+  );
+  return said.slice(Math.max(lastEdit, 0)).filter((one) => one.answer === 'approve');
+}
+
+/** Why this person may not approve, or undefined. */
+export function whyNotApprove(said: readonly Said[], person: Person): string | undefined {
+  const passed = said.findLast((one) => one.answer === 'escalate');
+  if (passed === undefined) return undefined;
+  const passers = said.filter((one) => one.answer === 'escalate').map(personOf);
+  if (passers.some((one) => isSamePerson(one, person)))
+    return `${person.principal} passed it on, so somebody else must approve it`;
+  if (passed.to !== null && passed.to !== person.principal)
+    return `it was passed on to ${passed.to}`;
+  return undefined;
+}
+
+/** True when this answer says nothing new: somebody clicked twice. */
+export function isRepeat(said: readonly Said[], next: Said): boolean {
+  const mine = said.findLast((one) => isSamePerson(personOf(one), personOf(next)));
+  return (
+    mine !== undefined &&
+    mine.by === next.by &&
+    mine.answer === next.answer &&
+    mine.for === next.for &&
+    mine.text === next.text &&
+    mine.to === next.to &&
+    mine.edited_hash === next.edited_hash
+  );
+}

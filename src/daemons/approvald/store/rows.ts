@@ -1,0 +1,307 @@
+// approvald's tables, their rows, and rows as the wire shows them. Times are milliseconds since
+// 1970, lists and objects are JSON text.
+import { toTimestamp } from '../../../platform/clock.ts';
+import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
+import type { Migrations } from '../../../platform/sql/database.ts';
+import type {
+  ApprovalStatus,
+  ApprovalSummary,
+  ApprovalView,
+  ChainLink,
+  PermitView,
+  PersonAnswer,
+  Reversibility,
+  Risk,
+} from '../../../wire/approvald.ts';
+import type { ApprovalId, CallId, Label, PermitId, RunId, TaskId } from '../../../wire/words.ts';
+import { type AskScope, approversOf, type PermitScope, type Said, wouldPermit } from '../rules.ts';
+
+/** An approval is what people look at; an ask is one call that waits for it. */
+export const MIGRATIONS: Migrations = [
+  `
+CREATE TABLE approvals (
+  id TEXT PRIMARY KEY,
+  status TEXT NOT NULL,
+  group_key TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  task_id TEXT NOT NULL,
+  root_task_id TEXT NOT NULL,
+  action TEXT NOT NULL,
+  class TEXT NOT NULL,
+  risk TEXT NOT NULL,
+  reversibility TEXT NOT NULL,
+  chain TEXT NOT NULL,
+  repo TEXT,
+  summary TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  rules TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  arguments TEXT NOT NULL,
+  arguments_hash TEXT NOT NULL,
+  edited TEXT,
+  edited_hash TEXT,
+  diff TEXT,
+  diff_hash TEXT,
+  rollback TEXT,
+  nonce TEXT NOT NULL,
+  approvers_needed INTEGER NOT NULL,
+  said TEXT NOT NULL,
+  thread TEXT NOT NULL,
+  permit_id TEXT,
+  refusals INTEGER NOT NULL,
+  requested_ms BIGINT NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  decided_ms BIGINT,
+  decided_by TEXT
+);
+CREATE INDEX approvals_by_status ON approvals (status, id);
+CREATE INDEX approvals_by_root ON approvals (root_task_id, id);
+CREATE INDEX approvals_pending ON approvals (group_key) WHERE status = 'pending';
+CREATE INDEX approvals_by_expiry ON approvals (expires_ms) WHERE status = 'pending';
+CREATE TABLE asks (
+  call_id TEXT PRIMARY KEY,
+  approval_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  task_id TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  nonce TEXT NOT NULL,
+  asked_ms BIGINT NOT NULL,
+  /** Set when nobody asks any more. */
+  withdrawn_ms BIGINT,
+  redeemed_ms BIGINT,
+  redeemed TEXT,
+  redeemed_seq BIGINT,
+  /** Whether agentd has ended the wait of this call. */
+  told INTEGER NOT NULL
+);
+CREATE INDEX asks_by_approval ON asks (approval_id, call_id);
+CREATE INDEX asks_by_run ON asks (run_id) WHERE withdrawn_ms IS NULL AND redeemed_ms IS NULL;
+CREATE INDEX asks_untold ON asks (approval_id) WHERE told = 0;
+CREATE TABLE permits (
+  id TEXT PRIMARY KEY,
+  scope TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  action TEXT,
+  class TEXT NOT NULL,
+  risk TEXT NOT NULL,
+  reversibility TEXT NOT NULL,
+  root_task_id TEXT,
+  repo TEXT,
+  approval_id TEXT NOT NULL,
+  granted_by TEXT NOT NULL,
+  granted_ms BIGINT NOT NULL,
+  expires_ms BIGINT NOT NULL,
+  revoked_ms BIGINT,
+  revoked_by TEXT,
+  uses INTEGER NOT NULL
+);
+CREATE INDEX permits_by_agent ON permits (agent, expires_ms) WHERE revoked_ms IS NULL;
+CREATE TABLE notices (
+  id TEXT PRIMARY KEY,
+  target TEXT NOT NULL,
+  body TEXT NOT NULL,
+  attempts INTEGER NOT NULL,
+  next_ms BIGINT NOT NULL
+);
+CREATE INDEX notices_by_time ON notices (next_ms);
+${OUTBOX_TABLES}
+`,
+];
+
+/** What a person said, as it is kept. */
+export type SaidRow = Said & { rule: string; at_ms: number };
+
+export type ApprovalRow = {
+  id: ApprovalId;
+  status: ApprovalStatus;
+  group_key: string;
+  agent: string;
+  task_id: TaskId;
+  root_task_id: TaskId;
+  action: string;
+  class: string;
+  risk: Risk;
+  reversibility: Reversibility;
+  chain: string;
+  repo: string | null;
+  summary: string;
+  reason: string;
+  rules: string;
+  labels: string;
+  /** Canonical JSON. */
+  arguments: string;
+  arguments_hash: string;
+  edited: string | null;
+  edited_hash: string | null;
+  diff: string | null;
+  diff_hash: string | null;
+  rollback: string | null;
+  nonce: string;
+  approvers_needed: number;
+  said: string;
+  thread: string;
+  permit_id: PermitId | null;
+  refusals: number;
+  requested_ms: number;
+  expires_ms: number;
+  decided_ms: number | null;
+  decided_by: string | null;
+};
+
+export type AskRow = {
+  call_id: CallId;
+  approval_id: ApprovalId;
+  run_id: RunId;
+  task_id: TaskId;
+  purpose: string;
+  nonce: string;
+  asked_ms: number;
+  withdrawn_ms: number | null;
+  redeemed_ms: number | null;
+  redeemed: string | null;
+  redeemed_seq: number | null;
+  told: number;
+};
+
+export type PermitRow = {
+  id: PermitId;
+  scope: 'task' | 'repo' | 'class';
+  agent: string;
+  action: string | null;
+  class: string;
+  risk: Risk;
+  reversibility: Reversibility;
+  root_task_id: TaskId | null;
+  repo: string | null;
+  approval_id: ApprovalId;
+  granted_by: string;
+  granted_ms: number;
+  expires_ms: number;
+  revoked_ms: number | null;
+  revoked_by: string | null;
+  uses: number;
+};
+
+const stamp = (ms: number | null): string | null => (ms === null ? null : toTimestamp(Number(ms)));
+const list = <T>(text: string): T[] => JSON.parse(text) as T[];
+export const saidOf = (row: Pick<ApprovalRow, 'said'>): SaidRow[] => list(row.said);
+export const labelsOf = (row: Pick<ApprovalRow, 'labels'>): Label[] => list(row.labels);
+
+export const scopeOfAsk = (row: ApprovalRow): AskScope => ({
+  agent: row.agent,
+  action: row.action,
+  class: row.class,
+  risk: row.risk,
+  reversibility: row.reversibility,
+  chain: list<ChainLink>(row.chain),
+  rootTaskId: row.root_task_id,
+  repo: row.repo,
+  labels: labelsOf(row),
+});
+
+export const scopeOfPermit = (row: PermitRow): PermitScope => ({
+  scope: row.scope,
+  agent: row.agent,
+  action: row.action,
+  class: row.class,
+  risk: row.risk,
+  reversibility: row.reversibility,
+  rootTaskId: row.root_task_id,
+  repo: row.repo,
+});
+
+export const isActive = (row: PermitRow, nowMs: number): boolean =>
+  row.revoked_ms === null && Number(row.expires_ms) > nowMs;
+
+/** The people whose approval stands: said here, or when they gave the permit. */
+export function approvedBy(row: ApprovalRow, permit: PermitRow | undefined): string[] {
+  if (permit !== undefined && row.permit_id === permit.id && saidOf(row).length === 0)
+    return list<string>(permit.granted_by);
+  return [...new Set(approversOf(saidOf(row)).map(({ by }) => by))];
+}
+
+export type Counted = ApprovalRow & { calls: number; permit_granted_by: string | null };
+
+export function summaryOf(row: Counted): ApprovalSummary {
+  const own = [...new Set(approversOf(saidOf(row)).map(({ by }) => by))];
+  const approved = own.length === 0 && row.permit_granted_by !== null;
+  return {
+    id: row.id,
+    status: row.status,
+    agent: row.agent,
+    task_id: row.task_id,
+    root_task_id: row.root_task_id,
+    action: row.action,
+    class: row.class,
+    risk: row.risk,
+    reversibility: row.reversibility,
+    repo: row.repo,
+    summary: row.summary,
+    reason: row.reason,
+    rules: list(row.rules),
+    labels: labelsOf(row),
+    arguments_hash: row.edited_hash ?? row.arguments_hash,
+    arguments_bytes: Buffer.byteLength(row.edited ?? row.arguments),
+    diff_bytes: row.diff === null ? null : Buffer.byteLength(row.diff),
+    calls: Number(row.calls),
+    approvers_needed: row.approvers_needed,
+    approved_by: approved ? list(row.permit_granted_by!) : own,
+    escalated_to: saidOf(row).findLast((one) => one.answer === 'escalate')?.to ?? null,
+    permit_id: row.permit_id,
+    requested_at: toTimestamp(Number(row.requested_ms)),
+    expires_at: toTimestamp(Number(row.expires_ms)),
+    decided_at: stamp(row.decided_ms),
+    decided_by: row.decided_by,
+  };
+}
+
+const answerOf = ({ key: _key, at_ms, ...rest }: SaidRow): PersonAnswer => ({
+  ...rest,
+  at: toTimestamp(at_ms),
+});
+
+export function viewOf(row: Counted, asks: readonly AskRow[]): ApprovalView {
+  const asked = JSON.parse(row.arguments) as Record<string, unknown>;
+  return {
+    ...summaryOf(row),
+    arguments: row.edited === null ? asked : (JSON.parse(row.edited) as Record<string, unknown>),
+    arguments_asked: row.edited === null ? null : asked,
+    chain: list(row.chain),
+    diff: row.diff,
+    rollback: row.rollback,
+    nonce: row.nonce,
+    asks: asks.map((ask) => ({
+      call_id: ask.call_id,
+      run_id: ask.run_id,
+      task_id: ask.task_id,
+      purpose: ask.purpose,
+      asked_at: toTimestamp(Number(ask.asked_ms)),
+      redeemed_at: stamp(ask.redeemed_ms),
+    })),
+    answers: saidOf(row).map(answerOf),
+    thread: list(row.thread),
+    would_permit: wouldPermit(scopeOfAsk(row)),
+  };
+}
+
+export function permitView(row: PermitRow, nowMs: number): PermitView {
+  return {
+    id: row.id,
+    scope: row.scope,
+    agent: row.agent,
+    action: row.action,
+    class: row.class,
+    risk: row.risk,
+    reversibility: row.reversibility,
+    root_task_id: row.root_task_id,
+    repo: row.repo,
+    approval_id: row.approval_id,
+    granted_by: list(row.granted_by),
+    granted_at: toTimestamp(Number(row.granted_ms)),
+    expires_at: toTimestamp(Number(row.expires_ms)),
+    revoked_at: stamp(row.revoked_ms),
+    revoked_by: row.revoked_by,
+    uses: row.uses,
+    active: isActive(row, nowMs),
+  };
+}

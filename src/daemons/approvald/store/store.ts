@@ -1,0 +1,201 @@
+// approvald's store: each method is one transaction named by its intent. Time is compared in here.
+// What the larger ones do inside is in the files beside this one.
+import type { SigningKey } from '../../../platform/signed-json.ts';
+import type { Value } from '../../../platform/sql/database.ts';
+import type { AskApproval } from '../../../wire/approvald.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { ApprovaldConfig } from '../config.ts';
+import * as events from '../events.ts';
+import { type Answer, type Answered, answer } from './answers.ts';
+import { type Asked, ask } from './asks.ts';
+import { type Redeeming, type RedeemResult, redeem } from './redeem.ts';
+import type { ApprovalRow, AskRow, Counted, PermitRow } from './rows.ts';
+import {
+  asksOf,
+  countedRow,
+  countedRows,
+  endApproval,
+  findApproval,
+  findPermit,
+  lapse,
+  makeWriteTx,
+  type TxOptions,
+} from './tx.ts';
+
+export type Store = ReturnType<typeof makeStore>;
+export type ApprovalFilter = {
+  status?: string | undefined;
+  task_id?: string | undefined;
+  root_task_id?: string | undefined;
+  agent?: string | undefined;
+};
+/** A call whose wait agentd has still to end. */
+export type Untold = Pick<AskRow, 'call_id' | 'run_id' | 'approval_id'> &
+  Pick<ApprovalRow, 'status' | 'decided_by' | 'expires_ms'>;
+export type DueNotice = { id: string; target: string; body: string; attempts: number };
+
+const FILTERS = ['status', 'task_id', 'root_task_id', 'agent'] as const;
+
+export function makeStore(options: TxOptions & { config: ApprovaldConfig; signing: SigningKey }) {
+  const { db, config, signing } = options;
+  const write = makeWriteTx(options);
+  const redeemWithinMs = config.redeem_within_s * 1000;
+
+  return {
+    ask: (body: AskApproval): Promise<Asked> => write((tx) => ask(tx, body, config)),
+    answer: (given: Answer): Promise<Answered> => write((tx) => answer(tx, given)),
+    redeem: (given: Redeeming): Promise<RedeemResult> =>
+      write((tx) => redeem(tx, given, { signing, redeemWithinMs })),
+
+    /** Nobody waits for these calls any more; an approval that no call waits for is over. */
+    withdraw: (which: { run_id: string; call_id?: string | undefined }): Promise<number> =>
+      write(async (tx) => {
+        const open = await tx.sql.all<AskRow>(
+          'SELECT * FROM asks WHERE run_id = ? AND withdrawn_ms IS NULL AND redeemed_ms IS NULL',
+          which.run_id,
+        );
+        const mine = open.filter(({ call_id }) => (which.call_id ?? call_id) === call_id);
+        for (const { call_id, approval_id } of mine) {
+          await tx.sql.run(
+            'UPDATE asks SET withdrawn_ms = ?, told = 1 WHERE call_id = ?',
+            tx.nowMs,
+            call_id,
+          );
+          const row = await findApproval(tx.sql, approval_id);
+          const asks = await asksOf(tx.sql, approval_id);
+          if (row.status !== 'pending' || asks.some((one) => one.withdrawn_ms === null)) continue;
+          await endApproval(tx, row, { status: 'canceled', by: 'service:agentd' });
+          await tx.event(events.expired(row));
+        }
+        return mine.length;
+      }),
+
+    /** Ends what nobody answered in time; says when the next one is due. */
+    lapseDue: (): Promise<number | undefined> =>
+      write(async (tx) => {
+        const due = await tx.sql.all<ApprovalRow>(
+          "SELECT * FROM approvals WHERE status = 'pending' AND expires_ms <= ? LIMIT 500",
+          tx.nowMs,
+        );
+        for (const row of due) await lapse(tx, row);
+        const next = await tx.sql.one<{ at: number | null }>(
+          "SELECT MIN(expires_ms) AS at FROM approvals WHERE status = 'pending'",
+        );
+        return next?.at == null ? undefined : Number(next.at);
+      }),
+
+    revoke: (id: string, by: string): Promise<PermitRow> =>
+      write(async (tx) => {
+        const row = await findPermit(tx.sql, id);
+        if (row === undefined)
+          throw fault('not_found', `there is no permit ${id}`, {
+            hint: 'See agentctl approvals permits.',
+          });
+        if (row.revoked_ms !== null) return row;
+        await tx.sql.run(
+          'UPDATE permits SET revoked_ms = ?, revoked_by = ? WHERE id = ?',
+          tx.nowMs,
+          by,
+          id,
+        );
+        await tx.event(events.permitRevoked(row, by));
+        return { ...row, revoked_ms: tx.nowMs, revoked_by: by };
+      }),
+
+    approval: (id: string): Promise<{ row: Counted; asks: AskRow[] }> =>
+      db.read(async (sql) => {
+        await findApproval(sql, id);
+        return { row: (await countedRow(sql, id))!, asks: await asksOf(sql, id) };
+      }),
+
+    /** Newest first. */
+    approvals: (
+      filter: ApprovalFilter,
+      page: { before: string | undefined; limit: number },
+    ): Promise<Counted[]> => {
+      const where = ['1 = 1'];
+      const values: (string | number)[] = [];
+      for (const name of FILTERS) {
+        const value = filter[name];
+        if (value === undefined) continue;
+        where.push(`a.${name} = ?`);
+        values.push(value);
+      }
+      if (page.before !== undefined) {
+        where.push('a.id < ?');
+        values.push(page.before);
+      }
+      const text = `WHERE ${where.join(' AND ')} ORDER BY a.id DESC LIMIT ?`;
+      return db.read((sql) => countedRows(sql, text, ...values, page.limit));
+    },
+
+    pending: (): Promise<number> =>
+      db.read(async (sql) => {
+        const counted = await sql.one<{ n: number }>(
+          "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending'",
+        );
+        return Number(counted?.n ?? 0);
+      }),
+
+    /** Newest first. */
+    permits: (page: {
+      before: string | undefined;
+      limit: number;
+      active: boolean | undefined;
+      nowMs: number;
+    }): Promise<PermitRow[]> => {
+      const where = ['1 = 1'];
+      const values: Value[] = [];
+      if (page.active !== undefined) {
+        const active = '(revoked_ms IS NULL AND expires_ms > ?)';
+        where.push(page.active ? active : `NOT ${active}`);
+        values.push(page.nowMs);
+      }
+      if (page.before !== undefined) {
+        where.push('id < ?');
+        values.push(page.before);
+      }
+      const text = `SELECT * FROM permits WHERE ${where.join(' AND ')} ORDER BY id DESC LIMIT ?`;
+      return db.read((sql) => sql.all<PermitRow>(text, ...values, page.limit));
+    },
+
+    untold: (): Promise<Untold[]> =>
+      db.read((sql) =>
+        sql.all<Untold>(
+          'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms ' +
+            'FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
+            "WHERE k.told = 0 AND a.status <> 'pending' LIMIT 500",
+        ),
+      ),
+    markTold: (callId: string): Promise<number> =>
+      db.write((sql) => sql.run('UPDATE asks SET told = 1 WHERE call_id = ?', callId)),
+    /** Runs that still wait for people. */
+    waitingRuns: (): Promise<string[]> =>
+      db.read(async (sql) => {
+        const rows = await sql.all<{ run_id: string }>(
+          'SELECT DISTINCT k.run_id FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
+            "WHERE a.status = 'pending' AND k.withdrawn_ms IS NULL",
+        );
+        return rows.map(({ run_id }) => run_id);
+      }),
+
+    dueNotices: (nowMs: number): Promise<DueNotice[]> =>
+      db.read((sql) =>
+        sql.all<DueNotice>(
+          'SELECT id, target, body, attempts FROM notices WHERE next_ms <= ? ORDER BY id LIMIT 50',
+          nowMs,
+        ),
+      ),
+    nextNotice: (): Promise<number | undefined> =>
+      db.read(async (sql) => {
+        const next = await sql.one<{ at: number | null }>('SELECT MIN(next_ms) AS at FROM notices');
+        return next?.at == null ? undefined : Number(next.at);
+      }),
+    noticeDone: (id: string): Promise<number> =>
+      db.write((sql) => sql.run('DELETE FROM notices WHERE id = ?', id)),
+    noticeLater: (id: string, nextMs: number): Promise<number> =>
+      db.write((sql) =>
+        sql.run('UPDATE notices SET attempts = attempts + 1, next_ms = ? WHERE id = ?', nextMs, id),
+      ),
+  };
+}

@@ -1,0 +1,129 @@
+// One transaction of approvald's store: statements, the time it happens at, its events and notices;
+// and the few steps that several transactions share.
+import type { Clock } from '../../../platform/clock.ts';
+import type { NewId, Random } from '../../../platform/ids.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import * as events from '../events.ts';
+import type { Notice, NoticeKind } from '../notices.ts';
+import { noticeOf } from '../notices.ts';
+import { type ApprovalRow, type AskRow, type Counted, type PermitRow, summaryOf } from './rows.ts';
+
+export type Tx = {
+  sql: Sql;
+  nowMs: number;
+  newId: NewId;
+  newNonce(): string;
+  /** Gives the event's number. */
+  event(draft: EventDraft): Promise<number>;
+  notify(row: ApprovalRow, kind: NoticeKind): Promise<void>;
+};
+export type WriteTx = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>;
+
+export type TxOptions = {
+  db: Database;
+  outbox: Pick<Outbox, 'add' | 'poke'>;
+  clock: Clock;
+  newId: NewId;
+  random: Random;
+  /** Where notices go. */
+  targets: readonly string[];
+  onCommitted(): void;
+};
+
+export function makeWriteTx(options: TxOptions): WriteTx {
+  const { db, outbox, clock, newId, random, targets } = options;
+  return async (work) => {
+    const value = await db.write((sql) => {
+      const tx: Tx = {
+        sql,
+        nowMs: clock.nowMs(),
+        newId,
+        newNonce: () => Buffer.from(random(18)).toString('base64url'),
+        event: (draft) => outbox.add(sql, draft),
+        async notify(row, kind) {
+          if (targets.length === 0) return;
+          const counted = await countedRow(sql, row.id);
+          const notice = noticeOf(kind, summaryOf(counted!), tx.nowMs);
+          for (const target of targets) await insertNotice(tx, target, notice);
+        },
+      };
+      return work(tx);
+    });
+    outbox.poke();
+    options.onCommitted();
+    return value;
+  };
+}
+
+const insertNotice = (tx: Tx, target: string, notice: Notice): Promise<number> =>
+  tx.sql.run(
+    'INSERT INTO notices (id, target, body, attempts, next_ms) VALUES (?, ?, ?, 0, ?)',
+    tx.newId('notice'),
+    target,
+    JSON.stringify(notice),
+    tx.nowMs,
+  );
+
+export async function insertRow(sql: Sql, table: string, row: object): Promise<void> {
+  const names = Object.keys(row);
+  await sql.run(
+    `INSERT INTO ${table} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
+    ...(Object.values(row) as (string | number | null)[]),
+  );
+}
+
+const COUNTED =
+  'SELECT a.*, (SELECT COUNT(*) FROM asks k WHERE k.approval_id = a.id) AS calls, ' +
+  'p.granted_by AS permit_granted_by FROM approvals a LEFT JOIN permits p ON p.id = a.permit_id';
+
+export const countedRow = (sql: Sql, id: string): Promise<Counted | undefined> =>
+  sql.one<Counted>(`${COUNTED} WHERE a.id = ?`, id);
+export const countedRows = (
+  sql: Sql,
+  where: string,
+  ...values: (string | number)[]
+): Promise<Counted[]> => sql.all<Counted>(`${COUNTED} ${where}`, ...values);
+
+export async function findApproval(sql: Sql, id: string): Promise<ApprovalRow> {
+  const row = await sql.one<ApprovalRow>('SELECT * FROM approvals WHERE id = ?', id);
+  if (row === undefined)
+    throw fault('not_found', `there is no approval ${id}`, { hint: 'See agentctl approvals.' });
+  return row;
+}
+
+export const asksOf = (sql: Sql, id: string): Promise<AskRow[]> =>
+  sql.all<AskRow>('SELECT * FROM asks WHERE approval_id = ? ORDER BY asked_ms, call_id', id);
+
+export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | undefined> =>
+  id === null
+    ? Promise.resolve(undefined)
+    : sql.one<PermitRow>('SELECT * FROM permits WHERE id = ?', id);
+
+/** Ends an approval that waits. */
+export async function endApproval(
+  tx: Tx,
+  row: ApprovalRow,
+  ending: { status: ApprovalRow['status']; by: string },
+): Promise<void> {
+  const changed = await tx.sql.run(
+    "UPDATE approvals SET status = ?, decided_ms = ?, decided_by = ? WHERE id = ? AND status = 'pending'",
+    ending.status,
+    tx.nowMs,
+    ending.by,
+    row.id,
+  );
+  if (changed !== 1) throw new Error(`${row.id} did not wait any more`);
+  Object.assign(row, { status: ending.status, decided_ms: tx.nowMs, decided_by: ending.by });
+}
+
+/** No answer in time is a no. True when it expired just now. */
+export async function lapse(tx: Tx, row: ApprovalRow): Promise<boolean> {
+  if (row.status !== 'pending' || Number(row.expires_ms) > tx.nowMs) return false;
+  await endApproval(tx, row, { status: 'expired', by: 'service:approvald' });
+  await tx.event(events.expired(row));
+  await tx.notify(row, 'expired');
+  return true;
+}

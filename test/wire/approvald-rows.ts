@@ -1,0 +1,146 @@
+// The routes of approvald: for each, what makes it succeed and what of its own it must refuse.
+import assert from 'node:assert/strict';
+import { derivedId } from '../../src/platform/ids.ts';
+import { hashJson } from '../../src/platform/json.ts';
+import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
+import type { CallId, PermitId } from '../../src/wire/words.ts';
+import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
+import { type Good, rows, withBody } from './row.ts';
+
+let made = 0;
+
+const asking = (world: Quiet) => {
+  const { id, taskId } = world.someRun;
+  const args = { commit: `abc${made++}`, target: 'production' };
+  return {
+    ...{ call_id: derivedId<CallId>('call', 'wire', made++), run_id: id, agent: 'worker' },
+    ...{ task_id: taskId, root_task_id: taskId, action: 'deploy.run', class: 'production.change' },
+    ...{ risk: 'high', reversibility: 'externally-reversible', repo: '/srv/repo' },
+    ...{ summary: `Deploy ${args.commit}`, arguments: args, arguments_hash: hashJson(args) },
+    ...{
+      diff: '-slow\n+fast\n',
+      rollback: 'deploy the commit before',
+      labels: [],
+      rules: ['base'],
+    },
+    reason: 'production needs a person',
+  };
+};
+type Asking = ReturnType<typeof asking>;
+
+async function asked(world: Quiet): Promise<{ body: Asking; approval: ApprovalView }> {
+  const body = asking(world);
+  const path = socketOf(world, 'approvald', 'toold', world.someRun)!;
+  const outcome = await askSocket(path, approvaldRoutes.askApproval, { body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return { body, approval: (outcome.value as { approval: ApprovalView }).approval };
+}
+const idOf = async (world: Quiet): Promise<Good> => ({
+  params: { id: (await asked(world)).approval.id },
+});
+const becomes = (status: string) => (answer: { approval: ApprovalView }) =>
+  assert.equal(answer.approval.status, status);
+
+async function permit(world: Quiet): Promise<PermitId> {
+  const { id } = (await asked(world)).approval;
+  const { approval } = await world.approvald.approve({ params: { id }, body: { for: 'task' } });
+  await world.approvald.revokePermit({ params: { id: approval.permit_id! } });
+  return approval.permit_id!;
+}
+
+export const approvaldRows = rows({
+  askApproval: {
+    good: async (world) => ({ body: asking(world) }),
+    check: (answer: { status: string; approval: ApprovalView }, good) => {
+      assert.equal(answer.status, 'pending');
+      assert.deepEqual(answer.approval.arguments, (good.body as Asking).arguments);
+    },
+    bad: [
+      ['other arguments', (g) => withBody(g, { arguments: { commit: 'evil' } }), 'bad_request'],
+      ['a risk there is not', (g) => withBody(g, { risk: 'none' }), 'bad_request'],
+      ['an agent of no name', (g) => withBody(g, { agent: '../x' }), 'bad_request'],
+    ],
+  },
+  redeemApproval: {
+    good: async (world) => {
+      const { body, approval } = await asked(world);
+      await world.approvald.approve({ params: { id: approval.id }, body: {} });
+      const { call_id, run_id, arguments_hash } = body;
+      return { params: { id: approval.id }, body: { call_id, run_id, arguments_hash, labels: [] } };
+    },
+    check: (answer: Redeemed) => {
+      assert.equal(answer.decision, 'approved');
+      assert.deepEqual(answer.statement?.by, ['person:tester']);
+    },
+    bad: [
+      ['other arguments', (g) => withBody(g, { arguments_hash: 'f'.repeat(64) }), 'denied'],
+      ['another run', (g) => withBody(g, { run_id: `run_${'0'.repeat(26)}` }), 'denied'],
+      ['another call', (g) => withBody(g, { call_id: `call_${'0'.repeat(26)}` }), 'denied'],
+    ],
+  },
+  withdrawApprovals: {
+    good: async (world) => {
+      const { body } = await asked(world);
+      return { body: { run_id: body.run_id, call_id: body.call_id, reason: 'over' } };
+    },
+    check: (answer: { withdrawn: number }) => assert.equal(answer.withdrawn, 1),
+  },
+  approvalKey: {
+    good: async () => ({}),
+    check: (answer: { public_key_pem: string }) =>
+      assert.match(answer.public_key_pem, /^-----BEGIN PUBLIC KEY-----/),
+  },
+  listApprovals: {
+    cites: '[R294]',
+    good: async (world) => {
+      await asked(world);
+      return { query: { limit: '1', status: 'pending' } };
+    },
+    check: (answer: { approvals: unknown[]; pending: number }) => {
+      assert.equal(answer.approvals.length, 1);
+      assert.ok(answer.pending >= 1);
+    },
+    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  getApproval: {
+    cites: '[R295] [R108]',
+    good: idOf,
+    check: (answer: { approval: ApprovalView }) =>
+      assert.equal(answer.approval.diff, '-slow\n+fast\n'),
+  },
+  approve: {
+    cites: '[R296] [R109]',
+    good: async (world) => ({ ...(await idOf(world)), body: { for: 'once' } }),
+    check: becomes('approved'),
+    bad: [['for ever', (g) => withBody(g, { for: 'ever' }), 'bad_request']],
+  },
+  reject: {
+    cites: '[R297] [R113]',
+    good: async (world) => ({ ...(await idOf(world)), body: { reason: 'not on a Friday' } }),
+    check: becomes('rejected'),
+  },
+  requestInfo: {
+    cites: '[R298] [R114]',
+    good: async (world) => ({ ...(await idOf(world)), body: { question: 'Was it tested?' } }),
+    check: becomes('info'),
+    bad: [['no question', (g) => withBody(g, { question: '' }), 'bad_request']],
+  },
+  escalate: {
+    cites: '[R115]',
+    good: async (world) => ({ ...(await idOf(world)), body: { to: 'person:alice' } }),
+    check: becomes('pending'),
+    bad: [['an agent', (g) => withBody(g, { to: 'agent:worker' }), 'bad_request']],
+  },
+  listPermits: {
+    good: async (world) => {
+      await permit(world);
+      return { query: { limit: '1' } };
+    },
+    check: (answer: { permits: unknown[] }) => assert.equal(answer.permits.length, 1),
+    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  revokePermit: {
+    good: async (world) => ({ params: { id: await permit(world) } }),
+    check: (answer: { permit: { active: boolean } }) => assert.equal(answer.permit.active, false),
+  },
+});
