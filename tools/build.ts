@@ -47,11 +47,18 @@ const DATA: readonly { from: string; to: string }[] = [
   { from: 'rehearsal/screenplays', to: 'screenplays' },
   { from: 'personas', to: 'personas' },
   { from: 'presets', to: 'presets' },
+  { from: 'src/policy/base.cedar', to: 'base.cedar' },
+  { from: 'src/policy/schema.cedarschema', to: 'schema.cedarschema' },
+  {
+    from: 'node_modules/@cedar-policy/cedar-wasm/nodejs/cedar_wasm_bg.wasm',
+    to: 'cedar_wasm_bg.wasm',
+  },
 ];
 
+/** CommonJS packages look beside themselves for their data: here that is beside the bundle. */
 const requireBanner =
   "import { createRequire as makeRequire } from 'node:module';" +
-  'const require = makeRequire(import.meta.url);';
+  'const require = makeRequire(import.meta.url), __dirname = import.meta.dirname;';
 
 const { values: options } = parseArgs({
   options: { root: { type: 'string' }, verbose: { type: 'boolean' } },

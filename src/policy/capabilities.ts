@@ -24,7 +24,7 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['git.write_branch', ['git.commit', 'git.branch', 'git.worktree']],
   ['tests.run', ['tests.run']],
   ['file.read', ['file.read', 'file.list', 'file.search']],
-  ['file.write_workspace', ['file.write', 'file.edit']],
+  ['file.write_workspace', ['file.write', 'file.edit', 'file.delete']],
   ['delete.recursive', ['delete.recursive']],
   ['shell.exec', ['shell.exec']],
   ['package.request', ['package.request']],
@@ -34,11 +34,32 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['logs.read', ['logs.read']],
   ['metrics.read', ['metrics.read']],
   ['secrets.read', ['secrets.read']],
+  ['staging.deploy', ['staging.deploy']],
   ['prod.deploy', ['prod.deploy']],
   ['prod.write', ['prod.write']],
   ['production.change', ['prod.deploy', 'prod.write']],
   ['test.tools', ['test.count_effect', 'test.echo']],
 ]);
+
+/**
+ * Groups that bring capabilities with them. A manifest may name others too: they bring nothing by
+ * themselves, and the site's own rules can refer to them.
+ */
+const GROUPS = new Map<string, readonly string[]>([
+  ['agent-read-docs', ['file.read']],
+  ['agent-write-workspace', ['file.read', 'file.write_workspace']],
+  ['agent-run-tests', ['tests.run']],
+  ['agent-read-logs', ['logs.read']],
+  ['agent-deploy-staging', ['staging.deploy']],
+  ['agent-deploy-prod', ['prod.deploy']],
+]);
+
+/** Each group with each word that it brings. */
+export function wordsOfGroups(groups: readonly string[]): [group: string, word: string][] {
+  return groups.flatMap((group) =>
+    (GROUPS.get(group) ?? []).map((word): [string, string] => [group, word]),
+  );
+}
 
 const TOOLS: ReadonlySet<string> = new Set([...CAPABILITIES.values()].flat());
 
@@ -57,7 +78,7 @@ function expand(word: string): readonly string[] | undefined {
   return CAPABILITIES.get(word) ?? (TOOLS.has(word) ? [word] : undefined);
 }
 
-const isKnown = (word: string): boolean => expand(word) !== undefined;
+export const isKnownWord = (word: string): boolean => expand(word) !== undefined;
 
 /** An unknown word allows nothing. */
 function allowedBy(words: readonly string[]): Set<string> {
@@ -82,15 +103,23 @@ export function undeniableWords(words: readonly string[]): string[] {
 }
 
 /** The tools a manifest allows, sorted, and the words in it that mean nothing. */
-export function toolsOf(manifest: Manifest): { tools: string[]; unknown: string[] } {
-  const { allow = [], deny = [] } = manifest.spec.tools ?? {};
-  const required = manifest.spec.approvals?.required ?? [];
+export function toolsOf({
+  spec,
+}: {
+  spec: Pick<Manifest['spec'], 'tools' | 'approvals' | 'groups'>;
+}): {
+  tools: string[];
+  unknown: string[];
+} {
+  const { allow = [], deny = [] } = spec.tools ?? {};
+  const required = spec.approvals?.required ?? [];
   const denied = deniedBy(deny);
-  const tools = new Set([...BASIC, ...allowedBy(allow)]);
+  const fromGroups = wordsOfGroups(spec.groups ?? []).map(([, word]) => word);
+  const tools = new Set([...BASIC, ...allowedBy([...allow, ...fromGroups])]);
   const words = new Set([...allow, ...deny, ...required]);
   return {
     tools: [...tools].filter((tool) => !denied.has(tool)).sort(),
-    unknown: [...words].filter((word) => !isKnown(word)),
+    unknown: [...words].filter((word) => !isKnownWord(word)),
   };
 }
 
@@ -133,7 +162,7 @@ export function delegationProblems(
 ): string[] {
   const has = new Set(delegatorTools);
   const { allow = [], deny = [] } = delegation;
-  const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnown(word));
+  const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnownWord(word));
   const excessive = [...new Set(allow)].flatMap((word) => {
     const missing = (expand(word) ?? []).filter((tool) => !has.has(tool));
     const what = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;

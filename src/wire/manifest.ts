@@ -49,6 +49,11 @@ export const Manifest = z.strictObject({
         write: z.array(scope).max(64).optional(),
       })
       .optional(),
+    /** Groups it is in. Some bring capabilities; rules of the site can refer to all of them. */
+    groups: z
+      .array(z.string().regex(/^[a-z][a-z0-9_-]{0,31}$/, 'must look like agent-read-docs'))
+      .max(32)
+      .optional(),
     tools: z
       .strictObject({
         allow: z.array(capability).max(256).optional(),

@@ -1,0 +1,120 @@
+// The same rules as a plan for the kernel: which paths a box of this agent shows, which hosts it may
+// reach. Never more than policy allows: what a plan cannot express is left out of the box.
+import type { Policy } from './decide.ts';
+import type { HostRule } from './hosts.ts';
+import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';
+import { isWithin } from './paths.ts';
+import { actionFits, namedIn, type Rule } from './rule.ts';
+
+export type BoxRules = {
+  /** Canonical roots, as the box shows them; no root lies in another of the same list. */
+  read: string[];
+  /** Readable too. */
+  write: string[];
+  /** Directories inside these roots that stay closed. */
+  deny: string[];
+  workspace: string;
+  home: string;
+  network: { mode: 'none' | 'restricted'; allow: { host: string; port: number }[] };
+  resources: { cpu: number | null; memoryBytes: number | null; pids: number | null };
+  /** Of the bundle it was made from. */
+  version: number;
+};
+
+type FileAction = 'file.read' | 'file.write' | 'file.delete';
+const FILE_ACTIONS: readonly FileAction[] = ['file.read', 'file.write', 'file.delete'];
+
+export async function boxRulesOf(policy: Policy, agent: string): Promise<BoxRules> {
+  const rules = await policy.rulesOf(`agent:${agent}`);
+  const { agents } = policy.bundle;
+  const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
+  const home = homeOf(agent);
+  const [reads, writes, deletes] = FILE_ACTIONS.map((action) =>
+    rights === undefined ? nothing : reachOf(rules, action, home),
+  ) as [Reach, Reach, Reach];
+  // Who can write into a directory can remove what is in it, and see it.
+  const write = commonRoots([reads, writes, deletes]);
+  const read = topmost(reads.roots).filter((path) => !write.some((root) => isWithin(path, root)));
+  const inside = (closed: readonly string[], roots: readonly string[]) =>
+    closed.filter((path) => roots.some((root) => path !== root && isWithin(path, root)));
+  // What may be read but not written, inside what may be written, is closed too: a plan of roots
+  // cannot say it, and less than policy allows is safe.
+  const deny = topmost([
+    ...inside(reads.closed, [...read, ...write]),
+    ...inside([...writes.closed, ...deletes.closed], write),
+  ]);
+  return {
+    read,
+    write,
+    deny,
+    workspace: WORKSPACE,
+    home,
+    network: networkOf(rules, rights === undefined ? [] : hostRulesOf(rights)),
+    resources: {
+      cpu: rights?.resources.cpu ?? null,
+      memoryBytes: rights?.resources.memory_bytes ?? null,
+      pids: rights?.resources.pids ?? null,
+    },
+    version: policy.version,
+  };
+}
+
+/** Roots that are open in all circumstances, and what is closed in any. */
+type Reach = { roots: string[]; closed: string[] };
+const nothing: Reach = { roots: [], closed: [] };
+
+function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reach {
+  const fitting = rules.filter(({ json }) => actionFits(json.action, action));
+  const closed: string[] = [];
+  for (const { effect, ask, json } of fitting) {
+    if (effect !== 'forbid' || ask !== null) continue;
+    const named = namedIn(json.resource);
+    // The kernel sees no circumstances: a rule about any path in some of them closes all.
+    if (named === undefined && concernsPaths(json.resource)) return nothing;
+    if (named?.type === 'Path') closed.push(named.id);
+  }
+  const roots = fitting.flatMap(({ effect, isUnconditional, json }) => {
+    const named = namedIn(json.resource);
+    return effect === 'permit' && isUnconditional && named?.type === 'Path' ? [named.id] : [];
+  });
+  // Its own home is a private directory of the box, not one of those below the host's /home.
+  const isClosed = (path: string) =>
+    closed.some((one) => isWithin(path, one) && !(one === '/home' && isWithin(path, home)));
+  return { roots: roots.filter((path) => !isClosed(path)), closed };
+}
+
+const concernsPaths = (resource: Rule['json']['resource']): boolean =>
+  resource.op !== 'is' || resource.entity_type === 'Path';
+
+/** Of all these roots, those that lie in a root of every list. */
+function commonRoots(lists: readonly Reach[]): string[] {
+  const all = lists.flatMap(({ roots }) => roots);
+  return topmost(
+    all.filter((path) => lists.every(({ roots }) => roots.some((root) => isWithin(path, root)))),
+  );
+}
+
+function topmost(paths: readonly string[]): string[] {
+  const sorted = [...new Set(paths)].sort();
+  return sorted.filter((path) => !sorted.some((other) => other !== path && isWithin(path, other)));
+}
+
+/** Hosts of the manifest that no rule forbids in any circumstances. */
+function networkOf(rules: readonly Rule[], hosts: readonly HostRule[]): BoxRules['network'] {
+  const forbids = rules.filter(
+    ({ effect, ask, json }) =>
+      effect === 'forbid' && ask === null && actionFits(json.action, 'net.connect'),
+  );
+  const allow = hosts
+    .filter(({ host }) => !forbids.some(({ json }) => concerns(namedIn(json.resource)?.id, host)))
+    .flatMap(({ host, ports }) => ports.map((port) => ({ host, port })));
+  return { mode: allow.length === 0 ? 'none' : 'restricted', allow };
+}
+
+/** Whether a forbidden host or suffix and an allowed one have any name in common. */
+function concerns(forbidden: string | undefined, allowed: string): boolean {
+  if (forbidden === undefined || forbidden === allowed) return true;
+  const inside = (name: string, suffix: string) =>
+    suffix.startsWith('*.') && name.endsWith(suffix.slice(1));
+  return inside(allowed, forbidden) || inside(forbidden, allowed);
+}

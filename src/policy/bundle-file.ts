@@ -1,0 +1,51 @@
+// The bundle on disk: sealed with a hash by agentd, opened by whoever decides. A document that does
+// not match its hash is no bundle.
+import { readFileSync } from 'node:fs';
+import { canonicalJson, sha256Hex } from '../platform/json.ts';
+import { writeAtomically } from '../platform/state-dir.ts';
+import {
+  BUNDLE_FORMAT,
+  type Bundle,
+  type BundleContent,
+  bundleProblem,
+  contentOf,
+} from './bundle.ts';
+
+export type BundleResult = { ok: true; bundle: Bundle } | { ok: false; problem: string };
+
+export const hashOf = (content: BundleContent): string =>
+  sha256Hex(canonicalJson(contentOf(content)));
+
+export function sealBundle(
+  content: BundleContent,
+  { version, madeAt }: { version: number; madeAt: string },
+): Bundle {
+  return {
+    format: BUNDLE_FORMAT,
+    version,
+    hash: hashOf(content),
+    made_at: madeAt,
+    ...contentOf(content),
+  };
+}
+
+export function writeBundle(file: string, bundle: Bundle): void {
+  writeAtomically(file, `${JSON.stringify(bundle)}\n`);
+}
+
+/** Throws as the file system does when there is none. */
+export function readBundle(file: string): BundleResult {
+  const text = readFileSync(file, 'utf8');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { ok: false, problem: `it is not JSON: ${(error as Error).message}` };
+  }
+  const problem = bundleProblem(value);
+  if (problem !== undefined) return { ok: false, problem };
+  const bundle = value as Bundle;
+  if (hashOf(bundle) !== bundle.hash)
+    return { ok: false, problem: 'its content does not match its hash' };
+  return { ok: true, bundle };
+}

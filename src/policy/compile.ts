@@ -1,0 +1,76 @@
+// A bundle's rules, read by Cedar: base and site once, an agent's own when it first asks. Decides
+// which rules concern whom; what they answer is decide.ts's.
+import type { Bundle } from './bundle.ts';
+import { type Cedar, readBaseText } from './cedar.ts';
+import type { EntityUid, Placed } from './entities.ts';
+import { rulesOfManifest } from './manifest-rules.ts';
+import { makeRule, quote, type Rule, type RuleText, scopeFits } from './rule.ts';
+import { splitRules } from './rule-text.ts';
+
+export type CompiledBase = { rules: Rule[] };
+export type Compiled = { principal: Placed; rules: Rule[] };
+
+export function compileBase(cedar: Cedar, bundle: Bundle): CompiledBase {
+  const own = splitRules(readBaseText()).map(({ text, line }): RuleText => {
+    const id = /^@id\("([a-z0-9-]+)"\)/.exec(text)?.[1] ?? String(line);
+    return { id: `base:${id}`, text, from: 'every site' };
+  });
+  return { rules: read(cedar, [...own, ...protect(bundle.protected), ...siteTexts(bundle)]) };
+}
+
+export function siteTexts(bundle: Pick<Bundle, 'site'>): RuleText[] {
+  return bundle.site.flatMap(({ file, text }) =>
+    splitRules(text).map((piece, i) => ({
+      id: `site:${file}:${i + 1}`,
+      text: piece.text,
+      from: `${file}:${piece.line}`,
+    })),
+  );
+}
+
+/** What the runtime itself keeps on disk. */
+function protect(dirs: readonly string[]): RuleText[] {
+  return dirs.map((dir, i) => ({
+    id: `base:runtime:${i + 1}`,
+    from: dir,
+    text:
+      '@why("it belongs to the runtime") forbid (principal is Agent, action in ' +
+      '[Action::"file.read", Action::"file.write", Action::"file.delete"], ' +
+      `resource in Path::${quote(dir)});`,
+  }));
+}
+
+export function compileAgent(
+  cedar: Cedar,
+  bundle: Bundle,
+  base: CompiledBase,
+  uid: EntityUid,
+): Compiled {
+  const principal: Placed = { uid, parents: parentsOf(bundle, uid) };
+  const shared = base.rules.filter(({ json }) => scopeFits(json.principal, principal));
+  if (uid.type !== 'Agent' || !Object.hasOwn(bundle.agents, uid.id))
+    return { principal, rules: shared };
+  const manifest = read(cedar, rulesOfManifest(uid.id, bundle.agents[uid.id]!));
+  return { principal, rules: [...shared, ...manifest] };
+}
+
+const EVERY_ROLE = ['approver', 'admin'];
+
+function parentsOf({ agents, people }: Bundle, { type, id }: EntityUid): EntityUid[] {
+  if (type === 'Agent') {
+    const groups = Object.hasOwn(agents, id) ? (agents[id]!.groups ?? []) : [];
+    return groups.map((group) => ({ type: 'Group', id: group }));
+  }
+  if (type !== 'Person') return [];
+  if (people === null) return EVERY_ROLE.map((role) => ({ type: 'Role', id: role }));
+  const roles = Object.hasOwn(people, id) ? people[id]!.roles : [];
+  return roles.map((role) => ({ type: 'Role', id: role }));
+}
+
+function read(cedar: Cedar, texts: readonly RuleText[]): Rule[] {
+  return texts.map((text) => {
+    const parsed = cedar.parse(text.text);
+    if (!parsed.ok) throw new Error(`the rule ${text.id}: ${parsed.errors[0]?.message}`);
+    return makeRule(text, parsed.json);
+  });
+}

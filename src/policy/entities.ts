@@ -1,0 +1,74 @@
+// Who and what a question is about, with everything they are in: a tool in its capabilities, a path
+// in the directories above it, an agent in its groups. Pure.
+import { wordsGranting } from './capabilities.ts';
+import { canonicalHost, suffixesOf } from './hosts.ts';
+import { canonicalPath, pathsAbove } from './paths.ts';
+import type { ResourceType } from './request.ts';
+
+export type EntityUid = { type: string; id: string };
+export type Placed = { uid: EntityUid; parents: EntityUid[] };
+export type PlaceResult = { ok: true; placed: Placed } | { ok: false; problem: string };
+
+const KINDS: Readonly<Record<string, string>> = {
+  agent: 'Agent',
+  person: 'Person',
+  service: 'Service',
+  external: 'External',
+};
+
+/** agent:coder → Agent::"coder". */
+export function readPrincipal(principal: string): EntityUid | undefined {
+  const at = principal.indexOf(':');
+  const type = KINDS[principal.slice(0, at)];
+  const id = principal.slice(at + 1);
+  return at < 0 || type === undefined || id === '' ? undefined : { type, id };
+}
+
+const SCOPE = /^[a-z][a-z0-9_-]*(:[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+)*)?$/;
+
+/** project:app/coder lies in project:app, which lies in project. */
+export function scopesAbove(scope: string): string[] {
+  const [kind = '', rest] = scope.split(':', 2);
+  if (rest === undefined) return [];
+  const parts = rest.split('/');
+  const above = parts.slice(1).map((_, i) => `${kind}:${parts.slice(0, i + 1).join('/')}`);
+  return [...above.reverse(), kind];
+}
+
+export const isScope = (text: string): boolean =>
+  SCOPE.test(text) && !text.split(/[:/]/).some((part) => part === '.' || part === '..');
+
+const at = (type: string, ids: readonly string[]): EntityUid[] => ids.map((id) => ({ type, id }));
+
+/** A resource in its place; anything but its one canonical spelling is refused. */
+export function placeResource(resource: { type: ResourceType; id: string }): PlaceResult {
+  const { type, id } = resource;
+  const placed = (parents: EntityUid[]): PlaceResult => ({
+    ok: true,
+    placed: { uid: { type, id }, parents },
+  });
+  const odd = (problem: string): PlaceResult => ({
+    ok: false,
+    problem: `${JSON.stringify(id.slice(0, 200))} cannot be decided about: ${problem}`,
+  });
+  if (type === 'Path') {
+    const found = canonicalPath(id);
+    return found.ok ? placed(at('Path', pathsAbove(id))) : odd(found.problem);
+  }
+  if (type === 'Host') {
+    const found = canonicalHost(id);
+    if (!found.ok) return odd(found.problem);
+    if (found.host !== id) return odd(`its canonical form is ${found.host}`);
+    return placed(at('Host', suffixesOf(id, found.isAddress)));
+  }
+  if (type === 'Scope') {
+    return isScope(id) ? placed(at('Scope', scopesAbove(id))) : odd('it is not a scope');
+  }
+  if (type === 'Tool') return placed(at('Capability', capabilitiesOf(id)));
+  return placed([]);
+}
+
+/** The words that grant a tool; its own name is always one of them. */
+function capabilitiesOf(tool: string): string[] {
+  return [...new Set([...wordsGranting(tool), tool])];
+}

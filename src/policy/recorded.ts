@@ -1,0 +1,150 @@
+// What the event of a tool call says of the decision about it, written by toold and read back when
+// a changed policy is tried on the past. Paths and hosts are told; arguments, contents and the path
+// of a URL, which may hold a secret, are not.
+import type { AuditEvent, EventDraft } from '../wire/events.ts';
+import {
+  type Answer,
+  type CallFacts,
+  type Request,
+  requestOfTouch,
+  requestsOfCall,
+  type Touch,
+} from './request.ts';
+
+const TOUCHES_MAX = 8;
+const TOUCH_CHARS_MAX = 1_024;
+const POLICY_CHARS_MAX = 512;
+
+type Data = NonNullable<EventDraft['data']>;
+
+/** For `tool.call.attempted`, `.denied` and `.waiting`: put `policy` and `data` into the draft. */
+export function recordDecision(
+  { tool, labels, touches }: Pick<CallFacts, 'tool' | 'labels' | 'touches'>,
+  { answer, rules, version }: Answer,
+): { policy: string; data: Data } {
+  const data: Data = {
+    answer,
+    policy_version: version,
+    risk: tool.risk,
+    reversibility: tool.reversibility,
+    idempotent: tool.idempotent,
+    level: tool.level,
+    labels: [...labels].sort().join(' '),
+    touches: touches.length,
+  };
+  for (const [i, touch] of touches.slice(0, TOUCHES_MAX).entries()) {
+    const text = writeTouch(touch);
+    if (text.length <= TOUCH_CHARS_MAX) data[`touch_${i + 1}`] = text;
+  }
+  return { policy: listRules(rules), data };
+}
+
+/** As many whole ids as there is room for. */
+function listRules(rules: readonly string[]): string {
+  if (rules.length === 0) return 'policy:nothing-allows-it';
+  let text = '';
+  for (const [i, id] of rules.entries()) {
+    const next = text === '' ? id : `${text} ${id}`;
+    if (next.length > POLICY_CHARS_MAX - 12) return `${text} +${rules.length - i}`.trim();
+    text = next;
+  }
+  return text;
+}
+
+function writeTouch(touch: Touch): string {
+  if (touch.action === 'net.connect')
+    return JSON.stringify([touch.action, touch.host, touch.port, touch.method ?? null]);
+  return JSON.stringify([touch.action, touch.path, touch.recursive === true]);
+}
+
+export type RecordedDecision = {
+  eventId: string;
+  ts: string;
+  agent: string;
+  tool: string;
+  taskId: string;
+  callId: string | null;
+  answer: Answer['answer'];
+  rules: string[];
+  version: number;
+  requests: Request[];
+  /** False: more was touched than the event tells. */
+  isWhole: boolean;
+};
+
+const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/**
+ * undefined: the event is not about a decision of policy. `url`, from the record of the call, gives
+ * back what the event leaves out.
+ */
+export function readDecision(
+  event: AuditEvent,
+  { url }: { url?: string } = {},
+): RecordedDecision | undefined {
+  const { data, agent, tool, task_id: taskId } = event;
+  const answer = data?.answer;
+  if (answer !== 'allow' && answer !== 'ask' && answer !== 'deny') return undefined;
+  if (data === undefined || agent === undefined || tool === undefined || taskId === undefined)
+    return undefined;
+  const count = Number(data.touches ?? 0);
+  const touches = Array.from({ length: Math.min(count, TOUCHES_MAX) }, (_, i) =>
+    readTouch(asText(data[`touch_${i + 1}`])),
+  );
+  const known = touches.filter((touch) => touch !== undefined);
+  const facts: CallFacts = {
+    agent,
+    taskId,
+    rootTaskId: event.root_task_id ?? taskId,
+    tool: {
+      name: tool,
+      risk: asText(data.risk),
+      reversibility: asText(data.reversibility),
+      idempotent: data.idempotent === true,
+      level: asText(data.level),
+    },
+    touches: known.map((touch) => withUrlPath(touch, url)),
+    labels: asText(data.labels).split(' ').filter(Boolean),
+  };
+  return {
+    eventId: event.id,
+    ts: event.ts,
+    agent,
+    tool,
+    taskId,
+    callId: event.call_id ?? null,
+    answer,
+    rules: (event.policy ?? '').split(' ').filter((id) => id !== '' && !/^\+\d+$/.test(id)),
+    version: Number(data.policy_version ?? 0),
+    requests: requestsOfCall(facts),
+    isWhole: known.length === count,
+  };
+}
+
+function readTouch(text: string): Touch | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!Array.isArray(value)) return undefined;
+  const [action, what, third, method] = value as unknown[];
+  if (typeof what !== 'string') return undefined;
+  if (action === 'net.connect') {
+    if (typeof third !== 'number') return undefined;
+    const said = typeof method === 'string' ? { method } : {};
+    return { action, host: what, port: third, ...said };
+  }
+  if (action !== 'file.read' && action !== 'file.write' && action !== 'file.delete')
+    return undefined;
+  return { action, path: what, ...(third === true ? { recursive: true } : {}) };
+}
+
+function withUrlPath(touch: Touch, url: string | undefined): Touch {
+  if (touch.action !== 'net.connect' || url === undefined || !URL.canParse(url)) return touch;
+  const { hostname, pathname } = new URL(url);
+  const same = requestOfTouch('agent:a', { ...touch, host: hostname }, {}).resource.id;
+  const own = requestOfTouch('agent:a', touch, {}).resource.id;
+  return same === own ? { ...touch, urlPath: pathname } : touch;
+}

@@ -1,0 +1,133 @@
+// A question to policy and its answer, as every daemon asks it. Builders for the questions that
+// belong to a tool call; what decides is decide.ts's.
+import { canonicalHost } from './hosts.ts';
+
+export type Action =
+  | 'tool.call'
+  | 'file.read'
+  | 'file.write'
+  | 'file.delete'
+  | 'net.connect'
+  | 'model.use'
+  | 'memory.read'
+  | 'memory.write'
+  | 'task.delegate'
+  | 'message.send'
+  | 'approval.decide'
+  | 'data.retain'
+  | 'data.delete';
+
+export type ResourceType =
+  | 'Tool'
+  | 'Path'
+  | 'Host'
+  | 'Model'
+  | 'Scope'
+  | 'Agent'
+  | 'Person'
+  | 'Service'
+  | 'External'
+  | 'Approval';
+
+export type Context = Record<string, string | number | boolean | readonly string[]>;
+
+export type Request = {
+  /** agent:coder, person:alice, … */
+  principal: string;
+  action: Action;
+  resource: { type: ResourceType; id: string };
+  /** `labels` is filled in when it is left out. */
+  context: Context;
+};
+
+export type Answer = {
+  answer: 'allow' | 'ask' | 'deny';
+  /** Ids of the rules that decided; a deny because nothing allows it has none. */
+  rules: string[];
+  /** For people and models to read. */
+  reason: string;
+  /** Of the bundle that decided. */
+  version: number;
+};
+
+/** One thing outside the tool that a call would read, change or reach. */
+export type Touch =
+  | { action: 'file.read' | 'file.write' | 'file.delete'; path: string; recursive?: boolean }
+  | { action: 'net.connect'; host: string; port: number; method?: string; urlPath?: string };
+
+export type CallFacts = {
+  agent: string;
+  taskId: string;
+  rootTaskId: string;
+  tool: {
+    name: string;
+    risk: string;
+    reversibility: string;
+    idempotent: boolean;
+    level: string;
+  };
+  touches: readonly Touch[];
+  /** The run's marks. */
+  labels: readonly string[];
+  /** The run's grant, when the caller wants policy to look at it too. */
+  delegatedTools?: readonly string[];
+};
+
+/** The questions of one tool call: the tool itself, and everything it would touch. */
+export function requestsOfCall(facts: CallFacts): Request[] {
+  const { agent, tool, labels } = facts;
+  const principal = `agent:${agent}`;
+  const run = { task_id: facts.taskId, root_task_id: facts.rootTaskId, labels: [...labels] };
+  const call: Request = {
+    principal,
+    action: 'tool.call',
+    resource: { type: 'Tool', id: tool.name },
+    context: {
+      tool: tool.name,
+      risk: tool.risk,
+      reversibility: tool.reversibility,
+      idempotent: tool.idempotent,
+      level: tool.level,
+      ...run,
+      ...(facts.delegatedTools === undefined ? {} : { delegated_tools: facts.delegatedTools }),
+    },
+  };
+  return [
+    call,
+    ...facts.touches.map((touch) => requestOfTouch(principal, touch, { ...run, tool: tool.name })),
+  ];
+}
+
+export function requestOfTouch(principal: string, touch: Touch, run: Context): Request {
+  if (touch.action !== 'net.connect') {
+    const { action, path, recursive } = touch;
+    const context = { path, ...(recursive === undefined ? {} : { recursive }), ...run };
+    return { principal, action, resource: { type: 'Path', id: path }, context };
+  }
+  const found = canonicalHost(touch.host);
+  // What cannot be spelt canonically is asked about as it is, and decide refuses it.
+  const host = found.ok ? found.host : touch.host;
+  const context = {
+    host,
+    port: touch.port,
+    is_address: found.ok && found.isAddress,
+    ...(touch.method === undefined ? {} : { method: touch.method.toUpperCase() }),
+    ...(touch.urlPath === undefined ? {} : { url_path: touch.urlPath }),
+    ...run,
+  };
+  return { principal, action: 'net.connect', resource: { type: 'Host', id: host }, context };
+}
+
+const ORDER = { allow: 0, ask: 1, deny: 2 } as const;
+
+/** The strictest answer holds; the rules of the others of the same strictness are named too. */
+export function strictest(answers: readonly Answer[]): Answer {
+  const most = answers.reduce((a, b) => (ORDER[b.answer] > ORDER[a.answer] ? b : a));
+  const same = answers.filter(({ answer }) => answer === most.answer);
+  const reasons = most.answer === 'allow' ? [most.reason] : same.map(({ reason }) => reason);
+  return {
+    ...most,
+    rules: [...new Set(same.flatMap(({ rules }) => rules))],
+    reason: [...new Set(reasons)].join('; '),
+  };
+}

@@ -1,0 +1,103 @@
+// One rule: its id, what it says, and for whom, what and which thing it could hold at all. Pure. A
+// rule whose scope does not fit a question cannot change the answer, so it is not evaluated.
+import type { PolicyJson } from './cedar.ts';
+import type { EntityUid, Placed } from './entities.ts';
+
+/** A rule as it is written, before Cedar has read it. */
+export type RuleText = {
+  id: string;
+  text: string;
+  /** Where it comes from, for people: `spec.tools.allow: git.read`, `10-prod.cedar:3`. */
+  from: string;
+};
+
+export type Rule = RuleText & {
+  effect: 'permit' | 'forbid';
+  /** Why a person is needed; null when it is no question to a person. */
+  ask: string | null;
+  /** What to say when it decides. */
+  why: string | null;
+  /** Not in force from then on. */
+  untilMs: number | null;
+  /** Holds always where its scope fits. */
+  isUnconditional: boolean;
+  json: PolicyJson;
+};
+
+export const ANNOTATIONS: readonly string[] = ['id', 'ask', 'why', 'until'];
+
+export function makeRule(text: RuleText, json: PolicyJson): Rule {
+  const { ask, why, until } = json.annotations ?? {};
+  return {
+    ...text,
+    effect: json.effect,
+    ask: json.effect === 'forbid' ? (ask ?? null) : null,
+    why: why ?? null,
+    untilMs: until === undefined ? null : Date.parse(until),
+    isUnconditional: json.conditions.length === 0,
+    json,
+  };
+}
+
+type EntityRef = EntityUid | { __entity: EntityUid };
+const plain = (ref: EntityRef): EntityUid => ('__entity' in ref ? ref.__entity : ref);
+const isSame = (a: EntityUid, b: EntityUid): boolean => a.id === b.id && a.type === b.type;
+
+type Constraint = PolicyJson['principal'] | PolicyJson['resource'];
+
+function isIn({ uid, parents }: Placed, ref: EntityRef): boolean {
+  const above = plain(ref);
+  return isSame(uid, above) || parents.some((parent) => isSame(parent, above));
+}
+
+/** Exactly what Cedar says of the scope of a rule. A template's slot fits nothing. */
+export function scopeFits(constraint: Constraint, placed: Placed): boolean {
+  if (constraint.op === 'All') return true;
+  if (constraint.op === 'is') {
+    if (constraint.entity_type !== placed.uid.type) return false;
+    const within = constraint.in;
+    return within === undefined || ('entity' in within && isIn(placed, within.entity));
+  }
+  if (!('entity' in constraint)) return false;
+  if (constraint.op === '==') return isSame(placed.uid, plain(constraint.entity));
+  return isIn(placed, constraint.entity);
+}
+
+export function actionFits(constraint: PolicyJson['action'], action: string): boolean {
+  if (constraint.op === 'All') return true;
+  const named =
+    'entities' in constraint
+      ? constraint.entities
+      : 'entity' in constraint
+        ? [constraint.entity]
+        : [];
+  return named.some((ref) => plain(ref).id === action);
+}
+
+export type Asked = { principal: Placed; action: string; resource: Placed };
+
+export function ruleFits({ json }: Rule, { principal, action, resource }: Asked): boolean {
+  return (
+    actionFits(json.action, action) &&
+    scopeFits(json.principal, principal) &&
+    scopeFits(json.resource, resource)
+  );
+}
+
+/** The one entity that a scope names: `== X`, `in X` or `is T in X`. */
+export function namedIn(constraint: Constraint): EntityUid | undefined {
+  if (constraint.op === 'All') return undefined;
+  if (constraint.op === 'is') {
+    return constraint.in !== undefined && 'entity' in constraint.in
+      ? plain(constraint.in.entity)
+      : undefined;
+  }
+  return 'entity' in constraint ? plain(constraint.entity) : undefined;
+}
+
+/** A Cedar string literal. */
+export function quote(text: string): string {
+  const escaped = text.replace(/[\\"]/g, '\\$&');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must be escaped.
+  return `"${escaped.replace(/[\u0000-\u001f\u007f]/g, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`)}"`;
+}

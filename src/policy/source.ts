@@ -1,0 +1,142 @@
+// The policy in force, for a daemon that decides: read from the published bundle at the first
+// question, followed as it changes. A broken bundle changes nothing and is said loudly; without any
+// bundle nothing is decided.
+import { type FSWatcher, statSync, watch } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import type { Clock, Timer } from '../platform/clock.ts';
+import type { Log } from '../platform/log.ts';
+import { fault } from '../wire/errors.ts';
+import { type BoxRules, boxRulesOf } from './box-rules.ts';
+import { readBundle } from './bundle-file.ts';
+import { makePolicy, type Policy } from './decide.ts';
+import type { Answer, Request } from './request.ts';
+import type { Rule } from './rule.ts';
+
+export type PolicySource = {
+  decide(request: Request): Promise<Answer>;
+  /** The strictest answer to all of them, from one version. */
+  decideAll(requests: readonly Request[]): Promise<Answer>;
+  boxRulesOf(agent: string): Promise<BoxRules>;
+  rulesOf(principal: string): Promise<readonly Rule[]>;
+  /** Of the policy in force; undefined before the first question. */
+  version(): number | undefined;
+  close(): void;
+};
+
+export type PolicySourceOptions = {
+  file: string;
+  log: Log;
+  clock: Clock;
+  /** A new version is in force. */
+  onLoaded?: (policy: { version: number; hash: string }) => void;
+  /** A published bundle could not be taken; what was in force stays. */
+  onRefused?: (refused: { problem: string; versionInForce: number | null }) => void;
+};
+
+const LOOK_EVERY_MS = 500;
+
+export function openPolicySource(options: PolicySourceOptions): PolicySource {
+  const { file, log, clock } = options;
+  let inForce: Policy | undefined;
+  let seen = '';
+  let refused = '';
+  let loading: Promise<void> | undefined;
+  let watcher: FSWatcher | undefined;
+  let looking: Timer | undefined;
+  let closed = false;
+
+  const refuse = (problem: string): void => {
+    if (refused === `${seen} ${problem}`) return;
+    refused = `${seen} ${problem}`;
+    const versionInForce = inForce?.version ?? null;
+    log.error('the published policy is broken; what was in force stays', {
+      ...{ file, problem, version_in_force: versionInForce },
+    });
+    options.onRefused?.({ problem, versionInForce });
+  };
+
+  const loadOnce = async (): Promise<void> => {
+    const stamp = stampOf(file);
+    if (stamp === undefined || stamp === seen) {
+      if (stamp === undefined && inForce !== undefined) {
+        seen = '';
+        refuse('it has gone');
+      }
+      return;
+    }
+    seen = stamp;
+    try {
+      const read = readBundle(file);
+      if (!read.ok) return refuse(read.problem);
+      if (read.bundle.hash === inForce?.hash && read.bundle.version === inForce.version) return;
+      const policy = makePolicy(read.bundle, clock);
+      await policy.warm();
+      inForce = policy;
+      refused = '';
+      log.info('policy in force', { version: policy.version, hash: policy.hash });
+      options.onLoaded?.({ version: policy.version, hash: policy.hash });
+    } catch (error) {
+      refuse((error as Error).message);
+    }
+  };
+  /** One at a time; whoever asks meanwhile waits for the one that is under way. */
+  const load = (): Promise<void> => {
+    loading ??= loadOnce().finally(() => {
+      loading = undefined;
+    });
+    return loading;
+  };
+
+  /** Nothing is watched before the first question: an idle daemon has nothing to keep current. */
+  const follow = (): void => {
+    if (looking !== undefined || closed) return;
+    try {
+      const name = basename(file);
+      watcher = watch(dirname(file), { persistent: false }, (_, changed) => {
+        if (changed === null || changed === name) void load();
+      });
+      watcher.on('error', () => watcher?.close());
+    } catch (error) {
+      log.debug('not watched', { file, error });
+    }
+    const lookAgain = (): void => {
+      looking = clock.at(clock.nowMs() + LOOK_EVERY_MS, () => {
+        void load();
+        if (!closed) lookAgain();
+      });
+    };
+    lookAgain();
+  };
+
+  const current = async (): Promise<Policy> => {
+    if (inForce === undefined) {
+      follow();
+      await load();
+    }
+    if (inForce === undefined)
+      throw fault('unavailable', 'there is no policy in force, so nothing is decided', {
+        hint: 'agentd publishes it when it starts; see its log.',
+      });
+    return inForce;
+  };
+  return {
+    decide: async (request) => (await current()).decideNow(request),
+    async decideAll(requests) {
+      return (await current()).decideAll(requests);
+    },
+    boxRulesOf: async (agent) => boxRulesOf(await current(), agent),
+    rulesOf: async (principal) => (await current()).rulesOf(principal),
+    version: () => inForce?.version,
+    close() {
+      closed = true;
+      watcher?.close();
+      looking?.cancel();
+    },
+  };
+}
+
+/** Changes with every rename into place; undefined when there is no file. */
+function stampOf(file: string): string | undefined {
+  const stat = statSync(file, { bigint: true, throwIfNoEntry: false });
+  return stat === undefined ? undefined : `${stat.ino} ${stat.mtimeNs} ${stat.size}`;
+}
