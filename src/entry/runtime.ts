@@ -5,6 +5,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { HostOptions } from '../platform/daemon.ts';
 import { openFront } from '../platform/front.ts';
+import { peopleIn } from '../platform/people.ts';
 import {
   type Lock,
   ownDir,
@@ -123,6 +124,7 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
           port: told.port,
           runtimeDir: options.runtimeDir,
           operatorKey: options.operatorKey,
+          people: peopleIn(join(told.stateDir, 'people')),
           log: options.log,
         });
         port = front.port;

@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { Authenticate } from './http-server.ts';
+import { PERSON_NAME, type People } from './people.ts';
 import { writeAtomically } from './state-dir.ts';
 
 /** The socket is the identity: whoever can reach it is this caller. */
@@ -15,7 +16,7 @@ export function alwaysCaller(caller: Caller): Authenticate {
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
-function bearer(request: IncomingMessage): string | undefined {
+export function bearer(request: IncomingMessage): string | undefined {
   const header = request.headers.authorization;
   if (header?.startsWith('Bearer ') === true) return header.slice(7);
   // The Anthropic SDK sends its key so.
@@ -23,26 +24,31 @@ function bearer(request: IncomingMessage): string | undefined {
   return typeof key === 'string' ? key : undefined;
 }
 
-function assertKey(request: IncomingMessage, expected: Buffer): void {
-  const key = bearer(request);
-  if (key === undefined) throw fault('unauthenticated', 'the request carries no operator key');
-  if (!timingSafeEqual(digest(key), expected))
-    throw fault('unauthenticated', 'the operator key is wrong');
-}
-
-/** A person's name is what the client says: the key itself is what gives the right. */
-function personOf(request: IncomingMessage): string {
+/** What the client says: with the operator's key, that key itself is what gives the right. */
+function nameSaid(request: IncomingMessage): string | undefined {
   const name = request.headers['agentd-person'];
-  return typeof name === 'string' && /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/.test(name)
-    ? name
-    : 'operator';
+  return typeof name === 'string' && PERSON_NAME.test(name) ? name : undefined;
 }
 
-export function operatorByKey(key: string): Authenticate {
+/** The operator's key, or the key of one of these people, who then is that person and no other. */
+export function operatorByKey(key: string, people?: People): Authenticate {
   const expected = digest(key);
   return (request) => {
-    assertKey(request, expected);
-    return { kind: 'operator', principal: `person:${personOf(request)}` };
+    const given = bearer(request);
+    if (given === undefined) throw fault('unauthenticated', 'the request carries no operator key');
+    const said = nameSaid(request);
+    if (timingSafeEqual(digest(given), expected)) {
+      if (said !== undefined && people?.has(said) === true)
+        throw fault('unauthenticated', `${said} has a key of their own, and this is not it`, {
+          hint: 'Use that key (agentctl --as NAME), or another name.',
+        });
+      return { kind: 'operator', principal: `person:${said ?? 'operator'}` };
+    }
+    const name = people?.nameOf(given);
+    if (name === undefined) throw fault('unauthenticated', 'the operator key is wrong');
+    if (said !== undefined && said !== name)
+      throw fault('unauthenticated', `this is the key of ${name}, not of ${said}`);
+    return { kind: 'operator', principal: `person:${name}`, key: `people/${name}` };
   };
 }
 
@@ -50,8 +56,8 @@ export function operatorByKey(key: string): Authenticate {
  * For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a
  * browser.
  */
-export function operatorOverTcp(key: string, port: () => number): Authenticate {
-  const byKey = operatorByKey(key);
+export function operatorOverTcp(key: string, port: () => number, people?: People): Authenticate {
+  const byKey = operatorByKey(key, people);
   return (request) => {
     assertLocalNames(request, port());
     return byKey(request);

@@ -21,6 +21,7 @@ import type { NewId, Random } from './ids.ts';
 import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
 import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
+import { peopleIn } from './people.ts';
 import { ownDir } from './state-dir.ts';
 
 /**
@@ -225,7 +226,7 @@ async function openSockets(face: HttpFace, name: DaemonName, options: HostOption
   ownDir(join(options.runtimeDir, name));
   await face.listenUnix(
     socketPathOf(options.runtimeDir, name, 'operator'),
-    operatorByKey(options.operatorKey),
+    operatorByKey(options.operatorKey, peopleIn(join(options.stateDir, 'people'))),
   );
   for (const peer of DAEMONS) {
     if (!PEERS[peer].includes(name)) continue;

@@ -4,10 +4,11 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Fault, fault } from '../wire/errors.ts';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
-import { operatorOverTcp } from './authenticate.ts';
+import { bearer, operatorOverTcp } from './authenticate.ts';
 import { socketPathOf } from './daemon.ts';
 import { answerUnreadable, askForBody, HEADER_BYTES_MAX } from './http-unreadable.ts';
 import type { Log } from './log.ts';
+import type { People } from './people.ts';
 
 export type Front = { port: number; close(): Promise<void> };
 
@@ -43,10 +44,11 @@ export async function openFront(options: {
   port: number;
   runtimeDir: string;
   operatorKey: string;
+  people?: People;
   log: Log;
 }): Promise<Front> {
   let port = options.port;
-  const authenticate = operatorOverTcp(options.operatorKey, () => port);
+  const authenticate = operatorOverTcp(options.operatorKey, () => port, options.people);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
   const server = http.createServer(
     {
@@ -87,7 +89,8 @@ export async function openFront(options: {
       headers: {
         ...onwardHeaders(request),
         host: 'agentd',
-        authorization: `Bearer ${options.operatorKey}`,
+        // The key that came, so that whose it is stays known.
+        authorization: `Bearer ${bearer(request)}`,
         'agentd-person': person,
       },
     });
