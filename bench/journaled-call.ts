@@ -27,7 +27,8 @@ async function admitRuns(daemons: Daemons): Promise<Target[]> {
       params: { id },
       body: {
         ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
-        ...{ tools: ['test.echo'], grant_expires_at: null, labels: [], max_calls: 100_000_000 },
+        ...{ tools: ['test.echo'], grant_expires_at: null, labels: [], workspace: null },
+        max_calls: 100_000_000,
       },
     });
     targets.push({ socketPath: socket });

@@ -106,6 +106,8 @@ export const AdmitRunBody = z.strictObject({
   /** The grant ends here; null when only the task's own end ends it. */
   grant_expires_at: Timestamp.nullable(),
   labels: z.array(Label).max(16),
+  /** A directory of this host that the task works in; null: one of its tree's own. */
+  workspace: z.string().max(4_095).nullable(),
   max_calls: z.int().positive(),
 });
 export type AdmitRunBody = z.infer<typeof AdmitRunBody>;

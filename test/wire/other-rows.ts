@@ -45,6 +45,7 @@ const forTools = () => ({
   ...common(),
   tools: ['test.echo'],
   grant_expires_at: null,
+  workspace: null,
   max_calls: 9,
 });
 const forModels = () => ({

@@ -98,6 +98,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
           ...common,
           tools: grant.tools,
           grant_expires_at: grant.expiresAt,
+          workspace: task.workspace,
           max_calls: maxSteps * 16,
         },
       }),

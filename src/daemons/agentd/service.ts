@@ -158,6 +158,10 @@ export function makeService(parts: ServiceParts): Service {
     await assertContext(input.context_id, parent);
     const marks = await parts.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
+    if (input.workspace !== undefined && parent !== undefined)
+      throw fault('bad_request', 'a part of a task works in the workspace of the whole', {
+        hint: 'Leave the workspace out, or the parent task.',
+      });
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
       id: newId('task'),
@@ -175,6 +179,7 @@ export function makeService(parts: ServiceParts): Service {
       after: input.after ?? [],
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
       retryOf: null,
+      workspace: input.workspace,
       labels: [
         ...new Set([
           ...(parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[])),
@@ -242,6 +247,7 @@ export function makeService(parts: ServiceParts): Service {
           limits: old.limits,
           delegation: old.delegation ?? undefined,
           priority: old.priority,
+          ...(old.workspace === null ? {} : { workspace: old.workspace }),
         } as CreateTask,
         by,
       );

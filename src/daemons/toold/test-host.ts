@@ -34,7 +34,7 @@ export function admission(runId: RunId, more: Partial<AdmitRunBody> = {}): Admit
   const task_id = derivedId<TaskId>('task', runId);
   return {
     ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
-    ...{ tools: ALL_TOOLS, grant_expires_at: null, labels: [], max_calls: 1_000 },
+    ...{ tools: ALL_TOOLS, grant_expires_at: null, labels: [], workspace: null, max_calls: 1_000 },
     ...more,
   };
 }

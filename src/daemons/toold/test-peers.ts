@@ -236,6 +236,7 @@ function taskView(more: Partial<TaskView> & { id: TaskId }): TaskView {
     after: [],
     deadline: null,
     retry_of: null,
+    workspace: null,
     result: null,
     result_ref: null,
     error: null,

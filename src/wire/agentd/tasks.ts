@@ -55,6 +55,11 @@ export const TaskInput = z.strictObject({
 });
 export type TaskInput = z.infer<typeof TaskInput>;
 
+export const WorkspacePath = z
+  .string()
+  .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
+  .max(4_095);
+
 export const CreateTask = z.strictObject({
   goal: Goal,
   agent: AgentName.optional(),
@@ -64,6 +69,11 @@ export const CreateTask = z.strictObject({
   limits: Limits.optional(),
   delegation: Delegation.optional(),
   after: z.array(TaskId).max(64).optional(),
+  /**
+   * A directory of this host that the whole tree of tasks works in, below one that the operator
+   * allows. Absent: the tree gets a new one.
+   */
+  workspace: WorkspacePath.optional(),
   priority: z.int().min(-100).max(100).optional(),
   deadline: Timestamp.optional(),
 });
@@ -87,6 +97,8 @@ export const TaskView = z.object({
   after: z.array(TaskId),
   deadline: Timestamp.nullable(),
   retry_of: TaskId.nullable(),
+  /** Null: one of its own, made when it is first needed. */
+  workspace: z.string().nullable(),
   result: z.string().nullable(),
   result_ref: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),

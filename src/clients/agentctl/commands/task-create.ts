@@ -1,6 +1,6 @@
 // agentctl task create and retry.
 import { readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, resolve } from 'node:path';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
@@ -54,6 +54,7 @@ export function bodyOf(args: Args, nowMs: number): Partial<Body> {
     max_time_s: args.number('max-time'),
   };
   const deadline = args.text('deadline');
+  const place = args.text('workspace');
   const body: Partial<Body> = {
     agent: args.text('agent'),
     parent_task_id: args.text('parent'),
@@ -61,6 +62,7 @@ export function bodyOf(args: Args, nowMs: number): Partial<Body> {
     priority: args.number('priority'),
     deadline: deadline === undefined ? undefined : readTime(deadline, nowMs, 'ahead'),
     after: args.list('after').length === 0 ? undefined : args.list('after'),
+    workspace: place === undefined ? undefined : resolve(place),
     limits: Object.values(limits).every((limit) => limit === undefined) ? undefined : limits,
   };
   return JSON.parse(JSON.stringify(body)) as Partial<Body>;

@@ -96,6 +96,7 @@ function taskFields(task: TaskView, { paint }: Out): string[] {
       ['part of', task.parent_task_id ?? undefined],
       ['again after', task.retry_of ?? undefined],
       ['starts after', task.after.join('\n') || undefined],
+      ['workspace', task.workspace ?? undefined],
       ['thread', task.context_id],
       ['limits', limitsText(task.limits)],
       ['deadline', task.deadline === null ? undefined : relative(task.deadline, now)],

@@ -36,6 +36,11 @@ export const taskCommands: readonly Command[] = [
       { name: 'max-cost', value: 'USD', kind: 'usd', help: 'at most so much money, such as 0.50' },
       { name: 'max-time', value: 'D', kind: 'duration', help: 'at most so long: 30s, 10m, 2h, 1d' },
       { name: 'deadline', value: 'TIME', help: 'it must have ended by then' },
+      {
+        name: 'workspace',
+        value: 'DIR',
+        help: 'work in this directory, one that sandboxd.workspace_roots allows',
+      },
       { name: 'priority', value: 'N', kind: 'integer', help: '-100 to 100, higher goes first' },
       {
         name: 'input',

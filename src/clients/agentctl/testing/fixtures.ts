@@ -40,6 +40,7 @@ export function task(n: number, more: Plain<TaskView> = {}): TaskView {
     after: [],
     deadline: null,
     retry_of: null,
+    workspace: null,
     result: 'A query without an index.',
     result_ref: null,
     error: null,

@@ -26,6 +26,7 @@ export type TaskRow = {
   deadline_ms: number | null;
   expires_ms: number | null;
   retry_of: string | null;
+  workspace: string | null;
   result: string | null;
   result_ref: string | null;
   error: string | null;

@@ -25,6 +25,8 @@ export type NewTask = {
   after: string[];
   deadlineMs: number | null;
   retryOf: string | null;
+  /** Of a tree's first task; the others work where it does. */
+  workspace?: string | undefined;
   labels: string[];
 };
 
@@ -69,6 +71,7 @@ export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
     deadline_ms: task.deadlineMs,
     expires_ms: task.deadlineMs,
     retry_of: task.retryOf,
+    workspace: task.parent === undefined ? (task.workspace ?? null) : task.parent.workspace,
     result: null,
     result_ref: null,
     error: null,
