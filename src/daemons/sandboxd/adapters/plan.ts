@@ -75,8 +75,16 @@ export type Plan = {
   binds: Bind[];
   limits: Limits;
   user?: string;
+  /** The Unix socket that answers for 127.0.0.1:3128 in the box. */
+  egress?: string;
   guardsOff?: Guard[];
 };
+
+/** A box that is held open: commands come later. */
+export type BoxPlan = Omit<Plan, 'args' | 'env' | 'cwd'>;
+
+/** A command in an open box. */
+export type BoxCommand = Pick<Plan, 'args' | 'env' | 'cwd' | 'limits'> & { box: bigint };
 
 function field(tag: number, value: Buffer): Buffer {
   const head = Buffer.alloc(6);
@@ -119,7 +127,17 @@ function limitFields(limits: Limits): Buffer[] {
   });
 }
 
+const commandFields = (command: Pick<Plan, 'args' | 'env' | 'cwd'>): Buffer[] => [
+  ...command.args.map((arg) => text(7, arg)),
+  ...Object.entries(command.env ?? {}).map(([name, value]) => text(8, `${name}=${value}`)),
+  text(9, command.cwd),
+];
+
 export function encodePlan(plan: Plan): Buffer {
+  return Buffer.concat([encodeBoxPlan(plan), ...commandFields(plan)]);
+}
+
+export function encodeBoxPlan(plan: BoxPlan): Buffer {
   const guards = (plan.guardsOff ?? []).reduce((bits, name) => bits | GUARD[name], 0);
   return Buffer.concat([
     text(1, plan.id),
@@ -128,12 +146,20 @@ export function encodePlan(plan: Plan): Buffer {
     number(4, plan.uid),
     number(5, plan.gid),
     ...(plan.groups ?? []).map((group) => number(6, group)),
-    ...plan.args.map((arg) => text(7, arg)),
-    ...Object.entries(plan.env ?? {}).map(([name, value]) => text(8, `${name}=${value}`)),
-    text(9, plan.cwd),
     ...plan.binds.map(bindField),
     ...limitFields(plan.limits),
     ...(plan.user === undefined ? [] : [text(12, plan.user)]),
     ...(guards === 0 ? [] : [number(13, guards)]),
+    ...(plan.egress === undefined ? [] : [text(15, plan.egress)]),
+  ]);
+}
+
+export function encodeBoxCommand(command: BoxCommand): Buffer {
+  const box = Buffer.alloc(8);
+  box.writeBigUInt64LE(command.box);
+  return Buffer.concat([
+    field(14, box),
+    ...commandFields(command),
+    ...limitFields(command.limits),
   ]);
 }
