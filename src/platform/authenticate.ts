@@ -1,8 +1,7 @@
 // Who calls, decided by the link: a socket made for one caller, or a key that only the operator can
 // read.
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import type { IncomingMessage } from 'node:http';
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { Authenticate } from './http-server.ts';
@@ -14,18 +13,20 @@ export function alwaysCaller(caller: Caller): Authenticate {
   return () => caller;
 }
 
-const digest = (text: string) => createHash('sha256').update(text).digest();
+type Asked = Parameters<Authenticate>[0];
 
-export function bearer(request: IncomingMessage): string | undefined {
+const digest = (text: string) => hash('sha256', text, 'buffer');
+
+export function bearer(request: Asked): string | undefined {
   const header = request.headers.authorization;
-  if (header?.startsWith('Bearer ') === true) return header.slice(7);
+  if (typeof header === 'string' && header.startsWith('Bearer ')) return header.slice(7);
   // The Anthropic SDK sends its key so.
   const key = request.headers['x-api-key'];
   return typeof key === 'string' ? key : undefined;
 }
 
 /** What the client says: with the operator's key, that key itself is what gives the right. */
-function nameSaid(request: IncomingMessage): string | undefined {
+function nameSaid(request: Asked): string | undefined {
   const name = request.headers['agentd-person'];
   return typeof name === 'string' && PERSON_NAME.test(name) ? name : undefined;
 }
@@ -64,12 +65,13 @@ export function operatorOverTcp(key: string, port: () => number, people?: People
   };
 }
 
-export function assertLocalNames(request: IncomingMessage, port: number): void {
+export function assertLocalNames(request: Asked, port: number): void {
   const allowed = new Set([`127.0.0.1:${port}`, `localhost:${port}`, `[::1]:${port}`]);
-  const host = request.headers.host ?? '';
+  const host = String(request.headers.host ?? '');
   if (!allowed.has(host.toLowerCase()))
     throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`);
-  const origin = request.headers.origin;
+  const { origin: said } = request.headers;
+  const origin = said === undefined ? undefined : String(said);
   if (origin !== undefined && !allowed.has(origin.toLowerCase().replace(/^https?:\/\//, ''))) {
     throw fault('forbidden_origin', `the Origin ${origin.slice(0, 100)} may not call here`);
   }

@@ -81,6 +81,8 @@ export function daemon<T extends RouteTable, S extends z.ZodType>(
 export type Hosted = {
   name: DaemonName;
   dispatch: Dispatch;
+  /** A request that another listener of this process took, from a caller it knows. */
+  answer?: HttpFace['answer'];
   begin(): Promise<void>;
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -198,6 +200,7 @@ export async function hostDaemon(value: Daemon, options: HostOptions): Promise<H
   const hosted: Hosted = {
     name,
     dispatch,
+    answer: face.answer,
     begin: async () => running.begin?.(),
     async drain() {
       stopping = true;

@@ -1,14 +1,17 @@
-// The one TCP port: checks Host, Origin and the operator's key, then passes each request on to the
-// daemon that owns its path, over that daemon's own operator socket.
+// The one TCP port: checks Host, Origin and the operator's key, then hands each request to the
+// daemon that owns its path: in this process as it is, else over that daemon's operator socket.
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Fault, fault } from '../wire/errors.ts';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
 import { bearer, operatorOverTcp } from './authenticate.ts';
-import { socketPathOf } from './daemon.ts';
-import { answerUnreadable, askForBody, HEADER_BYTES_MAX } from './http-unreadable.ts';
+import { type Hosted, socketPathOf } from './daemon.ts';
+import type { Exchange } from './http1/exchange.ts';
+import type { Headers } from './http1/head.ts';
+import { makeServer } from './http1/server.ts';
 import type { Log } from './log.ts';
 import type { People } from './people.ts';
+
+const CONNECTIONS_MAX = 1_024;
 
 export type Front = { port: number; close(): Promise<void> };
 
@@ -46,98 +49,96 @@ export async function openFront(options: {
   operatorKey: string;
   people?: People;
   log: Log;
+  /** Daemons of this process. */
+  here?: ReadonlyMap<DaemonName, Hosted> | undefined;
 }): Promise<Front> {
   let port = options.port;
   const authenticate = operatorOverTcp(options.operatorKey, () => port, options.people);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
-  const server = http.createServer(
-    {
-      headersTimeout: 15_000,
-      requestTimeout: 120_000,
-      connectionsCheckingInterval: 5_000,
-      maxHeaderSize: HEADER_BYTES_MAX,
-      requireHostHeader: false,
-    },
-    (request, response) => {
-      try {
-        const caller = authenticate(request);
-        passOn(request, response, caller.principal.replace(/^person:/, ''));
-      } catch (error) {
-        refuse(
-          response,
-          error instanceof Fault
-            ? error
-            : fault('internal', 'something went wrong here', { cause: error }),
-        );
-      }
-    },
-  );
-  server.maxConnections = 1_024;
-  answerUnreadable(server);
 
-  const passOn = (
-    request: http.IncomingMessage,
-    response: http.ServerResponse,
-    person: string,
-  ): void => {
-    const { daemon, path } = ownerOf(request.url ?? '/');
-    const onward = openOnward({
-      agent,
-      socketPath: socketPathOf(options.runtimeDir, daemon, 'operator'),
-      method: request.method,
-      path,
-      headers: {
-        ...onwardHeaders(request),
-        host: 'agentd',
-        // The key that came, so that whose it is stays known.
-        authorization: `Bearer ${bearer(request)}`,
-        'agentd-person': person,
-      },
-    });
-    onward.on('response', (answer) => {
-      const { connection: _, 'keep-alive': __, ...rest } = answer.headers;
-      response.writeHead(answer.statusCode ?? 502, rest);
-      answer.pipe(response);
-      answer.on('error', () => response.destroy());
-    });
+  const passOn = (exchange: Exchange): void => {
+    const caller = authenticate(exchange);
+    const { daemon, path } = ownerOf(exchange.target);
+    const answer = options.here?.get(daemon)?.answer;
+    if (answer !== undefined) return void answer(exchange, path, caller);
+    const socketPath = socketPathOf(options.runtimeDir, daemon, 'operator');
+    const headers = {
+      ...onwardHeaders(exchange.headers),
+      host: 'agentd',
+      // The key that came, so that whose it is stays known.
+      authorization: `Bearer ${bearer(exchange)}`,
+      'agentd-person': caller.principal.replace(/^person:/, ''),
+    };
+    const onward = openOnward({ agent, socketPath, method: exchange.method, path, headers });
     onward.on('error', (cause) => {
       options.log.debug('a daemon did not answer', { daemon, error: cause });
-      if (response.headersSent) response.destroy();
-      else refuse(response, fault('unavailable', `${daemon} does not answer`, { cause }));
+      refuse(exchange, fault('unavailable', `${daemon} does not answer`, { cause }));
     });
-    response.on('close', () => onward.destroy());
-    askForBody(request, response);
-    request.pipe(onward);
+    join(exchange, onward);
   };
 
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        error.code === 'EADDRINUSE'
-          ? fault('conflict', `port ${options.port} is in use`, { hint: 'Choose another --port.' })
-          : error,
-      ),
-    );
-    server.listen(options.port, '127.0.0.1', resolve);
+  const server = makeServer({
+    connectionsMax: CONNECTIONS_MAX,
+    onRequest(exchange) {
+      try {
+        passOn(exchange);
+      } catch (error) {
+        const internal = () => fault('internal', 'something went wrong here', { cause: error });
+        refuse(exchange, error instanceof Fault ? error : internal());
+      }
+    },
   });
-  port = (server.address() as AddressInfo).port;
+  await server.listen({ host: '127.0.0.1', port }).catch((error: unknown) => {
+    if (!(error instanceof Fault)) throw error;
+    throw fault('conflict', `port ${port} is in use`, { hint: 'Choose another --port.' });
+  });
+  port = server.port();
   return {
     port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-        agent.destroy();
-      }),
+    async close() {
+      agent.destroy();
+      await server.close(0);
+    },
   };
 }
 
-function onwardHeaders(request: http.IncomingMessage): http.OutgoingHttpHeaders {
+/** Body and answer go through as they come; who reads slowly slows who writes. */
+function join(exchange: Exchange, onward: http.ClientRequest): void {
+  exchange.onGone(() => onward.destroy());
+  onward.on('response', (answer) => {
+    const { connection: _, 'keep-alive': __, 'transfer-encoding': ___, ...rest } = answer.headers;
+    exchange.begin(answer.statusCode ?? 502, oneEach(rest));
+    exchange.onDrain(() => answer.resume());
+    answer.on('data', (chunk: Buffer) => {
+      if (!exchange.write(chunk)) answer.pause();
+    });
+    answer.on('end', () => exchange.end());
+    answer.on('error', () => exchange.destroy());
+  });
+  onward.on('drain', () => exchange.resumeBody());
+  exchange.askForBody();
+  exchange.readBody({
+    data(chunk) {
+      if (!onward.write(chunk)) exchange.pauseBody();
+    },
+    end: () => void onward.end(),
+    cut: () => void onward.destroy(),
+  });
+}
+
+function oneEach(headers: http.IncomingHttpHeaders): Record<string, string | undefined> {
+  const each: Record<string, string | undefined> = {};
+  for (const [name, value] of Object.entries(headers))
+    each[name] = Array.isArray(value) ? value.join(', ') : value;
+  return each;
+}
+
+function onwardHeaders(given: Headers): http.OutgoingHttpHeaders {
   const headers: http.OutgoingHttpHeaders = {};
-  for (const [name, value] of Object.entries(request.headers))
+  for (const [name, value] of Object.entries(given))
     if (!HOP_HEADERS.has(name) && value !== undefined) headers[name] = value;
   // Without it Node would send the body of a GET or DELETE bare, to be read as the next request.
-  if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
+  if (given['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
   return headers;
 }
 
@@ -151,12 +152,8 @@ function openOnward(options: http.RequestOptions): http.ClientRequest {
   }
 }
 
-function refuse(response: http.ServerResponse, error: Fault): void {
+function refuse(exchange: Exchange, error: Fault): void {
+  if (exchange.isBegun) return void exchange.destroy();
   const body = JSON.stringify({ error: error.toBody() });
-  response.writeHead(error.http, {
-    'content-type': 'application/json',
-    'content-length': Buffer.byteLength(body),
-    connection: 'close',
-  });
-  response.end(body);
+  exchange.send(error.http, { 'content-type': 'application/json' }, body);
 }

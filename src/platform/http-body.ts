@@ -1,8 +1,7 @@
 // Reading the body of a request: as much as its route takes, and no more at a time than this
 // process and this socket can hold. What is done with the text is http-server's.
-import type http from 'node:http';
 import { type Fault, fault } from '../wire/errors.ts';
-import { askForBody } from './http-unreadable.ts';
+import type { BodySink, Exchange } from './http1/exchange.ts';
 import { decodeUtf8 } from './json.ts';
 
 /** How many bytes of bodies that are still arriving may be held, and how many are. */
@@ -15,74 +14,99 @@ export const PROCESS_BODIES: ByteBudget = { bytesMax: 256_000_000, bytes: 0 };
  * So much of a refused body is read and thrown away, so that an ordinary client gets to the answer.
  */
 const LINGER_BYTES_MAX = 64_000_000;
+const JSON_TYPE = /^application\/([^;]+\+)?json\s*(;|$)/i;
 
 /** The text of the body, or undefined when there is none. */
 export async function readBody(
-  request: http.IncomingMessage,
-  response: http.ServerResponse,
+  exchange: Exchange,
   sizeBytesMax: number,
   budgets: readonly ByteBudget[],
 ): Promise<string | undefined> {
-  const isTooLarge = Number(request.headers['content-length'] ?? 0) > sizeBytesMax;
-  if (!isTooLarge) askForBody(request, response);
-  const bytes = await readBytes(request, sizeBytesMax, budgets);
+  const { headers } = exchange;
+  const isTooLarge = Number(headers['content-length'] ?? 0) > sizeBytesMax;
+  if (!isTooLarge) exchange.askForBody();
+  const bytes = await readBytes(exchange, { sizeBytesMax, isTooLarge }, budgets);
   if (bytes.length === 0) return undefined;
-  const type = request.headers['content-type'];
-  if (type !== undefined && !/^application\/([^;]+\+)?json\s*(;|$)/i.test(type))
+  const type = headers['content-type'];
+  if (type !== undefined && type !== 'application/json' && !JSON_TYPE.test(type))
     throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
   return decodeUtf8(bytes);
 }
 
 function readBytes(
-  request: http.IncomingMessage,
-  sizeBytesMax: number,
+  exchange: Exchange,
+  known: { sizeBytesMax: number; isTooLarge: boolean },
   budgets: readonly ByteBudget[],
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    let chunks: Buffer[] = [];
-    let size = 0;
-    let held = 0;
-    let isRefused = false;
-    const letGo = (): void => {
-      for (const budget of budgets) budget.bytes -= held;
-      held = 0;
-      chunks = [];
-    };
-    const refuse = (why: Fault): void => {
-      isRefused = true;
-      letGo();
-      reject(why);
-    };
-    const tooLarge = () => fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
-    const overloaded = () =>
-      fault('overloaded', 'too many bodies are arriving at once', { retryAfterMs: 1_000 });
-    const fits = (chunk: Buffer): boolean =>
-      budgets.every(({ bytes, bytesMax }) => bytes + chunk.length <= bytesMax);
-    const hold = (chunk: Buffer): void => {
-      for (const budget of budgets) budget.bytes += chunk.length;
-      held += chunk.length;
-      chunks.push(chunk);
-    };
-    if (Number(request.headers['content-length'] ?? 0) > sizeBytesMax) refuse(tooLarge());
-    request.on('data', (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > sizeBytesMax + LINGER_BYTES_MAX) request.socket.destroy();
-      else if (isRefused) return;
-      else if (size > sizeBytesMax) refuse(tooLarge());
-      else if (!fits(chunk)) refuse(overloaded());
-      else hold(chunk);
-    });
-    request.on('end', () => {
-      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-      letGo();
-      resolve(bytes);
-    });
-    // Every request closes in the end; only one that closes early went away.
-    const gone = (): void => {
-      letGo();
-      if (!request.complete) reject(fault('canceled', 'the caller went away'));
-    };
-    request.on('error', gone);
-    request.on('close', gone);
+    const collector = new Collector(exchange, known.sizeBytesMax, budgets, { resolve, reject });
+    exchange.readBody(collector);
+    // Said at once: who is told before it has sent everything can stop.
+    if (known.isTooLarge) collector.refuse(tooLarge(known.sizeBytesMax));
   });
+}
+
+const tooLarge = (sizeBytesMax: number): Fault =>
+  fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
+
+class Collector implements BodySink {
+  readonly #exchange: Exchange;
+  readonly #sizeBytesMax: number;
+  readonly #budgets: readonly ByteBudget[];
+  readonly #done: { resolve(bytes: Buffer): void; reject(reason: Fault): void };
+  #chunks: Buffer[] = [];
+  #sizeBytes = 0;
+  #heldBytes = 0;
+  #isRefused = false;
+
+  constructor(
+    exchange: Exchange,
+    sizeBytesMax: number,
+    budgets: readonly ByteBudget[],
+    done: { resolve(bytes: Buffer): void; reject(reason: Fault): void },
+  ) {
+    this.#exchange = exchange;
+    this.#sizeBytesMax = sizeBytesMax;
+    this.#budgets = budgets;
+    this.#done = done;
+  }
+
+  data(chunk: Buffer): void {
+    this.#sizeBytes += chunk.length;
+    if (this.#sizeBytes > this.#sizeBytesMax + LINGER_BYTES_MAX) this.#exchange.destroy();
+    else if (this.#isRefused) return;
+    else if (this.#sizeBytes > this.#sizeBytesMax) this.refuse(tooLarge(this.#sizeBytesMax));
+    else if (!this.#budgets.every((one) => one.bytes + chunk.length <= one.bytesMax))
+      this.refuse(
+        fault('overloaded', 'too many bodies are arriving at once', { retryAfterMs: 1_000 }),
+      );
+    else {
+      for (const budget of this.#budgets) budget.bytes += chunk.length;
+      this.#heldBytes += chunk.length;
+      this.#chunks.push(chunk);
+    }
+  }
+
+  end(): void {
+    const chunks = this.#chunks;
+    this.#letGo();
+    this.#done.resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
+  }
+
+  cut(): void {
+    this.#letGo();
+    this.#done.reject(fault('canceled', 'the caller went away'));
+  }
+
+  refuse(why: Fault): void {
+    this.#isRefused = true;
+    this.#letGo();
+    this.#done.reject(why);
+  }
+
+  #letGo(): void {
+    for (const budget of this.#budgets) budget.bytes -= this.#heldBytes;
+    this.#heldBytes = 0;
+    this.#chunks = [];
+  }
 }

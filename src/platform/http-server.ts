@@ -1,22 +1,24 @@
 // The socket link's server side: HTTP requests become dispatch requests. Every socket has one
 // authenticator, which alone decides who the caller is. Limits of size, time and number are set
-// here.
+// here; reading and writing HTTP is http1's.
 
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
-import { answerUnreadable, HEADER_BYTES_MAX, sendJson } from './http-unreadable.ts';
+import type { Exchange } from './http1/exchange.ts';
+import type { Headers } from './http1/head.ts';
+import { type HttpServer, makeServer, type ServerLimits } from './http1/server.ts';
 import { parseJson } from './json.ts';
 import type { Log } from './log.ts';
 
 /** Says who calls, or throws a fault. Sees headers only. */
-export type Authenticate = (request: http.IncomingMessage) => Caller;
+export type Authenticate = (request: {
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}) => Caller;
 /** Writes a fault in the form a foreign client expects. */
 export type DialectErrors = (
   dialect: 'openai' | 'anthropic',
@@ -35,20 +37,12 @@ export type HttpFace = {
     port: number,
     authenticate: Authenticate,
   ): Promise<{ port: number; close(): Promise<void> }>;
+  /** A request that another listener of this process took, from a caller it knows. */
+  answer(exchange: Exchange, path: string, caller: Caller): void;
   closeAll(): Promise<void>;
 };
 
-export type HttpLimits = {
-  headersTimeoutMs: number;
-  requestTimeoutMs: number;
-  /** How often connections are looked at for the two above. */
-  checkEveryMs: number;
-};
-const LIMITS: HttpLimits = {
-  headersTimeoutMs: 15_000,
-  requestTimeoutMs: 120_000,
-  checkEveryMs: 5_000,
-};
+export type HttpLimits = ServerLimits;
 
 /** What one socket may take of the process: all callers of it together. */
 export type SocketLimits = { connectionsMax: number; bodiesBytesMax: number };
@@ -62,6 +56,7 @@ export const RUN_SOCKET_LIMITS: SocketLimits = { connectionsMax: 64, bodiesBytes
 const BODY_BYTES_MAX = 1_000_000;
 export const SOCKET_PATH_BYTES_MAX = 100;
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+const JSON_HEADERS = { 'content-type': 'application/json' };
 
 export function makeHttpFace(options: {
   dispatch: Dispatch;
@@ -69,50 +64,41 @@ export function makeHttpFace(options: {
   dialectErrors?: DialectErrors;
   limits?: HttpLimits;
 }): HttpFace {
-  const { dispatch, log, limits = LIMITS } = options;
+  const { dispatch, log, limits } = options;
   const open = new Set<{ close(): Promise<void> }>();
 
-  const listen = (authenticate: Authenticate, allowed: SocketLimits): http.Server => {
-    const server = http.createServer({
-      keepAliveTimeout: 60_000,
-      headersTimeout: limits.headersTimeoutMs,
-      requestTimeout: limits.requestTimeoutMs,
-      connectionsCheckingInterval: limits.checkEveryMs,
-      maxHeaderSize: HEADER_BYTES_MAX,
-      // Where Host matters the authenticator looks at it, and says what is wrong.
-      requireHostHeader: false,
-    });
-    server.maxConnections = allowed.connectionsMax;
+  const serve = (authenticate: Authenticate, allowed: SocketLimits): HttpServer => {
     const budgets = [PROCESS_BODIES, { bytesMax: allowed.bodiesBytesMax, bytes: 0 }];
-    server.on(
-      'request',
-      (request, response) => void answer(request, response, authenticate, budgets),
-    );
-    answerUnreadable(server);
-    return server;
+    return makeServer({
+      connectionsMax: allowed.connectionsMax,
+      limits,
+      onRequest: (exchange) =>
+        void answer(exchange, exchange.target, () => authenticate(exchange), budgets),
+    });
   };
 
   const answer = async (
-    request: http.IncomingMessage,
-    response: http.ServerResponse,
-    authenticate: Authenticate,
+    exchange: Exchange,
+    target: string,
+    authenticate: () => Caller,
     budgets: readonly ByteBudget[],
   ) => {
-    const trace = traceOf(request);
-    response.setHeader('x-request-id', trace.requestId);
+    const { method, headers } = exchange;
+    const trace = traceOf(headers);
+    exchange.addHeader('x-request-id', trace.requestId);
     let route: Route | undefined;
     try {
-      const url = parseUrl(request.url ?? '/');
-      const caller = authenticate(request);
-      route = dispatch.match(request.method ?? 'GET', url.path).route;
+      const url = parseUrl(target);
+      const caller = authenticate();
+      route = dispatch.match(method, url.path).route;
       // Also asked by dispatch; here so that nobody's body is read who may not send one.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
-      const rawBody = await readBody(request, response, sizeBytesMax, budgets);
+      const rawBody = await readBody(exchange, sizeBytesMax, budgets);
       const gone = new AbortController();
-      response.on('close', () => response.writableFinished || gone.abort());
+      exchange.onGone(() => gone.abort());
       const value = await dispatch.run({
-        method: request.method ?? 'GET',
+        method,
         path: url.path,
         query: url.query,
         body: rawBody === undefined ? undefined : parseJson(rawBody),
@@ -120,74 +106,71 @@ export function makeHttpFace(options: {
         caller,
         trace,
         signal: gone.signal,
-        deadlineMs: deadlineOf(request),
-        idempotencyKey: keyOf(request),
+        deadlineMs: deadlineOf(headers),
+        idempotencyKey: keyOf(headers),
       });
-      if (value instanceof RawAnswer) await sendRaw(response, value);
-      else sendJson(response, 200, value);
+      if (value instanceof RawAnswer) await sendRaw(exchange, value);
+      else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
     } catch (error) {
-      sendFault(response, error, route);
+      sendFault(exchange, error, route);
     }
   };
 
-  const sendFault = (
-    response: http.ServerResponse,
-    error: unknown,
-    route: Route | undefined,
-  ): void => {
+  const sendFault = (exchange: Exchange, error: unknown, route: Route | undefined): void => {
     const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
     if (!(error instanceof Fault)) log.error('an answer failed', { error });
-    if (response.headersSent || response.destroyed) return void response.destroy();
-    if (known.retryAfterMs !== undefined)
-      response.setHeader('retry-after', String(Math.ceil(known.retryAfterMs / 1000)));
-    if (known.code === 'method_not_allowed')
-      response.setHeader('allow', String(known.details?.allow ?? ''));
-    if (route?.dialect !== undefined && options.dialectErrors !== undefined) {
-      const { status, headers, body } = options.dialectErrors(route.dialect, known);
-      response.writeHead(status, headers).end(body);
-      return;
-    }
-    sendJson(response, known.http, { error: known.toBody() });
+    if (exchange.isBegun || exchange.isGone) return void exchange.destroy();
+    const { status, headers, body } = writeFault(known, route);
+    exchange.send(
+      status,
+      {
+        'retry-after':
+          known.retryAfterMs === undefined ? undefined : Math.ceil(known.retryAfterMs / 1000),
+        allow: known.code === 'method_not_allowed' ? String(known.details?.allow ?? '') : undefined,
+        ...headers,
+      },
+      body,
+    );
   };
 
-  const closeServer = (server: http.Server): Promise<void> =>
-    new Promise((resolve) => {
-      server.close(() => resolve());
-      server.closeIdleConnections();
-      setTimeout(() => server.closeAllConnections(), 2_000).unref();
-    });
+  const writeFault = (known: Fault, route: Route | undefined) =>
+    route?.dialect !== undefined && options.dialectErrors !== undefined
+      ? options.dialectErrors(route.dialect, known)
+      : {
+          status: known.http,
+          headers: JSON_HEADERS,
+          body: JSON.stringify({ error: known.toBody() }),
+        };
+
+  const kept = (server: HttpServer, after: () => void) => {
+    const handle = {
+      async close() {
+        open.delete(handle);
+        await server.close();
+        after();
+      },
+    };
+    open.add(handle);
+    return handle;
+  };
 
   return {
     async listenUnix(socketPath, authenticate, allowed = SOCKET_LIMITS) {
       assertSocketPath(socketPath);
       mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
       rmSync(socketPath, { force: true });
-      const server = listen(authenticate, allowed);
-      await listening(server, { path: socketPath });
+      const server = serve(authenticate, allowed);
+      await server.listen({ path: socketPath });
       chmodSync(socketPath, 0o600);
-      const handle = {
-        async close() {
-          open.delete(handle);
-          await closeServer(server);
-          rmSync(socketPath, { force: true });
-        },
-      };
-      open.add(handle);
-      return handle;
+      return kept(server, () => rmSync(socketPath, { force: true }));
     },
     async listenTcp(host, port, authenticate) {
-      const server = listen(authenticate, SOCKET_LIMITS);
-      await listening(server, { host, port });
-      const handle = {
-        port: (server.address() as AddressInfo).port,
-        async close() {
-          open.delete(handle);
-          await closeServer(server);
-        },
-      };
-      open.add(handle);
-      return handle;
+      const server = serve(authenticate, SOCKET_LIMITS);
+      await server.listen({ host, port });
+      return { port: server.port(), ...kept(server, () => undefined) };
     },
+    answer: (exchange, target, caller) =>
+      void answer(exchange, target, () => caller, [PROCESS_BODIES]),
     async closeAll() {
       await Promise.all([...open].map((handle) => handle.close()));
     },
@@ -202,24 +185,6 @@ export function assertSocketPath(socketPath: string): void {
       `the socket path ${socketPath} is longer than ${SOCKET_PATH_BYTES_MAX} bytes`,
     );
   }
-}
-
-function listening(
-  server: http.Server,
-  where: { path: string } | { host: string; port: number },
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        error.code === 'EADDRINUSE'
-          ? fault('conflict', `${'path' in where ? where.path : `port ${where.port}`} is in use`, {
-              cause: error,
-            })
-          : error,
-      ),
-    );
-    server.listen(where, () => resolve());
-  });
 }
 
 function parseUrl(url: string): { path: string; query: Record<string, string> } {
@@ -244,43 +209,47 @@ function decodeWord(text: string): string {
   }
 }
 
-async function sendRaw(response: http.ServerResponse, answer: RawAnswer): Promise<void> {
-  response.writeHead(answer.status, answer.headers);
-  if (typeof answer.body === 'string' || answer.body instanceof Uint8Array)
-    return void response.end(answer.body);
-  response.flushHeaders();
+async function sendRaw(exchange: Exchange, answer: RawAnswer): Promise<void> {
+  const { status, headers, body } = answer;
+  if (typeof body === 'string' || body instanceof Uint8Array)
+    return exchange.send(status, headers, body);
+  exchange.begin(status, headers);
   let goOn = (): void => {};
-  response.on('drain', () => goOn());
-  response.on('close', () => goOn());
-  for await (const chunk of answer.body) {
-    if (response.destroyed) break;
-    if (!response.write(chunk) && !response.destroyed)
+  exchange.onDrain(() => goOn());
+  for await (const piece of body) {
+    if (exchange.isGone) break;
+    if (!exchange.write(piece) && !exchange.isGone)
       await new Promise<void>((resolve) => {
         goOn = resolve;
       });
   }
-  response.end();
+  exchange.end();
 }
 
-function deadlineOf(request: http.IncomingMessage): number | undefined {
-  const value = Number(request.headers['agentd-deadline-ms']);
+function deadlineOf(headers: Headers): number | undefined {
+  const said = headers['agentd-deadline-ms'];
+  if (said === undefined) return undefined;
+  const value = Number(said);
   return Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-function keyOf(request: http.IncomingMessage): string | undefined {
-  const key = request.headers['idempotency-key'];
+function keyOf(headers: Headers): string | undefined {
+  const key = headers['idempotency-key'];
   if (key === undefined) return undefined;
-  if (typeof key !== 'string' || !/^[\x21-\x7e]{1,128}$/.test(key))
+  if (!/^[\x21-\x7e]{1,128}$/.test(key))
     throw fault('bad_request', 'Idempotency-Key must be 1 to 128 visible ASCII characters');
   return key;
 }
 
-function traceOf(request: http.IncomingMessage): Trace {
+function traceOf(headers: Headers): Trace {
+  const parent = headers.traceparent;
+  const id = headers['x-request-id'];
+  const hasParent = parent !== undefined && TRACEPARENT.test(parent);
+  const hasId = id !== undefined && /^[\w.-]{1,64}$/.test(id);
+  if (hasParent && hasId) return { traceparent: parent, requestId: id };
   const own = newTrace();
-  const parent = request.headers.traceparent;
-  const id = request.headers['x-request-id'];
   return {
-    traceparent: typeof parent === 'string' && TRACEPARENT.test(parent) ? parent : own.traceparent,
-    requestId: typeof id === 'string' && /^[\w.-]{1,64}$/.test(id) ? id : own.requestId,
+    traceparent: hasParent ? parent : own.traceparent,
+    requestId: hasId ? id : own.requestId,
   };
 }

@@ -1,10 +1,12 @@
 // Asking a daemon, from outside or inside its process: typed clients over a local or a socket link.
 // Both links copy what they carry and give back the same faults.
-import http from 'node:http';
+import net from 'node:net';
 import type { Caller } from '../wire/caller.ts';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
 import { currentTrace, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { type Answering, type Call, makePool, type Pool } from './http1/client.ts';
+import { type AnswerHead, assertTarget, type SentHeaders, writeHeaders } from './http1/head.ts';
 
 export type CallOptions = {
   signal?: AbortSignal | undefined;
@@ -96,7 +98,7 @@ export function socketLink({
   headers = {},
   connectionsMax = 64,
 }: SocketLinkOptions): Link {
-  const agent = new http.Agent({ keepAlive: true, maxSockets: connectionsMax });
+  const pool = makePool({ connect: () => net.connect({ path: socketPath }), connectionsMax });
   return {
     call: ({ route, path, query, body, options }) => {
       const search = new URLSearchParams(query).toString();
@@ -104,7 +106,7 @@ export function socketLink({
       const deadlineMs = options.deadlineMs ?? 30_000;
       const trace = options.trace ?? currentTrace();
       return requestJson({
-        agent,
+        pool,
         socketPath,
         method: route.method,
         path: search === '' ? path : `${path}?${search}`,
@@ -119,79 +121,119 @@ export function socketLink({
           ...(options.idempotencyKey === undefined
             ? {}
             : { 'idempotency-key': options.idempotencyKey }),
-          'agentd-deadline-ms': String(deadlineMs),
+          'agentd-deadline-ms': deadlineMs,
         },
       });
     },
-    close: () => agent.destroy(),
+    close: () => pool.close(),
   };
 }
 
 type JsonRequest = {
-  agent: http.Agent;
+  pool: Pool;
   socketPath: string;
   method: string;
   path: string;
   text: string | undefined;
-  headers: Record<string, string>;
+  headers: SentHeaders;
   signal: AbortSignal | undefined;
   deadlineMs: number;
 };
 
+/** A little longer than the other side has, so that its own word comes first. */
+const LATE_MS = 1_000;
+
 function requestJson(r: JsonRequest): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const bodyHeaders =
-      r.text === undefined
-        ? {}
-        : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(r.text) };
-    const request = http.request({
-      agent: r.agent,
-      socketPath: r.socketPath,
-      method: r.method,
-      path: r.path,
-      headers: { host: 'agentd', ...r.headers, ...bodyHeaders },
-    });
-    // Not node:http's own timeout and signal: those are silent while a request waits for a socket.
-    const giveUp = (error: unknown): void => {
-      request.destroy();
-      fail(error);
-    };
-    const onAbort = (): void => giveUp(fault('canceled', 'the caller gave up'));
-    const timer = setTimeout(
-      () => giveUp(fault('deadline', `no answer from ${r.socketPath} in time`)),
-      r.deadlineMs + 1_000,
-    );
-    const settle = (): void => {
-      clearTimeout(timer);
-      r.signal?.removeEventListener('abort', onAbort);
-    };
-    const fail = (error: unknown): void => {
-      settle();
-      reject(error);
-    };
-    request.on('error', (error) => fail(translate(error, r.socketPath)));
-    request.on('response', (response) => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('error', (error) => fail(translate(error, r.socketPath)));
-      response.on('aborted', () =>
-        fail(fault('unavailable', `${r.socketPath} closed in the middle of an answer`)),
-      );
-      response.on('end', () => {
-        try {
-          const value: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
-          if ((response.statusCode ?? 500) >= 400) return fail(faultFromBody(value));
-          settle();
-          resolve(value);
-        } catch (cause) {
-          fail(fault('bad_output', `${r.socketPath} did not answer with JSON`, { cause }));
-        }
-      });
-    });
-    if (r.signal?.aborted === true) return onAbort();
-    r.signal?.addEventListener('abort', onAbort, { once: true });
-    request.end(r.text);
+    if (r.signal?.aborted === true) return reject(fault('canceled', 'the caller gave up'));
+    const asking = new JsonAsking(r, { resolve, reject });
+    asking.start();
   });
+}
+
+class JsonAsking implements Answering {
+  readonly #r: JsonRequest;
+  readonly #done: { resolve(value: unknown): void; reject(reason: unknown): void };
+  readonly #onAbort = (): void => this.#giveUp(fault('canceled', 'the caller gave up'));
+  #call: Call | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #status = 0;
+  #chunks: Buffer[] = [];
+
+  constructor(
+    r: JsonRequest,
+    done: { resolve(value: unknown): void; reject(reason: unknown): void },
+  ) {
+    this.#r = r;
+    this.#done = done;
+  }
+
+  start(): void {
+    const { pool, method, text, signal, deadlineMs, socketPath } = this.#r;
+    const head = headOf(this.#r);
+    this.#timer = setTimeout(
+      () => this.#giveUp(fault('deadline', `no answer from ${socketPath} in time`)),
+      deadlineMs + LATE_MS,
+    );
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+    this.#call = pool.ask({ method, head, body: text }, this);
+  }
+
+  connected(): void {}
+
+  head(head: AnswerHead): void {
+    this.#status = head.status;
+  }
+
+  data(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+  }
+
+  more(): void {}
+
+  end(): void {
+    this.#settle();
+    const { socketPath } = this.#r;
+    const bytes = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
+    let value: unknown;
+    try {
+      value = JSON.parse(bytes.toString('utf8'));
+    } catch (cause) {
+      const words = `${socketPath} did not answer with JSON`;
+      return void this.#done.reject(fault('bad_output', words, { cause }));
+    }
+    if (this.#status >= 400) this.#done.reject(faultFromBody(value));
+    else this.#done.resolve(value);
+  }
+
+  fail(cause: NodeJS.ErrnoException): void {
+    this.#settle();
+    const { socketPath } = this.#r;
+    const words = `${socketPath} closed in the middle of an answer`;
+    const reason =
+      this.#status === 0 ? translate(cause, socketPath) : fault('unavailable', words, { cause });
+    this.#done.reject(reason);
+  }
+
+  #giveUp(reason: unknown): void {
+    this.#call?.destroy();
+    this.#settle();
+    this.#done.reject(reason);
+  }
+
+  #settle(): void {
+    clearTimeout(this.#timer);
+    this.#r.signal?.removeEventListener('abort', this.#onAbort);
+  }
+}
+
+function headOf({ method, path, headers, text }: JsonRequest): string {
+  const length =
+    text === undefined
+      ? ''
+      : `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n`;
+  assertTarget(path);
+  return `${method} ${path} HTTP/1.1\r\nhost: agentd\r\n${writeHeaders(headers)}${length}\r\n`;
 }
 
 function translate(error: unknown, socketPath: string): unknown {

@@ -1,7 +1,8 @@
 // One call to one provider: headers and key out, bytes in, and every way it can go wrong as a
 // fault. The key is read once per call and goes into one header only.
-import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Clock } from '../../../platform/clock.ts';
+import type { Answering, Call } from '../../../platform/http1/client.ts';
+import { type AnswerHead, isSendable, writeHeaders } from '../../../platform/http1/head.ts';
 import { parseJson } from '../../../platform/json.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import { dialects } from './dialects.ts';
@@ -12,28 +13,42 @@ import type {
   WholeAnswer,
 } from './provider-client.ts';
 import type { Target } from './provider-target.ts';
-import { UpstreamBody } from './upstream-body.ts';
+import { silent, tooLong, UpstreamBody } from './upstream-body.ts';
 import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** Longer timers fire at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 const HEADERS_KEPT = ['content-type', 'request-id', 'x-request-id'];
+const JSON_TYPE = /^application\/(.+\+)?json\b/i;
+const SSE_TYPE = /^text\/event-stream\b/i;
+
+type Answer = WholeAnswer | StreamedAnswer;
 
 /** The state of one call: what is waited for now, and how to stop it. */
-export class Attempt {
-  #call: ProviderCall;
-  #target: Target;
-  #clock: Pick<Clock, 'nowMs'>;
-  #limits: ProviderLimits;
-  #key: string | undefined;
-  #sizeBytes: number;
-  #request: ClientRequest | undefined;
+export class Attempt implements Answering {
+  readonly #call: ProviderCall;
+  readonly #target: Target;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #limits: ProviderLimits;
+  readonly #key: string | undefined;
+  #sent: Call | undefined;
+  #mayRepeat = true;
+  #head: AnswerHead | undefined;
+  /** Of an answer that is only of use when it is whole. */
+  #chunks: Buffer[] = [];
+  #sizeBytes = 0;
   #body: UpstreamBody | undefined;
-  #stopped: Fault | undefined;
-  #deadline: NodeJS.Timeout | undefined;
-  #phase: NodeJS.Timeout | undefined;
-  #onAbort = (): void => this.#stop(this.#abortFault());
+  #isOver = false;
+  #resolve: (answer: Answer) => void = () => {};
+  #reject: (reason: unknown) => void = () => {};
+  #timer: NodeJS.Timeout | undefined;
+  #timerAtMs = Number.POSITIVE_INFINITY;
+  #deadlineAtMs = 0;
+  /** When what is waited for now is late, and the words for it. */
+  #lateAtMs = Number.POSITIVE_INFINITY;
+  #late: (() => Fault) | undefined;
+  readonly #onAbort = (): void => this.#stop(this.#abortFault());
 
   constructor(
     call: ProviderCall,
@@ -46,192 +61,207 @@ export class Attempt {
     this.#clock = clock;
     this.#limits = limits;
     this.#key = call.provider.readKey()?.trim();
-    this.#sizeBytes = Buffer.byteLength(call.body);
   }
 
-  async run(): Promise<WholeAnswer | StreamedAnswer> {
-    const { signal, deadlineMs, provider } = this.#call;
-    if (signal?.aborted === true) throw this.#abortFault();
-    signal?.addEventListener('abort', this.#onAbort, { once: true });
-    this.#deadline = setTimeout(
-      () => {
-        this.#stop(
-          fault('deadline', `the provider ${provider.name} was not done in ${deadlineMs} ms`),
-        );
-      },
-      Math.min(deadlineMs, TIMER_MS_MAX),
-    ).unref();
-    try {
-      const response = await this.#send(true);
-      if (response.statusCode !== 200) throw await this.#readError(response);
-      this.#assertContent(response);
-      const answer = this.#call.stream
-        ? this.#openStream(response)
-        : await this.#readWhole(response);
-      return answer;
-    } catch (error) {
-      this.#release();
-      this.#request?.destroy();
-      throw error instanceof Fault ? this.#clean(error) : error;
-    }
-  }
-
-  #send(mayRepeat: boolean): Promise<IncomingMessage> {
+  run(): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const request = this.#makeRequest();
-      this.#request = request;
-      request.on('response', (response) => {
-        clearTimeout(this.#phase);
-        resolve(response);
-      });
-      request.on('error', (cause: NodeJS.ErrnoException) => {
-        clearTimeout(this.#phase);
-        if (this.#stopped !== undefined) return reject(this.#stopped);
-        // The server closed a kept socket just as it was used: it has not seen the request.
-        const isStale = cause.code === 'ECONNRESET' || cause.code === 'EPIPE';
-        if (mayRepeat && request.reusedSocket && isStale) resolve(this.#send(false));
-        else reject(this.#unreachable(cause));
-      });
-      request.on('socket', (socket) => {
-        if (!socket.connecting) return this.#waitFor('firstByteTimeoutMs', 'began no answer');
-        this.#waitFor('connectTimeoutMs', 'took no connection');
-        const ready = 'encrypted' in socket ? 'secureConnect' : 'connect';
-        socket.once(ready, () => this.#waitFor('firstByteTimeoutMs', 'began no answer'));
-      });
-      request.end(this.#call.body);
+      this.#resolve = resolve;
+      this.#reject = reject;
+      const { signal, deadlineMs } = this.#call;
+      if (signal?.aborted === true) return this.#fail(this.#abortFault());
+      signal?.addEventListener('abort', this.#onAbort, { once: true });
+      this.#deadlineAtMs = performance.now() + deadlineMs;
+      this.#send();
     });
   }
 
-  #makeRequest(): ClientRequest {
-    const { provider, path, stream, headers } = this.#call;
-    const dialect = dialects[provider.dialect];
-    try {
-      return this.#target.request({
-        ...this.#target.options,
-        method: 'POST',
-        path: `${this.#target.basePath}${path ?? dialect.chatPath}`,
-        headers: {
-          'content-type': 'application/json',
-          'content-length': this.#sizeBytes,
-          accept: stream ? 'text/event-stream' : 'application/json',
-          'accept-encoding': 'identity',
-          'user-agent': 'agentd-modeld',
-          ...provider.headers,
-          ...headers,
-          ...(this.#key === undefined || this.#key === '' ? {} : dialect.authHeaders(this.#key)),
-        },
-      });
-    } catch {
-      // The cause would quote the header, so it is left out.
-      throw fault(
-        'provider_auth',
-        `the key of provider ${provider.name} cannot be sent in a header`,
-      );
-    }
+  connected(): void {
+    this.#waitFor('firstByteTimeoutMs', 'began no answer');
   }
 
-  #waitFor(limit: 'connectTimeoutMs' | 'firstByteTimeoutMs', what: string): void {
-    clearTimeout(this.#phase);
-    const ms = this.#limits[limit];
-    this.#phase = setTimeout(() => {
-      const { name } = this.#call.provider;
-      this.#stop(fault('provider_down', `the provider ${name} ${what} within ${ms} ms`));
-    }, ms).unref();
+  head(head: AnswerHead): void {
+    this.#head = head;
+    if (head.status !== 200) return;
+    const problem = this.#contentProblem(head);
+    if (problem !== undefined) return void this.#stop(problem);
+    if (this.#call.stream) this.#openStream(head);
   }
 
-  #stop(reason: Fault): void {
-    if (this.#stopped !== undefined) return;
-    this.#stopped = reason;
-    this.#body?.fail(reason);
-    this.#request?.destroy(reason);
+  data(chunk: Buffer): void {
+    if (this.#body !== undefined) return void this.#body.push(chunk);
+    this.#sizeBytes += chunk.length;
+    const isError = this.#head?.status !== 200;
+    const most = isError ? ERROR_BODY_BYTES_MAX : this.#limits.sizeBytesMax;
+    if (this.#sizeBytes <= most) return void this.#chunks.push(chunk);
+    // An error's status says enough; the rest of its body adds nothing.
+    const reason = isError ? this.#errorOf() : tooLong(this.#call.provider.name, most);
+    this.#stop(reason);
   }
 
-  #release(): void {
-    clearTimeout(this.#deadline);
-    clearTimeout(this.#phase);
-    this.#call.signal?.removeEventListener('abort', this.#onAbort);
+  more(): void {
+    if (this.#body !== undefined) return;
+    const { name } = this.#call.provider;
+    const { idleTimeoutMs } = this.#limits;
+    this.#wait(idleTimeoutMs, () => silent(name, idleTimeoutMs));
   }
 
-  #readBody(response: IncomingMessage, sizeBytesMax: number): UpstreamBody {
-    const body = new UpstreamBody(response, {
-      provider: this.#call.provider.name,
-      idleTimeoutMs: this.#limits.idleTimeoutMs,
-      sizeBytesMax,
-      onOver: () => this.#release(),
-    });
-    this.#body = body;
-    if (this.#stopped !== undefined) body.fail(this.#stopped);
-    return body;
-  }
-
-  #openStream(response: IncomingMessage): StreamedAnswer {
-    return {
-      headers: this.#keepHeaders(response),
-      body: this.#readBody(response, this.#limits.sizeBytesMax),
-      clean: (reason) => this.#clean(reason),
-    };
-  }
-
-  async #readWhole(response: IncomingMessage): Promise<WholeAnswer> {
-    const chunks: Buffer[] = [];
-    for await (const chunk of this.#readBody(response, this.#limits.sizeBytesMax))
-      chunks.push(chunk);
-    const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  end(): void {
+    if (this.#body !== undefined) return void this.#body.end();
+    if (this.#head?.status !== 200) return void this.#fail(this.#errorOf());
+    const bytes = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
     let json: unknown;
     try {
       json = parseJson(bytes.toString('utf8'));
     } catch (cause) {
-      const { name } = this.#call.provider;
-      throw fault('provider_malformed', `the provider ${name} sent an answer that is not JSON`, {
-        cause,
-      });
+      const words = `the provider ${this.#call.provider.name} sent an answer that is not JSON`;
+      return void this.#fail(fault('provider_malformed', words, { cause }));
     }
-    return { headers: this.#keepHeaders(response), bytes, json };
+    this.#release();
+    this.#resolve({ headers: this.#keepHeaders(this.#head), bytes, json });
   }
 
-  async #readError(response: IncomingMessage): Promise<Fault> {
-    const status = response.statusCode ?? 0;
-    const chunks: Buffer[] = [];
-    try {
-      for await (const chunk of this.#readBody(response, ERROR_BODY_BYTES_MAX)) chunks.push(chunk);
-    } catch {
-      if (this.#stopped !== undefined) return this.#stopped;
-      // The status says enough; a broken error body adds nothing.
+  fail(cause: NodeJS.ErrnoException, isStale: boolean): void {
+    if (this.#body !== undefined) return void this.#body.cut(cause);
+    // The server closed a kept socket just as it was used: it has not seen the request.
+    if (isStale && this.#mayRepeat) {
+      this.#mayRepeat = false;
+      return void this.#send();
     }
-    const text = Buffer.concat(chunks).toString('utf8');
+    if (this.#head === undefined) return void this.#fail(this.#unreachable(cause));
+    if (this.#head.status !== 200) return void this.#fail(this.#errorOf());
+    const words = `the provider ${this.#call.provider.name} cut its answer off in the middle`;
+    this.#fail(fault('provider_malformed', words, { cause }));
+  }
+
+  #send(): void {
+    let head: string;
+    try {
+      head = this.#writeHead();
+    } catch {
+      // The cause would quote the header, so it is left out.
+      const words = `the key of provider ${this.#call.provider.name} cannot be sent in a header`;
+      return void this.#fail(fault('provider_auth', words));
+    }
+    this.#waitFor('connectTimeoutMs', 'took no connection');
+    this.#sent = this.#target.pool.ask({ method: 'POST', head, body: this.#call.body }, this);
+  }
+
+  #writeHead(): string {
+    const { provider, path, stream, headers, body } = this.#call;
+    const dialect = dialects[provider.dialect];
+    const lines = writeHeaders({
+      host: this.#target.host,
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      accept: stream ? 'text/event-stream' : 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': 'agentd-modeld',
+      ...provider.headers,
+      ...headers,
+      ...(this.#key === undefined || this.#key === '' ? {} : dialect.authHeaders(this.#key)),
+    });
+    return `POST ${this.#target.basePath}${path ?? dialect.chatPath} HTTP/1.1\r\n${lines}\r\n`;
+  }
+
+  #waitFor(limit: 'connectTimeoutMs' | 'firstByteTimeoutMs', what: string): void {
+    const ms = this.#limits[limit];
+    const { name } = this.#call.provider;
+    this.#wait(ms, () => fault('provider_down', `the provider ${name} ${what} within ${ms} ms`));
+  }
+
+  #wait(ms: number, late: () => Fault): void {
+    if (this.#isOver) return;
+    this.#lateAtMs = performance.now() + ms;
+    this.#late = late;
+    this.#arm();
+  }
+
+  /** One timer for everything that may be late; it looks again when it was too early. */
+  #arm(): void {
+    const atMs = Math.min(this.#lateAtMs, this.#deadlineAtMs);
+    if (this.#timer !== undefined && this.#timerAtMs <= atMs) return;
+    clearTimeout(this.#timer);
+    this.#timerAtMs = atMs;
+    const ms = Math.ceil(atMs - performance.now());
+    this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(ms, 1), TIMER_MS_MAX)).unref();
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    const nowMs = performance.now();
+    const { provider, deadlineMs } = this.#call;
+    if (nowMs >= this.#deadlineAtMs) {
+      const words = `the provider ${provider.name} was not done in ${deadlineMs} ms`;
+      this.#stop(fault('deadline', words));
+    } else if (nowMs >= this.#lateAtMs) this.#stop(this.#late!());
+    else this.#arm();
+  }
+
+  #stop(reason: Fault): void {
+    if (this.#body !== undefined) return void this.#body.fail(reason);
+    this.#sent?.destroy();
+    this.#fail(reason);
+  }
+
+  #fail(reason: Fault): void {
+    if (this.#isOver) return;
+    this.#release();
+    this.#reject(this.#clean(reason));
+  }
+
+  #release(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#call.signal?.removeEventListener('abort', this.#onAbort);
+  }
+
+  #openStream(head: AnswerHead): void {
+    this.#lateAtMs = Number.POSITIVE_INFINITY;
+    const body = new UpstreamBody(this.#sent!, {
+      provider: this.#call.provider.name,
+      idleTimeoutMs: this.#limits.idleTimeoutMs,
+      sizeBytesMax: this.#limits.sizeBytesMax,
+      onOver: () => this.#release(),
+    });
+    this.#body = body;
+    const clean = (reason: Fault): Fault => this.#clean(reason);
+    this.#resolve({ headers: this.#keepHeaders(head), body, clean });
+  }
+
+  #errorOf(): Fault {
+    const head = this.#head!;
+    const text = Buffer.concat(this.#chunks).toString('utf8');
     let json: unknown;
     try {
       json = parseJson(text);
     } catch {
       json = { message: text.slice(0, 2_000) };
     }
-    return vendorFault(readVendorError(json, status), {
+    return vendorFault(readVendorError(json, head.status), {
       provider: this.#call.provider.name,
       key: this.#key,
-      retryAfterMs: readRetryAfterMs(response.headers, this.#clock.nowMs()),
+      retryAfterMs: readRetryAfterMs(head.headers, this.#clock.nowMs()),
     });
   }
 
-  #assertContent(response: IncomingMessage): void {
+  #contentProblem({ headers }: AnswerHead): Fault | undefined {
     const { name } = this.#call.provider;
-    const type = response.headers['content-type'] ?? '';
-    const wanted = this.#call.stream ? /^text\/event-stream\b/i : /^application\/(.+\+)?json\b/i;
-    if (!wanted.test(type)) {
+    const type = headers['content-type'] ?? '';
+    if (!(this.#call.stream ? SSE_TYPE : JSON_TYPE).test(type)) {
       const got = type === '' ? 'an answer of no stated type' : scrub(type, this.#key);
-      throw fault('provider_malformed', `the provider ${name} sent ${got}`);
+      return fault('provider_malformed', `the provider ${name} sent ${got}`);
     }
-    const encoding = response.headers['content-encoding'] ?? 'identity';
-    if (encoding !== 'identity') {
-      const got = scrub(encoding, this.#key);
-      throw fault('provider_malformed', `the provider ${name} sent bytes in ${got}, unasked`);
-    }
+    const encoding = headers['content-encoding'] ?? 'identity';
+    if (encoding === 'identity') return undefined;
+    const got = scrub(encoding, this.#key);
+    return fault('provider_malformed', `the provider ${name} sent bytes in ${got}, unasked`);
   }
 
-  #keepHeaders(response: IncomingMessage): Record<string, string> {
+  #keepHeaders({ headers }: AnswerHead): Record<string, string> {
     const kept: Record<string, string> = {};
     for (const name of HEADERS_KEPT) {
-      const value = response.headers[name];
-      if (typeof value !== 'string') continue;
+      const value = headers[name];
+      if (value === undefined || !isSendable(value)) continue;
       const echoes = this.#key !== undefined && this.#key !== '' && value.includes(this.#key);
       if (!echoes) kept[name] = value;
     }

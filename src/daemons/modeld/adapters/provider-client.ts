@@ -4,7 +4,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import type { Fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
 import { Attempt } from './provider-attempt.ts';
-import { type Agents, makeAgents, parseTarget, type Target } from './provider-target.ts';
+import { makePools, parseTarget, type Target } from './provider-target.ts';
 import type { UpstreamBody } from './upstream-body.ts';
 
 export type Provider = {
@@ -66,13 +66,13 @@ export type ProviderClient = {
 };
 
 export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): ProviderClient {
-  const agents: Agents = makeAgents();
+  const pools = makePools();
   const targets = new Map<string, Target>();
   const targetOf = (provider: Provider): Target => {
     const name = `${provider.dialect} ${provider.baseUrl}`;
     const known = targets.get(name);
     if (known !== undefined) return known;
-    const target = parseTarget(provider, agents);
+    const target = parseTarget(provider, pools);
     targets.set(name, target);
     return target;
   };
@@ -82,9 +82,6 @@ export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): Pr
   };
   return {
     callProvider: callProvider as ProviderClient['callProvider'],
-    close() {
-      agents.http.destroy();
-      agents.https.destroy();
-    },
+    close: () => pools.close(),
   };
 }

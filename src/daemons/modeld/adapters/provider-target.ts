@@ -1,28 +1,73 @@
 // Where a provider is: an http or https URL, or a Unix socket. Sockets stay open between calls.
-import http from 'node:http';
-import https from 'node:https';
+import net from 'node:net';
+import tls from 'node:tls';
+import { makePool, type Pool } from '../../../platform/http1/client.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
 
 export type Target = {
-  request: typeof http.request;
-  options: http.RequestOptions;
+  pool: Pool;
+  /** What the Host header says. */
+  host: string;
   /** Put before every path. */
   basePath: string;
 };
 
-export type Agents = { http: http.Agent; https: https.Agent };
+/** Pools by place: providers at the same place share their sockets. */
+export type Pools = { of(place: Place): Pool; close(): void };
+type Place =
+  | { kind: 'unix'; path: string }
+  | { kind: 'tcp' | 'tls'; hostname: string; port: number };
 
 const FREE_SOCKETS_MAX = 256;
 
-export function makeAgents(): Agents {
-  // The gate limits how many calls run at once; a second limit here would only hide a queue.
-  const options = {
-    keepAlive: true,
-    maxFreeSockets: FREE_SOCKETS_MAX,
-    scheduling: 'lifo' as const,
+export function makePools(): Pools {
+  const pools = new Map<string, Pool>();
+  return {
+    of(place) {
+      const name = JSON.stringify(place);
+      const known = pools.get(name) ?? openPool(place);
+      pools.set(name, known);
+      return known;
+    },
+    close() {
+      for (const pool of pools.values()) pool.close();
+    },
   };
-  return { http: new http.Agent(options), https: new https.Agent(options) };
+}
+
+/** The gate limits how many calls run at once; a second limit here would only hide a queue. */
+function openPool(place: Place): Pool {
+  if (place.kind === 'tls') return openTlsPool(place.hostname, place.port);
+  const connect = (): net.Socket =>
+    place.kind === 'unix'
+      ? net.connect({ path: place.path })
+      : net.connect({ host: place.hostname, port: place.port, noDelay: true, keepAlive: true });
+  return makePool({ connect, freeMax: FREE_SOCKETS_MAX });
+}
+
+function openTlsPool(hostname: string, port: number): Pool {
+  let session: Buffer | undefined;
+  const connect = (): net.Socket => {
+    const socket = tls.connect({
+      host: hostname,
+      port,
+      servername: net.isIP(hostname) === 0 ? hostname : '',
+      ALPNProtocols: ['http/1.1'],
+      ...(session === undefined ? {} : { session }),
+    });
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true);
+    socket.on('session', (made: Buffer) => {
+      session = made;
+    });
+    // One that the other side does not know any more must not be offered again.
+    socket.once('error', () => {
+      session = undefined;
+    });
+    return socket;
+  };
+  return makePool({ connect, readyEvent: 'secureConnect', freeMax: FREE_SOCKETS_MAX });
 }
 
 /** OpenAI's base URLs end in /v1 by custom and Anthropic's do not; both spellings work for both. */
@@ -42,13 +87,13 @@ function parseUnix(baseUrl: string): { socketPath: string; path: string } {
 
 export function parseTarget(
   provider: { name: string; baseUrl: string; dialect: DialectName },
-  agents: Agents,
+  pools: Pools,
 ): Target {
   const { baseUrl, dialect } = provider;
   if (baseUrl.startsWith('unix:/')) {
     const { socketPath, path } = parseUnix(baseUrl);
-    const options = { socketPath, agent: agents.http, host: 'localhost' };
-    return { request: http.request, options, basePath: basePathOf(path, dialect) };
+    const pool = pools.of({ kind: 'unix', path: socketPath });
+    return { pool, host: 'localhost', basePath: encodeURI(basePathOf(path, dialect)) };
   }
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
   if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
@@ -58,16 +103,11 @@ export function parseTarget(
     );
   }
   const isTls = url.protocol === 'https:';
-  const options: http.RequestOptions = {
-    protocol: url.protocol,
+  const place: Place = {
+    kind: isTls ? 'tls' : 'tcp',
     // A literal IPv6 address has brackets in a URL and none in a connect call.
     hostname: url.hostname.replace(/^\[|\]$/g, ''),
-    agent: isTls ? agents.https : agents.http,
-    ...(url.port === '' ? {} : { port: url.port }),
+    port: url.port === '' ? (isTls ? 443 : 80) : Number(url.port),
   };
-  return {
-    request: isTls ? https.request : http.request,
-    options,
-    basePath: basePathOf(url.pathname, dialect),
-  };
+  return { pool: pools.of(place), host: url.host, basePath: basePathOf(url.pathname, dialect) };
 }

@@ -1,7 +1,9 @@
 // The bytes of one provider answer as they arrive, pulled by the reader so that a slow client slows
 // the provider. Watches silence, size and cut connections; what the bytes mean is for others.
-import type { IncomingMessage } from 'node:http';
 import { type Fault, fault } from '../../../wire/errors.ts';
+
+/** The connection they come from. */
+export type BodySource = { pause(): void; resume(): void; destroy(): void };
 
 export type UpstreamBodyOptions = {
   provider: string;
@@ -12,29 +14,52 @@ export type UpstreamBodyOptions = {
 };
 
 const DRAIN_MS = 1_000;
+/** So much may wait for its reader. */
+const WAITING_BYTES_MAX = 65_536;
 
 export class UpstreamBody implements AsyncIterable<Buffer> {
-  #response: IncomingMessage;
+  #source: BodySource;
   #options: UpstreamBodyOptions;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
   #sizeBytes = 0;
   #fault: Fault | undefined;
   #ended = false;
   #over = false;
   #wake: (() => void) | undefined;
   #idle: NodeJS.Timeout;
+  #draining: NodeJS.Timeout | undefined;
   #onFail: ((fault: Fault) => void)[] = [];
 
-  constructor(response: IncomingMessage, options: UpstreamBodyOptions) {
-    this.#response = response;
+  constructor(source: BodySource, options: UpstreamBodyOptions) {
+    this.#source = source;
     this.#options = options;
     this.#idle = setTimeout(() => this.#checkIdle(), options.idleTimeoutMs).unref();
-    response.on('readable', () => this.#wakeReader());
-    response.on('end', () => {
-      this.#ended = true;
-      this.#wakeReader();
-    });
-    response.on('error', (cause) => this.#cut(cause));
-    response.on('close', () => this.#cut(undefined));
+  }
+
+  /** From the connection: the next bytes. */
+  push(chunk: Buffer): void {
+    if (this.#over) return;
+    this.#waiting.push(chunk);
+    this.#waitingBytes += chunk.length;
+    if (this.#waitingBytes > WAITING_BYTES_MAX) this.#source.pause();
+    this.#wakeReader();
+  }
+
+  /** From the connection: that was all. */
+  end(): void {
+    this.#ended = true;
+    clearTimeout(this.#draining);
+    this.#wakeReader();
+  }
+
+  /** From the connection: it ended before the answer did. */
+  cut(cause: Error): void {
+    clearTimeout(this.#draining);
+    if (this.#ended) return;
+    const { provider } = this.#options;
+    const words = `the provider ${provider} cut its answer off in the middle`;
+    this.fail(fault('provider_malformed', words, { cause }));
   }
 
   /** Called once with the fault if reading fails, also when nobody is reading. */
@@ -47,7 +72,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     if (this.#over) return;
     this.#fault = reason;
     this.#finish();
-    this.#response.destroy();
+    this.#source.destroy();
     this.#wakeReader();
     for (const fn of this.#onFail) fn(reason);
   }
@@ -60,18 +85,15 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     if (this.#over) return;
     this.#finish();
     if (this.#ended) return;
-    const response = this.#response;
-    const timer = setTimeout(() => response.destroy(), DRAIN_MS).unref();
-    response.once('close', () => clearTimeout(timer));
-    response.removeAllListeners('readable');
-    response.resume();
+    this.#draining = setTimeout(() => this.#source.destroy(), DRAIN_MS).unref();
+    this.#source.resume();
   }
 
   async next(): Promise<IteratorResult<Buffer, undefined>> {
     for (;;) {
       if (this.#fault !== undefined) throw this.#fault;
-      const chunk = this.#over ? null : (this.#response.read() as Buffer | null);
-      if (chunk !== null) return this.#take(chunk);
+      const chunk = this.#over ? undefined : this.#waiting.shift();
+      if (chunk !== undefined) return this.#take(chunk);
       if (this.#ended || this.#over) {
         this.#finish();
         return { done: true, value: undefined };
@@ -86,7 +108,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   async return(): Promise<IteratorResult<Buffer, undefined>> {
     if (!this.#over) {
       this.#finish();
-      this.#response.destroy();
+      this.#source.destroy();
     }
     return { done: true, value: undefined };
   }
@@ -96,15 +118,12 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   #take(chunk: Buffer): IteratorResult<Buffer, undefined> {
+    this.#waitingBytes -= chunk.length;
+    if (this.#waitingBytes <= WAITING_BYTES_MAX && !this.#ended) this.#source.resume();
     this.#sizeBytes += chunk.length;
     if (this.#sizeBytes > this.#options.sizeBytesMax) {
       const { provider, sizeBytesMax } = this.#options;
-      this.fail(
-        fault(
-          'provider_malformed',
-          `the provider ${provider} sent more than ${sizeBytesMax} bytes without coming to an end`,
-        ),
-      );
+      this.fail(tooLong(provider, sizeBytesMax));
       throw this.#fault;
     }
     return { done: false, value: chunk };
@@ -114,19 +133,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     // Only silence while somebody waits is the provider's; otherwise the reader is slow.
     if (this.#wake === undefined) return void this.#idle.refresh();
     const { provider, idleTimeoutMs } = this.#options;
-    this.fail(
-      fault('provider_down', `the provider ${provider} sent nothing for ${idleTimeoutMs} ms`),
-    );
-  }
-
-  #cut(cause: Error | undefined): void {
-    if (this.#ended) return;
-    const { provider } = this.#options;
-    this.fail(
-      fault('provider_malformed', `the provider ${provider} cut its answer off in the middle`, {
-        cause,
-      }),
-    );
+    this.fail(silent(provider, idleTimeoutMs));
   }
 
   #wakeReader(): void {
@@ -138,7 +145,19 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   #finish(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#waiting = [];
     clearTimeout(this.#idle);
     this.#options.onOver();
   }
+}
+
+export function tooLong(provider: string, sizeBytesMax: number): Fault {
+  return fault(
+    'provider_malformed',
+    `the provider ${provider} sent more than ${sizeBytesMax} bytes without coming to an end`,
+  );
+}
+
+export function silent(provider: string, idleTimeoutMs: number): Fault {
+  return fault('provider_down', `the provider ${provider} sent nothing for ${idleTimeoutMs} ms`);
 }

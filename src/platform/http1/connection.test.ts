@@ -6,19 +6,19 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type EchoFace, startEchoFace } from '../../test/support/echo-face.ts';
+import { type EchoFace, startEchoFace } from '../../../test/support/echo-face.ts';
 import {
   errorCode,
   exchange,
   jsonOf,
   type RawResponse,
   requestText,
-} from '../../test/support/raw-http.ts';
-import { alwaysCaller } from './authenticate.ts';
-import { makeDispatch } from './dispatch.ts';
-import { makeHttpFace } from './http-server.ts';
-import { makeLog } from './log.ts';
-import { makeMetrics } from './metrics.ts';
+} from '../../../test/support/raw-http.ts';
+import { alwaysCaller } from '../authenticate.ts';
+import { makeDispatch } from '../dispatch.ts';
+import { makeHttpFace } from '../http-server.ts';
+import { makeLog } from '../log.ts';
+import { makeMetrics } from '../metrics.ts';
 
 describe('requests that cannot be read', () => {
   let at: EchoFace;
@@ -146,6 +146,15 @@ describe('requests that cannot be read', () => {
       responses.map((one) => (jsonOf(one) as { text: string }).text),
       ['a', 'b'],
     );
+  });
+
+  it('a HEAD that cannot be read has an answer without a body, too', async () => {
+    const bytes = 'HEAD /\x80 HTTP/1.1\r\nhost: a\r\n\r\n';
+    const options = { answers: 2, isHead: () => true };
+    const { responses, broken, closed } = await exchange({ path }, bytes, options);
+    assert.equal(broken, undefined);
+    assert.equal(closed, true);
+    assert.equal(responses[0]!.status, 400);
   });
 
   it('decodes what a query says', async () => {

@@ -1,0 +1,161 @@
+// The client: kept connections, answers cut up in any way, and servers that misbehave.
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { after, afterEach, describe, it } from 'node:test';
+import { type Answering, makePool, type Pool } from './client.ts';
+
+type Told = { status: number; body: string } | { code: string | undefined; isStale: boolean };
+
+describe('http1 client', () => {
+  const servers: net.Server[] = [];
+  const sockets = new Set<net.Socket>();
+  const pools: Pool[] = [];
+  let connections = 0;
+  afterEach(() => {
+    for (const pool of pools.splice(0)) pool.close();
+    for (const socket of sockets) socket.destroy();
+    for (const server of servers.splice(0)) server.close();
+    connections = 0;
+  });
+  after(() => assert.equal(servers.length, 0));
+
+  /** Each request is handed to `answer` with its number on its connection. */
+  const serve = async (
+    answer: (socket: net.Socket, number: number) => void,
+    options: { connectionsMax?: number } = {},
+  ): Promise<Pool> => {
+    const server = net.createServer((socket) => {
+      connections++;
+      sockets.add(socket);
+      let number = 0;
+      socket.on('data', () => answer(socket, ++number));
+      socket.on('error', () => undefined);
+    });
+    servers.push(server);
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as net.AddressInfo;
+    const pool = makePool({ connect: () => net.connect(port, '127.0.0.1'), ...options });
+    pools.push(pool);
+    return pool;
+  };
+
+  const ask = (pool: Pool, method = 'GET'): Promise<Told> =>
+    new Promise((resolve) => {
+      let status = 0;
+      let body = '';
+      const answering: Answering = {
+        connected() {},
+        head: (head) => {
+          status = head.status;
+        },
+        data: (chunk) => {
+          body += chunk.toString('latin1');
+        },
+        more() {},
+        end: () => resolve({ status, body }),
+        fail: ({ code }, isStale) => resolve({ code, isStale }),
+      };
+      pool.ask({ method, head: `${method} / HTTP/1.1\r\n\r\n`, body: undefined }, answering);
+    });
+
+  const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+
+  it('keeps its connection, and a chunked answer byte by byte is the same answer', async () => {
+    const pool = await serve((socket, number) => {
+      if (number === 1) return void socket.write(OK);
+      const text =
+        'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n';
+      socket.setNoDelay(true);
+      void (async () => {
+        for (const byte of text) {
+          socket.write(byte);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      })();
+    });
+    for (let i = 0; i < 2; i++) assert.deepEqual(await ask(pool), { status: 200, body: 'ok' });
+    assert.equal(connections, 1);
+  });
+
+  it('passes over a word in between, and HEAD has no body', async () => {
+    const pool = await serve((socket, number) =>
+      socket.write(
+        number === 1
+          ? `HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${OK}`
+          : 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n',
+      ),
+    );
+    assert.deepEqual(await ask(pool), { status: 200, body: 'ok' });
+    assert.deepEqual(await ask(pool, 'HEAD'), { status: 200, body: '' });
+    assert.equal(connections, 1);
+  });
+
+  it('a body may end with its connection, and a sized one may not', async () => {
+    const open = await serve((socket) => socket.end('HTTP/1.1 200 OK\r\n\r\nall of it'));
+    assert.deepEqual(await ask(open), { status: 200, body: 'all of it' });
+    const cut = await serve((socket) =>
+      socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\na'),
+    );
+    assert.deepEqual(await ask(cut), { code: 'ECONNRESET', isStale: false });
+  });
+
+  it('says when a kept connection had ended, and not when it is the first', async () => {
+    const pool = await serve((socket, number) =>
+      number === 1 ? socket.write(OK) : socket.destroy(),
+    );
+    await ask(pool);
+    assert.deepEqual(await ask(pool), { code: 'ECONNRESET', isStale: true });
+    const first = await serve((socket) => socket.destroy());
+    assert.deepEqual(await ask(first), { code: 'ECONNRESET', isStale: false });
+    const begun = await serve((socket, number) =>
+      number === 1 ? socket.write(OK) : socket.end('HTTP/1.1 200'),
+    );
+    await ask(begun);
+    assert.deepEqual(await ask(begun), { code: 'ECONNRESET', isStale: false });
+  });
+
+  it('uses no connection again that said too much, or that it would close', async () => {
+    for (const text of [
+      `${OK}HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil`,
+      OK.replace('OK\r\n', 'OK\r\nconnection: close\r\n'),
+    ]) {
+      connections = 0;
+      const pool = await serve((socket) => socket.write(text));
+      for (let i = 0; i < 2; i++) assert.deepEqual(await ask(pool), { status: 200, body: 'ok' });
+      assert.equal(connections, 2);
+    }
+  });
+
+  it('words that nobody asked for end an idle connection', async () => {
+    const pool = await serve((socket, number) => {
+      socket.write(OK);
+      if (number === 1) setTimeout(() => socket.write('HTTP/1.1 500 x\r\n\r\n'), 5);
+    });
+    await ask(pool);
+    while ([...sockets].some((socket) => !socket.destroyed && !socket.readableEnded))
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(await ask(pool), { status: 200, body: 'ok' });
+    assert.equal(connections, 2);
+  });
+
+  it('what is no HTTP is said to be none', async () => {
+    for (const text of [
+      'SSH-2.0-x\r\n\r\n',
+      'HTTP/1.1 101 x\r\n\r\n',
+      'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nab',
+      `HTTP/1.1 200 OK\r\nx: ${'x'.repeat(70_000)}`,
+    ]) {
+      const pool = await serve((socket) => socket.write(text));
+      assert.deepEqual(await ask(pool), { code: 'HPE_INVALID', isStale: false }, text.slice(0, 30));
+    }
+  });
+
+  it('more calls than connections wait their turn', async () => {
+    const pool = await serve((socket) => void setTimeout(() => socket.write(OK), 5), {
+      connectionsMax: 2,
+    });
+    const all = await Promise.all(Array.from({ length: 7 }, () => ask(pool)));
+    assert.equal(all.filter((one) => 'status' in one).length, 7);
+    assert.equal(connections, 2);
+  });
+});

@@ -1,0 +1,160 @@
+// Heads and bodies: what may be said only one way is taken only one way, however it is cut up.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { BodyReader } from './body.ts';
+import {
+  answerFraming,
+  NotHttp,
+  readAnswerHead,
+  readRequestHead,
+  requestFraming,
+  staysOpen,
+  writeHeaders,
+} from './head.ts';
+
+const request = (lines: string) => readRequestHead(`POST /a HTTP/1.1\r\n${lines}\r\n`);
+const answer = (lines: string, status = 200) =>
+  readAnswerHead(`HTTP/1.1 ${status} OK\r\n${lines}\r\n`);
+
+describe('heads', () => {
+  it('reads names in any case, values without the spaces around them', () => {
+    const { method, target, headers } = request('Host:  a \t\r\nX-Odd:\r\nx-odd: b\r\n');
+    assert.deepEqual([method, target], ['POST', '/a']);
+    assert.deepEqual({ ...headers }, { host: 'a', 'x-odd': ', b' });
+    assert.equal(Object.getPrototypeOf(headers), null, 'a header may be called __proto__');
+  });
+
+  const refused: [string, string][] = [
+    ['a folded line', 'a: b\r\n c\r\n'],
+    ['a space before the colon', 'a : b\r\n'],
+    ['no name', ': b\r\n'],
+    ['no colon', 'abc\r\n'],
+    ['a lone LF', 'a: b\nc: d\r\n'],
+    ['a lone CR', 'a: b\rc: d\r\n'],
+    ['a NUL', 'a: b\0\r\n'],
+    ['two lengths', 'content-length: 1\r\ncontent-length: 1\r\n'],
+    ['two hosts', 'host: a\r\nHost: b\r\n'],
+    ['two keys', 'authorization: a\r\nauthorization: b\r\n'],
+    ['two encodings', 'transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n'],
+  ];
+  for (const [what, lines] of refused)
+    it(`refuses ${what}`, () => assert.throws(() => request(lines), NotHttp));
+
+  it('refuses first lines that are none', () => {
+    for (const line of [
+      'GET  / HTTP/1.1',
+      'GET / HTTP/1.2',
+      'GET /\x7f HTTP/1.1',
+      'G(T / HTTP/1.1',
+    ])
+      assert.throws(() => readRequestHead(`${line}\r\n\r\n`), NotHttp, line);
+    for (const line of ['HTTP/2 200', 'HTTP/1.1 20', 'HTTP/1.1 600 x', 'ICY 200 OK'])
+      assert.throws(() => readAnswerHead(`${line}\r\n\r\n`), NotHttp, line);
+  });
+
+  it('knows how a body ends, and refuses what leaves it open', () => {
+    assert.equal(requestFraming(request('')), 0);
+    assert.equal(requestFraming(request('content-length: 12\r\n')), 12);
+    assert.equal(requestFraming(request('transfer-encoding: Chunked\r\n')), 'chunked');
+    for (const lines of [
+      'content-length: 1\r\ntransfer-encoding: chunked\r\n',
+      'transfer-encoding: gzip, chunked\r\n',
+      'transfer-encoding: identity\r\n',
+      'content-length: 0x1\r\n',
+      'content-length: +1\r\n',
+      'content-length: 1, 1\r\n',
+      'content-length:\r\n',
+    ])
+      assert.throws(() => requestFraming(request(lines)), NotHttp, lines);
+    const old = readRequestHead('POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n');
+    assert.throws(() => requestFraming(old), NotHttp);
+    assert.equal(answerFraming(answer(''), 'GET'), 'close');
+    assert.equal(answerFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
+    assert.equal(answerFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
+  });
+
+  it('knows when a connection ends', () => {
+    assert.equal(staysOpen(request('')), true);
+    assert.equal(staysOpen(request('connection: keep-alive, Close\r\n')), false);
+    assert.equal(staysOpen(request('connection: not-close\r\n')), true);
+    assert.equal(staysOpen(readRequestHead('GET / HTTP/1.0\r\n\r\n')), false);
+  });
+
+  it('writes no header that could write another', () => {
+    assert.equal(writeHeaders({ a: 'b', c: 1, d: undefined }), 'a: b\r\nc: 1\r\n');
+    for (const value of ['a\r\nb: c', 'a\n', 'é', '\0'])
+      assert.throws(() => writeHeaders({ a: value }), NotHttp);
+    assert.throws(() => writeHeaders({ 'a: b\r\nc': 'd' }), NotHttp);
+  });
+
+  it('a head that is taken has no line end, NUL or name of another kind in it', () => {
+    const odd = fc.constantFrom('\r\n', '\n', '\r', ' ', '\t', ':', ',', '\0', 'a', 'host', '\xff');
+    fc.assert(
+      fc.property(fc.array(odd, { maxLength: 12 }), (parts) => {
+        try {
+          const { headers } = request(parts.join(''));
+          for (const [name, value] of Object.entries(headers)) {
+            assert.match(name, /^[!-9;-~]+$/);
+            assert.match(value!, /^[^\r\n\0]*$/);
+          }
+        } catch (error) {
+          assert.ok(error instanceof NotHttp, String(error));
+        }
+      }),
+    );
+  });
+});
+
+describe('bodies', () => {
+  const readAll = (framing: number | 'chunked', pieces: Buffer[]) => {
+    const reader = new BodyReader(framing);
+    let body = '';
+    let used = 0;
+    for (const piece of pieces)
+      used += reader.read(piece, (chunk) => {
+        body += chunk.toString('latin1');
+      });
+    return { body, used, isDone: reader.isDone };
+  };
+  const cut = (bytes: Buffer, at: number[]): Buffer[] => {
+    const places = [
+      0,
+      ...at.map((n) => n % (bytes.length + 1)).sort((a, b) => a - b),
+      bytes.length,
+    ];
+    return places.slice(1).map((end, i) => bytes.subarray(places[i], end));
+  };
+
+  it('are the same however they are cut, and end where they end', () => {
+    const parts = fc.array(fc.string({ unit: 'binary-ascii', minLength: 1 }), { maxLength: 6 });
+    fc.assert(
+      fc.property(parts, fc.array(fc.nat(500), { maxLength: 20 }), (texts, at) => {
+        const chunks = texts.map((text) => `${text.length.toString(16)};x=y\r\n${text}\r\n`);
+        const message = `${chunks.join('')}0\r\ntrailer: x\r\n\r\n`;
+        const bytes = Buffer.from(`${message}GET / next`, 'latin1');
+        const read = readAll('chunked', cut(bytes, at));
+        assert.deepEqual(read, { body: texts.join(''), used: message.length, isDone: true });
+        const sized = readAll(texts.join('').length, cut(Buffer.from(`${texts.join('')}GET`), at));
+        assert.equal(sized.body, texts.join(''));
+      }),
+    );
+  });
+
+  it('that are not what they said are refused', () => {
+    for (const text of [
+      'x\r\n',
+      '-1\r\n',
+      '0x1\r\na\r\n',
+      '1\na\r\n',
+      '1\r\nab\r\n0\r\n\r\n',
+      '1\r\na\n0\r\n\r\n',
+      '123456789\r\n',
+      ' 1\r\na\r\n',
+      '0\r\nno trailer\r\n\r\n',
+      `1${';'.repeat(300)}`,
+      `0\r\n${'a: b\r\n'.repeat(5_000)}`,
+    ])
+      assert.throws(() => readAll('chunked', [Buffer.from(text)]), NotHttp, text.slice(0, 20));
+  });
+});
