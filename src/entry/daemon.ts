@@ -19,6 +19,7 @@ const LOAD: Record<string, () => Promise<Daemon>> = {
   modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld as unknown as Daemon,
   approvald: async () =>
     (await import('../daemons/approvald/daemon.ts')).approvald as unknown as Daemon,
+  egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd as unknown as Daemon,
   'auditd-ai': async () =>
     (await import('../daemons/auditd-ai/daemon.ts')).auditdAi as unknown as Daemon,
 };

@@ -8,6 +8,7 @@ import { parseArgs } from 'node:util';
 import { agentdConfig } from '../daemons/agentd/config.ts';
 import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
+import { egressdConfig } from '../daemons/egressd/config.ts';
 import { modeldConfig } from '../daemons/modeld/config.ts';
 import { tooldConfig } from '../daemons/toold/config.ts';
 import { operatorKey } from '../platform/authenticate.ts';
@@ -31,6 +32,7 @@ const SECTIONS = {
   toold: tooldConfig,
   modeld: modeldConfig,
   approvald: approvaldConfig,
+  egressd: egressdConfig,
   'auditd-ai': auditdConfig,
 };
 export type RuntimeConfig = Config<typeof SECTIONS>;

@@ -139,6 +139,12 @@ export const FAULTS = {
     retry: true,
     hint: 'The service is not there now; try again later.',
   },
+  unreachable: {
+    http: 502,
+    exit: 1,
+    retry: false,
+    hint: 'Check the name and the port; the place may be down.',
+  },
   not_reachable: { http: 503, exit: 6, retry: true, hint: 'Start the runtime: agentctl up.' },
   stopping: {
     http: 503,

@@ -1,14 +1,15 @@
 // The peer table: which daemon may call which. A link that is not here cannot be made.
 
-export const DAEMONS = ['agentd', 'toold', 'modeld', 'approvald', 'auditd-ai'] as const;
+export const DAEMONS = ['agentd', 'toold', 'modeld', 'approvald', 'egressd', 'auditd-ai'] as const;
 export type DaemonName = (typeof DAEMONS)[number];
 
 /** caller → the daemons it may call. */
 export const PEERS: { readonly [caller in DaemonName]: readonly DaemonName[] } = {
   agentd: ['toold', 'modeld', 'approvald', 'auditd-ai'],
-  toold: ['agentd', 'approvald', 'auditd-ai'],
+  toold: ['agentd', 'approvald', 'egressd', 'auditd-ai'],
   modeld: ['agentd', 'auditd-ai'],
   approvald: ['agentd', 'auditd-ai'],
+  egressd: ['auditd-ai'],
   'auditd-ai': [],
 };
 
@@ -18,6 +19,7 @@ export const PATH_OWNERS: readonly { prefix: string; daemon: DaemonName }[] = [
   { prefix: '/v1/models', daemon: 'modeld' },
   { prefix: '/v1/approvals', daemon: 'approvald' },
   { prefix: '/v1/permits', daemon: 'approvald' },
+  { prefix: '/v1/egress', daemon: 'egressd' },
   { prefix: '/openai/', daemon: 'modeld' },
   { prefix: '/anthropic/', daemon: 'modeld' },
   { prefix: '/v1/audit', daemon: 'auditd-ai' },

@@ -10,6 +10,7 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
+import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
@@ -24,6 +25,7 @@ export const TABLES: Record<DaemonName, RouteTable> = {
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
   approvald: { ...approvaldRoutes, ...floorRoutes },
+  egressd: { ...egressdRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },
 };
 export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];

@@ -10,6 +10,8 @@ import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
 import { approvald } from '../../src/daemons/approvald/daemon.ts';
 import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
 import { auditdAi } from '../../src/daemons/auditd-ai/daemon.ts';
+import { egressdConfig } from '../../src/daemons/egressd/config.ts';
+import { egressd } from '../../src/daemons/egressd/daemon.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { modeld } from '../../src/daemons/modeld/daemon.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
@@ -44,6 +46,7 @@ export type WorldOptions = {
   toold?: Record<string, unknown>;
   modeld?: Record<string, unknown>;
   approvald?: Record<string, unknown>;
+  egressd?: Record<string, unknown>;
   /** The model that answers; the rehearsal when absent. */
   upstream?: string;
   startMs?: number;
@@ -87,10 +90,11 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
         ...options.modeld,
       }),
       approvald: approvaldConfig.parse(options.approvald ?? {}),
+      egressd: egressdConfig.parse(options.egressd ?? {}),
       'auditd-ai': auditdConfig.parse({}),
     },
   };
-  const daemons = [auditdAi, approvald, modeld, toold, agentd] as unknown as Daemon[];
+  const daemons = [auditdAi, egressd, approvald, modeld, toold, agentd] as unknown as Daemon[];
   for (const daemon of daemons) await hostDaemon(daemon, host);
   for (const { name } of daemons) await here.get(name)!.begin();
   return {

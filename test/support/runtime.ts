@@ -11,6 +11,7 @@ import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
 import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
 import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
+import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { faultFromBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { DaemonName } from '../../src/wire/peers.ts';
@@ -24,6 +25,7 @@ export type Clients = {
   toold: Client<typeof tooldRoutes>;
   modeld: Client<typeof modeldRoutes>;
   approvald: Client<typeof approvaldRoutes>;
+  egressd: Client<typeof egressdRoutes>;
   audit: Client<typeof auditRoutes>;
 };
 
@@ -68,6 +70,7 @@ export function operatorClients(runtimeDir: string, key: string): Clients {
     toold: to('toold', tooldRoutes),
     modeld: to('modeld', modeldRoutes),
     approvald: to('approvald', approvaldRoutes),
+    egressd: to('egressd', egressdRoutes),
     audit: to('auditd-ai', auditRoutes),
   };
 }

@@ -19,6 +19,7 @@ import {
 import { errorCode, exchange, requestText } from '../support/raw-http.ts';
 import { agentdRows } from './agentd-rows.ts';
 import { approvaldRows } from './approvald-rows.ts';
+import { egressdRows, PAGE } from './egressd-rows.ts';
 import { auditRows, floorRows, modeldRows, tooldRows } from './other-rows.ts';
 import { badInputs, type Good, type Row, type Rows } from './row.ts';
 
@@ -27,12 +28,13 @@ const ROWS: Record<DaemonName, Rows> = {
   toold: { ...tooldRows, ...floorRows },
   modeld: { ...modeldRows, ...floorRows },
   approvald: { ...approvaldRows, ...floorRows },
+  egressd: { ...egressdRows, ...floorRows },
   'auditd-ai': { ...auditRows, ...floorRows },
 };
 
 let world: Quiet;
 before(async () => {
-  world = await startQuiet();
+  world = await startQuiet({ egressd: { allow_private: [PAGE] } });
 });
 afterEach(() => world.tidyUp());
 after(() => world.stop());

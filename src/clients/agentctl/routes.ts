@@ -4,6 +4,7 @@ import type { floorRoutes } from '../../platform/daemon.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { egressdRoutes } from '../../wire/egressd.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 
@@ -13,6 +14,7 @@ export type Tables = {
   toold: typeof tooldRoutes & Floor;
   modeld: typeof modeldRoutes & Floor;
   approvald: typeof approvaldRoutes & Floor;
+  egressd: typeof egressdRoutes & Floor;
   'auditd-ai': typeof auditRoutes & Floor;
 };
 
@@ -72,6 +74,7 @@ export const PATHS = {
     listPermits: 'GET /v1/permits',
     revokePermit: 'DELETE /v1/permits/{id}',
   },
+  egressd: { health: 'GET /healthz' },
   'auditd-ai': {
     health: 'GET /healthz',
     events: 'GET /v1/audit/events',

@@ -13,6 +13,7 @@ import type { RuntimeInfo } from '../../../platform/state-dir.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
 import { approvaldRoutes } from '../../../wire/approvald.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import { egressdRoutes } from '../../../wire/egressd.ts';
 import { fault } from '../../../wire/errors.ts';
 import { modeldRoutes } from '../../../wire/modeld.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/peers.ts';
@@ -24,6 +25,7 @@ export const CONTRACTS = {
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
   approvald: { ...approvaldRoutes, ...floorRoutes },
+  egressd: { ...egressdRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },
 } as const;
 

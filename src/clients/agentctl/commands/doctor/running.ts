@@ -6,7 +6,14 @@ import { readRuntimeInfo } from '../../state.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-const DAEMONS: readonly DaemonName[] = ['agentd', 'toold', 'modeld', 'approvald', 'auditd-ai'];
+const DAEMONS: readonly DaemonName[] = [
+  'agentd',
+  'toold',
+  'modeld',
+  'approvald',
+  'egressd',
+  'auditd-ai',
+];
 const RIGHTS = {
   embedded: 'auditd-ai is a process of its own, the other daemons share one',
   split: 'every daemon is a process of its own',

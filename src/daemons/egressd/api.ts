@@ -1,0 +1,16 @@
+// egressd's routes: values in, the service's answers out. Decides nothing.
+import type { Handlers } from '../../platform/dispatch.ts';
+import type { egressdRoutes } from '../../wire/egressd.ts';
+import type { Service } from './service.ts';
+
+export function makeHandlers(service: Service): Handlers<typeof egressdRoutes> {
+  return {
+    putEgress: async ({ params, body }) => service.put(params.id, body),
+    dropEgress: async ({ params, query }) => ({
+      dropped: await service.drop(params.id, query.fence),
+    }),
+    getEgress: async ({ params }) => ({ egress: service.get(params.id) }),
+    listEgress: async () => ({ egress: service.list() }),
+    fetch: async ({ params, body, signal }) => service.fetch(params.id, body, signal),
+  };
+}

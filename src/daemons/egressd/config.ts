@@ -1,0 +1,25 @@
+// egressd's section of agentd.yaml: every field has a safe default, a unit and a limit.
+import * as z from 'zod';
+
+export const egressdConfig = z.strictObject({
+  /**
+   * `host:port` whose address may be private or loopback. Metadata services, link-local and
+   * multicast addresses stay refused.
+   */
+  allow_private: z.array(z.string().min(3).max(270)).max(256).default([]),
+  /** Name → address, asked before any resolver. */
+  hosts: z.record(z.string().min(1).max(253), z.string().min(2).max(45)).default({}),
+  /** Resolvers as `address` or `address:port`; none: those of the system. */
+  dns_servers: z.array(z.string().min(2).max(60)).max(8).default([]),
+  dns_timeout_ms: z.int().min(100).max(60_000).default(5_000),
+  connect_timeout_ms: z.int().min(100).max(60_000).default(10_000),
+  /** How long a client may take to send a request head, or the first bytes of a tunnel. */
+  head_timeout_ms: z.int().min(100).max(120_000).default(10_000),
+  /** A connection over which nothing goes in either direction is closed. */
+  idle_timeout_ms: z.int().min(100).max(3_600_000).default(300_000),
+  connections_per_run_max: z.int().min(1).max(4_096).default(128),
+  connections_max: z.int().min(1).max(65_536).default(2_048),
+  /** Certificates to trust besides the usual ones, for http.fetch (PEM). */
+  tls_ca_file: z.string().min(1).max(4_096).optional(),
+});
+export type EgressdConfig = z.output<typeof egressdConfig>;

@@ -1,0 +1,268 @@
+// One request made for a tool. Here egressd speaks TLS itself, so that rules about methods and
+// paths hold for https too. A request that may change something is sent at most once per call.
+import http from 'node:http';
+import type net from 'node:net';
+import tls from 'node:tls';
+import type { Clock } from '../../platform/clock.ts';
+import { hashJson } from '../../platform/json.ts';
+import type { FetchAnswer, FetchBody } from '../../wire/egressd.ts';
+import { Fault, fault } from '../../wire/errors.ts';
+import type { Gate, Reached } from './gate.ts';
+import type { Wanted } from './rules/match.ts';
+import { type Place, readPlace } from './rules/place.ts';
+import { refuse } from './rules/refusal.ts';
+import { hostHeaderOf, isOwnHeader } from './rules/request.ts';
+import type { Run } from './run.ts';
+import type { Store } from './store.ts';
+
+export type Fetch = (run: Run, body: FetchBody, signal: AbortSignal) => Promise<FetchAnswer>;
+
+const ONLY_READS = new Set(['GET', 'HEAD', 'OPTIONS']);
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+const KEEP_MS = 7 * 86_400_000;
+const HEAD_BYTES_MAX = 65_536;
+
+type Order = {
+  method: string;
+  place: Place;
+  headers: Record<string, string>;
+  body: Buffer | undefined;
+};
+type Got = { status: number; headers: Record<string, string>; body: Buffer; isCut: boolean };
+
+export function makeFetch(options: {
+  gate: Gate;
+  store: Store;
+  clock: Clock;
+  ca: string | undefined;
+  moment(name: string): void;
+}): Fetch {
+  const { gate, store, clock } = options;
+  const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
+
+  const ask = async (run: Run, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer> => {
+    const { call_id: callId } = body;
+    let order = orderOf(gate, run, body);
+    for (let redirects = 0; ; redirects++) {
+      const got = await sendOne({ gate, run, callId, ca: options.ca, signal }, order, body);
+      const next = redirects < body.redirects_max ? redirected(order, got) : undefined;
+      if (next === undefined) return answerOf(order, got);
+      order = { ...next, place: placeOf(gate, run, next) };
+    }
+  };
+
+  const askOnce = async (run: Run, body: FetchBody, hash: string): Promise<FetchAnswer> => {
+    const known = await store.findFetch(body.call_id);
+    if (known !== undefined) {
+      if (known.requestHash !== hash)
+        throw fault('idempotency_mismatch', `${body.call_id} was used for another request`);
+      if (known.answer !== undefined) return { ...known.answer, recorded: true };
+      throw fault('conflict', `whether ${body.method} ${body.url} was carried out is not known`, {
+        hint: 'Find out by other means before you send it again.',
+        details: { outcome: 'unknown' },
+      });
+    }
+    await store.beginFetch(body.call_id, hash, { nowMs: clock.nowMs(), keepMs: KEEP_MS });
+    options.moment('egressd.after-fetch-intent');
+    // Not given up when the caller goes away: it will ask for the outcome.
+    const signal = AbortSignal.timeout(body.time_ms_max);
+    try {
+      const answer = await ask(run, body, signal);
+      options.moment('egressd.after-fetch');
+      await store.endFetch(body.call_id, answer);
+      return answer;
+    } catch (error) {
+      if (error instanceof Fault && error.details?.sent !== true)
+        await store.forgetFetch(body.call_id);
+      throw error;
+    }
+  };
+
+  return async (run, body, signal) => {
+    if (ONLY_READS.has(body.method))
+      return ask(run, body, AbortSignal.any([signal, AbortSignal.timeout(body.time_ms_max)]));
+    const { fence: _, ...same } = body;
+    const hash = hashJson(same);
+    const flight = inHand.get(body.call_id);
+    if (flight !== undefined) {
+      if (flight.hash === hash) return flight.answer;
+      throw fault('idempotency_mismatch', `${body.call_id} was used for another request`);
+    }
+    const answer = askOnce(run, body, hash).finally(() => inHand.delete(body.call_id));
+    inHand.set(body.call_id, { hash, answer });
+    return answer;
+  };
+}
+
+type From = { method: string; url: string; callId?: string };
+
+function placeOf(gate: Gate, run: Run, { url, method, callId }: From): Place {
+  const read = readPlace(url);
+  if ('value' in read) return read.value;
+  const what = { host: url.slice(0, 200), port: 0, method };
+  throw gate.refused(run, refuse('request', what, `${what.host}: ${read.problem}`), callId);
+}
+
+function orderOf(gate: Gate, run: Run, body: FetchBody): Order {
+  const { method, url, call_id: callId } = body;
+  const place = placeOf(gate, run, { method, url, callId });
+  const headers: Record<string, string> = { 'accept-encoding': 'identity', accept: '*/*' };
+  for (const [name, value] of Object.entries(body.headers)) {
+    const lower = name.toLowerCase();
+    if (isOwnHeader(lower)) throw fault('bad_request', `the header ${name} cannot be set`);
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || !/^[\t\x20-\x7e\x80-\xff]*$/.test(value))
+      throw fault('bad_request', `the header ${name.slice(0, 100)} cannot be sent as it is`);
+    headers[lower] = value;
+  }
+  const bytes = body.body_base64;
+  return {
+    ...{ method, place, headers },
+    body: bytes === undefined ? undefined : Buffer.from(bytes, 'base64'),
+  };
+}
+
+/** What a redirect asks for, or undefined when the answer is one to give back. */
+function redirected(order: Order, { status, headers }: Got) {
+  const { location } = headers;
+  if (!REDIRECTS.has(status) || location === undefined) return undefined;
+  const url = URL.canParse(location, order.place.url)
+    ? new URL(location, order.place.url).href.replace(/#.*$/, '')
+    : location;
+  const keeps = status === 307 || status === 308 || ONLY_READS.has(order.method);
+  const isSameOrigin = new URL(order.place.url).origin === originOf(url);
+  const kept = Object.entries(order.headers).filter(
+    ([name]) =>
+      (isSameOrigin || !['authorization', 'cookie'].includes(name)) &&
+      (keeps || !name.startsWith('content-')),
+  );
+  return {
+    url,
+    method: keeps ? order.method : 'GET',
+    headers: Object.fromEntries(kept),
+    body: keeps ? order.body : undefined,
+  };
+}
+
+const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).origin : '');
+
+const answerOf = ({ place }: Order, { status, headers, body, isCut }: Got): FetchAnswer => ({
+  url: place.url,
+  status,
+  headers,
+  body_base64: body.toString('base64'),
+  size_bytes: body.length,
+  truncated: isCut,
+  recorded: false,
+});
+
+type Sending = {
+  gate: Gate;
+  run: Run;
+  callId: string;
+  ca: string | undefined;
+  signal: AbortSignal;
+};
+
+async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise<Got> {
+  const { gate, run, callId, signal } = sending;
+  const { host, port, path } = order.place;
+  const wanted: Wanted = { host, port, how: 'http', method: order.method, path };
+  const reached = await gate.reach(run, wanted, { kind: 'fetch', callId });
+  const { connection, socket } = reached;
+  const end = (): void => void socket.destroy();
+  socket.on('error', end);
+  socket.on('close', () => gate.finish(run, connection));
+  connection.ending.signal.addEventListener('abort', end);
+  signal.addEventListener('abort', end, { once: true });
+  if (signal.aborted) end();
+  let isSent = false;
+  try {
+    const through = order.place.isTls ? await secure(sending, reached, order.place) : socket;
+    isSent = true;
+    connection.requests++;
+    return await exchange(sending, reached, through, { order, bytesMax: body.response_bytes_max });
+  } catch (error) {
+    throw translate(error, { order, isSent, isLate: signal.aborted });
+  } finally {
+    signal.removeEventListener('abort', end);
+    end();
+  }
+}
+
+function translate(
+  error: unknown,
+  { order, isSent, isLate }: { order: Order; isSent: boolean; isLate: boolean },
+): Fault {
+  const details = { sent: isSent && !ONLY_READS.has(order.method) };
+  if (error instanceof Fault)
+    return fault(error.code, error.message, { hint: error.hint, details });
+  const code = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+  const why = isLate ? 'no answer in time' : code;
+  const message = `${order.method} ${order.place.url.slice(0, 200)} failed: ${why}`;
+  return fault('unreachable', message, { details, cause: error });
+}
+
+function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<tls.TLSSocket> {
+  return new Promise((resolve, reject) => {
+    const secured = tls.connect({
+      ...{ socket, ALPNProtocols: ['http/1.1'] },
+      ...(host.ip === undefined ? { servername: host.name } : { host: host.name }),
+      ...(ca === undefined ? {} : { ca: [...tls.rootCertificates, ca] }),
+    });
+    secured.once('secureConnect', () => resolve(secured));
+    secured.once('error', reject);
+    secured.once('close', () => reject(new Error('the connection was closed')));
+  });
+}
+
+function exchange(
+  { gate, run }: Sending,
+  { connection }: Reached,
+  through: net.Socket,
+  { order, bytesMax }: { order: Order; bytesMax: number },
+): Promise<Got> {
+  const { place, method, headers, body } = order;
+  return new Promise((resolve, reject) => {
+    const length = body === undefined ? {} : { 'content-length': String(body.length) };
+    const host = hostHeaderOf(place, place.isTls ? 443 : 80);
+    const request = http.request({
+      ...{ createConnection: () => through, method, path: place.pathAndQuery },
+      ...{ headers: { host, ...headers, ...length }, setHost: false },
+      ...{ maxHeaderSize: HEAD_BYTES_MAX, agent: false },
+    });
+    const sent = (body?.length ?? 0) + JSON.stringify(headers).length + place.url.length;
+    const isOver = () => reject(fault('budget', 'this run has used up its bytes'));
+    request.on('error', reject);
+    request.on('upgrade', () => reject(new Error('it wants another protocol')));
+    request.on('response', (answer) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      const done = (isCut: boolean): void =>
+        resolve({
+          status: answer.statusCode ?? 0,
+          headers: flat(answer.headers),
+          body: Buffer.concat(chunks).subarray(0, bytesMax),
+          isCut,
+        });
+      answer.on('data', (chunk: Buffer) => {
+        if (!gate.spend(run, connection, { received: chunk.length })) return isOver();
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size <= bytesMax) return;
+        done(true);
+        answer.destroy();
+      });
+      answer.on('end', () => done(false));
+      answer.on('error', reject);
+    });
+    if (!gate.spend(run, connection, { sent })) return isOver();
+    request.end(body);
+  });
+}
+
+function flat(headers: http.IncomingHttpHeaders): Record<string, string> {
+  const result: Record<string, string> = {};
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined) result[name] = Array.isArray(value) ? value.join(', ') : value;
+  return result;
+}

@@ -1,0 +1,230 @@
+// The one way out. Every connection is decided on, its name looked up once, every address of it
+// checked, the decision made durable, and only a checked address dialled. Bytes are counted here
+// too, and what may no longer be is cut here.
+import type net from 'node:net';
+import type { Clock } from '../../platform/clock.ts';
+import type { NewId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/log.ts';
+import type { Metrics } from '../../platform/metrics.ts';
+import type { Outbox } from '../../platform/outbox.ts';
+import { type Fault, fault } from '../../wire/errors.ts';
+import type { Dial } from './adapters/dial.ts';
+import type { Resolve } from './adapters/resolve.ts';
+import * as events from './events.ts';
+import { type Ip, kindOf, LIFTABLE } from './rules/address.ts';
+import { authorityOf } from './rules/host.ts';
+import { decide, type Verdict, type Wanted } from './rules/match.ts';
+import { type Refused, refuse, refuseAddress } from './rules/refusal.ts';
+import { type Connection, type ConnectionKind, type Run, usedBytes } from './run.ts';
+import type { Store } from './store.ts';
+
+export type GateOptions = {
+  store: Store;
+  outbox: Outbox;
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  metrics: Metrics;
+  moment(name: string): void;
+  resolve: Resolve;
+  dial: Dial;
+  ownAddresses: () => ReadonlySet<string>;
+  /** `host:port`, as authorityOf writes it. */
+  allowPrivate: ReadonlySet<string>;
+  isHalted: () => boolean;
+  limits: { perRunMax: number; totalMax: number };
+};
+
+export type Reached = { connection: Connection; socket: net.Socket; isPlain: boolean };
+export type Asked = { kind: ConnectionKind; callId?: string | undefined };
+
+export type Gate = {
+  /** Throws `denied` when it is not, and says so in the audit log. */
+  assertAllowed(run: Run, wanted: Wanted, asked: Asked): Verdict & { allowed: true };
+  /** Only certain requests are allowed there: a tunnel is, as long as it carries those. */
+  mustBeRead(run: Run, wanted: Wanted): boolean;
+  reach(run: Run, wanted: Wanted, asked: Asked): Promise<Reached>;
+  /** The fault for a refusal that was found on the way, and its event. */
+  refused(run: Run, what: Refused, callId?: string): Fault;
+  /** Counts bytes before they are passed on; false when they must not be. */
+  spend(run: Run, connection: Connection, bytes: { sent?: number; received?: number }): boolean;
+  /** The end of a connection, said once. */
+  finish(run: Run, connection: Connection): void;
+  /** Cuts what the rules no longer allow, and says how many. */
+  cutDisallowed(run: Run): number;
+  cutAll(run: Run, status: string): number;
+  /** Resolves when every end has been written down. */
+  settled(): Promise<void>;
+};
+
+export function makeGate(options: GateOptions): Gate {
+  const { store, outbox, clock, newId, log, metrics } = options;
+  const writing = new Set<Promise<unknown>>();
+  let open = 0;
+  metrics.gauge('egress_connections', () => open);
+
+  /** Nobody waits for these; a stop does. */
+  const write = (work: Promise<unknown>): void => {
+    const kept = work
+      .catch((error: unknown) => log.warn('an egress event could not be written', { error }))
+      .finally(() => writing.delete(kept));
+    writing.add(kept);
+  };
+
+  const refused: Gate['refused'] = (run, what, callId) => {
+    metrics.count('egress_denied', { reason: what.reason });
+    run.denials.note(what, callId);
+    const { reason, host, port, message, hint, askable } = what;
+    const code = reason === 'budget' ? 'budget' : 'denied';
+    return fault(code, message, { hint, details: { reason, host, port, askable } });
+  };
+
+  const whatOf = (wanted: Wanted) => ({
+    host: wanted.host.name,
+    port: wanted.port,
+    ...(wanted.how === 'http' ? { method: wanted.method, path: wanted.path } : {}),
+  });
+
+  const assertAllowed: Gate['assertAllowed'] = (run, wanted, { callId }) => {
+    if (run.isOver) throw fault('stale_fence', `${run.runId} has no way out any more`);
+    if (options.isHalted()) throw fault('halted', 'everything is halted');
+    const verdict = decide(run.rules, wanted, clock.nowMs());
+    if (!verdict.allowed) throw refused(run, refuse(verdict.reason, whatOf(wanted)), callId);
+    if (usedBytes(run) >= run.body.bytes_max)
+      throw refused(run, refuse('budget', whatOf(wanted)), callId);
+    return verdict;
+  };
+
+  const assertAddresses = (run: Run, wanted: Wanted, asked: Asked, all: readonly Ip[]): void => {
+    const own = options.ownAddresses();
+    const isLifted = options.allowPrivate.has(authorityOf(wanted));
+    for (const ip of all) {
+      const kind = kindOf(ip, own);
+      if (kind === 'public' || (isLifted && LIFTABLE.has(kind))) continue;
+      throw refused(run, refuseAddress(whatOf(wanted), kind), asked.callId);
+    }
+  };
+
+  const begin = (run: Run, wanted: Wanted, asked: Asked, isPlain: boolean): Connection => {
+    const { perRunMax, totalMax } = options.limits;
+    if (run.connections.size >= perRunMax || open >= totalMax)
+      throw fault('overloaded', `${run.connections.size} connections of this run are open`, {
+        retryAfterMs: 1_000,
+      });
+    const connection: Connection = {
+      ...{ id: newId<string>('net'), kind: asked.kind, wanted, isPlain, callId: asked.callId },
+      ...{ address: null, openedMs: clock.nowMs(), bytesSent: 0, bytesReceived: 0, requests: 0 },
+      ...{ status: 'closed', ending: new AbortController(), isRecorded: false, isFinished: false },
+    };
+    run.connections.add(connection);
+    open++;
+    return connection;
+  };
+
+  const openedOf = ({ id, kind, wanted, callId }: Connection, address: string): events.Opened => ({
+    ...{ id, kind, host: wanted.host.name, port: wanted.port, address, callId },
+  });
+
+  const endedOf = (connection: Connection, status: string): events.Ended => ({
+    status,
+    bytesSent: connection.bytesSent,
+    bytesReceived: connection.bytesReceived,
+    durationMs: clock.nowMs() - connection.openedMs,
+    requests: connection.requests,
+  });
+
+  const record = async (run: Run, connection: Connection, all: readonly Ip[]): Promise<void> => {
+    const address = all.map(({ text }) => text).join(' ');
+    const opened = openedOf(connection, address.slice(0, 300));
+    connection.address = address;
+    const lost = events.closed(run, opened, endedOf(connection, 'lost'));
+    const seq = await store.openConnection(connection.id, events.allowed(run, opened), lost);
+    connection.isRecorded = true;
+    options.moment('egressd.after-allowed');
+    await outbox.delivered(seq);
+  };
+
+  const finish: Gate['finish'] = (run, connection) => {
+    if (connection.isFinished) return;
+    connection.isFinished = true;
+    run.connections.delete(connection);
+    open--;
+    if (!connection.isRecorded) return;
+    const opened = openedOf(connection, (connection.address ?? '').slice(0, 300));
+    const closed = events.closed(run, opened, endedOf(connection, connection.status));
+    write(store.closeConnection(connection.id, closed));
+  };
+
+  const cut = (connection: Connection, status: string): void => {
+    if (connection.ending.signal.aborted) return;
+    connection.status = status;
+    connection.ending.abort();
+  };
+
+  const cutAll: Gate['cutAll'] = (run, status) => {
+    const all = [...run.connections];
+    for (const connection of all) cut(connection, status);
+    return all.length;
+  };
+
+  const lookUp = async ({ host }: Wanted): Promise<readonly Ip[]> =>
+    host.ip === undefined ? options.resolve(host.name) : [host.ip];
+
+  return {
+    assertAllowed,
+    refused,
+    finish,
+    cutAll,
+    mustBeRead(run, wanted) {
+      const verdict = decide(run.rules, wanted, clock.nowMs());
+      return !verdict.allowed && verdict.reason === 'unreadable';
+    },
+    async reach(run, wanted, asked) {
+      const { plain } = assertAllowed(run, wanted, asked);
+      outbox.assertTaking();
+      const connection = begin(run, wanted, asked, plain);
+      const { signal } = connection.ending;
+      try {
+        const addresses = await lookUp(wanted);
+        assertAddresses(run, wanted, asked, addresses);
+        if (!signal.aborted) await record(run, connection, addresses);
+        // Minutes may have passed: what was tightened meanwhile holds.
+        assertAllowed(run, wanted, asked);
+        const { socket, address } = await options.dial(addresses, wanted.port, signal);
+        connection.address = address;
+        metrics.count('egress_allowed', { kind: asked.kind });
+        return { connection, socket, isPlain: plain };
+      } catch (error) {
+        if (connection.status === 'closed') connection.status = 'failed';
+        finish(run, connection);
+        throw error;
+      }
+    },
+    spend(run, connection, { sent = 0, received = 0 }) {
+      if (usedBytes(run) + sent + received > run.body.bytes_max) {
+        refused(run, refuse('budget', whatOf(connection.wanted)), connection.callId);
+        cutAll(run, 'budget');
+        return false;
+      }
+      run.usage.bytesSent += sent;
+      run.usage.bytesReceived += received;
+      connection.bytesSent += sent;
+      connection.bytesReceived += received;
+      return true;
+    },
+    cutDisallowed(run) {
+      let count = 0;
+      for (const connection of run.connections) {
+        const verdict = decide(run.rules, connection.wanted, clock.nowMs());
+        if (verdict.allowed && (verdict.plain || !connection.isPlain)) continue;
+        cut(connection, 'cut');
+        count++;
+      }
+      if (usedBytes(run) > run.body.bytes_max) count += cutAll(run, 'budget');
+      return count;
+    },
+    async settled() {
+      while (writing.size > 0) await Promise.all(writing);
+    },
+  };
+}

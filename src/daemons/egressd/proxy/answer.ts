@@ -1,0 +1,37 @@
+// A fault as a client of the proxy gets it: an HTTP answer with the same JSON as everywhere.
+import http from 'node:http';
+import type { Duplex } from 'node:stream';
+import { Fault, fault } from '../../../wire/errors.ts';
+
+export function knownFault(error: unknown): Fault {
+  return error instanceof Fault ? error : fault('internal', 'something went wrong in the proxy');
+}
+
+function textOf(known: Fault): { head: [string, string][]; body: string } {
+  const body = `${JSON.stringify({ error: known.toBody() })}\n`;
+  return {
+    body,
+    head: [
+      ['content-type', 'application/json'],
+      ['content-length', String(Buffer.byteLength(body))],
+      ['connection', 'close'],
+    ],
+  };
+}
+
+/** For a connection that has no response object: a refused tunnel. */
+export function endWith(socket: Duplex, known: Fault): void {
+  const { head, body } = textOf(known);
+  const lines = head.map(([name, value]) => `${name}: ${value}`);
+  const status = `HTTP/1.1 ${known.http} ${http.STATUS_CODES[known.http]}`;
+  socket.on('error', () => undefined);
+  socket.on('finish', () => socket.destroy());
+  socket.end(`${[status, ...lines].join('\r\n')}\r\n\r\n${body}`);
+}
+
+export function sendFault(response: http.ServerResponse, known: Fault): void {
+  if (response.headersSent || response.destroyed) return void response.destroy();
+  const { head, body } = textOf(known);
+  response.writeHead(known.http, Object.fromEntries(head));
+  response.end(body);
+}

@@ -1,0 +1,84 @@
+// The decision: may this run reach this place in this way? Nothing listed, nothing allowed.
+import type { DenialReason, GrantedRule } from '../../../wire/egressd.ts';
+import { type Host, type Read, readHost } from './host.ts';
+
+export type Rule = {
+  name: string;
+  /** Any name below it, not itself. */
+  isSuffix: boolean;
+  ports: readonly number[];
+  methods: ReadonlySet<string> | undefined;
+  paths: readonly string[] | undefined;
+  plain: boolean;
+  expiresMs: number;
+};
+
+/** `tunnel`: bytes that cannot be read. `http`: one request, with method and path. */
+export type Wanted = { host: Host; port: number } & (
+  | { how: 'tunnel' }
+  | { how: 'http'; method: string; path: string }
+);
+
+export type Verdict = { allowed: true; plain: boolean } | { allowed: false; reason: DenialReason };
+
+const PORTS_USUAL = [80, 443];
+
+export function readRule(rule: GrantedRule): Read<Rule> {
+  const isSuffix = rule.host.startsWith('*.');
+  const bare = isSuffix ? rule.host.slice(2) : rule.host;
+  const host = readHost(bare.split(':').length > 2 && !bare.startsWith('[') ? `[${bare}]` : bare);
+  if ('problem' in host) return { problem: `${rule.host}: ${host.problem}` };
+  if (isSuffix && host.value.ip !== undefined)
+    return { problem: `${rule.host}: an address has nothing below it` };
+  return {
+    value: {
+      name: host.value.name,
+      isSuffix,
+      ports: rule.port === undefined ? PORTS_USUAL : [rule.port],
+      methods: rule.methods === undefined ? undefined : new Set(rule.methods),
+      paths: rule.paths,
+      plain: rule.plain === true,
+      expiresMs: rule.expires_at === undefined ? Infinity : Date.parse(rule.expires_at),
+    },
+  };
+}
+
+const fitsHost = (rule: Rule, host: Host): boolean =>
+  rule.isSuffix
+    ? host.ip === undefined && host.name.endsWith(`.${rule.name}`)
+    : host.name === rule.name;
+
+/** Servers differ in what these mean, so a rule about paths cannot be held to them. */
+const AMBIGUOUS = /%2e|%2f|%5c|%00|%25|\\|;|\/\/|\/\.{1,2}(?:\/|$)/i;
+
+const fitsPath = (paths: readonly string[], path: string): boolean =>
+  !AMBIGUOUS.test(path) &&
+  paths.some((one) => (one.endsWith('*') ? path.startsWith(one.slice(0, -1)) : path === one));
+
+/** The nearer a rule came to allowing, the more its reason says. */
+const ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 'path'];
+
+function judge(rule: Rule, wanted: Wanted): DenialReason | undefined {
+  if (!fitsHost(rule, wanted.host)) return 'host';
+  if (!rule.ports.includes(wanted.port)) return 'port';
+  const { methods, paths } = rule;
+  if (wanted.how === 'tunnel')
+    return methods === undefined && paths === undefined ? undefined : 'unreadable';
+  if (methods !== undefined && !methods.has(wanted.method)) return 'method';
+  if (paths !== undefined && !fitsPath(paths, wanted.path)) return 'path';
+  return undefined;
+}
+
+export function decide(rules: readonly Rule[], wanted: Wanted, nowMs: number): Verdict {
+  let reason: DenialReason = 'host';
+  let isAllowed = false;
+  for (const rule of rules) {
+    if (rule.expiresMs <= nowMs) continue;
+    const against = judge(rule, wanted);
+    if (against === undefined) {
+      if (rule.plain) return { allowed: true, plain: true };
+      isAllowed = true;
+    } else if (ORDER.indexOf(against) > ORDER.indexOf(reason)) reason = against;
+  }
+  return isAllowed ? { allowed: true, plain: false } : { allowed: false, reason };
+}

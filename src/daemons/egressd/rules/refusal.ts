@@ -1,0 +1,76 @@
+// What a model, or whoever reads the output of its command, is told when something is refused: what
+// happened, to what, and what to do next.
+import type { DenialReason } from '../../../wire/egressd.ts';
+import type { AddressKind } from './address.ts';
+
+export type Refused = {
+  reason: DenialReason;
+  host: string;
+  port: number;
+  method: string | null;
+  path: string | null;
+  message: string;
+  hint: string;
+  /** A rule is missing, and nothing else stands against it: a person could add one. */
+  askable: boolean;
+};
+
+type What = { host: string; port: number; method?: string; path?: string };
+
+const ASK =
+  'Ask for it with the tool network.request (host, port and why you need it): a person decides. ' +
+  'Or go on without it. Trying again or another way out does not help.';
+const STOP = 'This cannot be allowed by asking. Go on without it.';
+const READABLE =
+  'Use the tool http.fetch, or plain http:// through the proxy, so that method and path can be seen.';
+
+const place = ({ host, port }: What): string =>
+  `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+function told(reason: DenialReason, what: What): [message: string, hint: string] {
+  const where = place(what);
+  switch (reason) {
+    case 'host':
+      return [`${what.host} is not among the hosts this run may reach`, ASK];
+    case 'port':
+      return [`this run may reach ${what.host}, but not its port ${what.port}`, ASK];
+    case 'method':
+      return [`this run may not send ${what.method} to ${where}`, ASK];
+    case 'path':
+      return [`this run may not ask ${where} for this path`, ASK];
+    case 'unreadable':
+      return [`this run may send only certain requests to ${where}, and no tunnel`, READABLE];
+    case 'not_tls':
+      return [`what was sent through the tunnel to ${where} is not TLS`, STOP];
+    case 'server_name':
+      return [`the TLS in the tunnel to ${where} names another server, or none`, STOP];
+    case 'budget':
+      return [`this run has used up the bytes it may send and receive`, STOP];
+    case 'address':
+    case 'name':
+    case 'request':
+      return [`${where} is refused`, STOP];
+  }
+}
+
+export function refuse(reason: DenialReason, what: What, message?: string): Refused {
+  const [usual, hint] = told(reason, what);
+  const { host, port, method = null, path = null } = what;
+  const askable = hint === ASK;
+  return { reason, host, port, method, path, message: message ?? usual, hint, askable };
+}
+
+const KINDS: Record<Exclude<AddressKind, 'public'>, string> = {
+  unspecified: 'no address at all',
+  loopback: 'this machine itself',
+  private: 'a private network',
+  carrier: "a carrier's private network",
+  'link-local': 'the local link',
+  multicast: 'a group of hosts',
+  metadata: 'a metadata service',
+  reserved: 'no place on the public network',
+  'this-host': 'this machine itself',
+};
+
+export const refuseAddress = (what: What, kind: Exclude<AddressKind, 'public'>): Refused =>
+  refuse('address', what, `${place(what)} leads to ${KINDS[kind]}, which no run may reach`);

@@ -1,0 +1,59 @@
+// One run with a way out: its rules as they are now, what it has used, and what it has open. Who may
+// reach what is decided in rules/; how a connection comes about is gate.ts.
+import type { PutEgressBody } from '../../wire/egressd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { RunId, TaskId } from '../../wire/words.ts';
+import type { Denials } from './denials.ts';
+import type { Read } from './rules/host.ts';
+import { type Rule, readRule, type Wanted } from './rules/match.ts';
+import type { Usage } from './store.ts';
+
+export type ConnectionKind = 'tunnel' | 'http' | 'fetch';
+
+export type Connection = {
+  id: string;
+  kind: ConnectionKind;
+  /** What must stay allowed for it to stay open; of a reused one, what it does now. */
+  wanted: Wanted;
+  /** It carries bytes that nobody has looked at, so only a rule that says so keeps it open. */
+  isPlain: boolean;
+  callId: string | undefined;
+  address: string | null;
+  openedMs: number;
+  bytesSent: number;
+  bytesReceived: number;
+  requests: number;
+  /** What its end will be called; set before `ending` aborts. */
+  status: string;
+  ending: AbortController;
+  isRecorded: boolean;
+  isFinished: boolean;
+};
+
+export type Run = {
+  runId: RunId;
+  fence: number;
+  agent: string;
+  taskId: TaskId;
+  rootTaskId: TaskId;
+  body: PutEgressBody;
+  rules: readonly Rule[];
+  usage: Usage;
+  connections: Set<Connection>;
+  denials: Denials;
+  /** Dismissed, or held by a newer activation: nothing is opened any more. */
+  isOver: boolean;
+};
+
+export function rulesOf({ allow, granted }: PutEgressBody): Rule[] {
+  return [...allow, ...granted].map((rule) => taken(readRule(rule)));
+}
+
+function taken(read: Read<Rule>): Rule {
+  if ('value' in read) return read.value;
+  throw fault('bad_request', `a rule cannot be used: ${read.problem}`, {
+    hint: 'Name a host such as github.com, *.github.com or an exact address.',
+  });
+}
+
+export const usedBytes = ({ usage }: Run): number => usage.bytesSent + usage.bytesReceived;

@@ -1,0 +1,164 @@
+// What egressd must still know after a crash: the runs that have a way out and how much they used,
+// the connections it said were opened, and the requests it sent for tools. One method is one
+// transaction; a change and its event are written together.
+import type { Outbox } from '../../platform/outbox.ts';
+import { OUTBOX_TABLES } from '../../platform/outbox.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import type { FetchAnswer, PutEgressBody } from '../../wire/egressd.ts';
+import { fault } from '../../wire/errors.ts';
+import type { EventDraft } from '../../wire/events.ts';
+import type { RunId } from '../../wire/words.ts';
+
+export const MIGRATIONS = [
+  `${OUTBOX_TABLES}
+CREATE TABLE runs (
+  run_id TEXT PRIMARY KEY,
+  fence BIGINT NOT NULL,
+  live INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  bytes_sent BIGINT NOT NULL,
+  bytes_received BIGINT NOT NULL
+);
+CREATE INDEX runs_live ON runs (run_id) WHERE live = 1;
+CREATE TABLE connections (id TEXT PRIMARY KEY, event TEXT NOT NULL);
+CREATE TABLE fetches (
+  call_id TEXT PRIMARY KEY,
+  request_hash TEXT NOT NULL,
+  answer TEXT,
+  begun_ms BIGINT NOT NULL
+);
+CREATE INDEX fetches_by_time ON fetches (begun_ms);`,
+];
+
+export type Usage = { bytesSent: number; bytesReceived: number };
+export type KnownRun = { runId: RunId; body: PutEgressBody } & Usage;
+export type KnownFetch = { requestHash: string; answer: FetchAnswer | undefined };
+
+type RunRow = { run_id: RunId; body: string; bytes_sent: number; bytes_received: number };
+
+const SELECT_RUN = 'SELECT run_id, body, bytes_sent, bytes_received FROM runs';
+const runOf = (row: RunRow): KnownRun => ({
+  runId: row.run_id,
+  body: JSON.parse(row.body) as PutEgressBody,
+  bytesSent: Number(row.bytes_sent),
+  bytesReceived: Number(row.bytes_received),
+});
+
+export type Store = ReturnType<typeof makeStore>;
+
+export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
+  const said = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.poke());
+
+  return {
+    /** A lower fence than before is refused. Gives what the run has used so far. */
+    putRun: (runId: RunId, body: PutEgressBody): Promise<Usage> =>
+      db.write(async (sql) => {
+        const changed = await sql.run(
+          'INSERT INTO runs (run_id, fence, live, body, bytes_sent, bytes_received) ' +
+            'VALUES (?, ?, 1, ?, 0, 0) ON CONFLICT (run_id) DO UPDATE SET ' +
+            'fence = excluded.fence, live = 1, body = excluded.body ' +
+            'WHERE excluded.fence >= runs.fence',
+          runId,
+          body.fence,
+          JSON.stringify(body),
+        );
+        if (changed === 0)
+          throw fault('stale_fence', `${runId} has a newer activation than ${body.fence}`);
+        return runOf((await sql.one<RunRow>(`${SELECT_RUN} WHERE run_id = ?`, runId))!);
+      }),
+
+    dropRun: (runId: RunId, fence: number): Promise<boolean> =>
+      db.write(async (sql) => {
+        const changed = await sql.run(
+          'UPDATE runs SET live = 0 WHERE run_id = ? AND fence <= ? AND live = 1',
+          runId,
+          fence,
+        );
+        return changed > 0;
+      }),
+
+    liveRuns: async (): Promise<KnownRun[]> => {
+      const rows = await db.read((sql) => sql.all<RunRow>(`${SELECT_RUN} WHERE live = 1`));
+      return rows.map(runOf);
+    },
+
+    saveUsage: (all: readonly ({ runId: RunId } & Usage)[]): Promise<void> =>
+      db.write(async (sql) => {
+        for (const { runId, bytesSent, bytesReceived } of all)
+          await sql.run(
+            'UPDATE runs SET bytes_sent = ?, bytes_received = ? WHERE run_id = ?',
+            bytesSent,
+            bytesReceived,
+            runId,
+          );
+      }),
+
+    /** Gives the number of the event, which must be durable before anything is dialled. */
+    openConnection: (id: string, allowed: EventDraft, closedIfLost: EventDraft): Promise<number> =>
+      said(
+        db.write(async (sql) => {
+          const event = JSON.stringify(closedIfLost);
+          await sql.run('INSERT INTO connections (id, event) VALUES (?, ?)', id, event);
+          return outbox.add(sql, allowed);
+        }),
+      ),
+
+    closeConnection: (id: string, closed: EventDraft): Promise<number> =>
+      said(
+        db.write(async (sql) => {
+          await sql.run('DELETE FROM connections WHERE id = ?', id);
+          return outbox.add(sql, closed);
+        }),
+      ),
+
+    /** At start nothing is open: what a crash left is said to be closed. */
+    closeLost: (): Promise<number> =>
+      said(
+        db.write(async (sql) => {
+          const rows = await sql.all<{ event: string }>('SELECT event FROM connections');
+          for (const { event } of rows) await outbox.add(sql, JSON.parse(event) as EventDraft);
+          await sql.run('DELETE FROM connections');
+          return rows.length;
+        }),
+      ),
+
+    addEvent: (draft: EventDraft): Promise<number> =>
+      said(db.write((sql) => outbox.add(sql, draft))),
+
+    findFetch: async (callId: string): Promise<KnownFetch | undefined> => {
+      const row = await db.read((sql) =>
+        sql.one<{ request_hash: string; answer: string | null }>(
+          'SELECT request_hash, answer FROM fetches WHERE call_id = ?',
+          callId,
+        ),
+      );
+      if (row === undefined) return undefined;
+      const { answer } = row;
+      return {
+        requestHash: row.request_hash,
+        answer: answer === null ? undefined : (JSON.parse(answer) as FetchAnswer),
+      };
+    },
+
+    /** Also forgets those that nobody can still ask for. */
+    beginFetch: (callId: string, requestHash: string, at: { nowMs: number; keepMs: number }) =>
+      db.write(async (sql) => {
+        await sql.run('DELETE FROM fetches WHERE begun_ms < ?', at.nowMs - at.keepMs);
+        return sql.run(
+          'INSERT INTO fetches (call_id, request_hash, begun_ms) VALUES (?, ?, ?)',
+          callId,
+          requestHash,
+          at.nowMs,
+        );
+      }),
+
+    endFetch: (callId: string, answer: FetchAnswer): Promise<number> =>
+      db.write((sql) =>
+        sql.run('UPDATE fetches SET answer = ? WHERE call_id = ?', JSON.stringify(answer), callId),
+      ),
+
+    /** It is certain that nothing was sent. */
+    forgetFetch: (callId: string): Promise<number> =>
+      db.write((sql) => sql.run('DELETE FROM fetches WHERE call_id = ?', callId)),
+  };
+}

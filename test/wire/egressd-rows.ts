@@ -1,0 +1,90 @@
+// The routes of egressd: for each, what makes it succeed and what of its own it must refuse.
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { derivedId } from '../../src/platform/ids.ts';
+import { egressdRoutes } from '../../src/wire/egressd.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
+import { type Good, rows, withBody } from './row.ts';
+
+let made = 0;
+
+/** A page on loopback; the world of the test must list it as a private target. */
+const page = http.createServer((_, response) => response.end('hello'));
+await new Promise<void>((resolve) => page.listen(0, '127.0.0.1', resolve));
+page.unref();
+const pagePort = (page.address() as AddressInfo).port;
+export const PAGE = `127.0.0.1:${pagePort}`;
+
+const opening = (port = 443) => {
+  const task_id = derivedId<TaskId>('task', 'wire', 'egress', made++);
+  return {
+    ...{ fence: 1, agent: 'worker', task_id, root_task_id: task_id, labels: [] },
+    ...{ allow: [{ host: '127.0.0.1', port }], granted: [], bytes_max: 1_000_000 },
+  };
+};
+
+async function opened(world: Quiet, port?: number): Promise<RunId> {
+  const id = derivedId<RunId>('run', 'wire', 'egress', made++);
+  const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
+  const ask = { params: { id }, body: opening(port) };
+  const outcome = await askSocket(path, egressdRoutes.putEgress, ask);
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return id;
+}
+
+const params = async (world: Quiet): Promise<Good> => ({ params: { id: await opened(world) } });
+
+export const egressdRows = rows({
+  putEgress: {
+    unknownId: 'fine',
+    good: async () => ({
+      params: { id: derivedId<RunId>('run', 'wire', 'egress', made++) },
+      body: opening(),
+    }),
+    check: (answer: { socket: string; cut: number }) => {
+      assert.match(answer.socket, /\/egressd\/run_\w{26}\.1\/proxy\.sock$/);
+      assert.equal(answer.cut, 0);
+    },
+    bad: [
+      ['a rule without a host', (g) => withBody(g, { allow: [{ port: 1 }] }), 'bad_request'],
+      ['a host that is none', (g) => withBody(g, { allow: [{ host: 'a b' }] }), 'bad_request'],
+      ['an odd address', (g) => withBody(g, { allow: [{ host: '0x7f.1' }] }), 'bad_request'],
+    ],
+  },
+  dropEgress: {
+    unknownId: 'fine',
+    good: async (world) => ({ ...(await params(world)), query: { fence: '1' } }),
+    check: (answer: { dropped: boolean }) => assert.equal(answer.dropped, true),
+  },
+  getEgress: {
+    good: params,
+    check: (answer: { egress: { open: number } }) => assert.equal(answer.egress.open, 0),
+  },
+  listEgress: {
+    good: async (world) => {
+      await opened(world);
+      return {};
+    },
+    check: (answer: { egress: unknown[] }) => assert.ok(answer.egress.length > 0),
+  },
+  fetch: {
+    good: async (world) => ({
+      params: { id: await opened(world, pagePort) },
+      body: {
+        ...{ fence: 1, call_id: derivedId<CallId>('call', 'wire', 'egress', made++) },
+        ...{ method: 'GET', url: `http://${PAGE}/`, headers: {} },
+      },
+    }),
+    check: (answer: { status: number; body_base64: string }) => {
+      assert.equal(answer.status, 200);
+      assert.equal(Buffer.from(answer.body_base64, 'base64').toString(), 'hello');
+    },
+    bad: [
+      ['another activation', (g) => withBody(g, { fence: 2 }), 'stale_fence'],
+      ['a host not listed', (g) => withBody(g, { url: 'http://example.com/' }), 'denied'],
+      ['a URL of no kind', (g) => withBody(g, { url: 'ftp://example.com/' }), 'denied'],
+    ],
+  },
+});
