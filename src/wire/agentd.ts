@@ -412,7 +412,8 @@ export const agentdRoutes = routes({
     body: z.strictObject({
       ...forRun,
       approval_id: ApprovalId,
-      expires_in_s: z.int().positive().max(31_536_000),
+      /** As approvald has it: the same however often this is asked. */
+      expires_at: Timestamp,
     }),
     output: waitAnswer,
   }),

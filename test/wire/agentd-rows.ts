@@ -313,7 +313,7 @@ const calls = rows({
   toolAsk: { good: asTool(() => ({ question: 'Which one?', choices: ['a', 'b'] })) },
   toolTimer: { good: asTool(() => ({ after_s: 60 })) },
   toolAwaitApproval: {
-    good: asTool(() => ({ approval_id: `approval_${NOBODY}`, expires_in_s: 60 })),
+    good: asTool(() => ({ approval_id: `approval_${NOBODY}`, expires_at: '2030-01-01T00:00:00Z' })),
     check: (answer: { wait: { kind: string } }) => assert.equal(answer.wait.kind, 'approval'),
   },
   approvalEnded: {

@@ -281,7 +281,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
         from: 'service:approvald',
         question: body.approval_id,
         // approvald ends it in time; this is for when it cannot.
-        expiresMs: clock.nowMs() + body.expires_in_s * 1000 + APPROVAL_SLACK_MS,
+        expiresMs: Date.parse(body.expires_at) + APPROVAL_SLACK_MS,
       });
       return { wait: waitView(wait) };
     },
