@@ -119,12 +119,22 @@ export type Said = {
 };
 const personOf = ({ by, key }: Said): Person => ({ principal: by, key });
 
-/** Those whose approval counts for what would be done now: an edit makes earlier ones void. */
-export function approversOf(said: readonly Said[]): Said[] {
+/**
+ * The last word of each person whose approval counts for what would be done now. An edit makes
+ * earlier ones void; whoever shares a name or a key is one person.
+ */
+export function approversOf<S extends Said>(said: readonly S[]): S[] {
   const lastEdit = said.findLastIndex(
     (one) => one.answer === 'approve' && one.edited_hash !== null,
   );
-  return said.slice(Math.max(lastEdit, 0)).filter((one) => one.answer === 'approve');
+  const people: S[] = [];
+  for (const one of said.slice(Math.max(lastEdit, 0)).toReversed())
+    if (
+      one.answer === 'approve' &&
+      !people.some((other) => isSamePerson(personOf(other), personOf(one)))
+    )
+      people.unshift(one);
+  return people;
 }
 
 /** Why this person may not approve, or undefined. */
@@ -142,8 +152,11 @@ export function whyNotApprove(said: readonly Said[], person: Person): string | u
 /** True when this answer says nothing new: somebody clicked twice. */
 export function isRepeat(said: readonly Said[], next: Said): boolean {
   const mine = said.findLast((one) => isSamePerson(personOf(one), personOf(next)));
+  // What somebody edited since is something else, and approving that is no repetition.
+  const stands = next.answer !== 'approve' || approversOf(said).some((one) => one === mine);
   return (
     mine !== undefined &&
+    stands &&
     mine.by === next.by &&
     mine.answer === next.answer &&
     mine.for === next.for &&

@@ -9,7 +9,6 @@ import {
   approversOf,
   isMarked,
   isRepeat,
-  isSamePerson,
   narrowest,
   type Person,
   whyNotApprove,
@@ -97,7 +96,7 @@ async function approve(
       row.id,
     );
   }
-  const approvers = differentPeople(approversOf(all) as SaidRow[]);
+  const approvers = approversOf(all);
   if (approvers.length < row.approvers_needed) {
     await write(tx, row, all, false);
     await tx.notify(row, 'escalated');
@@ -106,17 +105,6 @@ async function approve(
   const far = narrowest(approvers.map((one) => one.for ?? 'once'));
   if (far !== 'once') await grantPermit(tx, row, { scope: far, approvers, permitExpiresMs });
   return end(tx, row, all, 'approved');
-}
-
-/** The last word of each; whoever shares a name or a key is one. */
-function differentPeople(said: readonly SaidRow[]): SaidRow[] {
-  const people: SaidRow[] = [];
-  for (const one of said.toReversed()) {
-    const person = { principal: one.by, key: one.key };
-    if (!people.some((other) => isSamePerson({ principal: other.by, key: other.key }, person)))
-      people.unshift(one);
-  }
-  return people;
 }
 
 function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fault | undefined {

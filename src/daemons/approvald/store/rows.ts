@@ -217,13 +217,13 @@ export const isActive = (row: PermitRow, nowMs: number): boolean =>
 export function approvedBy(row: ApprovalRow, permit: PermitRow | undefined): string[] {
   if (permit !== undefined && row.permit_id === permit.id && saidOf(row).length === 0)
     return list<string>(permit.granted_by);
-  return [...new Set(approversOf(saidOf(row)).map(({ by }) => by))];
+  return approversOf(saidOf(row)).map(({ by }) => by);
 }
 
 export type Counted = ApprovalRow & { calls: number; permit_granted_by: string | null };
 
 export function summaryOf(row: Counted): ApprovalSummary {
-  const own = [...new Set(approversOf(saidOf(row)).map(({ by }) => by))];
+  const own = approversOf(saidOf(row)).map(({ by }) => by);
   const approved = own.length === 0 && row.permit_granted_by !== null;
   return {
     id: row.id,

@@ -1,0 +1,522 @@
+// People's answers: each of the seven, to whom they apply, once, and to nothing else.
+import assert from 'node:assert/strict';
+import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { derivedId } from '../../platform/ids.ts';
+import { hashJson } from '../../platform/json.ts';
+import { verifyJson } from '../../platform/signed-json.ts';
+import type { AskApproval } from '../../wire/approvald.ts';
+import type { RunId, TaskId } from '../../wire/words.ts';
+import {
+  asking,
+  down,
+  hostApprovald,
+  isCode,
+  kinds,
+  makeWorld,
+  settle,
+  type TestHost,
+  until,
+  type World,
+} from './test-host.ts';
+
+let world: World;
+let host: TestHost;
+beforeEach(async () => {
+  world = makeWorld();
+  host = await hostApprovald(world);
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+after(() => settle());
+
+const at = (id: string) => ({ params: { id: id as never } });
+
+describe('[R108-R109] approve once', () => {
+  it('shows exactly what is asked, and lets exactly that be done', async () => {
+    const { approval, body, redeem, status } = await host.ask({ purpose: 'it is slow' });
+    assert.equal(status, 'pending');
+    const seen = (await host.alice.getApproval(at(approval.id))).approval;
+    assert.deepEqual(seen.arguments, body.arguments);
+    assert.equal(seen.diff, body.diff);
+    assert.equal(seen.rollback, body.rollback);
+    assert.deepEqual(seen.rules, body.rules);
+    assert.equal(seen.asks[0]?.purpose, 'it is slow');
+    assert.equal((await redeem()).decision, 'pending');
+
+    const { approval: done } = await host.alice.approve({
+      ...at(approval.id),
+      body: { for: 'once', nonce: seen.nonce },
+    });
+    assert.equal(done.status, 'approved');
+    assert.equal(done.decided_by, 'person:alice');
+    assert.equal(done.permit_id, null);
+    const answer = await redeem();
+    assert.equal(answer.decision, 'approved');
+    assert.deepEqual(answer.arguments, body.arguments);
+    assert.equal(answer.edited, false);
+  });
+
+  it('signs the answer over everything it is bound to', async () => {
+    const { approval, body, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const { statement, signature } = await redeem();
+    const { public_key_pem } = await host.toold.approvalKey({});
+    assert.ok(statement !== null && signature !== null);
+    assert.equal(verifyJson(statement, signature, public_key_pem), true);
+    assert.deepEqual(
+      {
+        call_id: statement.call_id,
+        run_id: statement.run_id,
+        agent: statement.agent,
+        task_id: statement.task_id,
+        hash: statement.arguments_hash,
+        by: statement.by,
+      },
+      {
+        call_id: body.call_id,
+        run_id: body.run_id,
+        agent: body.agent,
+        task_id: body.task_id,
+        hash: body.arguments_hash,
+        by: ['person:alice'],
+      },
+    );
+    for (const change of [
+      { call_id: 'call_x' },
+      { run_id: 'run_x' },
+      { arguments_hash: 'f'.repeat(64) },
+      { nonce: 'x' },
+      { by: ['person:mallory'] },
+      { decision: 'rejected' },
+    ])
+      assert.equal(verifyJson({ ...statement, ...change }, signature, public_key_pem), false);
+  });
+
+  it('gives a call one nonce, and the same answer whenever it asks again', async () => {
+    const first = await host.ask();
+    const second = await host.ask({
+      arguments: { other: 1 },
+      arguments_hash: hashJson({ other: 1 }),
+    });
+    for (const { approval } of [first, second])
+      await host.alice.approve({ ...at(approval.id), body: {} });
+    const one = await first.redeem();
+    assert.deepEqual(await first.redeem(), one);
+    assert.notEqual((await second.redeem()).statement?.nonce, one.statement?.nonce);
+    const redeemed = world.events.filter(({ id }) => id.includes('.redeemed.'));
+    assert.equal(redeemed.length, 2);
+  });
+
+  it('is in the audit log before anybody can act on it', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    await redeem();
+    assert.deepEqual(kinds(world), [
+      'approval.requested pending',
+      'approval.decided approved',
+      'approval.redeemed approved',
+    ]);
+    assert.equal(JSON.stringify(world.events).includes('abc123'), false, 'no content in events');
+  });
+});
+
+describe('an answer holds for nothing else', () => {
+  it('refuses other arguments, another call and another run, and writes it down', async () => {
+    const { approval, redeem } = await host.ask();
+    const other = await host.ask({ arguments: { a: 1 }, arguments_hash: hashJson({ a: 1 }) });
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const changed = { arguments_hash: 'f'.repeat(64) };
+    await assert.rejects(redeem(changed), isCode('denied', /other arguments/));
+    await assert.rejects(
+      redeem({ run_id: derivedId<RunId>('run', 'two') }),
+      isCode('denied', /another run/),
+    );
+    await assert.rejects(redeem({ call_id: other.body.call_id }), isCode('denied', /did not ask/));
+    await settle();
+    assert.equal(kinds(world).filter((kind) => kind.endsWith('refused')).length, 3);
+    // The right one is still good.
+    assert.equal((await redeem()).decision, 'approved');
+  });
+
+  it('refuses a call that asks again for something else', async () => {
+    const { body } = await host.ask();
+    const args = { commit: 'evil' };
+    const again = { ...body, arguments: args, arguments_hash: hashJson(args) };
+    await assert.rejects(host.toold.askApproval({ body: again }), isCode('conflict'));
+  });
+
+  it('refuses arguments that are not those of the hash', async () => {
+    const body = { ...asking(), arguments: { commit: 'evil' } };
+    await assert.rejects(host.toold.askApproval({ body }), isCode('bad_request'));
+  });
+
+  it('does not hold once the diff has changed', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const answer = await redeem({ diff_hash: 'e'.repeat(64) });
+    assert.equal(answer.decision, 'rejected');
+    assert.match(answer.text ?? '', /not what the person saw/);
+  });
+
+  it('does not hold once the run has read text from outside', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    assert.equal((await redeem({ labels: ['outside'] })).decision, 'rejected');
+  });
+
+  it('is void when it is not used in time', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    world.clock.advance(3_600_000);
+    assert.equal((await redeem()).decision, 'expired');
+  });
+});
+
+describe('[R113-R115] the other answers', () => {
+  it('a no is a no, with its reason', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.reject({ ...at(approval.id), body: { reason: 'not on a Friday' } });
+    const answer = await redeem();
+    assert.equal(answer.decision, 'rejected');
+    assert.equal(answer.text, 'not on a Friday');
+    assert.equal(answer.arguments, null);
+    assert.deepEqual(answer.statement?.by, ['person:alice']);
+  });
+
+  it('a question reaches the agent, and the next ask shows it', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.requestInfo({ ...at(approval.id), body: { question: 'Was it tested?' } });
+    const answer = await redeem();
+    assert.equal(answer.decision, 'info');
+    assert.equal(answer.text, 'Was it tested?');
+    const next = await host.ask({ purpose: 'yes, all tests pass' });
+    assert.notEqual(next.approval.id, approval.id);
+    assert.deepEqual(
+      next.approval.thread.map(({ question, approval_id }) => ({ question, approval_id })),
+      [{ question: 'Was it tested?', approval_id: approval.id }],
+    );
+  });
+
+  it('who passes it on cannot approve it any more; the other person can', async () => {
+    const { approval, redeem } = await host.ask();
+    const { approval: passed } = await host.alice.escalate({
+      ...at(approval.id),
+      body: { to: 'person:bob' },
+    });
+    assert.equal(passed.status, 'pending');
+    assert.equal(passed.escalated_to, 'person:bob');
+    await assert.rejects(
+      host.alice.approve({ ...at(approval.id), body: {} }),
+      isCode('denied', /somebody else must/),
+    );
+    await assert.rejects(
+      host.operator.approve({ ...at(approval.id), body: {} }),
+      isCode('denied', /passed on to person:bob/),
+    );
+    await host.bob.approve({ ...at(approval.id), body: {} });
+    assert.deepEqual((await redeem()).statement?.by, ['person:bob']);
+  });
+
+  it('passing it on to nobody in particular leaves it to anybody else', async () => {
+    const { approval } = await host.ask();
+    await host.alice.escalate({ ...at(approval.id), body: {} });
+    await host.bob.approve({ ...at(approval.id), body: {} });
+    const { approval: done } = await host.bob.getApproval(at(approval.id));
+    assert.equal(done.status, 'approved');
+  });
+
+  it('another name on the same key is not another person', async () => {
+    const { approval } = await host.ask();
+    await host.operator.escalate({ ...at(approval.id), body: {} });
+    await assert.rejects(host.shared.approve({ ...at(approval.id), body: {} }), isCode('denied'));
+  });
+
+  it('nobody passes it on to themselves', async () => {
+    const { approval } = await host.ask();
+    const body = { to: 'person:alice' };
+    await assert.rejects(host.alice.escalate({ ...at(approval.id), body }), isCode('bad_request'));
+  });
+});
+
+describe('two people', () => {
+  beforeEach(async () => {
+    await host.stop();
+    host = await hostApprovald(world, { second_approver_for: ['production.*'] });
+  });
+
+  it('one is not enough, however often; a second is', async () => {
+    const { approval, redeem } = await host.ask();
+    assert.equal(approval.approvers_needed, 2);
+    for (const client of [host.operator, host.operator, host.shared]) {
+      const { approval: now } = await client.approve({ ...at(approval.id), body: {} });
+      assert.equal(now.status, 'pending');
+    }
+    assert.equal((await redeem()).decision, 'pending');
+    await host.bob.approve({ ...at(approval.id), body: {} });
+    const answer = await redeem();
+    assert.equal(answer.decision, 'approved');
+    assert.deepEqual(answer.statement?.by, ['person:somebody', 'person:bob']);
+  });
+
+  it('one no ends it', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    await host.bob.reject({ ...at(approval.id), body: {} });
+    assert.equal((await redeem()).decision, 'rejected');
+  });
+
+  it('an edit must be approved by both', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const edited_arguments = { commit: 'abc123', target: 'staging' };
+    const { approval: edited } = await host.bob.approve({
+      ...at(approval.id),
+      body: { edited_arguments },
+    });
+    assert.equal(edited.status, 'pending');
+    assert.deepEqual(edited.arguments, edited_arguments);
+    assert.deepEqual(edited.approved_by, ['person:bob']);
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const answer = await redeem();
+    assert.deepEqual(answer.arguments, edited_arguments);
+    assert.deepEqual(answer.statement?.by, ['person:bob', 'person:alice']);
+  });
+
+  it('the narrower of two reaches holds', async () => {
+    const { approval } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: { for: 'class' } });
+    const { approval: done } = await host.bob.approve({
+      ...at(approval.id),
+      body: { for: 'once' },
+    });
+    assert.equal(done.status, 'approved');
+    assert.equal(done.permit_id, null);
+  });
+});
+
+describe('edit before approve', () => {
+  it('what is given out is what the person wrote, with its own hash', async () => {
+    const { approval, body, redeem } = await host.ask();
+    const edited_arguments = { commit: 'abc123', target: 'staging' };
+    await host.alice.approve({ ...at(approval.id), body: { edited_arguments } });
+    const answer = await redeem();
+    assert.equal(answer.edited, true);
+    assert.deepEqual(answer.arguments, edited_arguments);
+    assert.equal(answer.statement?.arguments_hash, hashJson(edited_arguments));
+    assert.equal(answer.statement?.asked_hash, body.arguments_hash);
+    assert.equal(answer.statement?.diff_hash, null, 'nobody saw a diff of this');
+  });
+
+  it('is for once only', async () => {
+    const { approval } = await host.ask();
+    const body = { for: 'task' as const, edited_arguments: { a: 1 } };
+    await assert.rejects(host.alice.approve({ ...at(approval.id), body }), isCode('bad_request'));
+  });
+});
+
+describe('clicking twice, answering late, answering what has changed', () => {
+  it('the same answer twice is one answer and one permit', async () => {
+    const { approval } = await host.ask();
+    const body = { for: 'task' as const };
+    const [one, two] = await Promise.all([
+      host.alice.approve({ ...at(approval.id), body }),
+      host.alice.approve({ ...at(approval.id), body }),
+    ]);
+    assert.equal(one.approval.permit_id, two.approval.permit_id);
+    const { permits } = await host.alice.listPermits({ query: {} });
+    assert.equal(permits.length, 1);
+    await settle();
+    assert.equal(kinds(world).filter((kind) => kind.startsWith('approval.decided')).length, 1);
+  });
+
+  it('another answer to what is over is refused', async () => {
+    const { approval } = await host.ask();
+    await host.alice.reject({ ...at(approval.id), body: {} });
+    await assert.rejects(
+      host.bob.approve({ ...at(approval.id), body: {} }),
+      isCode('conflict', /was rejected already \(person:alice\)/),
+    );
+    await assert.rejects(host.alice.approve({ ...at(approval.id), body: {} }), isCode('conflict'));
+  });
+
+  it('no answer in time is a no, and a late one changes nothing', async () => {
+    await host.stop();
+    host = await hostApprovald(world, { expires_s_for: { 'production.change': 60 } });
+    const { approval, redeem } = await host.ask();
+    world.clock.advance(59_999);
+    await settle();
+    assert.equal((await redeem()).decision, 'pending');
+    world.clock.advance(1);
+    await assert.rejects(
+      host.alice.approve({ ...at(approval.id), body: {} }),
+      isCode('conflict', /has expired/),
+    );
+    assert.equal((await redeem()).decision, 'expired');
+    await settle();
+    assert.ok(kinds(world).includes('approval.expired expired'));
+  });
+
+  it('time itself ends it, without anybody asking', async () => {
+    const { body } = await host.ask();
+    world.waits.add(body.call_id);
+    world.clock.advance(86_400_000);
+    await until(world, () => world.told.length === 1);
+    assert.deepEqual(world.told[0]?.outcome, 'expired');
+  });
+
+  it('an answer to what somebody else has changed meanwhile is refused', async () => {
+    const { approval } = await host.ask();
+    const joined = await host.ask();
+    assert.equal(joined.approval.id, approval.id);
+    const body = { nonce: approval.nonce };
+    await assert.rejects(
+      host.alice.approve({ ...at(approval.id), body }),
+      isCode('conflict', /not what you looked at/),
+    );
+    await host.alice.approve({ ...at(approval.id), body: { nonce: joined.approval.nonce } });
+  });
+
+  it('a used nonce is worth nothing', async () => {
+    const { approval } = await host.ask();
+    await host.alice.escalate({ ...at(approval.id), body: { nonce: approval.nonce } });
+    const body = { nonce: approval.nonce };
+    await assert.rejects(host.bob.approve({ ...at(approval.id), body }), isCode('conflict'));
+  });
+});
+
+describe('equal asks', () => {
+  it('are one approval, and one answer answers each call once', async () => {
+    const one = await host.ask();
+    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
+    assert.equal(two.approval.id, one.approval.id);
+    assert.equal(two.approval.calls, 2);
+    const { approvals, pending } = await host.alice.listApprovals({ query: { status: 'pending' } });
+    assert.equal(approvals.length, 1);
+    assert.equal(pending, 1);
+    await host.alice.approve({ ...at(one.approval.id), body: {} });
+    const answers = [await one.redeem(), await two.redeem()];
+    assert.deepEqual(
+      answers.map(({ decision }) => decision),
+      ['approved', 'approved'],
+    );
+    assert.notEqual(answers[0]?.statement?.nonce, answers[1]?.statement?.nonce);
+    const three = await host.ask();
+    assert.notEqual(three.approval.id, one.approval.id, 'who comes later asks anew');
+  });
+
+  for (const [what, more] of [
+    ['another agent', { agent: 'coder' }],
+    ['another diff', { diff: '-fast\n+slow\n' }],
+    ['marks', { labels: ['outside'] }],
+    ['another tree of tasks', { root_task_id: derivedId<TaskId>('task', 'other') }],
+    ['another rollback', { rollback: 'none' }],
+  ] satisfies [string, Partial<AskApproval>][])
+    it(`${what} is not equal`, async () => {
+      const one = await host.ask();
+      assert.notEqual((await host.ask(more)).approval.id, one.approval.id);
+    });
+
+  it('an agent cannot ask without end', async () => {
+    await host.stop();
+    host = await hostApprovald(world, { pending_per_agent_max: 2 });
+    for (const n of [1, 2]) await host.ask({ arguments: { n }, arguments_hash: hashJson({ n }) });
+    const third = { arguments: { n: 3 }, arguments_hash: hashJson({ n: 3 }) };
+    await assert.rejects(host.ask(third), isCode('limit'));
+    await host.ask({ ...third, agent: 'coder' });
+  });
+});
+
+describe('only people answer', () => {
+  it('no daemon, no run', async () => {
+    const { approval } = await host.ask();
+    const run = host.as({
+      ...{ kind: 'run', principal: 'agent:deployer', runId: derivedId<RunId>('run', 'one') },
+      ...{ fence: 1, mode: 'live', agent: 'deployer', taskId: derivedId('task', 'leaf') },
+    });
+    const agent = host.as({ kind: 'operator', principal: 'agent:deployer' });
+    for (const client of [run, host.toold])
+      await assert.rejects(
+        client.approve({ ...at(approval.id), body: {} }),
+        isCode('forbidden_caller'),
+      );
+    await assert.rejects(agent.approve({ ...at(approval.id), body: {} }), isCode('denied'));
+  });
+});
+
+describe('who waits', () => {
+  it('agentd is told once the call waits, and until it has heard', async () => {
+    const { approval, body } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    await settle();
+    assert.deepEqual(world.told, [], 'the call does not wait yet');
+    world.gate = () => {
+      throw down();
+    };
+    world.waits.add(body.call_id);
+    for (let i = 0; i < 5; i++) {
+      world.clock.advance(1_000);
+      await settle();
+    }
+    assert.deepEqual(world.told, []);
+    world.gate = () => {};
+    await until(world, () => world.told.length > 0);
+    assert.deepEqual(world.told, [
+      {
+        ...{ approval_id: approval.id, call_id: body.call_id, decision: 'approved' },
+        ...{ outcome: 'answered', by: 'person:alice' },
+      },
+    ]);
+    world.clock.advance(60_000);
+    await settle();
+    assert.equal(world.told.length, 1);
+  });
+
+  it('what nobody asks for any more is over', async () => {
+    const one = await host.ask();
+    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
+    const withdraw = (run_id: RunId) =>
+      host.toold.withdrawApprovals({ body: { run_id, reason: 'canceled' } });
+    assert.deepEqual(await withdraw(one.body.run_id), { withdrawn: 1 });
+    const status = async () => (await host.alice.getApproval(at(one.approval.id))).approval.status;
+    assert.equal(await status(), 'pending', 'the other call still asks');
+    assert.equal((await one.redeem()).decision, 'canceled');
+    await withdraw(two.body.run_id);
+    assert.equal(await status(), 'canceled');
+    await assert.rejects(
+      host.alice.approve({ ...at(one.approval.id), body: {} }),
+      isCode('conflict', /not asked for any more/),
+    );
+  });
+
+  it('a run that ended while nobody told is found', async () => {
+    const { approval, body } = await host.ask();
+    world.endedRuns.add(body.run_id);
+    world.clock.advance(60_000);
+    await settle();
+    assert.equal((await host.alice.getApproval(at(approval.id))).approval.status, 'canceled');
+  });
+});
+
+describe('when the audit log is away', () => {
+  it('an answer is not given out before it is on record', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    await settle();
+    let away = true;
+    world.gate = (name) => {
+      if (away && name === 'audit') throw down();
+    };
+    const waiting = redeem();
+    let given = false;
+    waiting.then(() => {
+      given = true;
+    });
+    await settle();
+    assert.equal(given, false);
+    away = false;
+    assert.equal((await waiting).decision, 'approved');
+    assert.ok(kinds(world).includes('approval.redeemed approved'));
+  });
+});

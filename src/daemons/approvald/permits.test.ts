@@ -1,0 +1,187 @@
+// Permits: what each reaches, how long, and that a run which has read text from outside has none.
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { derivedId } from '../../platform/ids.ts';
+import { hashJson } from '../../platform/json.ts';
+import type { ApprovalReach, AskApproval } from '../../wire/approvald.ts';
+import type { TaskId } from '../../wire/words.ts';
+import {
+  hostApprovald,
+  isCode,
+  kinds,
+  makeWorld,
+  settle,
+  type TestHost,
+  type World,
+} from './test-host.ts';
+
+let world: World;
+let host: TestHost;
+beforeEach(async () => {
+  world = makeWorld();
+  host = await hostApprovald(world);
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+let n = 0;
+/** A further ask of the same kind, with arguments of its own. */
+function next(more: Partial<AskApproval> = {}) {
+  const args = { commit: `next-${n++}` };
+  return host.ask({ arguments: args, arguments_hash: hashJson(args), ...more });
+}
+async function permit(reach: ApprovalReach, more: { expires_in_s?: number } = {}) {
+  const { approval } = await next();
+  const params = { id: approval.id };
+  const done = await host.alice.approve({ params, body: { for: reach, ...more } });
+  return done.approval.permit_id!;
+}
+const otherTask = { root_task_id: derivedId<TaskId>('task', 'elsewhere') };
+
+const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'granted'][] = [
+  ['once', 'nothing else', {}, 'pending'],
+  ['task', 'the same tool in the task', {}, 'granted'],
+  ['task', 'no other task', otherTask, 'pending'],
+  ['task', 'no other tool', { action: 'deploy.undo' }, 'pending'],
+  ['task', 'no other agent', { agent: 'coder' }, 'pending'],
+  ['task', 'no other class', { class: 'network.external' }, 'pending'],
+  ['repo', 'the same tool in the repository, in any task', otherTask, 'granted'],
+  ['repo', 'no other repository', { repo: '/srv/other' }, 'pending'],
+  ['repo', 'not what has no repository', { repo: null }, 'pending'],
+  ['class', 'any tool of the class, in any task', { action: 'x', ...otherTask }, 'granted'],
+  ['class', 'no other class', { class: 'secrets.read' }, 'pending'],
+  ['class', 'nothing worse', { reversibility: 'irreversible' }, 'pending'],
+  [
+    'class',
+    'no chain that does something of another class besides',
+    { chain: [{ class: 'network.external', risk: 'low', reversibility: 'read-only' }] },
+    'pending',
+  ],
+  ['task', 'no marked run', { labels: ['outside'] }, 'pending'],
+  ['repo', 'no marked run', { labels: ['outside'] }, 'pending'],
+  ['class', 'no marked run', { labels: ['outside', 'tool'] }, 'pending'],
+];
+
+describe('[R110-R112] how far an approval reaches', () => {
+  for (const [reach, what, more, status] of reaches)
+    it(`for ${reach}: ${what}`, async () => {
+      await permit(reach);
+      assert.equal((await next(more)).status, status);
+    });
+
+  it('what a permit covers can be done at once, and says by whose word', async () => {
+    const id = await permit('task');
+    const { redeem, approval } = await next();
+    assert.equal(approval.status, 'approved');
+    assert.deepEqual(approval.approved_by, ['person:alice']);
+    const { decision, statement } = await redeem();
+    assert.equal(decision, 'approved');
+    assert.equal(statement?.permit_id, id);
+    assert.deepEqual(statement?.by, ['person:alice']);
+    assert.ok(kinds(world).includes('permit.used task'));
+    const { permits } = await host.alice.listPermits({ query: { active: 'true' } });
+    assert.equal(permits[0]?.uses, 1);
+  });
+
+  it('a chain of actions takes its riskiest class', async () => {
+    const { approval } = await next({
+      ...{ class: 'file.write_workspace', risk: 'low', reversibility: 'reversible' },
+      chain: [
+        { class: 'production.change', risk: 'high', reversibility: 'externally-reversible' },
+        { class: 'mail.send', risk: 'medium', reversibility: 'irreversible' },
+      ],
+    });
+    assert.equal(approval.class, 'production.change');
+    assert.equal(approval.risk, 'high');
+    assert.equal(approval.reversibility, 'irreversible');
+  });
+
+  it('a permit of a low class does not cover a chain with a worse part', async () => {
+    const low = {
+      class: 'file.write_workspace',
+      risk: 'low',
+      reversibility: 'reversible',
+    } as const;
+    const { approval } = await next(low);
+    await host.alice.approve({ params: { id: approval.id }, body: { for: 'task' } });
+    assert.equal((await next(low)).status, 'granted');
+    const worse = {
+      class: 'production.change',
+      risk: 'high',
+      reversibility: 'reversible',
+    } as const;
+    assert.equal((await next({ ...low, chain: [worse] })).status, 'pending');
+  });
+});
+
+describe('a permit ends', () => {
+  it('when it is revoked, at once, and also for what it had granted and was not yet done', async () => {
+    const id = await permit('task');
+    const granted = await next();
+    assert.equal(granted.status, 'granted');
+    const { permit: gone } = await host.bob.revokePermit({ params: { id } });
+    assert.equal(gone.active, false);
+    assert.equal(gone.revoked_by, 'person:bob');
+    assert.equal((await granted.redeem()).decision, 'rejected');
+    assert.equal((await next()).status, 'pending');
+    await settle();
+    assert.ok(kinds(world).includes('permit.revoked task'));
+  });
+
+  it('when its time is over', async () => {
+    await permit('task', { expires_in_s: 60 });
+    world.clock.advance(59_999);
+    const last = await next();
+    assert.equal(last.status, 'granted');
+    world.clock.advance(1);
+    assert.equal((await last.redeem()).decision, 'rejected');
+    assert.equal((await next()).status, 'pending');
+  });
+
+  it('when the run that it covered reads text from outside before it acts', async () => {
+    await permit('task');
+    const { redeem } = await next();
+    assert.equal((await redeem({ labels: ['outside'] })).decision, 'rejected');
+  });
+
+  it('revoking twice is revoking once', async () => {
+    const id = await permit('task');
+    await host.alice.revokePermit({ params: { id } });
+    const { permit: again } = await host.bob.revokePermit({ params: { id } });
+    assert.equal(again.revoked_by, 'person:alice');
+  });
+});
+
+describe('what cannot be permitted', () => {
+  it('anything that a marked run asks for, but once', async () => {
+    const { approval } = await next({ labels: ['outside'] });
+    assert.deepEqual(Object.keys(approval.would_permit), ['once']);
+    const params = { id: approval.id };
+    for (const reach of ['task', 'repo', 'class'] as const)
+      await assert.rejects(
+        host.alice.approve({ params, body: { for: reach } }),
+        isCode('denied', /text from outside/),
+      );
+    await host.alice.approve({ params, body: { for: 'once' } });
+  });
+
+  it('a repository that there is none of', async () => {
+    const { approval } = await next({ repo: null });
+    const body = { for: 'repo' as const };
+    await assert.rejects(
+      host.alice.approve({ params: { id: approval.id }, body }),
+      isCode('bad_request'),
+    );
+  });
+
+  it('more time than the site allows', async () => {
+    const { approval } = await next();
+    const body = { for: 'task' as const, expires_in_s: 31_000_000 };
+    await assert.rejects(
+      host.alice.approve({ params: { id: approval.id }, body }),
+      isCode('bad_request', /at most 2592000/),
+    );
+  });
+});

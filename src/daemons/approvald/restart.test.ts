@@ -1,0 +1,116 @@
+// A restart between any two steps loses no ask, no answer and no permit, and repeats none.
+import assert from 'node:assert/strict';
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { verifyJson } from '../../platform/signed-json.ts';
+import {
+  down,
+  hostApprovald,
+  isCode,
+  makeWorld,
+  settle,
+  type TestHost,
+  until,
+  type World,
+} from './test-host.ts';
+
+let world: World;
+let host: TestHost;
+beforeEach(async () => {
+  world = makeWorld();
+  host = await hostApprovald(world);
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+async function restart(): Promise<void> {
+  await host.stop();
+  host = await hostApprovald(world);
+}
+const redeemAgain = (asked: Awaited<ReturnType<TestHost['ask']>>) => {
+  const { call_id, run_id, arguments_hash, labels } = asked.body;
+  const params = { id: asked.approval.id };
+  return host.toold.redeemApproval({ params, body: { call_id, run_id, arguments_hash, labels } });
+};
+
+test('between ask and answer', async () => {
+  const asked = await host.ask();
+  await restart();
+  const again = await host.toold.askApproval({ body: asked.body });
+  assert.equal(again.status, 'pending');
+  assert.equal(again.approval.id, asked.approval.id);
+  assert.equal(again.approval.calls, 1);
+  const body = { nonce: asked.approval.nonce };
+  await host.alice.approve({ params: { id: asked.approval.id }, body });
+  assert.equal((await redeemAgain(asked)).decision, 'approved');
+});
+
+test('between answer and redeeming; the same key still signs', async () => {
+  const { public_key_pem } = await host.toold.approvalKey({});
+  const asked = await host.ask();
+  await host.alice.approve({ params: { id: asked.approval.id }, body: {} });
+  await restart();
+  const { statement, signature } = await redeemAgain(asked);
+  assert.equal(verifyJson(statement, signature!, public_key_pem), true);
+});
+
+test('between redeeming and redeeming again', async () => {
+  const asked = await host.ask();
+  await host.alice.approve({ params: { id: asked.approval.id }, body: {} });
+  const before = await redeemAgain(asked);
+  await restart();
+  assert.deepEqual(await redeemAgain(asked), before);
+});
+
+test('an answer that agentd did not hear is told after the restart', async () => {
+  const asked = await host.ask();
+  world.waits.add(asked.body.call_id);
+  world.gate = (name) => {
+    if (name === 'agentd') throw down();
+  };
+  await host.alice.reject({ params: { id: asked.approval.id }, body: {} });
+  await settle();
+  assert.equal(world.told.length, 0);
+  await host.stop();
+  world.gate = () => {};
+  host = await hostApprovald(world);
+  await until(world, () => world.told.length === 1);
+  assert.equal(world.told[0]?.decision, 'rejected');
+});
+
+test('what expired while nobody ran is over', async () => {
+  const asked = await host.ask();
+  world.waits.add(asked.body.call_id);
+  await host.stop();
+  world.clock.advance(86_400_001);
+  host = await hostApprovald(world);
+  await until(world, () => world.told.length === 1);
+  assert.equal(world.told[0]?.outcome, 'expired');
+  await assert.rejects(
+    host.alice.approve({ params: { id: asked.approval.id }, body: {} }),
+    isCode('conflict'),
+  );
+});
+
+test('permits and their end', async () => {
+  const asked = await host.ask();
+  const params = { id: asked.approval.id };
+  const { approval } = await host.alice.approve({ params, body: { for: 'task' } });
+  await restart();
+  assert.equal((await host.ask()).status, 'granted');
+  await host.alice.revokePermit({ params: { id: approval.permit_id! } });
+  await restart();
+  assert.equal((await host.ask()).status, 'pending');
+});
+
+test('the key is in a file of its own that nobody else can read, and nowhere else', async () => {
+  const file = join(world.dir, 'state', 'approvald.key');
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  const secret = readFileSync(file, 'utf8').split('\n')[1]!;
+  await host.ask();
+  await settle();
+  assert.equal(JSON.stringify(world.events).includes(secret), false);
+});

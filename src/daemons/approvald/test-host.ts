@@ -1,0 +1,224 @@
+// For tests: approvald hosted as in a runtime, between an agentd and an auditd-ai that answer from
+// memory, with clients for toold and for several people. A state directory can be taken over by the
+// next host, as after a restart.
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ManualClock, manualClock } from '../../platform/clock.ts';
+import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
+import { type Handlers, makeDispatch } from '../../platform/dispatch.ts';
+import { derivedId, idMaker } from '../../platform/ids.ts';
+import { hashJson } from '../../platform/json.ts';
+import { type Client, localLink, makeClient } from '../../platform/link.ts';
+import { silentLog } from '../../platform/log.ts';
+import { makeMetrics } from '../../platform/metrics.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
+import {
+  type ApprovalView,
+  type AskApproval,
+  approvaldRoutes,
+  type Redeemed,
+} from '../../wire/approvald.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { Caller } from '../../wire/caller.ts';
+import { Fault, fault } from '../../wire/errors.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import type { DaemonName } from '../../wire/peers.ts';
+import type { RouteTable } from '../../wire/route.ts';
+import type { CallId, RunId, TaskId } from '../../wire/words.ts';
+import { approvaldConfig } from './config.ts';
+import { approvald } from './daemon.ts';
+
+export type ApprovaldClient = Client<typeof approvaldRoutes>;
+type Told = { approval_id: string; call_id: string; decision: string; outcome: string; by: string };
+
+export type World = {
+  dir: string;
+  clock: ManualClock;
+  events: NewEvent[];
+  /** What agentd was told, each call once it waits. */
+  told: Told[];
+  /** Calls that wait at agentd; what is told before that is not heard. */
+  waits: Set<string>;
+  endedRuns: Set<string>;
+  /** Called before agentd or auditd-ai answers; may throw. */
+  gate(name: string): void;
+  remove(): void;
+};
+
+export function makeWorld(): World {
+  const dir = mkdtempSync(join(tmpdir(), 'approvald-'));
+  for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
+  return {
+    dir,
+    clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
+    ...{ events: [], told: [], waits: new Set(), endedRuns: new Set() },
+    gate: () => {},
+    remove: () => rmSync(dir, { recursive: true, force: true }),
+  };
+}
+
+function hosted<T extends RouteTable>(name: DaemonName, routes: T, handlers: Handlers<T>): Hosted {
+  const dispatch = makeDispatch({ routes, handlers, log: silentLog, metrics: makeMetrics(name) });
+  const nothing = async () => {};
+  return { name, dispatch, begin: nothing, drain: nothing, stop: nothing };
+}
+
+function fakeAgentd(world: World): Hosted {
+  const { approvalEnded, getRun } = agentdRoutes;
+  return hosted(
+    'agentd',
+    { approvalEnded, getRun },
+    {
+      async approvalEnded({ params, body }) {
+        world.gate('agentd');
+        if (!world.waits.has(body.call_id)) return { ended: false };
+        const { call_id, decision, outcome, by } = body;
+        world.told.push({ approval_id: params.id, call_id, decision, outcome, by });
+        return { ended: true };
+      },
+      async getRun({ params }) {
+        world.gate('agentd');
+        const status = world.endedRuns.has(params.id) ? ('ended' as const) : ('parked' as const);
+        return {
+          run: {
+            ...{ id: params.id, task_id: derivedId<TaskId>('task', 'x'), agent: 'deployer' },
+            ...{ fence: 1, status, outcome: null, activations: 1, crashes: 0 },
+            ...{ lease_until: null, created_at: '2026-06-29T18:00:00Z', ended_at: null },
+          },
+        };
+      },
+    },
+  );
+}
+
+function fakeAudit(world: World): Hosted {
+  const { append } = auditRoutes;
+  return hosted(
+    'auditd-ai',
+    { append },
+    {
+      async append({ body }) {
+        world.gate('audit');
+        world.events.push(...body.events);
+        return { size: world.events.length, accepted: body.events.length };
+      },
+    },
+  );
+}
+
+export type TestHost = {
+  hosted: Hosted;
+  toold: ApprovaldClient;
+  /** With a key of their own. */
+  alice: ApprovaldClient;
+  bob: ApprovaldClient;
+  /** Two names for whoever holds the operator's key. */
+  operator: ApprovaldClient;
+  shared: ApprovaldClient;
+  as(caller: Caller): ApprovaldClient;
+  ask(more?: Partial<AskApproval>): Promise<Asked>;
+  stop(): Promise<void>;
+};
+/** What toold holds of one ask, and how it redeems it. */
+export type Asked = {
+  body: AskApproval;
+  approval: ApprovalView;
+  status: 'pending' | 'granted' | 'ended';
+  redeem(more?: object): Promise<Redeemed>;
+};
+
+let made = 0;
+
+export function asking(more: Partial<AskApproval> = {}): AskApproval {
+  const args = more.arguments ?? { commit: 'abc123', target: 'production' };
+  return {
+    call_id: derivedId<CallId>('call', 'test', made++),
+    run_id: derivedId<RunId>('run', 'one'),
+    agent: 'deployer',
+    task_id: derivedId<TaskId>('task', 'leaf'),
+    root_task_id: derivedId<TaskId>('task', 'root'),
+    action: 'deploy.run',
+    class: 'production.change',
+    risk: 'high',
+    reversibility: 'externally-reversible',
+    repo: '/srv/repo',
+    summary: 'Deploy commit abc123 to production',
+    arguments: args,
+    arguments_hash: hashJson(args),
+    diff: '-slow\n+fast\n',
+    rollback: 'deploy the commit before',
+    labels: [],
+    rules: ['base:production'],
+    reason: 'production is changed only with a person',
+    ...more,
+  };
+}
+
+export async function hostApprovald(world: World, config: object = {}): Promise<TestHost> {
+  const { clock } = world;
+  const here = new Map<DaemonName, Hosted>([
+    ['agentd', fakeAgentd(world)],
+    ['auditd-ai', fakeAudit(world)],
+  ]);
+  const host = await hostDaemon(approvald as never, {
+    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'k'.repeat(43), log: silentLog },
+    ...{ here, clock, random: randomBytes, newId: idMaker(clock) },
+    stateDir: join(world.dir, 'state'),
+    runtimeDir: join(world.dir, 'run'),
+    config: { approvald: approvaldConfig.parse(config) },
+  });
+  await host.begin();
+  const as = (caller: Caller): ApprovaldClient =>
+    makeClient(
+      approvaldRoutes,
+      localLink(() => host.dispatch, caller),
+    );
+  const person = (name: string) =>
+    as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` });
+  const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
+  return {
+    ...{ hosted: host, toold, as, alice: person('alice'), bob: person('bob') },
+    operator: as({ kind: 'operator', principal: 'person:operator' }),
+    shared: as({ kind: 'operator', principal: 'person:somebody' }),
+    async ask(more) {
+      const body = asking(more);
+      const { approval, status } = await toold.askApproval({ body });
+      const { call_id, run_id, arguments_hash, labels } = body;
+      const redeem = (other: object = {}) =>
+        toold.redeemApproval({
+          params: { id: approval.id },
+          body: { call_id, run_id, arguments_hash, labels, ...other },
+        });
+      return { body, approval, status, redeem };
+    },
+    async stop() {
+      await host.drain();
+      await host.stop();
+    },
+  };
+}
+
+export const isCode = (code: string, says?: RegExp) => (error: unknown) =>
+  error instanceof Fault && error.code === code && (says === undefined || says.test(error.message));
+
+export const down = () => fault('unavailable', 'it is away');
+
+/** Lets everything that is due happen: timers of the manual clock, relays, loops. */
+export async function settle(): Promise<void> {
+  for (let i = 0; i < 60; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Moves the clock in small steps until it is so. */
+export async function until(world: World, what: () => boolean, stepMs = 200): Promise<void> {
+  for (let i = 0; i < 200; i++) {
+    await settle();
+    if (what()) return;
+    world.clock.advance(stepMs);
+  }
+  throw new Error('it never came to pass');
+}
+
+export const kinds = (world: World): string[] =>
+  world.events.map(({ event, status }) => `${event}${status === undefined ? '' : ` ${status}`}`);
