@@ -225,10 +225,11 @@ function exchange(
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'content-length': String(body.length) };
     const host = hostHeaderOf(place, place.isTls ? 443 : 80);
+    // Without an agent: one would dial by itself.
     const request = http.request({
       ...{ createConnection: () => through, method, path: place.pathAndQuery },
       ...{ headers: { host, ...headers, ...length }, setHost: false },
-      ...{ maxHeaderSize: HEAD_BYTES_MAX, agent: false },
+      maxHeaderSize: HEAD_BYTES_MAX,
     });
     const sent = (body?.length ?? 0) + JSON.stringify(headers).length + place.url.length;
     const isOver = () => reject(fault('budget', 'this run has used up its bytes'));

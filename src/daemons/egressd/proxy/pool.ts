@@ -38,7 +38,10 @@ export function makePool({ run, gate, asked }: { run: Run; gate: Gate; asked: As
   const make = async (wanted: Wanted): Promise<net.Socket> => {
     const given = offered.get(placeOf(wanted));
     offered.delete(placeOf(wanted));
-    if (given !== undefined && !given.socket.destroyed) return given.socket;
+    if (given !== undefined && !given.socket.destroyed) {
+      given.socket.setTimeout(0);
+      return given.socket;
+    }
     return adopt(await gate.reach(run, wanted, asked));
   };
 
@@ -63,7 +66,8 @@ export function makePool({ run, gate, asked }: { run: Run; gate: Gate; asked: As
       reached.connection.kind = 'http';
       offered.get(placeOf(reached.connection.wanted))?.socket.destroy();
       offered.set(placeOf(reached.connection.wanted), reached);
-      adopt(reached);
+      // A free one may have been taken in its stead.
+      adopt(reached).setTimeout(FREE_MS, () => reached.socket.destroy());
     },
     close() {
       agent.destroy();

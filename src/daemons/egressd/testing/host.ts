@@ -1,0 +1,146 @@
+// For tests: egressd hosted as in a runtime beside an auditd-ai that keeps events in memory. A state
+// directory can be taken over by the next host, as after a restart.
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../../../platform/clock.ts';
+import { daemon, type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { makeDispatch } from '../../../platform/dispatch.ts';
+import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import { openOutbox } from '../../../platform/outbox.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import { type EgressRule, egressdRoutes, type PutEgressBody } from '../../../wire/egressd.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { DaemonName } from '../../../wire/peers.ts';
+import type { RunId, TaskId } from '../../../wire/words.ts';
+import type { Resolve } from '../adapters/resolve.ts';
+import { egressdConfig } from '../config.ts';
+import { assemble, egressd, resolveOf } from '../daemon.ts';
+import { MIGRATIONS } from '../store.ts';
+
+export type EgressdClient = Client<typeof egressdRoutes>;
+export type FakeAudit = { events: NewEvent[]; gate(): void };
+
+export type TestHost = {
+  toold: EgressdClient;
+  operator: EgressdClient;
+  audit: FakeAudit;
+  dir: string;
+  /** Opens the way out of a run, or changes it. */
+  open(name: string, allow: EgressRule[], more?: Partial<PutEgressBody>): Promise<TestRun>;
+  /** Events of a kind, once the outbox has nothing left. */
+  eventsOf(kind: NewEvent['event']): Promise<NewEvent[]>;
+  /** Ends it; the directory stays for the next host when told so. */
+  stop(options?: { keep: boolean }): Promise<void>;
+};
+export type TestRun = { id: RunId; socket: string; cut: number };
+
+function auditOf(audit: FakeAudit): Hosted {
+  const { append } = auditRoutes;
+  const known = new Set<string>();
+  const dispatch = makeDispatch({
+    routes: { append },
+    handlers: {
+      async append({ body }) {
+        audit.gate();
+        for (const event of body.events) {
+          const key = `${event.source_store} ${event.source_seq}`;
+          if (!known.has(key)) audit.events.push(event);
+          known.add(key);
+        }
+        return { size: audit.events.length, accepted: body.events.length };
+      },
+    },
+    log: silentLog,
+    metrics: makeMetrics('auditd-ai'),
+  });
+  const nothing = async () => {};
+  return { name: 'auditd-ai', dispatch, begin: nothing, drain: nothing, stop: nothing };
+}
+
+export const runIdOf = (name: string): RunId => derivedId<RunId>('run', name);
+
+export function opening(name: string, allow: EgressRule[]): PutEgressBody {
+  const task_id = derivedId<TaskId>('task', name);
+  return {
+    ...{ fence: 1, agent: 'coder', task_id, root_task_id: task_id, labels: [] },
+    ...{ allow, granted: [], bytes_max: 1_000_000_000 },
+  };
+}
+
+export async function startHost(
+  options: {
+    config?: object;
+    resolve?: Resolve;
+    clock?: Clock;
+    dir?: string;
+    audit?: FakeAudit;
+    moment?: (name: string) => void;
+  } = {},
+): Promise<TestHost> {
+  const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'egressd-'));
+  for (const name of ['state', 'run']) mkdirSync(join(dir, name), { recursive: true, mode: 0o700 });
+  const audit = options.audit ?? { events: [], gate: () => {} };
+  const here = new Map<DaemonName, Hosted>([['auditd-ai', auditOf(audit)]]);
+  const clock = options.clock ?? systemClock();
+  const hosted = await hostDaemon(withResolve(options.resolve), {
+    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
+    stateDir: join(dir, 'state'),
+    runtimeDir: join(dir, 'run'),
+    config: { egressd: egressdConfig.parse(options.config ?? {}) },
+    random: (n) => new Uint8Array(n),
+    newId: idMaker(clock),
+    ...(options.moment === undefined ? {} : { moment: options.moment }),
+  });
+  await hosted.begin();
+  const as = (caller: Caller) =>
+    makeClient(
+      egressdRoutes,
+      localLink(() => hosted.dispatch, caller),
+    );
+  const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
+  return {
+    ...{ toold, audit, dir, operator: as({ kind: 'operator', principal: 'person:alice' }) },
+    async open(name, allow, more) {
+      const id = runIdOf(name);
+      const body = { ...opening(name, allow), ...more };
+      return { id, ...(await toold.putEgress({ params: { id }, body })) };
+    },
+    eventsOf: (kind) => settledEvents(audit, kind),
+    async stop({ keep } = { keep: false }) {
+      await hosted.drain();
+      await hosted.stop();
+      if (!keep) rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The same daemon with names that a test gives. */
+function withResolve(resolve: Resolve | undefined) {
+  return daemon({
+    ...egressd,
+    async start(floor) {
+      const peer = floor.peer('auditd-ai', auditRoutes);
+      const append = (events: NewEvent[]) => peer.append({ body: { events } });
+      const file = join(floor.stateDir, 'egressd.sqlite');
+      const db = openSqlite({ file, migrations: MIGRATIONS });
+      const { clock, log } = floor;
+      const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
+      return assemble({ floor, db, outbox, resolve: resolve ?? resolveOf(floor.config) });
+    },
+  });
+}
+
+/** Events that nobody waits for come a moment later: until nothing has come for a while. */
+async function settledEvents(audit: FakeAudit, kind: NewEvent['event']): Promise<NewEvent[]> {
+  for (let seen = -1; seen !== audit.events.length; ) {
+    seen = audit.events.length;
+    await new Promise((resolve) => setTimeout(resolve, 60));
+  }
+  return audit.events.filter(({ event }) => event === kind);
+}

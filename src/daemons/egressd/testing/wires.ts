@@ -1,0 +1,136 @@
+// For tests: servers to reach, a client that says exactly the bytes it is told, and the relay that
+// stands for the listener in a box.
+import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
+import tls from 'node:tls';
+import { CERT, KEY } from './cert.ts';
+
+export type Place = { port: number; close(): Promise<void> };
+
+async function listening(server: net.Server, host = '127.0.0.1'): Promise<Place> {
+  const open = new Set<net.Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.on('error', () => socket.destroy());
+    socket.on('close', () => open.delete(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const socket of open) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+export const startTcp = (serve: (socket: net.Socket) => void): Promise<Place> =>
+  listening(net.createServer({ allowHalfOpen: true }, serve));
+
+export const startHttp = (serve: http.RequestListener, host?: string): Promise<Place> =>
+  listening(http.createServer(serve), host);
+
+export const startTls = (serve: (socket: tls.TLSSocket) => void): Promise<Place> =>
+  listening(tls.createServer({ cert: CERT, key: KEY }, serve));
+
+/** What the box's listener does: every connection goes to the socket of the run. */
+export const startRelay = (socketPath: string): Promise<Place> =>
+  startTcp((client) => {
+    const proxy = net.connect(socketPath);
+    proxy.on('error', () => client.destroy());
+    client.on('error', () => proxy.destroy());
+    client.pipe(proxy);
+    proxy.pipe(client);
+  });
+
+export type Wire = {
+  socket: net.Socket;
+  send(bytes: string | Buffer): void;
+  /** All that came so far, once it has `what` in it. */
+  until(what: string | RegExp): Promise<string>;
+  /** All that came, once the other side has closed. */
+  closed(): Promise<string>;
+};
+
+export async function connectTo(path: string | number): Promise<Wire> {
+  const socket = typeof path === 'number' ? net.connect(path, '127.0.0.1') : net.connect(path);
+  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
+  let text = '';
+  let isClosed = false;
+  let look = (): void => {};
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString('latin1');
+    look();
+  });
+  socket.on('error', () => undefined);
+  socket.on('close', () => {
+    isClosed = true;
+    look();
+  });
+  const wait = (isThere: () => boolean, what: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => reject(new Error(`${what} did not come; what came: ${text.slice(0, 500)}`)),
+        10_000,
+      );
+      look = () => {
+        if (!isThere() && !isClosed) return;
+        clearTimeout(timer);
+        if (isThere()) resolve(text);
+        else reject(new Error(`closed before ${what}; what came: ${text.slice(0, 500)}`));
+      };
+      look();
+    });
+  return {
+    socket,
+    send: (bytes) => void socket.write(bytes),
+    until: (what) => {
+      const fits = () => (typeof what === 'string' ? text.includes(what) : what.test(text));
+      return wait(fits, String(what));
+    },
+    closed: () => wait(() => isClosed, 'the end'),
+  };
+}
+
+export type Answer = { status: number; headers: string; body: string };
+
+export function readAnswer(text: string): Answer {
+  const end = text.indexOf('\r\n\r\n');
+  const headers = text.slice(0, end);
+  return { status: Number(headers.split(' ')[1]), headers, body: text.slice(end + 4) };
+}
+
+/** Sends it, reads until the other side closes. */
+export async function exchange(path: string | number, bytes: string | Buffer): Promise<Answer> {
+  const wire = await connectTo(path);
+  wire.send(bytes);
+  const text = await wire.closed();
+  return readAnswer(text);
+}
+
+export const errorOf = ({ body }: Answer): { code: string; message: string; hint: string } =>
+  (JSON.parse(body) as { error: { code: string; message: string; hint: string } }).error;
+
+/** CONNECT through a proxy; the wire is the tunnel when the status is 200. */
+export async function connectThrough(
+  path: string | number,
+  target: string,
+): Promise<{ wire: Wire; answer: Answer }> {
+  const wire = await connectTo(path);
+  wire.send(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`);
+  const text = await wire.until(/\r\n\r\n/);
+  const answer = readAnswer(text);
+  return { wire, answer: answer.status === 200 ? answer : readAnswer(await wire.closed()) };
+}
+
+/** TLS to `serverName` over an open tunnel. */
+export function speakTls(wire: Wire, serverName: string): Promise<tls.TLSSocket> {
+  wire.socket.removeAllListeners('data');
+  return new Promise((resolve, reject) => {
+    const secured = tls.connect({ socket: wire.socket, servername: serverName, ca: CERT });
+    secured.once('secureConnect', () => resolve(secured));
+    secured.once('error', reject);
+    secured.once('close', () => reject(new Error('closed')));
+  });
+}
