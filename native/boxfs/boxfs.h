@@ -77,8 +77,9 @@ uint16_t get_u16(struct in *in);
 uint32_t get_u32(struct in *in);
 uint64_t get_u64(struct in *in);
 const uint8_t *get_bytes(struct in *in, size_t count);
-const uint8_t *get_data(struct in *in, uint32_t *size);         // u32 length, bytes
-bool get_text(struct in *in, char *text, size_t text_bytes);    // u16 length, bytes, no NUL among them
+const uint8_t *get_data(struct in *in, uint32_t *size);  // u32 length, bytes
+// u16 length, then bytes with no NUL among them
+bool get_text(struct in *in, char *text, size_t text_bytes);
 bool all_read(const struct in *in);
 
 // An answer being written: the first failure replaces what was there.

@@ -1,5 +1,5 @@
 // Searching a tree by name or by content: a literal, or a POSIX extended regular expression. Runs
-// in a process of its own (main.c), because no limit can be put on a regular expression from inside.
+// in a process of its own (main.c): a regular expression knows no limit from inside.
 //
 // request: root, path, mode u8, flags u8, results max u32, ms u32, pattern, glob
 // answer:  cut u8, files u32, binary u32, unreadable u32, count u32,

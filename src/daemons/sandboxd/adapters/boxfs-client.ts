@@ -174,7 +174,7 @@ function outside(path: string, roots: readonly BoxfsRoot[]): Fault {
   });
 }
 
-/** Cuts what arrives into frames. Keeps parts as they came, so that a large frame is copied once. */
+/** Cuts what arrives into frames, keeping parts as they came: a large frame is copied once. */
 function makeSplitter(deliver: (head: Head, payload: Buffer) => void, end: (why: Fault) => void) {
   let parts: Buffer[] = [];
   let held = 0;

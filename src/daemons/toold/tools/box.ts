@@ -1,33 +1,16 @@
 // What a tool may do inside the box of its run. sandboxd holds the box; how it is reached is not
 // known here.
+import { posix } from 'node:path';
+import * as z from 'zod';
+import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
+import type { EndedBy } from '../../../wire/sandboxd.ts';
+import type { Touch } from './tool.ts';
 
-export type FileKind = 'file' | 'directory' | 'symlink' | 'other';
-export type FileFacts = { kind: FileKind; sizeBytes: number; mtimeMs: number };
-
-export type BoxFiles = {
-  stat(path: string): Promise<FileFacts>;
-  /** At most `lengthBytes` from `offset`; `sha256` is of the whole file when all of it was read. */
-  read(
-    path: string,
-    range?: { offset?: number; lengthBytes?: number },
-  ): Promise<{ bytes: Buffer; sizeBytes: number; sha256?: string }>;
-  /** Whole files only, all or nothing. `expected` refuses when the file is not what was read. */
-  write(
-    path: string,
-    bytes: Buffer,
-    options?: { createOnly?: boolean; expectedSha256?: string },
-  ): Promise<{ created: boolean; sha256: string }>;
-  list(
-    path: string,
-    page?: { after?: string; limit?: number },
-  ): Promise<{ entries: ({ name: string } & FileFacts)[]; more: boolean }>;
-  search(
-    path: string,
-    query: { text: string; regex?: boolean; glob?: string; limit?: number },
-  ): Promise<{ matches: { path: string; line: number; text: string }[]; truncated: boolean }>;
-  remove(path: string, options?: { recursive?: boolean }): Promise<{ removed: number }>;
-  makeDirectory(path: string): Promise<void>;
-};
+/**
+ * One request to the box's files, by absolute path. The same write or delete asked again does no
+ * harm.
+ */
+export type BoxFiles = { perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>> };
 
 export type ExecRequest = {
   argv: readonly string[];
@@ -35,7 +18,9 @@ export type ExecRequest = {
   env?: Readonly<Record<string, string>>;
   stdin?: Buffer;
   wallMs?: number;
+  /** Of stdout and stderr together; what prints more is ended. */
   outputBytesMax?: number;
+  /** Aborted: the command and everything it started is killed. */
   signal?: AbortSignal;
 };
 
@@ -43,7 +28,7 @@ export type ExecResult = {
   exitCode: number | null;
   signal: string | null;
   /** Which limit ended it; null when it ended by itself. */
-  endedBy: 'wall' | 'output' | 'cpu' | 'memory' | 'pids' | 'killed' | 'halt' | null;
+  endedBy: EndedBy | null;
   stdout: Buffer;
   stderr: Buffer;
   stdoutTruncated: boolean;
@@ -55,5 +40,59 @@ export type Box = {
   /** Where things are, as the box shows them. */
   roots: { workspace: string; home: string };
   files: BoxFiles;
+  /**
+   * Throws a fault only when the command was certainly not started; when it may have been and
+   * nobody knows how it ended, another error.
+   */
   exec(request: ExecRequest): Promise<ExecResult>;
 };
+
+/** Where a box shows its workspace. Relative paths begin here. */
+export const WORKSPACE = '/workspace';
+
+/**
+ * A path as a model gives it, made absolute and without `.` and `..` before anything is decided:
+ * what policy sees is what is then opened.
+ */
+export const boxPath = (workspace: string) =>
+  z
+    .string()
+    .min(1)
+    .max(4_000)
+    .regex(/^[^\0]*$/, 'cannot hold a NUL character')
+    .transform((path) => posix.resolve(workspace, path))
+    .describe('relative to the workspace, or absolute');
+
+export const isWithin = (path: string, top: string): boolean =>
+  path === top || path.startsWith(top.endsWith('/') ? top : `${top}/`);
+
+export const reads = (path: string): Touch => ({ action: 'file.read', path });
+export const writes = (path: string): Touch => ({ action: 'file.write', path });
+export const deletes = (path: string): Touch => ({ action: 'file.delete', path });
+
+/** Shared by tools that change nothing. */
+export const READ_ONLY = { risk: 'low', reversibility: 'read-only', idempotent: true } as const;
+
+export const ExecOutput = z.object({
+  exit_code: z.int().nullable(),
+  signal: z.string().optional(),
+  ended_by: z.string().optional().describe('the limit that ended it'),
+  stdout: z.string(),
+  stderr: z.string(),
+  truncated: z.boolean().optional(),
+  duration_ms: z.int(),
+});
+
+/** The result of a command as a model reads it. */
+export function showExec(done: ExecResult): z.input<typeof ExecOutput> {
+  const { exitCode, signal, endedBy, stdout, stderr, stdoutTruncated, stderrTruncated } = done;
+  return {
+    exit_code: exitCode,
+    ...(signal === null ? {} : { signal }),
+    ...(endedBy === null ? {} : { ended_by: endedBy }),
+    stdout: stdout.toString('utf8'),
+    stderr: stderr.toString('utf8'),
+    ...(stdoutTruncated || stderrTruncated ? { truncated: true } : {}),
+    duration_ms: Math.round(done.wallMs),
+  };
+}

@@ -1,0 +1,217 @@
+// The file tools over the real boxfs: what a model gets, and what it is told when it cannot.
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { fault } from '../../../wire/errors.ts';
+import { boxPath, isWithin } from './box.ts';
+import { applyEdits } from './files/write.ts';
+import { fileTools } from './files.ts';
+import type { Tool } from './tool.ts';
+
+let world: TestBox;
+const tool = (name: string): Tool | undefined =>
+  fileTools(world.workspace).find((one) => one.name === name);
+const at = (name: string) => join(world.workspace, name);
+const ask = (name: string, input: object) => world.result(tool(name), input);
+
+before(async () => {
+  world = await openTestBox();
+});
+after(() => world.close());
+beforeEach(() => {
+  mkdirSync(at('src'), { recursive: true });
+  writeFileSync(at('src/a.ts'), 'const a = 1;\nconst b = a;\n');
+});
+
+describe('file.read', () => {
+  it('reads text by path in the workspace, in pages', async () => {
+    const whole = await ask('file.read', { path: 'src/a.ts' });
+    assert.equal(whole.text, 'const a = 1;\nconst b = a;\n');
+    assert.equal(whole.path, at('src/a.ts'));
+    const first = await ask('file.read', { path: at('src/a.ts'), length: 13 });
+    assert.deepEqual([first.text, first.next_offset], ['const a = 1;\n', 13]);
+    const rest = await ask('file.read', { path: 'src/a.ts', offset: 13 });
+    assert.deepEqual([rest.text, rest.next_offset], ['const b = a;\n', undefined]);
+  });
+
+  it('says what is wrong in words a model can use', async () => {
+    await assert.rejects(ask('file.read', { path: 'none' }), {
+      code: 'not_found',
+      message: `${at('none')} does not exist`,
+    });
+    await assert.rejects(ask('file.read', { path: '/etc/passwd' }), { code: 'denied' });
+    symlinkSync('../outside', at('way'));
+    await assert.rejects(ask('file.read', { path: 'way/x' }), { code: 'denied' });
+  });
+});
+
+describe('file.write', () => {
+  it('makes directories, refuses to overwrite what others changed', async () => {
+    const made = await ask('file.write', { path: 'new/deep/x.txt', text: 'one' });
+    assert.equal(made.created, true);
+    writeFileSync(at('new/deep/x.txt'), 'other');
+    const stale = { path: 'new/deep/x.txt', text: 'two', expected_sha256: made.sha256 };
+    await assert.rejects(ask('file.write', stale), { code: 'conflict' });
+    assert.equal(readFileSync(at('new/deep/x.txt'), 'utf8'), 'other');
+    const again = { path: 'new/deep/x.txt', text: 'x', create_only: true };
+    await assert.rejects(ask('file.write', again), { code: 'conflict' });
+  });
+
+  it('takes base64 and makes programs', async () => {
+    const base64 = Buffer.from([0, 1, 255]).toString('base64');
+    await ask('file.write', { path: 'p', base64, executable: true });
+    assert.deepEqual([...readFileSync(at('p'))], [0, 1, 255]);
+    assert.equal(statSync(at('p')).mode & 0o100, 0o100);
+    assert.equal(tool('file.write')!.input.safeParse({ path: 'p' }).success, false);
+  });
+
+  it('shows the diff before it is done', async () => {
+    const input = { path: at('src/a.ts'), text: 'const a = 2;\nconst b = a;\n' };
+    const preview = await tool('file.write')!.preview!(input, world.context);
+    assert.match(preview!, /-const a = 1;\n\+const a = 2;\n const b/);
+    assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = 1;\nconst b = a;\n');
+  });
+});
+
+describe('file.edit', () => {
+  const edit = (old_text: string, new_text: string, more: object = {}) => ({
+    path: 'src/a.ts',
+    edits: [{ old_text, new_text, ...more }],
+  });
+
+  it('replaces exactly what was named, once', async () => {
+    const done = await ask('file.edit', edit('a = 1', 'a = $& 2'));
+    assert.equal(done.replacements, 1);
+    assert.match(String(done.diff), /\+const a = \$& 2;/);
+    assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = $& 2;\nconst b = a;\n');
+  });
+
+  it('refuses what is not there or not unique, and leaves the file', async () => {
+    await assert.rejects(ask('file.edit', edit('nope', 'x')), { code: 'not_found' });
+    await assert.rejects(ask('file.edit', edit('const', 'let')), {
+      code: 'conflict',
+      message: /2 times/,
+    });
+    const mixed = {
+      path: 'src/a.ts',
+      edits: [...edit('a = 1', 'a = 2').edits, ...edit('no', '').edits],
+    };
+    await assert.rejects(ask('file.edit', mixed), { code: 'not_found' });
+    assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = 1;\nconst b = a;\n');
+    assert.equal((await ask('file.edit', edit('const', 'let', { all: true }))).replacements, 2);
+  });
+
+  it('a box that goes away during the write leaves the outcome open, not "nothing was done"', async () => {
+    const box = await world.context.box();
+    const perform = async (request: { op: string }) => {
+      if (request.op === 'write') throw fault('unavailable', 'gone');
+      return box.files.perform(request as { op: 'read'; path: string });
+    };
+    const context = { ...world.context, box: async () => ({ ...box, files: { perform } }) };
+    const one = tool('file.edit')!;
+    const doing = one.perform(one.input.parse(edit('a = 1', 'x')), context as never);
+    await assert.rejects(doing, { name: 'Error', message: /went away/ });
+  });
+
+  it('any edits: what is not named stays', () => {
+    const word = fc.string({ maxLength: 6 });
+    fc.assert(
+      fc.property(word, word, fc.string({ minLength: 1 }), word, (head, tail, old, fresh) => {
+        const before = `${head}${old}${tail}`;
+        const places = before.split(old).length - 1;
+        const edits = [{ old_text: old, new_text: fresh, all: false }];
+        if (places > 1) assert.throws(() => applyEdits(before, edits, 'x'));
+        else assert.equal(applyEdits(before, edits, 'x').text, `${head}${fresh}${tail}`);
+      }),
+    );
+  });
+});
+
+describe('file.list and file.search', () => {
+  it('list a directory with kinds and sizes', async () => {
+    const { entries } = await ask('file.list', { path: 'src' });
+    assert.deepEqual(
+      (entries as { name: string; kind: string; size_bytes: number }[]).map(
+        ({ name, kind, size_bytes }) => [name, kind, size_bytes],
+      ),
+      [['a.ts', 'file', 26]],
+    );
+  });
+
+  it('search finds lines, and names', async () => {
+    const found = await ask('file.search', { pattern: 'const b', glob: '*.ts' });
+    assert.deepEqual(found.matches, [
+      { path: 'src/a.ts', line: 2, column: 1, text: 'const b = a;' },
+    ]);
+    const named = await ask('file.search', { mode: 'names', glob: '*.ts' });
+    assert.deepEqual(named.matches, [{ path: 'src/a.ts' }]);
+    assert.equal(tool('file.search')!.input.safeParse({}).success, false);
+  });
+});
+
+describe('file.delete and delete.recursive', () => {
+  it('delete once, and say the same when asked again', async () => {
+    assert.equal((await ask('file.delete', { path: 'src/a.ts' })).deleted, 1);
+    assert.equal((await ask('file.delete', { path: 'src/a.ts' })).deleted, 0);
+  });
+
+  it('a directory with something in it needs delete.recursive', async () => {
+    await assert.rejects(ask('file.delete', { path: 'src' }), { code: 'conflict' });
+    const preview = await tool('delete.recursive')!.preview!({ path: at('src') }, world.context);
+    assert.match(preview!, /- .*src\/a\.ts/);
+    const done = await ask('delete.recursive', { path: 'src' });
+    assert.deepEqual([done.deleted, done.complete], [2, true]);
+    assert.equal(existsSync(at('src')), false);
+  });
+});
+
+describe('what the broker is told', () => {
+  it('every tool names the paths it touches, as they will be opened', () => {
+    const touched = (name: string, input: object) => {
+      const one = fileTools().find((each) => each.name === name)!;
+      return one.touches!(one.input.parse(input));
+    };
+    assert.deepEqual(touched('file.read', { path: 'a/../../etc/passwd' }), [
+      { action: 'file.read', path: '/etc/passwd' },
+    ]);
+    assert.deepEqual(touched('file.list', {}), [{ action: 'file.read', path: '/workspace' }]);
+    assert.deepEqual(
+      touched('file.edit', { path: 'x', edits: [{ old_text: 'a', new_text: 'b' }] }),
+      [
+        { action: 'file.read', path: '/workspace/x' },
+        { action: 'file.write', path: '/workspace/x' },
+      ],
+    );
+    for (const one of fileTools()) {
+      assert.ok(one.timeoutMs! > 0 && one.callsPerRunMax! > 0 && one.box !== undefined);
+      assert.ok(one.touches!(one.input.parse(sample(one.name))).length > 0);
+    }
+  });
+
+  it('a path is the same wherever it is made: absolute, without dots', () => {
+    const path = boxPath('/workspace');
+    fc.assert(
+      fc.property(fc.string({ minLength: 1 }), (given) => {
+        const made = path.safeParse(given);
+        if (given.includes('\0')) return assert.equal(made.success, false);
+        const whole = made.data!;
+        assert.ok(whole.startsWith('/'));
+        assert.ok(!whole.split('/').some((part) => part === '..' || part === '.'));
+        assert.equal(path.parse(whole), whole);
+      }),
+    );
+    assert.ok(isWithin('/workspace/a', '/workspace') && !isWithin('/workspaces', '/workspace'));
+  });
+});
+
+function sample(name: string): object {
+  const more: Record<string, object> = {
+    'file.write': { text: '' },
+    'file.edit': { edits: [{ old_text: 'a', new_text: '' }] },
+    'file.search': { pattern: 'x' },
+  };
+  return { path: 'x', ...more[name] };
+}

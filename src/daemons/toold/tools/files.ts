@@ -1,0 +1,19 @@
+// The tools for files: said to the box's file service, which resolves every path with the box's own
+// kernel view.
+import { WORKSPACE } from './box.ts';
+import { deleteFile, deleteTree } from './files/delete.ts';
+import { listFiles, readFile, searchFiles } from './files/read.ts';
+import { editFile, writeFile } from './files/write.ts';
+import type { Tool } from './tool.ts';
+
+export function fileTools(workspace: string = WORKSPACE): Tool[] {
+  return [
+    readFile(workspace),
+    writeFile(workspace),
+    editFile(workspace),
+    listFiles(workspace),
+    searchFiles(workspace),
+    deleteFile(workspace),
+    deleteTree(workspace),
+  ];
+}

@@ -1,0 +1,178 @@
+// file.write and file.edit: changing a file as a whole or in exact pieces, never over what somebody
+// else did meanwhile.
+import * as z from 'zod';
+import { Fault, fault } from '../../../../wire/errors.ts';
+import { Sha256 } from '../../../../wire/words.ts';
+import { type Box, boxPath, reads, writes } from '../box.ts';
+import { unifiedDiff } from '../diff.ts';
+import { type Tool, tool } from '../tool.ts';
+import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
+
+const DIFF_CHARS_MAX = 20_000;
+
+/** The text of a file, empty when it is not there; undefined when it is not text or too large. */
+async function textOf(box: Box, path: string): Promise<string | undefined> {
+  try {
+    const found = await box.files.perform({ op: 'read', path, length: TEXT_BYTES_MAX });
+    const isWhole = found.encoding === 'utf8' && found.bytes === found.size_bytes;
+    return isWhole ? found.content : undefined;
+  } catch (error) {
+    if (reasonOf(error) === 'not_found') return '';
+    throw error;
+  }
+}
+
+/** What replacing the file by this text would change. */
+export async function previewOfText(box: Box, path: string, after: string | undefined) {
+  const before = await textOf(box, path);
+  if (before === undefined || after === undefined)
+    return `${path}: not text, or too large to show; it is replaced as a whole\n`;
+  return unifiedDiff(before, after, { from: path, to: path });
+}
+
+const WriteInput = (workspace: string) =>
+  z
+    .strictObject({
+      path: boxPath(workspace),
+      text: z.string().max(4_000_000).optional(),
+      base64: z.base64().max(4_000_000).optional().describe('for what is not text'),
+      create_only: z.boolean().default(false),
+      expected_sha256: Sha256.optional(),
+      executable: z.boolean().default(false),
+    })
+    .refine(({ text, base64 }) => (text === undefined) !== (base64 === undefined), {
+      message: 'give exactly one of text and base64',
+    });
+
+export const writeFile = (workspace: string): Tool =>
+  tool({
+    name: 'file.write',
+    description:
+      'Write a whole file, with the directories above it. It is replaced in one go. Give the ' +
+      'sha256 you last read as expected_sha256, so that work of others is not overwritten; give ' +
+      'create_only for a file that must be new. To change a part of a file use file.edit.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    ...LIMITS,
+    level: 'L1',
+    box: 'write',
+    input: WriteInput(workspace),
+    output: z.object({
+      path: z.string(),
+      created: z.boolean(),
+      size_bytes: z.int(),
+      sha256: z.string(),
+    }),
+    touches: ({ path }) => [writes(path)],
+    async preview({ path, text }, context) {
+      return previewOfText(await context.box(), path, text);
+    },
+    async perform({ path, text, base64, expected_sha256, ...how }, context) {
+      const { files } = await context.box();
+      const { created, size_bytes, sha256 } = await files.perform({
+        op: 'write',
+        path,
+        encoding: text === undefined ? 'base64' : 'utf8',
+        content: text ?? base64 ?? '',
+        make_parents: true,
+        ...how,
+        ...(expected_sha256 === undefined ? {} : { expected_sha256 }),
+      });
+      return { result: { path, created, size_bytes, sha256 } };
+    },
+  });
+
+const Edit = z.strictObject({
+  old_text: z.string().min(1).max(200_000).describe('exactly as in the file, and only once there'),
+  new_text: z.string().max(200_000),
+  all: z.boolean().default(false).describe('replace every place; else there must be exactly one'),
+});
+type Edit = z.output<typeof Edit>;
+
+const shortOf = (text: string) => JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+
+/** The text after the edits, in order; throws what a model can correct. */
+export function applyEdits(before: string, edits: readonly Edit[], path: string) {
+  let text = before;
+  let replacements = 0;
+  for (const { old_text, new_text, all } of edits) {
+    const places = text.split(old_text).length - 1;
+    if (places === 0)
+      throw fault('not_found', `${path} does not contain ${shortOf(old_text)}`, {
+        hint: 'Read the file again and copy the text exactly, with its spaces and line ends.',
+      });
+    if (places > 1 && !all)
+      throw fault('conflict', `${path} contains ${shortOf(old_text)} ${places} times`, {
+        hint: 'Give more of what is around it, or set all.',
+      });
+    // By split and join, since $ has a meaning in the replacement of String.replace.
+    text = text.split(old_text).join(new_text);
+    replacements += places;
+  }
+  return { text, replacements };
+}
+
+async function readForEdit(box: Box, path: string): Promise<{ content: string; sha256: string }> {
+  const found = await box.files.perform({ op: 'read', path, length: TEXT_BYTES_MAX });
+  const { content, encoding, bytes, size_bytes, sha256 } = found;
+  if (encoding === 'utf8' && bytes === size_bytes && sha256 !== null) return { content, sha256 };
+  throw fault('bad_request', `${path} is not text, or longer than ${TEXT_BYTES_MAX} bytes`, {
+    hint: 'Write the whole file, or change it with a command.',
+  });
+}
+
+/** A fault that says nothing of whether it was done must not be taken for "nothing was done". */
+function mayHaveHappened(error: unknown): never {
+  const isUncertain = error instanceof Fault && error.retry && error.code !== 'overloaded';
+  if (!isUncertain) throw error;
+  throw new Error('the box went away while the file was being written', { cause: error });
+}
+
+export const editFile = (workspace: string): Tool =>
+  tool({
+    name: 'file.edit',
+    description:
+      'Change parts of a text file: each edit replaces one exact piece of text. All are done or ' +
+      'none. Fails when a piece is not there, is there more than once (unless all is set), or ' +
+      'when somebody changes the file meanwhile.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    // Done twice, "a" → "aa" is not the same as done once.
+    idempotent: false,
+    ...LIMITS,
+    level: 'L1',
+    box: 'write',
+    input: z.strictObject({
+      path: boxPath(workspace),
+      edits: z.array(Edit).min(1).max(50),
+      expected_sha256: Sha256.optional().describe('as you last read it'),
+    }),
+    output: z.object({
+      path: z.string(),
+      replacements: z.int(),
+      size_bytes: z.int(),
+      sha256: z.string(),
+      diff: z.string(),
+    }),
+    touches: ({ path }) => [reads(path), writes(path)],
+    async preview({ path, edits }, context) {
+      const { content } = await readForEdit(await context.box(), path);
+      const { text } = applyEdits(content, edits, path);
+      return unifiedDiff(content, text, { from: path, to: path });
+    },
+    async perform({ path, edits, expected_sha256 }, context) {
+      const box = await context.box();
+      const found = await readForEdit(box, path);
+      if (expected_sha256 !== undefined && expected_sha256 !== found.sha256)
+        throw fault('conflict', `${path} has changed since it was read`, {
+          hint: 'Read it again, and make the change on what is there now.',
+        });
+      const { text, replacements } = applyEdits(found.content, edits, path);
+      const write = { op: 'write', path, content: text, expected_sha256: found.sha256 } as const;
+      const { size_bytes, sha256 } = await box.files.perform(write).catch(mayHaveHappened);
+      const whole = unifiedDiff(found.content, text, { from: path, to: path });
+      const diff = whole.length > DIFF_CHARS_MAX ? `${whole.slice(0, DIFF_CHARS_MAX)}\n…` : whole;
+      return { result: { path, replacements, size_bytes, sha256, diff } };
+    },
+  });
