@@ -1,0 +1,168 @@
+// What is decided from values alone, over many values: a permit never reaches further than it says,
+// a chain is never judged milder than any of its parts, and one person never counts twice.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { ChainLink } from '../../wire/approvald.ts';
+import {
+  type AskScope,
+  approversNeeded,
+  approversOf,
+  covers,
+  isRepeat,
+  matchesWord,
+  narrowest,
+  type PermitScope,
+  riskiest,
+  type Said,
+  whyNotApprove,
+  wouldPermit,
+} from './rules.ts';
+
+const RISKS = ['low', 'medium', 'high'] as const;
+const BACK = ['read-only', 'reversible', 'externally-reversible', 'irreversible'] as const;
+const word = fc.constantFrom('a.b', 'a.c', 'd');
+const link: fc.Arbitrary<ChainLink> = fc.record({
+  class: word,
+  risk: fc.constantFrom(...RISKS),
+  reversibility: fc.constantFrom(...BACK),
+});
+const repo = fc.constantFrom('/r/1', '/r/2', null);
+const ask: fc.Arbitrary<AskScope> = fc
+  .record({
+    agent: fc.constantFrom('coder', 'deployer'),
+    action: word,
+    chain: fc.array(link, { minLength: 1, maxLength: 4 }),
+    rootTaskId: fc.constantFrom('t1', 't2'),
+    repo,
+    labels: fc.uniqueArray(fc.constantFrom('outside' as const, 'tool' as const)),
+  })
+  .map((one) => ({ ...one, ...riskiest(one.chain as [ChainLink, ...ChainLink[]]) }));
+const permit: fc.Arbitrary<PermitScope> = fc.record({
+  scope: fc.constantFrom('task', 'repo', 'class'),
+  agent: fc.constantFrom('coder', 'deployer'),
+  action: fc.option(word),
+  class: word,
+  risk: fc.constantFrom(...RISKS),
+  reversibility: fc.constantFrom(...BACK),
+  rootTaskId: fc.constantFrom('t1', 't2', null),
+  repo,
+});
+
+test('a chain is as bad as the worst of each', () => {
+  fc.assert(
+    fc.property(fc.array(link, { minLength: 1 }), (chain) => {
+      const worst = riskiest(chain as [ChainLink, ...ChainLink[]]);
+      for (const one of chain) {
+        assert.ok(RISKS.indexOf(worst.risk) >= RISKS.indexOf(one.risk));
+        assert.ok(BACK.indexOf(worst.reversibility) >= BACK.indexOf(one.reversibility));
+      }
+      assert.ok(chain.some((one) => one.class === worst.class && one.risk === worst.risk));
+    }),
+  );
+});
+
+test('a permit covers only its agent, class, scope, and nothing riskier or marked', () => {
+  let covered = 0;
+  /** Mostly near the ask: values drawn apart hardly ever fit. */
+  const pair = fc
+    .tuple(permit, ask, fc.nat(4))
+    .map(([free, wanted, far]): [PermitScope, AskScope] => {
+      if (far === 0) return [free, wanted];
+      const { agent, rootTaskId, repo } = wanted;
+      const near = { agent, class: wanted.class, rootTaskId, repo };
+      return [{ ...free, ...near, action: far > 2 ? wanted.action : free.action }, wanted];
+    });
+  fc.assert(
+    fc.property(pair, ([given, wanted]) => {
+      if (!covers(given, wanted)) return;
+      covered++;
+      assert.equal(given.agent, wanted.agent);
+      assert.equal(given.class, wanted.class);
+      assert.equal(wanted.labels.includes('outside'), false);
+      assert.ok(RISKS.indexOf(wanted.risk) <= RISKS.indexOf(given.risk));
+      assert.ok(BACK.indexOf(wanted.reversibility) <= BACK.indexOf(given.reversibility));
+      if (given.action !== null) assert.equal(given.action, wanted.action);
+      if (given.scope === 'task') assert.equal(given.rootTaskId, wanted.rootTaskId);
+      if (given.scope === 'repo') assert.equal(given.repo, wanted.repo);
+      if (given.scope === 'class')
+        assert.ok(wanted.chain.every((one) => one.class === given.class));
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.ok(covered > 20, 'and it covers something');
+});
+
+test('a run that has read text from outside is offered nothing but once', () => {
+  fc.assert(
+    fc.property(ask, (wanted) => {
+      const offered = Object.keys(wouldPermit(wanted));
+      if (wanted.labels.includes('outside')) assert.deepEqual(offered, ['once']);
+      assert.equal(offered.includes('repo'), wanted.repo !== null && offered.length > 1);
+    }),
+  );
+});
+
+test('words of rules', () => {
+  assert.equal(matchesWord('production.*', 'production.change'), true);
+  assert.equal(matchesWord('production.*', 'productionx'), false);
+  assert.equal(matchesWord('deploy.run', 'deploy.runner'), false);
+  const chain: ChainLink[] = [{ class: 'mail.send', risk: 'low', reversibility: 'irreversible' }];
+  assert.equal(approversNeeded(['mail.*'], { action: 'x', chain }), 2);
+  assert.equal(approversNeeded(['x'], { action: 'x', chain }), 2);
+  assert.equal(approversNeeded([], { action: 'x', chain }), 1);
+  assert.equal(narrowest(['class', 'task', 'repo']), 'task');
+});
+
+const said: fc.Arbitrary<Said> = fc
+  .record({
+    person: fc.constantFrom(
+      { by: 'person:a', key: 'people/a' },
+      { by: 'person:b', key: 'people/b' },
+      { by: 'person:o', key: 'operator' },
+      { by: 'person:p', key: 'operator' },
+    ),
+    answer: fc.constantFrom('approve', 'escalate'),
+    edited_hash: fc.option(fc.constantFrom('h1', 'h2')),
+  })
+  .map(({ person, answer, edited_hash }) => ({
+    ...person,
+    answer,
+    edited_hash: answer === 'approve' ? edited_hash : null,
+    ...{ for: 'once' as const, text: null, to: null },
+  }));
+
+test('no key and no name counts twice, and nothing said before an edit counts', () => {
+  fc.assert(
+    fc.property(fc.array(said, { maxLength: 8 }), (all) => {
+      const people = approversOf(all);
+      assert.equal(new Set(people.map(({ key }) => key)).size, people.length);
+      assert.equal(new Set(people.map(({ by }) => by)).size, people.length);
+      const lastEdit = all.findLastIndex(({ edited_hash }) => edited_hash !== null);
+      for (const one of people) assert.ok(all.indexOf(one) >= lastEdit);
+    }),
+  );
+});
+
+test('who passed it on never approves, under any name', () => {
+  fc.assert(
+    fc.property(fc.array(said, { maxLength: 6 }), said, (all, next) => {
+      const passed = all.some(
+        (one) => one.answer === 'escalate' && (one.key === next.key || one.by === next.by),
+      );
+      const why = whyNotApprove(all, { principal: next.by, key: next.key });
+      assert.equal(why !== undefined, passed);
+    }),
+  );
+});
+
+test('approving what somebody edited since is no repetition', () => {
+  const mine: Said = {
+    ...{ by: 'person:a', key: 'people/a', answer: 'approve', edited_hash: null },
+    ...{ for: 'once', text: null, to: null },
+  };
+  const edit: Said = { ...mine, by: 'person:b', key: 'people/b', edited_hash: 'h' };
+  assert.equal(isRepeat([mine], mine), true);
+  assert.equal(isRepeat([mine, edit], mine), false);
+  assert.equal(isRepeat([mine], { ...mine, for: 'task' }), false);
+});
