@@ -108,6 +108,8 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
   );
   config.agentd.runner ??= programPath('runner');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
+  if (told.configFile !== undefined)
+    config.agentd.policies_dir ??= join(dirname(told.configFile), 'policies');
   if (told.agentsDir !== undefined) {
     if (!existsSync(told.agentsDir))
       throw fault('bad_config', `there is no directory ${told.agentsDir}`, {

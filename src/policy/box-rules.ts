@@ -21,6 +21,9 @@ export type BoxRules = {
   version: number;
 };
 
+/** Every box has one of its own; the host's is not shown. */
+const SCRATCH = '/tmp';
+
 type FileAction = 'file.read' | 'file.write' | 'file.delete';
 const FILE_ACTIONS: readonly FileAction[] = ['file.read', 'file.write', 'file.delete'];
 
@@ -75,7 +78,8 @@ function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reac
   }
   const roots = fitting.flatMap(({ effect, isUnconditional, json }) => {
     const named = namedIn(json.resource);
-    return effect === 'permit' && isUnconditional && named?.type === 'Path' ? [named.id] : [];
+    const isOpen = effect === 'permit' && isUnconditional && named?.type === 'Path';
+    return isOpen && named.id !== SCRATCH ? [named.id] : [];
   });
   // Its own home is a private directory of the box, not one of those below the host's /home.
   const isClosed = (path: string) =>

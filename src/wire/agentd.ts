@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { AgentView, ManifestProblem, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
+import { policyRoutes } from './agentd/policy.ts';
 import {
   CreateTask,
   Delegation,
@@ -37,6 +38,7 @@ import {
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
 export * from './agentd/messages.ts';
+export * from './agentd/policy.ts';
 export * from './agentd/tasks.ts';
 
 const idOf = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
@@ -51,6 +53,7 @@ const forRun = { run_id: RunId, fence: z.int().positive(), call_id: CallId };
 const waitAnswer = z.object({ wait: WaitView });
 
 export const agentdRoutes = routes({
+  ...policyRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),
   halt: route({
     method: 'POST',

@@ -49,7 +49,7 @@ export const auditRoutes = routes({
   events: route({
     method: 'GET',
     path: '/v1/audit/events',
-    callers: ['operator'],
+    callers: ['operator', 'agentd'],
     query: EventsQuery,
     output: Page,
     streams: true,

@@ -37,12 +37,15 @@ export function makeAgents({
   dir,
   manifests,
   quotas,
+  publish,
   log,
 }: {
   store: Store;
   dir: string;
   manifests: () => ManifestDir;
   quotas: Quotas;
+  /** Resolves when what these agents may is what the deciding daemons will read. */
+  publish: (agents: ManifestSet['agents']) => Promise<void>;
   log: Log;
 }): Agents {
   let problems: ManifestProblem[] = [];
@@ -51,6 +54,7 @@ export function makeAgents({
     await store.applyAgents({
       agents: set.agents.map(({ agent, file }) => ({ spec: agent, file })),
     });
+    await publish(set.agents);
     for (const { agent } of set.agents)
       quotas.tell(agent).catch((error: unknown) =>
         log.warn('a budget could not be told; it is before the next run', {

@@ -4,7 +4,13 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { Context, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Once } from '../../platform/sql/once.ts';
-import type { agentdRoutes, ManifestProblem, SendMessage, StatusView } from '../../wire/agentd.ts';
+import type {
+  agentdRoutes,
+  ManifestProblem,
+  policyRoutes,
+  SendMessage,
+  StatusView,
+} from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RecordedBriefing } from './activations.ts';
@@ -34,6 +40,7 @@ export type ApiParts = {
   serviceRunning: (name: string) => boolean;
   moment: (name: string) => void;
   release: (run: RunKey) => void;
+  policy: Handlers<typeof policyRoutes>;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
@@ -55,6 +62,7 @@ function runKey(context: { caller: Context['caller'] }): RunKey & { caller: RunC
 export function makeApi(parts: ApiParts): Handlers<Routes> {
   return {
     ...parts.calls,
+    ...parts.policy,
     ...taskHandlers(parts),
     ...agentHandlers(parts),
     ...threadHandlers(parts),

@@ -28,6 +28,23 @@ export const agentdConfig = z.strictObject({
   runner: z.string().max(4_096).optional(),
   /** A directory of manifests; the starter team when absent. */
   agents_dir: z.string().max(4_096).optional(),
+  /** A directory of the site's own rules (*.cedar); STATE/policies when absent. */
+  policies_dir: z.string().max(4_096).optional(),
+  /**
+   * Who may answer what: people and their roles (approver, admin, or words of the site's own rules).
+   * Nobody named: whoever holds a key of this runtime may answer everything.
+   */
+  people: z
+    .record(
+      z.string().regex(/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/, 'must be a name such as alice'),
+      z.strictObject({
+        roles: z
+          .array(z.string().regex(/^[a-z][a-z0-9_-]{0,31}$/))
+          .max(32)
+          .default([]),
+      }),
+    )
+    .optional(),
   /** A directory with the starter team's manifests. Set by whoever starts the daemon. */
   starter_dir: z.string().max(4_096).optional(),
 });

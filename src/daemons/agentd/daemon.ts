@@ -13,6 +13,7 @@ import { type LiveActivations, makeActivations } from './activations.ts';
 import { openBlobStore } from './adapters/blob-store.ts';
 import { type HaltFile, watchHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
+import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeProcessLauncher } from './adapters/process-launcher.ts';
 import { makeAgents, prepareAgentsDir } from './agents.ts';
 import { makeApi } from './api.ts';
@@ -21,6 +22,8 @@ import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { countEvents } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
+import { makePublisher } from './policy.ts';
+import { policyHandlers } from './policy-routes.ts';
 import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
@@ -93,7 +96,22 @@ async function start(floor: Floor<AgentdConfig>) {
   });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
-  const agents = makeAgents({ store, dir: agentsDir, manifests: () => manifests!, quotas, log });
+  const policiesDir = config.policies_dir ?? join(stateDir, 'policies');
+  const policyDir = followPolicyDir(policiesDir, clock, () => {
+    publisher
+      .rescan()
+      .catch((error: unknown) => log.error('policy could not be published', { error }));
+  });
+  const publisher = makePublisher({
+    ...{ stateDir, clock, log, readSite: policyDir.read, people: config.people ?? null },
+    protectedDirs: [stateDir, agentsDir, policiesDir],
+    onPublished: ({ version, hash }) => store.runtimeEvent('policy.loaded', { version, hash }),
+    onRefused: (refused) => store.runtimeEvent('policy.refused', refused),
+  });
+  const agents = makeAgents({
+    ...{ store, dir: agentsDir, manifests: () => manifests!, quotas, log },
+    publish: publisher.setAgents,
+  });
   const inForce = (await store.agents()).flatMap(({ row, spec }) =>
     row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],
   );
@@ -142,6 +160,7 @@ async function start(floor: Floor<AgentdConfig>) {
   return {
     handlers: makeApi({
       store,
+      policy: policyHandlers({ publisher, policiesDir, clock, audit, toold }),
       service,
       agents,
       artifacts,
@@ -170,6 +189,7 @@ async function start(floor: Floor<AgentdConfig>) {
     },
     async stop() {
       manifests?.close();
+      policyDir.stop();
       haltFile?.stop();
       await store.runtimeEvent('runtime.stopped', {});
       await store.close();

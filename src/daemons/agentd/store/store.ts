@@ -82,7 +82,7 @@ export type Store = Views & {
   setHalt(reason: string, by: string): Promise<number>;
   liftHalt(by: string): Promise<void>;
   runtimeEvent(
-    event: 'runtime.started' | 'runtime.stopped',
+    event: 'runtime.started' | 'runtime.stopped' | 'policy.loaded' | 'policy.refused',
     data: Record<string, string | number>,
   ): Promise<void>;
   close(): Promise<void>;

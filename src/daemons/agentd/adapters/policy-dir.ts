@@ -1,0 +1,126 @@
+// The directory of the site's own rules: read whole, and followed. What a file means and which ones
+// are in force is policy.ts's.
+import { type FSWatcher, readFileSync, statSync, watch } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock, Timer } from '../../../platform/clock.ts';
+import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
+import type { ManifestProblem } from '../../../wire/agentd.ts';
+
+export type PolicyReading = {
+  /** Sorted by name. */
+  files: { file: string; text: string }[];
+  /** Files that could not be read: they are there, so what they said before stays. */
+  unread: ManifestProblem[];
+};
+
+export type PolicyDir = { read(): Promise<PolicyReading>; stop(): void };
+
+const LOOK_EVERY_MS = 500;
+const OTHERS_WRITE = 0o002;
+
+/** Calls `changed` when anything may be different. A directory that is not there has no rules. */
+export function followPolicyDir(dir: string, clock: Clock, changed: () => void): PolicyDir {
+  let watcher: FSWatcher | undefined;
+  let looking: Timer | undefined;
+  let stamp = '';
+  let stopped = false;
+  const watchAgain = (): void => {
+    if (watcher !== undefined || stopped) return;
+    try {
+      watcher = watch(dir, { persistent: false }, changed);
+      watcher.on('error', drop);
+    } catch {
+      // It is not there yet; the look below finds it.
+    }
+  };
+  const drop = (): void => {
+    watcher?.close();
+    watcher = undefined;
+  };
+  const look = (): void => {
+    looking = clock.at(clock.nowMs() + LOOK_EVERY_MS, async () => {
+      const now = await stampOf(dir);
+      if (stopped) return;
+      if (now !== stamp) {
+        stamp = now;
+        drop();
+        changed();
+      }
+      watchAgain();
+      look();
+    });
+  };
+  return {
+    async read() {
+      watchAgain();
+      if (looking === undefined) look();
+      stamp = await stampOf(dir);
+      return readAll(dir);
+    },
+    stop() {
+      stopped = true;
+      looking?.cancel();
+      drop();
+    },
+  };
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  try {
+    return (await readdir(dir)).filter((name) => /^[^.].*\.cedar$/.test(name)).sort();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+async function stampOf(dir: string): Promise<string> {
+  try {
+    const names = await namesIn(dir);
+    const stats = names.map((name) => {
+      const stat = statSync(join(dir, name), { bigint: true, throwIfNoEntry: false });
+      return `${name} ${stat?.ino} ${stat?.mtimeNs} ${stat?.ctimeNs} ${stat?.size}`;
+    });
+    return stats.join('\n');
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+async function readAll(dir: string): Promise<PolicyReading> {
+  const reading: PolicyReading = { files: [], unread: [] };
+  for (const file of await namesIn(dir)) {
+    const problem = readInto(reading, dir, file);
+    if (problem !== undefined) reading.unread.push({ file, line: null, ...problem });
+  }
+  return reading;
+}
+
+function readInto(
+  { files }: PolicyReading,
+  dir: string,
+  file: string,
+): { message: string; hint: string } | undefined {
+  if (!isSiteFileName(file))
+    return {
+      message: 'its name is not one for a rule file',
+      hint: 'Use letters, digits, dots and dashes, as in 10-prod.cedar.',
+    };
+  const path = join(dir, file);
+  try {
+    const stat = statSync(path);
+    if (!stat.isFile()) return { message: 'is not a file', hint: 'Remove it.' };
+    if (stat.size > SITE_FILE_BYTES_MAX)
+      return { message: `has ${stat.size} bytes`, hint: `Keep it below ${SITE_FILE_BYTES_MAX}.` };
+    // Whoever can write the rules can do everything.
+    if ((stat.mode & OTHERS_WRITE) !== 0)
+      return { message: 'can be written by anybody', hint: `chmod o-w ${path}` };
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+    files.push({ file, text: text.decode(readFileSync(path)) });
+    return undefined;
+  } catch (error) {
+    const { message } = error as Error;
+    return { message: `cannot be read: ${message}`, hint: 'Make it a readable UTF-8 file.' };
+  }
+}

@@ -1,0 +1,118 @@
+// A changed policy over the recorded past: every decision about a tool call that would be another.
+// What was asked is read back from the audit events; the record of a call fills in what they leave
+// out.
+import type { Client } from '../../platform/link.ts';
+import type { Policy } from '../../policy/decide.ts';
+import { type RecordedDecision, readDecision } from '../../policy/recorded.ts';
+import type { SimulationView } from '../../wire/agentd.ts';
+import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { AuditEvent } from '../../wire/events.ts';
+import type { tooldRoutes } from '../../wire/toold.ts';
+import { CallId } from '../../wire/words.ts';
+
+const KINDS = ['tool.call.attempted', 'tool.call.waiting', 'tool.call.denied'] as const;
+const EVENTS_MAX = 100_000;
+const CHANGES_MAX = 1_000;
+const PAGE = 1_000;
+
+type Audit = Pick<Client<typeof auditRoutes>, 'events'>;
+type Toold = Pick<Client<typeof tooldRoutes>, 'getCall'>;
+
+export async function simulate(parts: {
+  today: Policy;
+  changed: Policy;
+  audit: Audit;
+  toold: Toold;
+  since: string | null;
+}): Promise<SimulationView> {
+  const { today, changed, since } = parts;
+  await Promise.all([today.warm(), changed.warm()]);
+  const { events, truncated } = await readPast(parts.audit, since);
+  const view: SimulationView = {
+    version: today.version,
+    since,
+    decisions: 0,
+    unreadable: 0,
+    truncated,
+    changes: [],
+  };
+  const needsUrl = [today, changed].some(({ bundle }) =>
+    bundle.site.some(({ text }) => text.includes('url_path')),
+  );
+  let turns = 0;
+  for (const event of events) {
+    const url = needsUrl ? await urlOf(parts.toold, event) : undefined;
+    const past = readDecision(event, url === undefined ? {} : { url });
+    if (past === undefined) continue;
+    // Long pasts must not hold up everything else that this process does.
+    if (++turns % 200 === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (!past.isWhole) {
+      view.unreadable++;
+      continue;
+    }
+    view.decisions++;
+    const answer = await changed.decideAll(past.requests);
+    if (answer.answer === past.answer) continue;
+    if (view.changes.length >= CHANGES_MAX) {
+      view.truncated = true;
+      continue;
+    }
+    const now = await today.decideAll(past.requests);
+    view.changes.push({
+      ...{ event: past.eventId, ts: past.ts, agent: past.agent, tool: past.tool },
+      task_id: past.taskId,
+      touches: touchesOf(past),
+      recorded: { answer: past.answer, rules: past.rules },
+      today: { answer: now.answer, rules: now.rules },
+      changed: { answer: answer.answer, rules: answer.rules, reason: answer.reason },
+    });
+  }
+  return view;
+}
+
+const touchesOf = ({ requests }: RecordedDecision): string[] =>
+  requests.slice(1).map(({ action, resource }) => `${action} ${resource.id}`);
+
+/** Each call once, by the first event that tells of a decision about it; oldest first. */
+async function readPast(
+  audit: Audit,
+  since: string | null,
+): Promise<{ events: AuditEvent[]; truncated: boolean }> {
+  const found: AuditEvent[] = [];
+  let truncated = false;
+  for (const event of KINDS) {
+    let cursor: string | null | undefined;
+    do {
+      const query = { event, order: 'desc', limit: PAGE } as const;
+      const page = await audit.events({
+        query: cursor === undefined || cursor === null ? query : { ...query, cursor },
+      });
+      const recent = page.events.filter(({ ts }) => since === null || ts >= since);
+      found.push(...recent.filter(({ data }) => data?.answer !== undefined));
+      cursor = recent.length < page.events.length ? null : page.cursor;
+      truncated ||= cursor !== null && found.length >= EVENTS_MAX;
+    } while (cursor !== null && found.length < EVENTS_MAX);
+  }
+  found.sort((a, b) => a.seq - b.seq);
+  const first = new Map<string, AuditEvent>();
+  for (const event of found) {
+    const key = event.call_id ?? event.id;
+    if (!first.has(key)) first.set(key, event);
+  }
+  return { events: [...first.values()], truncated };
+}
+
+async function urlOf(toold: Toold, event: AuditEvent): Promise<string | undefined> {
+  const id = CallId.safeParse(event.call_id);
+  const touchesNet = Object.values(event.data ?? {}).some(
+    (value) => typeof value === 'string' && value.startsWith('["net.connect"'),
+  );
+  if (!id.success || !touchesNet) return undefined;
+  try {
+    const { call } = await toold.getCall({ params: { id: id.data } });
+    return typeof call.arguments.url === 'string' ? call.arguments.url : undefined;
+  } catch {
+    // The record may be gone; the host and the port still tell most of it.
+    return undefined;
+  }
+}
