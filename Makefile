@@ -40,10 +40,9 @@ build: ## the bundles, into build/
 	$(setup) cli
 	$(build)
 
-native: ## the warden and boxfs, into build/; nothing is started through them yet
+native: ## the programs in C, into build/: the warden, and what serves the files of a box
 	$(setup) native
-	cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o build/warden native/warden/*.c
-	cc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -static -o build/boxfs native/boxfs/*.c
+	$(build)
 
 docs: ## write the reference pages that are made from the code
 	$(setup) check

@@ -1,7 +1,9 @@
-// Makes what runs from what is written: one bundle per program and the data beside it, in build/.
-// Every file is written whole and renamed into place, so a program that starts meanwhile sees old
-// or new.
+// Makes what runs from what is written: one bundle per program, the programs in C and the data
+// beside them, in build/.
+// Every file is written whole and renamed into place, so a program that starts meanwhile sees old or
+// new.
 //   tools/build.ts [--root DIR] [--verbose]
+import { spawnSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
@@ -41,6 +43,14 @@ const PROGRAMS: readonly Program[] = [
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true },
 ];
+
+/** In C, because they start before Node could, or inside a box. */
+const NATIVE: readonly { name: string; folder: string; flags: readonly string[] }[] = [
+  { name: 'warden', folder: 'native/warden', flags: [] },
+  // Static: a box need not have any library.
+  { name: 'boxfs', folder: 'native/boxfs', flags: ['-static'] },
+];
+const CC_FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror'];
 
 /** Copied beside the bundles, where `new URL('./name', import.meta.url)` finds them. */
 const DATA: readonly { from: string; to: string }[] = [
@@ -169,6 +179,25 @@ function filesUnder(path: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name).slice(path.length + 1));
 }
 
+/** Only when a source is newer: a compiler costs more than all bundles together. */
+function compile({ name, folder, flags }: (typeof NATIVE)[number]): void {
+  const source = join(root, folder);
+  if (!existsSync(source)) return;
+  const files = readdirSync(source).map((file) => join(source, file));
+  const output = join(out, name);
+  const newest = Math.max(...files.map((file) => statSync(file).mtimeMs));
+  if (existsSync(output) && statSync(output).mtimeMs > newest) return;
+  const half = join(out, `.${name}.${process.pid}`);
+  const sources = files.filter((file) => file.endsWith('.c'));
+  const ran = spawnSync('cc', [...CC_FLAGS, ...flags, '-o', half, ...sources], {
+    encoding: 'utf8',
+  });
+  if (ran.status === 0) return renameSync(half, output);
+  rmSync(half, { force: true });
+  const why = ran.error === undefined ? ran.stderr.trim() : 'there is no cc: install a C compiler';
+  refuse(`${name}: ${why}`);
+}
+
 function copyData({ from, to }: { from: string; to: string }): void {
   const source = join(root, from);
   const target = join(out, to);
@@ -196,6 +225,7 @@ await Promise.all(
   refuse('stopped at the errors above');
 });
 for (const data of DATA) copyData(data);
+for (const program of NATIVE) compile(program);
 if (options.verbose && !process.exitCode) {
   const tookMs = Date.now() - startedAt.getTime();
   console.log(`built ${programs.map(({ name }) => name).join(', ')} in ${tookMs} ms`);

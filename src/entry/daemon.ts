@@ -17,6 +17,8 @@ const LOAD: Record<string, () => Promise<Daemon>> = {
   agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd as unknown as Daemon,
   toold: async () => (await import('../daemons/toold/daemon.ts')).toold as unknown as Daemon,
   modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld as unknown as Daemon,
+  sandboxd: async () =>
+    (await import('../daemons/sandboxd/daemon.ts')).sandboxd as unknown as Daemon,
   approvald: async () =>
     (await import('../daemons/approvald/daemon.ts')).approvald as unknown as Daemon,
   egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd as unknown as Daemon,

@@ -1,8 +1,10 @@
-// Embedded: auditd-ai in its own process, every other daemon in this one, joined by local links.
+// Embedded: the warden and auditd-ai in processes of their own, every other daemon in this one, joined
+// by local links.
 import { agentd } from '../daemons/agentd/daemon.ts';
 import { approvald } from '../daemons/approvald/daemon.ts';
 import { egressd } from '../daemons/egressd/daemon.ts';
 import { modeld } from '../daemons/modeld/daemon.ts';
+import { sandboxd } from '../daemons/sandboxd/daemon.ts';
 import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
 import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
@@ -14,7 +16,7 @@ async function main(): Promise<void> {
     const runtime = await takeState(told);
     await runtime.daemonProcess('auditd-ai');
     const hosted: Hosted[] = [];
-    for (const daemon of [egressd, approvald, modeld, toold, agentd])
+    for (const daemon of [sandboxd, egressd, approvald, modeld, toold, agentd])
       hosted.push(await hostDaemon(daemon as unknown as Daemon, runtime.options));
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });

@@ -10,6 +10,7 @@ import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
 import { egressdConfig } from '../daemons/egressd/config.ts';
 import { modeldConfig } from '../daemons/modeld/config.ts';
+import { sandboxdConfig } from '../daemons/sandboxd/config.ts';
 import { tooldConfig } from '../daemons/toold/config.ts';
 import { operatorKey } from '../platform/authenticate.ts';
 import { systemClock } from '../platform/clock.ts';
@@ -31,6 +32,7 @@ const SECTIONS = {
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
+  sandboxd: sandboxdConfig,
   approvald: approvaldConfig,
   egressd: egressdConfig,
   'auditd-ai': auditdConfig,
@@ -106,7 +108,7 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
     SECTIONS,
     told.configFile !== undefined,
   );
-  config.agentd.runner ??= programPath('runner');
+  config.sandboxd.runner ??= programPath('runner');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
   if (told.configFile !== undefined)
     config.agentd.policies_dir ??= join(dirname(told.configFile), 'policies');

@@ -25,6 +25,7 @@ import {
   type Told,
   VERSION,
 } from './options.ts';
+import { startWarden } from './warden.ts';
 
 export type Runtime = {
   told: Told;
@@ -33,6 +34,8 @@ export type Runtime = {
   /** Starts one more process of the runtime; ended in reverse order. */
   process(name: string, argv: string[]): Promise<void>;
   daemonProcess(name: string): Promise<void>;
+  /** Starts what starts every sandbox; before all others, and ended after them. */
+  warden(config: RuntimeConfig): Promise<void>;
   /** Opens the port and writes down that this runtime is up. */
   up(): Promise<RuntimeInfo>;
   down(): Promise<void>;
@@ -51,6 +54,7 @@ export async function takeState(told: Told): Promise<Runtime> {
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
     const runtime = makeRuntime(full, options, lock);
+    await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', [
         programPath('rehearsal'),
@@ -103,6 +107,13 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
           log: options.log,
         }),
       );
+    },
+    async warden(config) {
+      const { stateDir, runtimeDir, log } = options;
+      // In split mode sandboxd is a process that may come again under another pid.
+      const clientPid = told.mode === 'embedded' ? process.pid : undefined;
+      const parts = { config: config.sandboxd, stateDir, runtimeDir, clientPid, log };
+      children.push(await startWarden(parts));
     },
     daemonProcess: (name) =>
       runtime.process(name, [

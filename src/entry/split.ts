@@ -7,7 +7,15 @@ async function main(): Promise<void> {
   const told = { ...readArgv(process.argv.slice(2)), mode: 'split' as const };
   try {
     const runtime = await takeState(told);
-    for (const name of ['auditd-ai', 'egressd', 'approvald', 'modeld', 'toold', 'agentd'])
+    for (const name of [
+      'auditd-ai',
+      'sandboxd',
+      'egressd',
+      'approvald',
+      'modeld',
+      'toold',
+      'agentd',
+    ])
       await runtime.daemonProcess(name);
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });

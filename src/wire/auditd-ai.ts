@@ -41,7 +41,7 @@ export const auditRoutes = routes({
   append: route({
     method: 'POST',
     path: '/v1/audit/append',
-    callers: ['agentd', 'toold', 'modeld', 'approvald', 'egressd'],
+    callers: ['agentd', 'toold', 'modeld', 'sandboxd', 'approvald', 'egressd'],
     body: z.strictObject({ events: z.array(NewEvent).min(1).max(5_000) }),
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,

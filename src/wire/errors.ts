@@ -232,6 +232,18 @@ export const FAULTS = {
     retry: false,
     hint: 'Use the newer agentd that wrote it, or another --state.',
   },
+  level_unavailable: {
+    http: 409,
+    exit: 1,
+    retry: false,
+    hint: 'See agentctl doctor for what this host gives, and why.',
+  },
+  sandbox_refused: {
+    http: 500,
+    exit: 1,
+    retry: false,
+    hint: 'See agentctl doctor, and the log of sandboxd.',
+  },
   path_too_long: { http: 400, exit: 78, retry: false, hint: 'Use a shorter XDG_RUNTIME_DIR.' },
   log_damaged: {
     http: 500,

@@ -1,13 +1,22 @@
 // The peer table: which daemon may call which. A link that is not here cannot be made.
 
-export const DAEMONS = ['agentd', 'toold', 'modeld', 'approvald', 'egressd', 'auditd-ai'] as const;
+export const DAEMONS = [
+  'agentd',
+  'toold',
+  'modeld',
+  'sandboxd',
+  'approvald',
+  'egressd',
+  'auditd-ai',
+] as const;
 export type DaemonName = (typeof DAEMONS)[number];
 
 /** caller → the daemons it may call. */
 export const PEERS: { readonly [caller in DaemonName]: readonly DaemonName[] } = {
-  agentd: ['toold', 'modeld', 'approvald', 'auditd-ai'],
-  toold: ['agentd', 'approvald', 'egressd', 'auditd-ai'],
+  agentd: ['toold', 'modeld', 'sandboxd', 'approvald', 'auditd-ai'],
+  toold: ['agentd', 'sandboxd', 'approvald', 'egressd', 'auditd-ai'],
   modeld: ['agentd', 'auditd-ai'],
+  sandboxd: ['auditd-ai'],
   approvald: ['agentd', 'auditd-ai'],
   egressd: ['auditd-ai'],
   'auditd-ai': [],
@@ -17,6 +26,7 @@ export const PEERS: { readonly [caller in DaemonName]: readonly DaemonName[] } =
 export const PATH_OWNERS: readonly { prefix: string; daemon: DaemonName }[] = [
   { prefix: '/v1/tools', daemon: 'toold' },
   { prefix: '/v1/models', daemon: 'modeld' },
+  { prefix: '/v1/sandboxes', daemon: 'sandboxd' },
   { prefix: '/v1/approvals', daemon: 'approvald' },
   { prefix: '/v1/permits', daemon: 'approvald' },
   { prefix: '/v1/egress', daemon: 'egressd' },

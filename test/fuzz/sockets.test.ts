@@ -3,14 +3,13 @@
 // FUZZ_SEED=… makes the same requests again, FUZZ_ONLY=socket:number just one of them, FUZZ_COUNT=…
 // as many as that.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { floorRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
-import type { RunId } from '../../src/wire/words.ts';
-import { TABLES } from '../support/callers.ts';
+import { runSocketOf, TABLES } from '../support/callers.ts';
 import type { Where } from '../support/raw-http.ts';
 import {
   eventually,
@@ -38,34 +37,20 @@ spec: { replicas: 8, tools: { allow: [test.tools] } }
 
 describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   const base = freshDir();
-  const hold = join(base, 'hold');
+  const runner = join(base, 'runner.mjs');
   let runtime: TestRuntime;
-  let run: RunId;
+  let run: string;
   let before_: { pids: number[]; rss: number };
 
-  /** The real runner, or while the file is there one that only holds its run. */
-  const writeRunner = (): string => {
-    const file = join(base, 'runner.mjs');
-    const real = JSON.stringify(join(ROOT, 'build', 'runner.mjs'));
-    writeFileSync(
-      file,
-      `import { existsSync } from 'node:fs';
-      if (!existsSync(${JSON.stringify(hold)})) await import(${real});
-      else process.stdin.on('end', () => process.exit()).resume();`,
-    );
-    return file;
-  };
-
-  const startRun = async (): Promise<RunId> => {
+  const startRun = async (): Promise<string> => {
     const body = { goal: 'Hold still', agent: 'worker' };
     const { task } = await runtime.agentd.createTask({ body });
     return eventually('a live run', async () => {
       const { runs } = await runtime.agentd.listRuns({ query: { task_id: task.id } });
       const live = runs.find(({ status }) => status === 'live');
-      const isOpen = (name: DaemonName) =>
-        existsSync(socketPathOf(runtime.runtimeDir, name, live!.id));
+      const isOpen = (name: DaemonName) => existsSync(runSocketOf(runtime, name, live!));
       return live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen)
-        ? live.id
+        ? runDirName({ runId: live.id, fence: live.fence })
         : undefined;
     });
   };
@@ -86,10 +71,11 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   };
 
   before(async () => {
-    writeFileSync(hold, '');
+    // It only holds its run, until the real one is put in its place.
+    writeFileSync(runner, "process.stdin.on('end', () => process.exit()).resume();\n");
     runtime = await startRuntime({
       ...{ base, mode: 'split', port: 0, agents: { worker } },
-      config: `agentd: { runner: ${writeRunner()}, lease_s: 3600 }\ntoold: { test_tools: true }\n`,
+      config: `agentd: { lease_s: 3600 }\nsandboxd: { runner: ${runner} }\ntoold: { test_tools: true }\n`,
     });
     run = await startRun();
     before_ = await look();
@@ -206,7 +192,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   });
 
   it('and a task is still done', async () => {
-    rmSync(hold);
+    copyFileSync(join(ROOT, 'build', 'runner.mjs'), runner);
     const body = { goal: 'Finish as usual', agent: 'worker' };
     const { task } = await runtime.agentd.createTask({ body });
     const ended = await taskEnded(runtime, task.id);

@@ -15,6 +15,7 @@ import { Fault, type FaultBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
+import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { startWorld, type World, type WorldOptions } from './in-process.ts';
@@ -25,6 +26,7 @@ export const TABLES: Record<DaemonName, RouteTable> = {
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
   approvald: { ...approvaldRoutes, ...floorRoutes },
+  sandboxd: { ...sandboxdRoutes, ...floorRoutes },
   egressd: { ...egressdRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },
 };
@@ -61,7 +63,8 @@ export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
   const world = await startWorld({
     agents: { worker: manifest('worker'), helper: manifest('helper') },
     ...options,
-    agentd: { runner, runs_live_max: 64, ...options.agentd },
+    agentd: { runs_live_max: 64, ...options.agentd },
+    sandboxd: { runner, ...options.sandboxd },
     toold: { test_tools: true, ...options.toold },
   });
   const startRun = (goal = 'Hold still') => startLiveRun(world, goal);

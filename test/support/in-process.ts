@@ -14,8 +14,11 @@ import { egressdConfig } from '../../src/daemons/egressd/config.ts';
 import { egressd } from '../../src/daemons/egressd/daemon.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { modeld } from '../../src/daemons/modeld/daemon.ts';
+import { type SandboxdConfig, sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
+import { sandboxd } from '../../src/daemons/sandboxd/daemon.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
 import { toold } from '../../src/daemons/toold/daemon.ts';
+import { startWarden } from '../../src/entry/warden.ts';
 import { operatorKey } from '../../src/platform/authenticate.ts';
 import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
 import {
@@ -45,6 +48,7 @@ export type WorldOptions = {
   agentd?: Record<string, unknown>;
   toold?: Record<string, unknown>;
   modeld?: Record<string, unknown>;
+  sandboxd?: Record<string, unknown>;
   approvald?: Record<string, unknown>;
   egressd?: Record<string, unknown>;
   /** The model that answers; the rehearsal when absent. */
@@ -79,7 +83,6 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     here,
     config: {
       agentd: agentdConfig.parse({
-        runner: join(ROOT, 'build', 'runner.mjs'),
         starter_dir: join(ROOT, 'presets', 'starter'),
         ...(options.agents === undefined ? {} : { agents_dir: join(base, 'agents') }),
         ...options.agentd,
@@ -89,12 +92,28 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
         rehearsal: { address: options.upstream ?? `unix:${address}` },
         ...options.modeld,
       }),
+      sandboxd: sandboxdConfig.parse({
+        runner: join(ROOT, 'build', 'runner.mjs'),
+        ...options.sandboxd,
+      }),
       approvald: approvaldConfig.parse(options.approvald ?? {}),
       egressd: egressdConfig.parse(options.egressd ?? {}),
       'auditd-ai': auditdConfig.parse({}),
     },
   };
-  const daemons = [auditdAi, egressd, approvald, modeld, toold, agentd] as unknown as Daemon[];
+  const daemons = [
+    auditdAi,
+    sandboxd,
+    egressd,
+    approvald,
+    modeld,
+    toold,
+    agentd,
+  ] as unknown as Daemon[];
+  const warden = await startWarden({
+    ...{ config: host.config.sandboxd as SandboxdConfig, stateDir, runtimeDir },
+    ...{ clientPid: process.pid, log: silentLog },
+  });
   for (const daemon of daemons) await hostDaemon(daemon, host);
   for (const { name } of daemons) await here.get(name)!.begin();
   return {
@@ -109,6 +128,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
       const order = daemons.map(({ name }) => here.get(name)!).reverse();
       for (const hosted of order) await hosted.drain();
       for (const hosted of order) await hosted.stop();
+      await warden.stop(5_000);
       rehearsal?.kill('SIGKILL');
       rmSync(base, { recursive: true, force: true });
     },

@@ -31,7 +31,7 @@ async function expectedIds(
   clients: Clients,
 ): Promise<{ must: Set<string>; modelCalls: Set<string> }> {
   const must = new Set<string>();
-  const { agentd, toold, modeld } = clients;
+  const { agentd, toold, modeld, sandboxd } = clients;
   for (const task of await all(async (cursor) => {
     const p = await agentd.listTasks({ query: { limit: PAGE, cursor } });
     return { rows: p.tasks, cursor: p.cursor };
@@ -71,6 +71,13 @@ async function expectedIds(
       must.add(`${call.call_id}.attempted.${attempt}`);
     if (call.status === 'denied') must.add(`${call.call_id}.denied`);
     else if (call.ended_at !== null) must.add(`${call.call_id}.ended`);
+  }
+  for (const box of await all(async (cursor) => {
+    const p = await sandboxd.listBoxes({ query: { limit: PAGE, cursor } });
+    return { rows: p.boxes, cursor: p.cursor };
+  })) {
+    must.add(`${box.id}.opened`);
+    if (box.closed_at !== null) must.add(`${box.id}.ended`);
   }
   const modelCalls = new Set<string>();
   for (const call of await all(async (cursor) => {

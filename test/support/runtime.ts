@@ -16,6 +16,7 @@ import { faultFromBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { DaemonName } from '../../src/wire/peers.ts';
 import type { RouteTable } from '../../src/wire/route.ts';
+import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -25,6 +26,7 @@ export type Clients = {
   toold: Client<typeof tooldRoutes>;
   modeld: Client<typeof modeldRoutes>;
   approvald: Client<typeof approvaldRoutes>;
+  sandboxd: Client<typeof sandboxdRoutes>;
   egressd: Client<typeof egressdRoutes>;
   audit: Client<typeof auditRoutes>;
 };
@@ -70,6 +72,7 @@ export function operatorClients(runtimeDir: string, key: string): Clients {
     toold: to('toold', tooldRoutes),
     modeld: to('modeld', modeldRoutes),
     approvald: to('approvald', approvaldRoutes),
+    sandboxd: to('sandboxd', sandboxdRoutes),
     egressd: to('egressd', egressdRoutes),
     audit: to('auditd-ai', auditRoutes),
   };

@@ -22,11 +22,13 @@ import { approvaldRows } from './approvald-rows.ts';
 import { egressdRows, PAGE } from './egressd-rows.ts';
 import { auditRows, floorRows, modeldRows, tooldRows } from './other-rows.ts';
 import { badInputs, type Good, type Row, type Rows } from './row.ts';
+import { sandboxdRows } from './sandboxd-rows.ts';
 
 const ROWS: Record<DaemonName, Rows> = {
   agentd: { ...agentdRows, ...floorRows },
   toold: { ...tooldRows, ...floorRows },
   modeld: { ...modeldRows, ...floorRows },
+  sandboxd: { ...sandboxdRows, ...floorRows },
   approvald: { ...approvaldRows, ...floorRows },
   egressd: { ...egressdRows, ...floorRows },
   'auditd-ai': { ...auditRows, ...floorRows },

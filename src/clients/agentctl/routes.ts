@@ -6,6 +6,7 @@ import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { egressdRoutes } from '../../wire/egressd.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 
 type Floor = typeof floorRoutes;
@@ -13,6 +14,7 @@ export type Tables = {
   agentd: typeof agentdRoutes & Floor;
   toold: typeof tooldRoutes & Floor;
   modeld: typeof modeldRoutes & Floor;
+  sandboxd: typeof sandboxdRoutes & Floor;
   approvald: typeof approvaldRoutes & Floor;
   egressd: typeof egressdRoutes & Floor;
   'auditd-ai': typeof auditRoutes & Floor;
@@ -62,6 +64,11 @@ export const PATHS = {
     testModel: 'POST /v1/models/test',
     listCalls: 'GET /v1/models/calls',
     addProvider: 'PUT /v1/models/providers/{name}',
+  },
+  sandboxd: {
+    health: 'GET /healthz',
+    features: 'GET /v1/sandboxes/features',
+    listBoxes: 'GET /v1/sandboxes',
   },
   approvald: {
     health: 'GET /healthz',

@@ -12,7 +12,7 @@ import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Label, RunId, TaskId } from '../../wire/words.ts';
-import type { Launched, Launcher, RunExit } from './adapters/process-launcher.ts';
+import type { Launched, Launcher, RunExit } from './adapters/sandbox-launcher.ts';
 import type { AgentdConfig } from './config.ts';
 import type { Quotas } from './quotas.ts';
 import type { TaskLimits } from './rules.ts';
@@ -44,7 +44,12 @@ export type LiveActivations = Activations & {
   admit(run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets>;
   dismiss(runId: string, fence: number, mode: 'live' | 'replay'): Promise<void>;
   /** Starts the process; it begins when it is told its sockets. */
-  launch(run: RunRow, onExit: (exit: RunExit) => void): Promise<Launched>;
+  launch(
+    run: RunRow,
+    task: TaskRow,
+    mode: 'live' | 'replay',
+    onExit: (exit: RunExit) => void,
+  ): Promise<Launched>;
   /** Its run has ended or parked: the process must go, by itself or not. */
   release(run: { runId: string; fence: number }): void;
   /** Resolves when no activation of the run holds its process or its sockets any more. */
@@ -126,8 +131,11 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     ]);
   };
 
-  const launch: LiveActivations['launch'] = (run, onExit) =>
-    parts.launcher.start({ runId: run.id, fence: run.fence, agent: run.agent, argv: [], onExit });
+  const launch: LiveActivations['launch'] = (run, task, mode, onExit) =>
+    parts.launcher.start({
+      ...{ runId: run.id, fence: run.fence, mode, agent: run.agent },
+      ...{ taskId: task.id, rootTaskId: task.root_task_id, onExit },
+    });
 
   const exited = async (run: RunRow, exit: RunExit): Promise<void> => {
     const entry = live.get(run.id);
@@ -145,8 +153,8 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       {
         detail: `${how} ${exit.stderrTail.slice(-300)}`.trim(),
         crashesMax: parts.config.crashes_max,
-        counts: exit.code !== TRY_AGAIN && !entry.stopped,
-        pauseMs: exit.code === TRY_AGAIN ? PAUSE_MS : 0,
+        counts: exit.code !== TRY_AGAIN && !exit.isLost && !entry.stopped,
+        pauseMs: exit.code === TRY_AGAIN ? PAUSE_MS : exit.isLost ? LOST_PAUSE_MS : 0,
       },
     );
     parts.schedule();
@@ -172,16 +180,16 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       try {
         parts.moment('agentd.after-claim');
         // The process takes longest: it starts while everything else is made ready for it.
-        entry.launched = await launch(run, (exit) => {
+        entry.launched = await launch(run, task, 'live', (exit) => {
           exited(run, exit).catch((error: unknown) =>
             log.error('the end of a runner could not be recorded', { run: run.id, error }),
           );
         });
         parts.moment('agentd.after-launch');
-        const [sockets] = await Promise.all([admit(run, task, 'live'), prepareBriefing(run, task)]);
+        await Promise.all([admit(run, task, 'live'), prepareBriefing(run, task)]);
         parts.moment('agentd.after-admit');
         if (entry.stopped) await entry.launched.kill('stopped');
-        else entry.launched.tell(JSON.stringify(sockets));
+        else await entry.launched.tell(JSON.stringify(entry.launched.sockets));
       } catch (error) {
         if (live.get(run.id) === entry) live.delete(run.id);
         await dismiss(run.id, run.fence, 'live');
@@ -228,6 +236,8 @@ async function grantFor(store: Store, agent: string, task: TaskRow): Promise<Gra
 /** A runner that ends so found a daemon or a provider away; that is no fault of its run. */
 const TRY_AGAIN = 75;
 const PAUSE_MS = 5_000;
+/** What held it has gone and is started again. */
+const LOST_PAUSE_MS = 200;
 /** What an ended or parked run gets to end its process by itself. */
 const GRACE_MS = 2_000;
 /** Of a model that modeld does not list by this name. */

@@ -24,8 +24,6 @@ export const agentdConfig = z.strictObject({
       max_time_s: z.int().min(1).max(31_536_000).default(86_400),
     })
     .prefault({}),
-  /** The runner's program; the one that was built with this agentd when absent. */
-  runner: z.string().max(4_096).optional(),
   /** A directory of manifests; the starter team when absent. */
   agents_dir: z.string().max(4_096).optional(),
   /** A directory of the site's own rules (*.cedar); STATE/policies when absent. */

@@ -1,5 +1,4 @@
 // agentd as a value: the one file that knows all its parts.
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
 import { daemon, type Floor } from '../../platform/daemon.ts';
@@ -8,13 +7,14 @@ import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
+import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { openBlobStore } from './adapters/blob-store.ts';
 import { type HaltFile, watchHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
-import { makeProcessLauncher } from './adapters/process-launcher.ts';
+import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeAgents, prepareAgentsDir } from './agents.ts';
 import { makeApi } from './api.ts';
 import { makeArtifacts } from './artifacts.ts';
@@ -69,9 +69,7 @@ async function start(floor: Floor<AgentdConfig>) {
     haltReason: () => halt?.reason(),
     checkInputs: artifacts.checkInputs,
   });
-  const recordsDir = join(stateDir, 'runners');
-  mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
-  const launcher = makeProcessLauncher({ runnerPath: config.runner ?? '', recordsDir, log });
+  const launcher = makeSandboxLauncher({ sandboxd: floor.peer('sandboxd', sandboxdRoutes), log });
   const quotas = makeQuotas(modeld);
   activations = makeActivations({
     store,
@@ -175,7 +173,7 @@ async function start(floor: Floor<AgentdConfig>) {
       about,
     }),
     async begin() {
-      const swept = await launcher.sweep();
+      const swept = await launcher.stopAll();
       if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
       await halt.resume();
       await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });

@@ -7,7 +7,7 @@ import { fault } from '../../wire/errors.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { LiveActivations } from './activations.ts';
-import type { Launched } from './adapters/process-launcher.ts';
+import type { Launched } from './adapters/sandbox-launcher.ts';
 import type { Store } from './store/store.ts';
 
 export type Replayed = {
@@ -40,18 +40,18 @@ export function makeReplays({
     // The dismissal of the activation that ended the task would take away the replay's sockets too.
     await activations.gone(runId);
     const [run, task] = await Promise.all([store.runRow(runId), store.taskRow(taskId)]);
-    const sockets = await activations.admit(run, task, 'replay');
+    await activations.admit(run, task, 'replay');
     const told = Promise.withResolvers<Replayed>();
     open.set(runId, told.resolve);
     const late = fault('deadline', `the replay took longer than ${REPLAY_MS_MAX / 1000} s`);
     const timer = setTimeout(() => told.reject(late), REPLAY_MS_MAX);
     let launched: Launched | undefined;
     try {
-      launched = await activations.launch(run, ({ code, signal, stderrTail }) => {
+      launched = await activations.launch(run, task, 'replay', ({ code, signal, stderrTail }) => {
         const how = `exit ${code ?? signal}: ${stderrTail.slice(-300)}`;
         told.reject(fault('internal', `the replaying runner ended without a word (${how})`));
       });
-      launched.tell(JSON.stringify(sockets));
+      await launched.tell(JSON.stringify(launched.sockets));
       return await told.promise;
     } finally {
       clearTimeout(timer);

@@ -124,7 +124,8 @@ function floorOf(
   agentd: <T extends RouteTable>(table: T) => Client<T>,
 ): Floor<TooldConfig> {
   return {
-    ...{ name: 'toold', version: '0.0.0', mode: 'split', stateDir: world.dir, moment },
+    ...{ name: 'toold', version: '0.0.0', mode: 'split', moment },
+    ...{ stateDir: world.dir, runtimeDir: world.dir },
     ...{ clock: world.clock, log: silentLog, metrics: makeMetrics('toold') },
     config: tooldConfig.parse({ test_tools: true }),
     random: (n) => new Uint8Array(n),

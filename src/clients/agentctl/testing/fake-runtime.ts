@@ -18,12 +18,14 @@ import { fault } from '../../../wire/errors.ts';
 import { modeldRoutes } from '../../../wire/modeld.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/peers.ts';
 import type { RouteTable } from '../../../wire/route.ts';
+import { sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../../wire/toold.ts';
 
 export const CONTRACTS = {
   agentd: { ...agentdRoutes, ...floorRoutes },
   toold: { ...tooldRoutes, ...floorRoutes },
   modeld: { ...modeldRoutes, ...floorRoutes },
+  sandboxd: { ...sandboxdRoutes, ...floorRoutes },
   approvald: { ...approvaldRoutes, ...floorRoutes },
   egressd: { ...egressdRoutes, ...floorRoutes },
   'auditd-ai': { ...auditRoutes, ...floorRoutes },

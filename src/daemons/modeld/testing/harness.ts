@@ -96,6 +96,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     version: 'test',
     mode: 'split',
     stateDir,
+    runtimeDir: stateDir,
     config: modeldConfig.parse(options.config ?? {}),
     clock,
     random: randomBytes,

@@ -157,9 +157,5 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
 export function encodeBoxCommand(command: BoxCommand): Buffer {
   const box = Buffer.alloc(8);
   box.writeBigUInt64LE(command.box);
-  return Buffer.concat([
-    field(14, box),
-    ...commandFields(command),
-    ...limitFields(command.limits),
-  ]);
+  return Buffer.concat([field(14, box), ...commandFields(command), ...limitFields(command.limits)]);
 }

@@ -1,4 +1,4 @@
-// Remembers which processes live, so that after a kill of agentd the next one can end those that
+// Remembers which processes live, so that after a kill of sandboxd the next one can end those that
 // survived. A process is its pid, its start time and the boot: a pid that was given out again is
 // never touched.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -43,7 +43,7 @@ async function sweepOne(file: string, boot: string, log: Log): Promise<boolean> 
   const found = entry?.boot === boot && lives();
   if (found) {
     const { pid, run_id: run, fence } = entry!;
-    log.warn('ending a runner that outlived its agentd', { run, fence, pid });
+    log.warn('ending a runner that outlived its sandboxd', { run, fence, pid });
     try {
       process.kill(-pid, 'SIGKILL');
     } catch (error) {

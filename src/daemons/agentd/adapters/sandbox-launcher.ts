@@ -1,0 +1,133 @@
+// Starts and ends the processes of runs, each in its own sandbox, by asking sandboxd. Waiting for
+// the end of one is also what keeps it alive: when agentd is gone, sandboxd ends its runners.
+import { constants } from 'node:os';
+import type { Client } from '../../../platform/link.ts';
+import type { Log } from '../../../platform/log.ts';
+import { Fault } from '../../../wire/errors.ts';
+import type { RunnerEnd, sandboxdRoutes } from '../../../wire/sandboxd.ts';
+import type { RunId, TaskId } from '../../../wire/words.ts';
+
+export type Sockets = { agentd: string; toold: string; modeld: string };
+
+export type RunExit = {
+  code: number | null;
+  signal: string | null;
+  stderrTail: string;
+  /** It ended because of what held it, not by itself: sandboxd or the warden went away. */
+  isLost: boolean;
+};
+
+export type LaunchPlan = {
+  runId: string;
+  fence: number;
+  mode: 'live' | 'replay';
+  agent: string;
+  taskId: string;
+  rootTaskId: string;
+  /** Called once, when the process is gone. */
+  onExit: (exit: RunExit) => void;
+};
+
+export type Launched = {
+  pid: number;
+  /** Where it finds its daemons, as it sees them. */
+  sockets: Sockets;
+  /** Hands it a line; what it was not given at its start it learns so. */
+  tell(line: string): Promise<void>;
+  /** Ends it; returns when it is gone. */
+  kill(reason: string): Promise<void>;
+};
+
+export type Launcher = {
+  start(plan: LaunchPlan): Promise<Launched>;
+  /**
+   * Ends every process and returns when all are gone, those of an earlier agentd too. Starting goes
+   * on to be possible.
+   */
+  stopAll(): Promise<number>;
+};
+
+type Sandboxd = Pick<
+  Client<typeof sandboxdRoutes>,
+  'startRunner' | 'awaitRunner' | 'tellRunner' | 'endRunner' | 'endRunners'
+>;
+
+const AGAIN_MS = 50;
+const AWAY_MS_MAX = 10_000;
+
+export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log: Log }): Launcher {
+  /** Asks until the process is gone. A sandboxd that knows nothing of it took it along. */
+  const awaitEnd = async (key: Key): Promise<RunExit> => {
+    for (;;) {
+      try {
+        const { end } = await sandboxd.awaitRunner(key);
+        if (end !== null) return exitOf(end);
+      } catch (error) {
+        if (!isAway(error)) return LOST;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
+    }
+  };
+
+  return {
+    async start(plan) {
+      const { runId, fence, mode } = plan;
+      const { pid, sockets } = await sandboxd.startRunner({
+        body: {
+          ...{ run_id: runId as RunId, fence, mode, agent: plan.agent },
+          ...{ task_id: plan.taskId as TaskId, root_task_id: plan.rootTaskId as TaskId },
+        },
+      });
+      const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
+      const ended = awaitEnd(key).then((exit) => {
+        try {
+          plan.onExit(exit);
+        } catch (error) {
+          log.error('the end of a runner could not be handled', { run: runId, error });
+        }
+      });
+      return {
+        pid,
+        sockets,
+        async tell(line) {
+          await sandboxd.tellRunner({ ...key, body: { line } });
+        },
+        async kill(reason) {
+          log.info('ending a runner', { run: runId, fence, pid, reason });
+          // One that sandboxd cannot be asked to end is gone with it.
+          await sandboxd.endRunner(key).catch(() => undefined);
+          await ended;
+        },
+      };
+    },
+    async stopAll() {
+      const until = performance.now() + AWAY_MS_MAX;
+      for (;;) {
+        try {
+          return (await sandboxd.endRunners({})).ended;
+        } catch (error) {
+          if (!isAway(error) || performance.now() > until) throw error;
+          await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        }
+      }
+    },
+  };
+}
+
+type Key = {
+  params: { id: RunId };
+  query: { fence: number; mode: 'live' | 'replay' };
+};
+
+const LOST: RunExit = { code: null, signal: null, stderrTail: 'sandboxd went away', isLost: true };
+
+/** There, but not now; anything else says that it does not have the runner. */
+const isAway = (error: unknown): boolean =>
+  error instanceof Fault && ['unavailable', 'overloaded', 'deadline'].includes(error.code);
+
+function exitOf({ code, signal, ended_by, stderr_tail }: RunnerEnd): RunExit {
+  const by = ended_by === null || ended_by === 'lost' ? '' : `ended by ${ended_by}: `;
+  const isLost = ended_by === 'warden' || ended_by === 'halt' || ended_by === 'killed';
+  const name = Object.entries(constants.signals).find(([, number]) => number === signal)?.[0];
+  return { code, signal: name ?? null, stderrTail: `${by}${stderr_tail}`, isLost };
+}

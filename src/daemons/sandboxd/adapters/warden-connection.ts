@@ -1,0 +1,242 @@
+// One connection to the warden, frame by frame: one thing at a time, and when the connection goes,
+// what it runs goes. Back-pressure is the socket's: while nobody reads, the command waits.
+import { connect, type Socket } from 'node:net';
+import { fault } from '../../../wire/errors.ts';
+import type { EndedBy } from '../../../wire/sandboxd.ts';
+
+const MAGIC = 0x44525741;
+const HEAD_BYTES = 12;
+const STDIN_WINDOW = 64 * 1024;
+const STDIN_PART = 16 * 1024;
+
+export const ASK = {
+  plan: 1,
+  stdin: 2,
+  stdinEnd: 3,
+  signal: 4,
+  kill: 5,
+  features: 6,
+  open: 7,
+  exec: 8,
+  close: 9,
+} as const;
+const TOLD = {
+  started: 0x81,
+  stdout: 0x82,
+  stderr: 0x83,
+  exit: 0x84,
+  refused: 0x85,
+  stdinTaken: 0x86,
+  features: 0x87,
+  opened: 0x88,
+} as const;
+
+/** In the order of the warden's own list; itself is null. */
+const ENDED: readonly (EndedBy | null)[] = [
+  ...[null, 'wall', 'cpu', 'memory', 'output', 'pids', 'halt', 'killed', 'warden', 'lost', 'box'],
+] as (EndedBy | null)[];
+
+const REFUSED = [
+  ...['', 'frame', 'plan', 'bounds', 'host', 'halt', 'overload', 'setup', 'probe', 'exec'],
+  ...['caller', 'box'],
+] as const;
+export type RefusalCode = (typeof REFUSED)[number];
+export type Refusal = { code: RefusalCode; message: string; hint: string };
+
+export type Exit = {
+  endedBy: EndedBy | null;
+  exitCode: number | null;
+  signal: number | null;
+  wallMs: number;
+  cpuMs: number;
+  memoryPeakBytes: number;
+  stdoutBytes: number;
+  stderrBytes: number;
+};
+
+export type Listener = {
+  started(pid: number): void;
+  opened?(box: bigint): void;
+  output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
+  exit(exit: Exit): void;
+  refused(refusal: Refusal): void;
+  /** The warden is gone, and with it what it ran. */
+  lost(): void;
+};
+
+function frame(type: number, body: Buffer): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32LE(MAGIC, 0);
+  head[4] = 1;
+  head[5] = type;
+  head.writeUInt32LE(body.length, 8);
+  return body.length === 0 ? head : Buffer.concat([head, body]);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+export class WardenConnection {
+  readonly #socket: Socket;
+  #in: Buffer = NOTHING;
+  #listener: Listener | undefined;
+  #features: ((text: string) => void) | undefined;
+  #stdin: Buffer[] = [];
+  #stdinEnds = false;
+  #window = STDIN_WINDOW;
+  #stdinTaken: (() => void)[] = [];
+  closed = false;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (bytes: Buffer) => this.#take(bytes));
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      this.closed = true;
+      const listener = this.#listener;
+      this.#listener = undefined;
+      for (const taken of this.#stdinTaken.splice(0)) taken();
+      this.#features?.('');
+      listener?.lost();
+    });
+  }
+
+  static open(path: string): Promise<WardenConnection> {
+    return new Promise((resolve, reject) => {
+      const socket = connect(path);
+      socket.once('error', (cause) =>
+        reject(
+          fault('unavailable', 'the warden, which starts every sandbox, does not answer', {
+            cause,
+            retryAfterMs: 500,
+          }),
+        ),
+      );
+      socket.once('connect', () => resolve(new WardenConnection(socket)));
+    });
+  }
+
+  get isBusy(): boolean {
+    return this.#listener !== undefined;
+  }
+
+  ask(type: number, body: Buffer, listener: Listener): void {
+    this.#listener = listener;
+    this.#window = STDIN_WINDOW;
+    this.#stdin = [];
+    this.#stdinEnds = false;
+    this.#socket.write(frame(type, body));
+  }
+
+  features(): Promise<string> {
+    return new Promise((resolve) => {
+      this.#features = resolve;
+      this.#socket.write(frame(ASK.features, NOTHING));
+    });
+  }
+
+  /** Resolves when the warden has room for more. */
+  stdin(bytes: Buffer): Promise<void> {
+    this.#stdin.push(bytes);
+    this.#feed();
+    if (this.#stdin.length === 0 || this.closed) return Promise.resolve();
+    return new Promise((resolve) => this.#stdinTaken.push(resolve));
+  }
+
+  stdinEnd(): void {
+    this.#stdinEnds = true;
+    this.#feed();
+  }
+
+  signal(number: number): void {
+    this.#tell(ASK.signal, Buffer.from([number]));
+  }
+  kill(): void {
+    this.#tell(ASK.kill, NOTHING);
+  }
+  closeBox(): void {
+    this.#tell(ASK.close, NOTHING);
+  }
+  pause(): void {
+    this.#socket.pause();
+  }
+  resume(): void {
+    this.#socket.resume();
+  }
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #tell(type: number, body: Buffer): void {
+    if (this.#listener !== undefined) this.#socket.write(frame(type, body));
+  }
+
+  #feed(): void {
+    while (this.#window > 0 && this.#stdin.length > 0) {
+      const bytes = this.#stdin[0]!;
+      const part = bytes.subarray(0, Math.min(this.#window, STDIN_PART));
+      if (part.length === bytes.length) this.#stdin.shift();
+      else this.#stdin[0] = bytes.subarray(part.length);
+      this.#window -= part.length;
+      this.#tell(ASK.stdin, part);
+    }
+    if (this.#stdin.length > 0) return;
+    for (const taken of this.#stdinTaken.splice(0)) taken();
+    if (this.#stdinEnds) this.#tell(ASK.stdinEnd, NOTHING);
+    this.#stdinEnds = false;
+  }
+
+  #take(bytes: Buffer): void {
+    this.#in = this.#in.length === 0 ? bytes : Buffer.concat([this.#in, bytes]);
+    while (this.#in.length >= HEAD_BYTES) {
+      const size = this.#in.readUInt32LE(8);
+      if (this.#in.length < HEAD_BYTES + size) return;
+      const body = this.#in.subarray(HEAD_BYTES, HEAD_BYTES + size);
+      const type = this.#in[5] ?? 0;
+      this.#in = this.#in.subarray(HEAD_BYTES + size);
+      this.#hear(type, body);
+    }
+  }
+
+  #hear(type: number, body: Buffer): void {
+    const listener = this.#listener;
+    if (type === TOLD.features) {
+      this.#features?.(body.toString());
+      this.#features = undefined;
+    } else if (type === TOLD.started) listener?.started(body.readUInt32LE(0));
+    else if (type === TOLD.opened) {
+      listener?.started(body.readUInt32LE(8));
+      listener?.opened?.(body.readBigUInt64LE(0));
+    } else if (type === TOLD.stdout) listener?.output('stdout', body);
+    else if (type === TOLD.stderr) listener?.output('stderr', body);
+    else if (type === TOLD.stdinTaken) {
+      this.#window += body.readUInt32LE(0);
+      this.#feed();
+    } else if (type === TOLD.exit || type === TOLD.refused) {
+      // Free for the next before whoever listens asks for it.
+      this.#listener = undefined;
+      for (const taken of this.#stdinTaken.splice(0)) taken();
+      if (type === TOLD.exit) listener?.exit(readExit(body));
+      else listener?.refused(readRefusal(body));
+    }
+  }
+}
+
+function readExit(body: Buffer): Exit {
+  const at = (offset: number) => Number(body.readBigUInt64LE(offset));
+  const signal = body[1] ?? 0;
+  return {
+    endedBy: ENDED[body[0] ?? 0] ?? null,
+    exitCode: signal === 0 ? (body[2] ?? 0) : null,
+    signal: signal === 0 ? null : signal,
+    wallMs: Math.round(at(8) / 1000),
+    cpuMs: Math.round((at(16) + at(24)) / 1000),
+    memoryPeakBytes: at(32) * 1024,
+    stdoutBytes: at(40),
+    stderrBytes: at(48),
+  };
+}
+
+function readRefusal(body: Buffer): Refusal {
+  const [message = '', hint = ''] = body.subarray(2).toString().split('\0');
+  return { code: REFUSED[body[0] ?? 0] ?? '', message, hint };
+}

@@ -1,0 +1,149 @@
+// sandboxd's routes: values in, the service's answers out. What a command prints is passed on as it
+// comes, and a reader that goes away ends the command.
+import { toTimestamp } from '../../platform/clock.ts';
+import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
+import { fault } from '../../wire/errors.ts';
+import type {
+  BoxView,
+  Collected,
+  CommandEnd,
+  CommandEvent,
+  sandboxdRoutes,
+} from '../../wire/sandboxd.ts';
+import type { Command, CommandExit } from './adapters/warden.ts';
+import type { Boxes } from './boxes.ts';
+import type { Levels } from './levels.ts';
+import type { Runners } from './runners.ts';
+import type { BoxRow, Store } from './store.ts';
+
+const PAGE_DEFAULT = 100;
+
+export function makeHandlers(parts: {
+  runners: Runners;
+  boxes: Boxes;
+  levels: Levels;
+  store: Store;
+}): Handlers<typeof sandboxdRoutes> {
+  const { runners, boxes, levels, store } = parts;
+  const keyOf = (id: string, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
+    runId: id,
+    fence: query.fence,
+    mode: query.mode ?? 'live',
+  });
+  return {
+    features: () => levels.view(),
+    async listBoxes({ query }) {
+      const { limit = PAGE_DEFAULT, cursor, open } = query;
+      const after = cursor === undefined ? 0 : readCursor(cursor);
+      const only = open === undefined ? undefined : open === 'true';
+      const rows = await store.list({ after, limit: limit + 1, open: only });
+      const page = rows.slice(0, limit);
+      const last = page.at(-1);
+      return {
+        boxes: page.map(viewOf),
+        cursor: rows.length > limit && last !== undefined ? String(last.place) : null,
+      };
+    },
+    startRunner: ({ body }) => runners.start(body),
+    awaitRunner: async ({ params, query, signal }) => ({
+      end: await runners.awaitEnd(keyOf(params.id, query), signal),
+    }),
+    tellRunner: async ({ params, query, body }) => ({
+      told: runners.tell(keyOf(params.id, query), body.line),
+    }),
+    endRunner: async ({ params, query }) => ({
+      ended: await runners.end(keyOf(params.id, query)),
+    }),
+    endRunners: async () => ({ ended: await runners.endAll() }),
+    openBox: ({ params, body }) => boxes.open(params.id, body),
+    async execBox({ params, body, signal }) {
+      const command = await boxes.exec(params.id, body);
+      return answer(command, body.collect === true, signal);
+    },
+    closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
+    async runOnce({ body, signal }) {
+      const command = await boxes.runOnce(body);
+      return answer(command, body.collect === true, signal);
+    },
+  };
+}
+
+function answer(
+  command: Command,
+  isCollected: boolean,
+  signal: AbortSignal,
+): Promise<Collected> | RawAnswer {
+  const onGone = (): void => command.kill();
+  signal.addEventListener('abort', onGone, { once: true });
+  void command.ended.then(() => signal.removeEventListener('abort', onGone));
+  if (isCollected) return collect(command);
+  const headers = { 'content-type': 'application/x-ndjson' };
+  return new RawAnswer({ status: 200, headers, body: lines(command) });
+}
+
+async function* lines(command: Command): AsyncGenerator<string> {
+  const line = (event: CommandEvent): string => `${JSON.stringify(event)}\n`;
+  try {
+    for await (const { stream, bytes } of command.pieces()) {
+      const text = bytes.toString('base64');
+      yield line(stream === 'stdout' ? { stdout: text } : { stderr: text });
+    }
+    const exit = await command.ended;
+    if (exit === 'lost') yield line({ error: { ...lost().toBody() } });
+    else yield line({ end: endOf(exit) });
+  } finally {
+    command.kill();
+  }
+}
+
+async function collect(command: Command): Promise<Collected> {
+  const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
+  for await (const { stream, bytes } of command.pieces()) kept[stream].push(bytes);
+  const exit = await command.ended;
+  if (exit === 'lost') throw lost();
+  return {
+    ...endOf(exit),
+    stdout_base64: Buffer.concat(kept.stdout).toString('base64'),
+    stderr_base64: Buffer.concat(kept.stderr).toString('base64'),
+  };
+}
+
+const lost = () =>
+  fault('unavailable', 'the warden went away while the command ran, and the command with it');
+
+function endOf(exit: Exclude<CommandExit, 'lost'>): CommandEnd {
+  return {
+    exit_code: exit.exitCode,
+    signal: exit.signal,
+    ended_by: exit.endedBy,
+    usage: {
+      wall_ms: exit.wallMs,
+      cpu_ms: exit.cpuMs,
+      memory_peak_bytes: exit.memoryPeakBytes,
+      stdout_bytes: exit.stdoutBytes,
+      stderr_bytes: exit.stderrBytes,
+    },
+  };
+}
+
+function readCursor(cursor: string): number {
+  if (!/^\d{1,15}$/.test(cursor))
+    throw fault('bad_request', 'cursor is not one that this route gave');
+  return Number(cursor);
+}
+
+function viewOf(row: BoxRow): BoxView {
+  return {
+    id: row.id,
+    kind: row.kind,
+    level: row.level,
+    run_id: row.run_id,
+    fence: Number(row.fence),
+    agent: row.agent,
+    task_id: row.task_id,
+    uid: Number(row.uid),
+    opened_at: toTimestamp(Number(row.opened_ms)),
+    closed_at: row.closed_ms === null ? null : toTimestamp(Number(row.closed_ms)),
+    ended_by: row.ended_by,
+  };
+}

@@ -1,0 +1,273 @@
+// Tool boxes: opened for a run, held open so that a command costs no mount work, closed with the
+// run. Also the disposable ones, for one command only.
+import { existsSync } from 'node:fs';
+import type { NewId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/log.ts';
+import { fault } from '../../wire/errors.ts';
+import type {
+  BoxRules,
+  CommandLimits,
+  ExecBody,
+  OpenBox,
+  OpenBoxBody,
+  RunOnceBody,
+} from '../../wire/sandboxd.ts';
+import type { BoxId } from '../../wire/words.ts';
+import { TOOL_BIN } from './adapters/host-places.ts';
+import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
+import type { Command, HeldBox, Warden } from './adapters/warden.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Identities } from './identities.ts';
+import { assertLevel } from './levels.ts';
+import { boxBinds, WORKSPACE } from './rules.ts';
+import { whyRefused } from './runners.ts';
+import type { NewBox, Store } from './store.ts';
+import type { Workspaces } from './workspaces.ts';
+
+export type Boxes = {
+  open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
+  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>): Promise<Command>;
+  close(id: BoxId): Promise<boolean>;
+  runOnce(body: RunOnceBody): Promise<Command>;
+  closeAll(): Promise<number>;
+  count(): number;
+};
+
+type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'>;
+type Held = { opened: Promise<{ box: HeldBox; view: OpenBox; limits: Limits }>; whose: Whose };
+
+const YEAR_MS = 365 * 86_400_000;
+const OUTPUT_MAX = 2 ** 40;
+const NOFILE = 4_096;
+
+export type BoxesOptions = {
+  config: SandboxdConfig;
+  identities: Identities;
+  workspaces: Workspaces;
+  warden: Pick<Warden, 'start' | 'open'>;
+  store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  system: readonly Bind[];
+  secrets: () => readonly string[];
+  newId: NewId;
+  log: Log;
+  moment: (name: string) => void;
+};
+
+export function makeBoxes(options: BoxesOptions): Boxes {
+  const { config, identities, workspaces, warden, store, log } = options;
+  const held = new Map<BoxId, Held>();
+
+  /** Everything of a box but its command. */
+  const planBox = async (
+    id: BoxId,
+    body: Whose & Pick<OpenBoxBody, 'rules' | 'network'> & { workspace_path?: string | undefined },
+    level: 'L1' | 'L2',
+  ) => {
+    const identity = await identities.of(body.agent);
+    const workspace = await workspaces.workspaceOf({
+      rootTaskId: body.root_task_id,
+      path: body.workspace_path,
+    });
+    const homeAt = `/home/${body.agent}`;
+    const { binds, missing } = boxBinds(
+      body.rules,
+      {
+        system: options.system,
+        workspace: workspace.upper,
+        home: workspaces.homeOf(body.agent, identity),
+        homeAt,
+        secrets: options.secrets(),
+      },
+      existsSync,
+    );
+    const { egress_socket } = body.network;
+    const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
+    const plan: BoxPlan = {
+      id,
+      level: level === 'L2' ? 2 : 1,
+      profile: 'tool',
+      uid: identity.uid,
+      gid: workspace.gid,
+      user: identity.user,
+      binds,
+      limits: boxLimits(config, body.rules),
+      ...(egress_socket === null ? {} : { egress: egress_socket }),
+    };
+    return { plan, identity, home, missing };
+  };
+
+  const boxOf = (id: BoxId, kind: NewBox['kind'], body: Whose, uid: number): NewBox => {
+    const { run_id, fence, agent, task_id, root_task_id } = body;
+    return { id, kind, level: 'L2', uid, run_id, fence, agent, task_id, root_task_id };
+  };
+
+  const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Awaited<Held['opened']>> => {
+    const { plan, identity, home, missing } = await planBox(id, body, 'L2');
+    const record = boxOf(id, 'tools', body, identity.uid);
+    options.moment('sandboxd.before-open');
+    let box: HeldBox;
+    try {
+      box = await warden.open(plan);
+    } catch (error) {
+      await store.recordRefused(record, whyRefused(error));
+      throw error;
+    }
+    void box.ended.then(async (exit) => {
+      held.delete(id);
+      const endedBy = exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself');
+      await store
+        .recordClosed(id, { endedBy: endedBy === 'killed' ? 'closed' : endedBy })
+        .catch((error: unknown) =>
+          log.error('the end of a box could not be recorded', { box: id, error }),
+        );
+    });
+    options.moment('sandboxd.after-open');
+    await store.recordOpened(record).catch(async (error: unknown) => {
+      await box.close();
+      throw error;
+    });
+    const view: OpenBox = {
+      box_id: id,
+      level: 'L2',
+      workspace: WORKSPACE,
+      home,
+      uid: plan.uid,
+      gid: plan.gid,
+      missing,
+    };
+    return { box, view, limits: plan.limits };
+  };
+
+  const find = async (id: BoxId) => {
+    const found = held.get(id);
+    // Ended with the warden or with sandboxd: whoever needs it opens it anew.
+    if (found === undefined)
+      throw fault('not_found', `there is no open box ${id}`, { hint: 'Open it again.' });
+    return { ...(await found.opened), whose: found.whose };
+  };
+
+  return {
+    async open(id, body) {
+      assertLevel(body.level);
+      const found = held.get(id);
+      if (found !== undefined) {
+        const same = found.whose.run_id === body.run_id && found.whose.fence === body.fence;
+        if (!same) throw fault('conflict', `${id} is the box of another run`);
+        return (await found.opened).view;
+      }
+      const opened = openNow(id, body);
+      const entry: Held = { opened, whose: body };
+      held.set(id, entry);
+      opened.catch(() => held.get(id) === entry && held.delete(id));
+      return (await opened).view;
+    },
+    async exec(id, body) {
+      const { box, view, limits, whose } = await find(id);
+      const command = await box.exec({
+        args: resolveProgram(body.argv),
+        env: { ...baseEnv(whose.agent, view.home), ...body.env },
+        cwd: body.cwd ?? view.workspace,
+        limits: commandLimits(config, body.limits ?? {}, limits),
+      });
+      feed(command, body.stdin_base64);
+      return command;
+    },
+    async close(id) {
+      const found = held.get(id);
+      if (found === undefined) return false;
+      await (await found.opened).box.close();
+      return true;
+    },
+    async runOnce(body) {
+      assertLevel(body.level);
+      const id = options.newId<BoxId>('box');
+      const { plan, identity, home } = await planBox(id, body, body.level);
+      const record = { ...boxOf(id, 'once', body, identity.uid), level: body.level };
+      let command: Command;
+      try {
+        command = await warden.start({
+          ...plan,
+          args: resolveProgram(body.argv),
+          env: { ...baseEnv(body.agent, home), ...body.env },
+          cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
+          limits: commandLimits(config, body.limits ?? {}, plan.limits),
+        });
+      } catch (error) {
+        await store.recordRefused(record, whyRefused(error));
+        throw error;
+      }
+      await store.recordOpened(record).catch((error: unknown) => {
+        command.kill();
+        throw error;
+      });
+      void command.ended.then((exit) =>
+        store
+          .recordClosed(id, {
+            endedBy: exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself'),
+            data: exit === 'lost' ? {} : { exit_code: exit.exitCode, signal: exit.signal },
+          })
+          .catch((error: unknown) =>
+            log.error('the end of a box could not be recorded', { box: id, error }),
+          ),
+      );
+      feed(command, body.stdin_base64);
+      return command;
+    },
+    async closeAll() {
+      const all = [...held.values()];
+      await Promise.allSettled(all.map(async ({ opened }) => (await opened).box.close()));
+      return all.length;
+    },
+    count: () => held.size,
+  };
+}
+
+function feed(command: Command, stdinBase64: string | undefined): void {
+  if (stdinBase64 !== undefined) void command.stdin(Buffer.from(stdinBase64, 'base64'));
+  command.stdinEnd();
+}
+
+/** The kernel looks for nothing: a plain name is looked for where the box's PATH says, by env. */
+function resolveProgram(argv: readonly string[]): string[] {
+  return argv[0]!.startsWith('/') ? [...argv] : ['/usr/bin/env', '--', ...argv];
+}
+
+export function baseEnv(agent: string, home: string): Record<string, string> {
+  return {
+    PATH: `/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:${TOOL_BIN}`,
+    HOME: home,
+    USER: `agent-${agent}`,
+    LOGNAME: `agent-${agent}`,
+    LANG: 'C.UTF-8',
+    TMPDIR: '/tmp',
+    TERM: 'dumb',
+  };
+}
+
+function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
+  const { memory_bytes, pids, cpu_ms } = rules.resources ?? {};
+  return {
+    wallMs: YEAR_MS,
+    cpuMs: cpu_ms ?? YEAR_MS,
+    memoryBytes: Math.min(memory_bytes ?? Number.POSITIVE_INFINITY, config.box_memory_bytes),
+    pids: Math.min(pids ?? Number.POSITIVE_INFINITY, config.box_pids),
+    outputBytes: OUTPUT_MAX,
+    nofile: NOFILE,
+    fsizeBytes: config.file_bytes_max,
+    graceMs: 0,
+  };
+}
+
+/** Never more than the box's. */
+function commandLimits(config: SandboxdConfig, asked: CommandLimits, box: Limits): Limits {
+  return {
+    wallMs: Math.min(asked.wall_ms ?? config.command_wall_ms, box.wallMs),
+    cpuMs: Math.min(asked.cpu_ms ?? config.command_cpu_ms, box.cpuMs),
+    memoryBytes: Math.min(asked.memory_bytes ?? box.memoryBytes, box.memoryBytes),
+    pids: Math.min(asked.pids ?? box.pids, box.pids),
+    outputBytes: Math.min(asked.output_bytes ?? config.command_output_bytes, box.outputBytes),
+    nofile: box.nofile,
+    fsizeBytes: box.fsizeBytes,
+    graceMs: 0,
+  };
+}

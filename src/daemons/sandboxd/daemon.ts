@@ -1,0 +1,104 @@
+// sandboxd as a value: the one file that knows all its parts.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { daemon, type Floor } from '../../platform/daemon.ts';
+import { openOutbox } from '../../platform/outbox.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { sandboxdRoutes } from '../../wire/sandboxd.ts';
+import {
+  type RunnerPlace,
+  runnerPlace,
+  runnerPlaceOnHost,
+  secretPaths,
+  systemBinds,
+  toolBinds,
+} from './adapters/host-places.ts';
+import { openProcessRecords } from './adapters/process-records.ts';
+import { makeWarden } from './adapters/warden.ts';
+import { makeHandlers } from './api.ts';
+import { wardenPaths } from './bounds.ts';
+import { makeBoxes } from './boxes.ts';
+import { type SandboxdConfig, sandboxdConfig } from './config.ts';
+import { makeIdentities } from './identities.ts';
+import { makeLevels } from './levels.ts';
+import { makeRunners } from './runners.ts';
+import { MIGRATIONS, makeStore } from './store.ts';
+import { makeWorkspaces } from './workspaces.ts';
+
+const AUDIT_WAIT_MS = 2_000;
+const KEEP_BOXES_MS = 30 * 86_400_000;
+
+async function start(floor: Floor<SandboxdConfig>) {
+  const { config, clock, log, newId, stateDir, runtimeDir, moment } = floor;
+  const audit = floor.peer('auditd-ai', auditRoutes);
+  const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS });
+  const outbox = await openOutbox({
+    ...{ db, source: 'sandboxd', clock, log },
+    append: (events) => audit.append({ body: { events } }),
+  });
+  const store = makeStore(db, outbox, () => clock.nowMs());
+  const host = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const warden = makeWarden(wardenPaths(runtimeDir).socket);
+  const identities = makeIdentities({ config, store, host });
+  const levels = makeLevels({ config, warden, identities });
+  await levels.assertRunners();
+
+  // Boxes end with the connection that opened them: none of an earlier life is there any more.
+  const left = await store.closeLeft();
+  if (left > 0) log.warn('boxes of an earlier life are gone', { boxes: left });
+  await store.forgetBefore(clock.nowMs() - KEEP_BOXES_MS);
+  const recordsDir = join(stateDir, 'runners');
+  mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
+  const records = openProcessRecords(recordsDir);
+  const swept = await records.sweep(log);
+  if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
+
+  const ownUsers = identities.mode !== 'single';
+  const workspaces = makeWorkspaces({ stateDir, config, store, ownUsers, gid: host.gid });
+  let place: RunnerPlace | undefined;
+  const runner = config.runner ?? '';
+  const common = { config, identities, warden, store, newId, log, moment };
+  const runners = makeRunners({
+    ...common,
+    runtimeDir,
+    records,
+    place: () => {
+      place ??= config.runner_level === 'L1' ? runnerPlaceOnHost(runner) : runnerPlace(runner);
+      return place;
+    },
+  });
+  let secrets: string[] | undefined;
+  const boxes = makeBoxes({
+    ...common,
+    workspaces,
+    system: [...systemBinds(config.system_paths), ...toolBinds()],
+    secrets: () => {
+      secrets ??= secretPaths([stateDir, runtimeDir]);
+      return secrets;
+    },
+  });
+  floor.metrics.gauge('boxes', () => boxes.count() + runners.count());
+
+  return {
+    handlers: makeHandlers({ runners, boxes, levels, store }),
+    async drain() {
+      await boxes.closeAll();
+    },
+    async stop() {
+      await runners.endAll();
+      await boxes.closeAll();
+      warden.close();
+      await outbox.drain(AUDIT_WAIT_MS);
+      outbox.stop();
+      await db.close();
+    },
+  };
+}
+
+export const sandboxd = daemon({
+  name: 'sandboxd',
+  routes: sandboxdRoutes,
+  config: sandboxdConfig,
+  start,
+});

@@ -1,0 +1,88 @@
+// Who an agent is on this host: a uid of its own where the warden is root, this user where not. A
+// name keeps its uid for ever.
+import { readFileSync } from 'node:fs';
+import { fault } from '../../wire/errors.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Store } from './store.ts';
+
+export type IdentityMode = 'users' | 'dynamic' | 'single';
+export type Identity = { uid: number; gid: number; user: string };
+export type Identities = {
+  mode: IdentityMode;
+  /** For trying what this host gives: no agent's. */
+  nobody: HostUser;
+  of(agent: string): Promise<Identity>;
+};
+
+export type HostUser = { uid: number; gid: number };
+
+/** What identity means here, or why it cannot be had. */
+export function identityMode(
+  { identity }: Pick<SandboxdConfig, 'identity'>,
+  host: HostUser,
+): IdentityMode {
+  if (identity === 'auto') return host.uid === 0 ? 'dynamic' : 'single';
+  if (identity === 'single' && host.uid === 0)
+    throw fault(
+      'bad_config',
+      'sandboxd.identity is single, but this is root: no box is ever root',
+      {
+        hint: 'Set sandboxd.identity to dynamic, or start as an ordinary user.',
+      },
+    );
+  if (identity !== 'single' && host.uid !== 0)
+    throw fault('bad_config', `sandboxd.identity ${identity} needs root; this is uid ${host.uid}`, {
+      hint: 'Set sandboxd.identity to auto or single.',
+    });
+  return identity;
+}
+
+export function makeIdentities(options: {
+  config: SandboxdConfig;
+  store: Pick<Store, 'uidOf'>;
+  host: HostUser;
+  /** The text of the host's passwd. */
+  passwd?: () => string;
+}): Identities {
+  const { config, store, host } = options;
+  const passwd = options.passwd ?? (() => readFileSync('/etc/passwd', 'utf8'));
+  const mode = identityMode(config, host);
+  const known = new Map<string, Promise<Identity>>();
+  // The last one is nobody's.
+  const range = { first: config.uid_first, last: config.uid_last - 1 };
+
+  const find = async (agent: string): Promise<Identity> => {
+    const user = `agent-${agent}`;
+    if (mode === 'single') return { ...host, user };
+    if (mode === 'users') return { ...accountOf(passwd(), user, range), user };
+    const uid = await store.uidOf(agent, range);
+    return { uid, gid: uid, user };
+  };
+  return {
+    mode,
+    nobody: mode === 'single' ? host : { uid: config.uid_last, gid: config.uid_last },
+    of(agent) {
+      const found = known.get(agent) ?? find(agent);
+      known.set(agent, found);
+      found.catch(() => known.delete(agent));
+      return found;
+    },
+  };
+}
+
+function accountOf(passwd: string, user: string, range: { first: number; last: number }): HostUser {
+  const line = passwd.split('\n').find((text) => text.startsWith(`${user}:`));
+  const [, , uid, gid] = (line ?? '').split(':');
+  if (line === undefined || !/^\d+$/.test(uid ?? '') || !/^\d+$/.test(gid ?? ''))
+    throw fault('sandbox_refused', `there is no account ${user} on this host`, {
+      hint: `useradd --uid ${range.first} --user-group --no-create-home ${user}`,
+    });
+  const account = { uid: Number(uid), gid: Number(gid) };
+  const fits = (id: number) => id >= range.first && id <= range.last;
+  if (fits(account.uid) && fits(account.gid)) return account;
+  throw fault(
+    'sandbox_refused',
+    `${user} has uid ${uid} and gid ${gid}, outside ${range.first} to ${range.last}`,
+    { hint: 'Set sandboxd.uid_first and uid_last to the range of your agents.' },
+  );
+}

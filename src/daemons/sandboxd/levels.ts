@@ -1,0 +1,160 @@
+// What this host gives, found by trying: each level by running a program in it, each feature by
+// what the warden saw. What is not there is said with its cause and the command that helps.
+import { fault } from '../../wire/errors.ts';
+import type { FeaturesView, SandboxLevel, Try } from '../../wire/sandboxd.ts';
+import { systemBinds } from './adapters/host-places.ts';
+import type { Limits, Plan } from './adapters/plan.ts';
+import type { Warden } from './adapters/warden.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Identities } from './identities.ts';
+
+export const NOT_BUILT: Partial<Record<SandboxLevel, string>> = {
+  L0: 'L0 is for the daemons themselves, not for boxes',
+  L3: 'L3 needs a user-space kernel (gVisor) or a microVM, which this version does not start',
+  L4: 'L4 is L3 with approval and egress, and this version does not start L3',
+};
+
+export function assertLevel(level: SandboxLevel): asserts level is 'L1' | 'L2' {
+  const why = NOT_BUILT[level];
+  if (why === undefined) return;
+  throw fault('level_unavailable', why, { hint: 'Use L2, or do without.' });
+}
+
+const SMALL: Limits = {
+  wallMs: 5_000,
+  cpuMs: 5_000,
+  memoryBytes: 256 * 1024 * 1024,
+  pids: 16,
+  outputBytes: 65_536,
+  nofile: 64,
+  fsizeBytes: 1_048_576,
+  graceMs: 0,
+};
+
+const HELD: Record<string, string> = {
+  memory: 'a limit of memory for the whole box',
+  pids: 'a limit of processes for the whole box',
+  cpu: 'the processor time of the whole box',
+  tree: 'the end of all its processes at once',
+};
+
+export type Levels = {
+  view(): Promise<FeaturesView>;
+  /** Throws when runners cannot have the level they are to have. */
+  assertRunners(): Promise<void>;
+};
+
+export function makeLevels(options: {
+  config: SandboxdConfig;
+  warden: Pick<Warden, 'features' | 'start'>;
+  identities: Identities;
+}): Levels {
+  const { config, warden, identities } = options;
+  const binds = systemBinds(config.system_paths);
+  const program = '/usr/bin/true';
+
+  const tryLevel = async (level: 1 | 2, fix: string | null): Promise<Try> => {
+    const name = `L${level}`;
+    try {
+      const plan: Plan = {
+        id: 'doctor',
+        level,
+        profile: 'tool',
+        ...identities.nobody,
+        args: [program],
+        cwd: '/',
+        binds: level === 2 ? binds : binds.filter(({ kind }) => kind === 'ro'),
+        limits: SMALL,
+      };
+      const command = await warden.start(plan);
+      command.stdinEnd();
+      command.discard();
+      const exit = await command.ended;
+      if (exit === 'lost') throw fault('unavailable', 'the warden went away');
+      if (exit.exitCode !== 0)
+        throw fault('sandbox_refused', `${program} ended with ${exit.signal}`);
+      return { name, works: true, detail: `${program} ran in it`, fix: null };
+    } catch (error) {
+      const { message, hint } = error as { message: string; hint?: string };
+      return { name, works: false, detail: message, fix: fix ?? hint ?? null };
+    }
+  };
+
+  return {
+    async view() {
+      const seen = await warden.features();
+      const get = (name: string) => seen.get(name) ?? '';
+      const fix = get('fix') === '' ? null : get('fix');
+      const mode = get('mode') === 'root' ? 'root' : 'user';
+      const held = Object.entries(HELD).map(([name, what]): Try => {
+        const works = get(name) !== 'none';
+        return works
+          ? { name, works, detail: `cgroup ${get(name)} holds ${what}`, fix: null }
+          : {
+              name,
+              works,
+              detail: `no cgroup holds ${what}: the warden counts itself, and later`,
+              fix: 'systemd-run --user --scope -p Delegate=yes agentctl up',
+            };
+      });
+      return {
+        warden: { version: Number(get('version')), mode },
+        identity: identities.mode,
+        runner_level: config.runner_level,
+        levels: [
+          await tryLevel(1, null),
+          await tryLevel(2, fix),
+          ...(['L3', 'L4'] as const).map(
+            (name): Try => ({ name, works: false, detail: NOT_BUILT[name]!, fix: null }),
+          ),
+        ],
+        features: [
+          {
+            name: 'landlock',
+            works: Number(get('landlock')) > 0,
+            detail: `Landlock ABI ${get('landlock')}`,
+            fix: Number(get('landlock')) > 0 ? null : 'boot with lsm=landlock,… (kernel 5.13 on)',
+          },
+          {
+            name: 'namespaces',
+            works: get('namespaces') === 'yes',
+            detail:
+              get('missing') === '' ? 'user, mount, pid, net, ipc, uts, cgroup' : get('missing'),
+            fix,
+          },
+          ...held,
+          {
+            name: 'users',
+            works: identities.mode !== 'single',
+            detail:
+              identities.mode === 'single'
+                ? 'every agent runs as this user; the kernel keeps them apart by namespaces only'
+                : 'every agent has a Linux user of its own',
+            fix: identities.mode === 'single' ? 'start the runtime as root' : null,
+          },
+        ],
+      };
+    },
+    async assertRunners() {
+      const seen = await warden.features();
+      if (config.runner_level === 'L1' && identities.mode !== 'single')
+        throw fault('bad_config', 'sandboxd.runner_level L1 is for ordinary users only', {
+          hint: 'As root every runner gets L2: set sandboxd.runner_level to L2.',
+        });
+      const level = config.runner_level === 'L1' ? 'level1' : 'level2';
+      if (seen.get(level) === 'yes') return;
+      const why = seen.get('missing') || `Landlock is missing (ABI ${seen.get('landlock')})`;
+      const command = seen.get('fix') || 'agentctl doctor';
+      throw fault(
+        'level_unavailable',
+        `this host gives no ${config.runner_level} sandbox for runners: ${why}`,
+        {
+          hint:
+            config.runner_level === 'L2'
+              ? `${command}   (or, knowing what it means, sandboxd.runner_level: L1)`
+              : command,
+        },
+      );
+    },
+  };
+}

@@ -1,0 +1,135 @@
+// The kernel's plan never allows what the rules do not, whatever the rules are.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { BoxRules } from '../../wire/sandboxd.ts';
+import type { Bind } from './adapters/plan.ts';
+import { boxBinds, isPlainPath, isWithin, type Places } from './rules.ts';
+
+const places: Places = {
+  system: [
+    { kind: 'ro', src: '/usr', dst: '/usr' },
+    { kind: 'symlink', src: 'usr/bin', dst: '/bin' },
+    { kind: 'ro', src: '/etc/ssl', dst: '/etc/ssl' },
+  ],
+  workspace: '/state/workspaces/t',
+  home: '/state/homes/coder',
+  homeAt: '/home/coder',
+  secrets: ['/state', '/root/.ssh', '/a/b/.ssh'],
+};
+
+/** What the kernel would say of a path, by the same order the warden uses: the last that covers. */
+function accessOf(binds: Bind[], path: string): 'none' | 'read' | 'write' {
+  if (binds.some(({ kind, dst }) => kind === 'mask' && isWithin(dst, path))) return 'none';
+  const cover = binds
+    .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(dst, path))
+    .toSorted((a, b) => a.dst.length - b.dst.length)
+    .at(-1);
+  if (cover === undefined) return 'none';
+  if (cover.kind === 'ro') return 'read';
+  return binds.some(({ kind, dst }) => kind.startsWith('protect') && isWithin(dst, path))
+    ? 'read'
+    : 'write';
+}
+
+const word = fc.constantFrom(
+  'a',
+  'b',
+  'c',
+  'usr',
+  'bin',
+  'workspace',
+  'home',
+  'coder',
+  '.git',
+  '.ssh',
+);
+const path = fc
+  .array(fc.oneof({ weight: 12, arbitrary: word }, fc.constantFrom('..', '.', '')), {
+    minLength: 1,
+    maxLength: 4,
+  })
+  .map((words) => `/${words.join('/')}`);
+const rules: fc.Arbitrary<BoxRules> = fc.record({
+  read: fc.array(path, { maxLength: 4 }),
+  write: fc.array(path, { maxLength: 4 }),
+  deny: fc.array(path, { maxLength: 3 }),
+});
+const plain = path.filter(isPlainPath);
+const systemShows = (asked: string) => isWithin('/usr', asked) || isWithin('/etc/ssl', asked);
+
+describe('box plans', () => {
+  it('allow no path that the rules do not allow', () => {
+    fc.assert(
+      fc.property(rules, plain, (given, asked) => {
+        const { binds } = boxBinds(given, places, () => true);
+        const access = accessOf(binds, asked);
+        const any = (roots: string[]) => roots.some((root) => isWithin(root, asked));
+        if (given.deny.some((root) => isPlainPath(root) && isWithin(root, asked)))
+          assert.equal(access, 'none');
+        if (places.secrets.some((root) => isWithin(root, asked))) assert.equal(access, 'none');
+        if (access === 'write') assert.ok(any(given.write), `${asked} is writable`);
+        if (access === 'read')
+          assert.ok(any([...given.read, ...given.write]) || systemShows(asked));
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it('adding a denial never allows more', () => {
+    fc.assert(
+      fc.property(rules, path, plain, (given, more, asked) => {
+        const order = ['none', 'read', 'write'];
+        const before = accessOf(boxBinds(given, places, () => true).binds, asked);
+        const stricter = { ...given, deny: [...given.deny, more] };
+        const after = accessOf(boxBinds(stricter, places, () => true).binds, asked);
+        assert.ok(order.indexOf(after) <= order.indexOf(before), `${before} → ${after}`);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('only sources below what was declared, the workspace, the home or the system are shown', () => {
+    fc.assert(
+      fc.property(rules, (given) => {
+        for (const { kind, src } of boxBinds(given, places, () => true).binds) {
+          if (kind !== 'ro' && kind !== 'rw') continue;
+          const declared = [...given.read, ...given.write, '/usr', '/etc/ssl'];
+          const own = [places.workspace, places.home];
+          assert.ok(
+            [...declared, ...own].some((root) => isWithin(root, src!)),
+            src,
+          );
+        }
+      }),
+    );
+  });
+
+  it('shows what is declared, with deeper paths on top', () => {
+    const given = { read: ['/srv/app', '/workspace'], write: ['/srv/app/out'], deny: [] };
+    const { binds, missing } = boxBinds(given, places, () => true);
+    assert.equal(accessOf(binds, '/srv/app/x'), 'read');
+    assert.equal(accessOf(binds, '/srv/app/out/x'), 'write');
+    assert.equal(accessOf(binds, '/workspace/x'), 'read');
+    assert.deepEqual(missing, []);
+    assert.ok(
+      binds.findIndex(({ dst }) => dst === '/srv/app') <
+        binds.findIndex(({ dst }) => dst === '/srv/app/out'),
+    );
+  });
+
+  it('protects what git would run, in every workspace that can be written', () => {
+    const given = { read: [], write: ['/workspace'], deny: [] };
+    const { binds } = boxBinds(given, places, () => true);
+    for (const file of ['.git/config', '.git/hooks/pre-commit', '.git/info/attributes'])
+      assert.equal(accessOf(binds, `/workspace/${file}`), 'read', file);
+    assert.equal(accessOf(binds, '/workspace/.git/index'), 'write');
+  });
+
+  it('leaves out what is not on this host, and says so', () => {
+    const given = { read: ['/srv/none'], write: ['/workspace'], deny: [] };
+    const { binds, missing } = boxBinds(given, places, (source) => !source.startsWith('/srv'));
+    assert.deepEqual(missing, ['/srv/none']);
+    assert.ok(!binds.some(({ dst }) => dst === '/srv/none'));
+  });
+});

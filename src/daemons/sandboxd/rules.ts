@@ -1,0 +1,86 @@
+// What policy allows, as what the kernel is told: a pure function from rules and places to the
+// paths of a box. A denied path wins; what no rule names is not in the box at all.
+import type { BoxRules } from '../../wire/sandboxd.ts';
+import type { Bind } from './adapters/plan.ts';
+
+export const WORKSPACE = '/workspace';
+
+export type Places = {
+  /** Programs and what they need, read-only, the same in every box. */
+  system: readonly Bind[];
+  /** The host's directory that is seen as /workspace. */
+  workspace: string;
+  /** The host's directory that is seen as `homeAt`. */
+  home: string;
+  homeAt: string;
+  /** Paths of the host that no box sees, whatever is declared above them. */
+  secrets: readonly string[];
+};
+
+/** In every workspace: what would run, or point elsewhere, when someone else uses git there. */
+export const PROTECTED: readonly { path: string; kind: 'protectFile' | 'protectDir' }[] = [
+  { path: `${WORKSPACE}/.git/config`, kind: 'protectFile' },
+  { path: `${WORKSPACE}/.git/hooks`, kind: 'protectDir' },
+  { path: `${WORKSPACE}/.git/info/attributes`, kind: 'protectFile' },
+];
+
+/** True when `path` is `root` or below it. */
+export function isWithin(root: string, path: string): boolean {
+  return root === '/' || path === root || path.startsWith(`${root}/`);
+}
+
+/** No `..`, no `.`, no doubled or trailing slash: the words are the place. */
+export function isPlainPath(path: string): boolean {
+  return path === '/' || /^(\/(?!\.{1,2}(\/|$))[^/\0]+)+$/.test(path);
+}
+
+/** The host's directory of a path in the box: the task's and the agent's own are elsewhere. */
+function sourceOf(path: string, places: Places): string {
+  if (isWithin(WORKSPACE, path)) return places.workspace + path.slice(WORKSPACE.length);
+  if (isWithin(places.homeAt, path)) return places.home + path.slice(places.homeAt.length);
+  return path;
+}
+
+/**
+ * `exists` tells what is on this host: what is not cannot be shown, and is told as missing. Deeper
+ * paths come later, so that they lie on top.
+ */
+export function boxBinds(
+  rules: BoxRules,
+  places: Places,
+  exists: (hostPath: string) => boolean,
+): { binds: Bind[]; missing: string[] } {
+  const denied = rules.deny.filter(isPlainPath);
+  // A denial that cannot be understood would be one that does not hold.
+  const odd = rules.deny.find((path) => !isPlainPath(path));
+  if (odd !== undefined) return { binds: [], missing: [...rules.read, ...rules.write] };
+  const isDenied = (path: string) =>
+    denied.some((root) => isWithin(root, path)) ||
+    places.secrets.some((root) => isWithin(root, path));
+  const missing: string[] = [];
+  const declared: Bind[] = [];
+  const declare = (kind: 'ro' | 'rw', path: string): void => {
+    if (path === '/' || !isPlainPath(path) || isDenied(path)) return;
+    const src = sourceOf(path, places);
+    if (exists(src)) declared.push({ kind, src, dst: path });
+    else missing.push(path);
+  };
+  for (const path of new Set(rules.read)) if (!rules.write.includes(path)) declare('ro', path);
+  for (const path of new Set(rules.write)) declare('rw', path);
+  declared.sort((a, b) => a.dst.length - b.dst.length || (a.dst < b.dst ? -1 : 1));
+
+  const system = places.system.filter(({ dst }) => !isDenied(dst));
+  // What the operator shows to all is not shown again, unless to write in it.
+  const shown = declared.filter(
+    ({ kind, dst }) => kind === 'rw' || !system.some((bind) => isWithin(bind.dst, dst)),
+  );
+  const binds = [...system, ...shown];
+  const covering = (path: string) =>
+    binds.findLast((bind) => bind.kind !== 'symlink' && isWithin(bind.dst, path));
+  const seals: Bind[] = [];
+  for (const path of new Set([...denied, ...places.secrets]))
+    if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
+  for (const { path, kind } of PROTECTED)
+    if (covering(path)?.kind === 'rw' && !isDenied(path)) seals.push({ kind, dst: path });
+  return { binds: [...binds, ...seals], missing };
+}

@@ -1,0 +1,277 @@
+// Runners: every one in a sandbox of its own, with three sockets, Node and the runner's program, and
+// nothing else. A runner lives as long as agentd waits for it.
+import { mkdirSync, realpathSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { runDirName } from '../../platform/daemon.ts';
+import type { NewId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/log.ts';
+import { fault } from '../../wire/errors.ts';
+import type { RunnerEnd, StartRunnerBody } from '../../wire/sandboxd.ts';
+import type { BoxId } from '../../wire/words.ts';
+import type { RunnerPlace } from './adapters/host-places.ts';
+import type { Bind, Limits, Plan } from './adapters/plan.ts';
+import type { ProcessRecords } from './adapters/process-records.ts';
+import type { Command, CommandExit, Warden } from './adapters/warden.ts';
+import { RUNNER_DAEMONS } from './bounds.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Identities, Identity } from './identities.ts';
+import type { NewBox, Store } from './store.ts';
+
+type Sockets = Record<(typeof RUNNER_DAEMONS)[number], string>;
+type Key = { runId: string; fence: number; mode: 'live' | 'replay' };
+
+export type Runners = {
+  start(body: StartRunnerBody): Promise<{ pid: number; sockets: Sockets }>;
+  /** The end, or null when it has not come within a while. */
+  awaitEnd(key: Key, signal: AbortSignal): Promise<RunnerEnd | null>;
+  tell(key: Key, line: string): boolean;
+  /** Resolves when it is gone; false when there was none. */
+  end(key: Key): Promise<boolean>;
+  endAll(): Promise<number>;
+  count(): number;
+};
+
+type Live = {
+  command: Command;
+  ended: Promise<RunnerEnd>;
+  watchers: number;
+  alone: NodeJS.Timeout | undefined;
+};
+
+const POLL_MS = 20_000;
+/** agentd is away for longer than a restart of its link takes: it is gone, and so is its runner. */
+const ALONE_MS = 3_000;
+/** An end that nobody asked for yet is kept so long. */
+const KEEP_END_MS = 60_000;
+const STDERR_TAIL_BYTES = 8_192;
+const YEAR_MS = 365 * 86_400_000;
+
+const daemonsIn = '/run/agentd';
+
+export type RunnersOptions = {
+  config: SandboxdConfig;
+  runtimeDir: string;
+  place: () => RunnerPlace;
+  identities: Identities;
+  warden: Pick<Warden, 'start'>;
+  store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  records: ProcessRecords;
+  newId: NewId;
+  log: Log;
+  moment: (name: string) => void;
+};
+
+export function makeRunners(options: RunnersOptions): Runners {
+  const { config, store, records, log, newId } = options;
+  const runtimeDir = realpathSync(options.runtimeDir);
+  const live = new Map<string, Live>();
+  const starting = new Set<Promise<unknown>>();
+  const onHost = config.runner_level === 'L1';
+
+  /** The directories are there before the sockets are: the box is built while they are opened. */
+  const socketDirs = (name: string): string[] =>
+    RUNNER_DAEMONS.map((daemon) => join(runtimeDir, daemon, name));
+  const socketsOf = (name: string): Sockets => {
+    const at = (daemon: string) =>
+      join(onHost ? join(runtimeDir, daemon, name) : join(daemonsIn, daemon), `${daemon}.sock`);
+    return { agentd: at('agentd'), toold: at('toold'), modeld: at('modeld') };
+  };
+
+  const planOf = (id: BoxId, name: string, identity: Identity): Plan => {
+    const place = options.place();
+    const dirs = socketDirs(name).map((src, at): Bind => {
+      const dst = onHost ? src : join(daemonsIn, RUNNER_DAEMONS[at]!);
+      return { kind: 'ro', src, dst };
+    });
+    return {
+      id,
+      level: onHost ? 1 : 2,
+      profile: 'runner',
+      ...{ uid: identity.uid, gid: identity.gid, user: identity.user },
+      args: place.argv,
+      env: place.env,
+      cwd: '/',
+      binds: [...place.binds, ...dirs],
+      limits: limitsOf(config),
+    };
+  };
+
+  const removeDirs = (name: string): void => {
+    // Only what is empty: whoever still has a socket there removes it with the socket.
+    for (const dir of socketDirs(name)) {
+      try {
+        rmdirSync(dir);
+      } catch {
+        // Gone already, or not empty.
+      }
+    }
+  };
+
+  const watch = (command: Command, name: string, key: Key, box: NewBox | undefined): Live => {
+    const tail = keepTail(command);
+    const forget = records.add(command.pid, key);
+    const ended = command.ended.then(async (exit) => {
+      await tail.done;
+      forget();
+      clearTimeout(entry.alone);
+      removeDirs(name);
+      const end = endOf(exit, tail.text());
+      if (box !== undefined)
+        await store
+          .recordClosed(box.id, {
+            endedBy: end.ended_by ?? 'itself',
+            data: { exit_code: end.code, signal: end.signal },
+          })
+          .catch((error: unknown) =>
+            log.error('the end of a runner could not be recorded', { box: box.id, error }),
+          );
+      setTimeout(() => live.get(name) === entry && live.delete(name), KEEP_END_MS).unref();
+      return end;
+    });
+    const entry: Live = { command, ended, watchers: 0, alone: undefined };
+    return entry;
+  };
+
+  const armAlone = (entry: Live): void => {
+    clearTimeout(entry.alone);
+    entry.alone = setTimeout(() => {
+      log.warn('a runner that nobody waits for is ended', { pid: entry.command.pid });
+      entry.command.kill();
+    }, ALONE_MS);
+    entry.alone.unref();
+  };
+
+  const start = async (body: StartRunnerBody) => {
+    const key: Key = { runId: body.run_id, fence: body.fence, mode: body.mode };
+    const name = runDirName(key, key.mode);
+    if (live.has(name)) throw fault('conflict', `${name} has a runner already`);
+    const identity = await options.identities.of(body.agent);
+    const { mode, ...whose } = body;
+    const level = config.runner_level;
+    const id = newId<BoxId>('box');
+    const box: NewBox = { id, kind: 'runner', level, uid: identity.uid, ...whose };
+    for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
+    options.moment('sandboxd.before-runner');
+    let command: Command;
+    try {
+      command = await options.warden.start(planOf(id, name, identity));
+    } catch (error) {
+      removeDirs(name);
+      if (mode === 'live') await store.recordRefused(box, whyRefused(error));
+      throw error;
+    }
+    // A replay leaves no trace in any record.
+    const recorded = mode === 'live' ? box : undefined;
+    const entry = watch(command, name, key, recorded);
+    live.set(name, entry);
+    armAlone(entry);
+    options.moment('sandboxd.after-runner');
+    if (recorded !== undefined)
+      await store.recordOpened(recorded).catch((error: unknown) => {
+        // What cannot be recorded does not run.
+        command.kill();
+        throw error;
+      });
+    return { pid: command.pid, sockets: socketsOf(name) };
+  };
+
+  const endOne = async (entry: Live): Promise<void> => {
+    entry.command.kill();
+    await entry.ended;
+  };
+  const find = (key: Key): Live => {
+    const entry = live.get(runDirName(key, key.mode));
+    if (entry === undefined)
+      throw fault('not_found', `${key.runId} has no runner under fence ${key.fence}`);
+    return entry;
+  };
+
+  return {
+    start(body) {
+      const work = start(body);
+      starting.add(work);
+      work.then(
+        () => starting.delete(work),
+        () => starting.delete(work),
+      );
+      return work;
+    },
+    async awaitEnd(key, signal) {
+      const entry = find(key);
+      entry.watchers++;
+      clearTimeout(entry.alone);
+      const over = Promise.withResolvers<null>();
+      const timer = setTimeout(() => over.resolve(null), POLL_MS);
+      const onGone = (): void => over.resolve(null);
+      signal.addEventListener('abort', onGone, { once: true });
+      try {
+        const end = await Promise.race([entry.ended, over.promise]);
+        if (end !== null && !signal.aborted) live.delete(runDirName(key, key.mode));
+        return end;
+      } finally {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', onGone);
+        if (--entry.watchers === 0) armAlone(entry);
+      }
+    },
+    tell(key, line) {
+      void find(key).command.stdin(Buffer.from(`${line}\n`));
+      return true;
+    },
+    async end(key) {
+      const entry = live.get(runDirName(key, key.mode));
+      if (entry === undefined) return false;
+      await endOne(entry);
+      return true;
+    },
+    async endAll() {
+      await Promise.allSettled([...starting]);
+      const all = [...live.values()];
+      await Promise.all(all.map(endOne));
+      return all.length;
+    },
+    count: () => live.size,
+  };
+}
+
+/** Time is the task's to limit; the runner itself computes little. */
+function limitsOf(config: SandboxdConfig): Limits {
+  return {
+    wallMs: YEAR_MS,
+    cpuMs: YEAR_MS,
+    memoryBytes: config.runner_memory_bytes,
+    pids: config.runner_pids,
+    outputBytes: 64 * 1024 * 1024,
+    nofile: 1_024,
+    fsizeBytes: 1024 * 1024,
+    graceMs: 0,
+  };
+}
+
+function endOf(exit: CommandExit, stderrTail: string): RunnerEnd {
+  if (exit === 'lost')
+    return { code: null, signal: null, ended_by: 'warden', stderr_tail: stderrTail };
+  const { exitCode, signal, endedBy } = exit;
+  return { code: exitCode, signal, ended_by: endedBy, stderr_tail: stderrTail };
+}
+
+/** Its last words, for the report of a crash; what it says on stdout is nobody's. */
+function keepTail(command: Command): { text(): string; done: Promise<void> } {
+  let kept: Buffer = Buffer.alloc(0);
+  const read = async (): Promise<void> => {
+    for await (const { stream, bytes } of command.pieces()) {
+      if (stream !== 'stderr') continue;
+      const all = kept.length === 0 ? bytes : Buffer.concat([kept, bytes]);
+      kept = all.length > STDERR_TAIL_BYTES ? Buffer.from(all.subarray(-STDERR_TAIL_BYTES)) : all;
+    }
+  };
+  return { text: () => kept.toString('utf8'), done: read() };
+}
+
+export function whyRefused(error: unknown): { code: string; message: string } {
+  const { code = 'internal', message = String(error) } = error as {
+    code?: string;
+    message?: string;
+  };
+  return { code, message };
+}

@@ -1,0 +1,230 @@
+// What sandboxd must not forget: who has which uid, which group a workspace has, which boxes are
+// open. One method is one transaction; a change of a box and its event are written together.
+import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import { fault } from '../../wire/errors.ts';
+import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
+
+export const MIGRATIONS = [
+  `${OUTBOX_TABLES}
+CREATE TABLE identities (
+  agent TEXT PRIMARY KEY,
+  uid BIGINT NOT NULL UNIQUE,
+  created_ms BIGINT NOT NULL
+);
+CREATE TABLE workspaces (
+  root_task_id TEXT PRIMARY KEY,
+  gid BIGINT NOT NULL UNIQUE,
+  path TEXT,
+  created_ms BIGINT NOT NULL
+);
+CREATE TABLE boxes (
+  place INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  kind TEXT NOT NULL,
+  level TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  fence BIGINT NOT NULL,
+  agent TEXT NOT NULL,
+  task_id TEXT NOT NULL,
+  root_task_id TEXT NOT NULL,
+  uid BIGINT NOT NULL,
+  opened_ms BIGINT NOT NULL,
+  closed_ms BIGINT,
+  ended_by TEXT
+);
+CREATE INDEX boxes_open ON boxes (place) WHERE closed_ms IS NULL;`,
+];
+
+export type NewBox = {
+  id: BoxId;
+  kind: 'runner' | 'tools' | 'once';
+  level: SandboxLevel;
+  run_id: RunId;
+  fence: number;
+  agent: string;
+  task_id: TaskId;
+  root_task_id: TaskId;
+  uid: number;
+};
+export type BoxRow = NewBox & {
+  place: number;
+  opened_ms: number;
+  closed_ms: number | null;
+  ended_by: string | null;
+};
+export type WorkspaceRow = { root_task_id: string; gid: number; path: string | null };
+export type Range = { first: number; last: number };
+
+export type Store = {
+  /** The uid of a name, given now if it has none yet; never another's, never again. */
+  uidOf(agent: string, range: Range): Promise<number>;
+  /** A path is taken from whoever names it first; after that it is that workspace's for good. */
+  workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
+  recordOpened(box: NewBox): Promise<void>;
+  recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
+  recordRefused(box: NewBox, why: { code: string; message: string }): Promise<void>;
+  /** Boxes of an earlier life: none of them is there any more. Gives how many. */
+  closeLeft(): Promise<number>;
+  list(options: { after: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
+  forgetBefore(closedMs: number): Promise<void>;
+};
+export type EventData = Record<string, string | number | boolean | null>;
+
+export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Store {
+  const next = (used: number | null | undefined, range: Range, what: string): number => {
+    const value = Math.max(range.first, Number(used ?? 0) + 1);
+    if (value <= range.last) return value;
+    throw fault('limit', `no ${what} is left between ${range.first} and ${range.last}`, {
+      hint: `Widen the range in the section sandboxd of agentd.yaml.`,
+    });
+  };
+  const eventOf = (box: NewBox) => ({
+    principal: `agent:${box.agent}`,
+    agent: box.agent,
+    task_id: box.task_id,
+    root_task_id: box.root_task_id,
+    run_id: box.run_id,
+  });
+  const dataOf = (box: NewBox): EventData => ({
+    box_id: box.id,
+    kind: box.kind,
+    level: box.level,
+    uid: box.uid,
+    fence: box.fence,
+  });
+
+  return {
+    uidOf: (agent, range) =>
+      db.write(async (sql) => {
+        const own = 'SELECT uid FROM identities WHERE agent = ?';
+        const found = await sql.one<{ uid: number }>(own, agent);
+        if (found !== undefined) return Number(found.uid);
+        const last = await sql.one<{ uid: number | null }>(
+          'SELECT MAX(uid) AS uid FROM identities WHERE uid BETWEEN ? AND ?',
+          range.first,
+          range.last,
+        );
+        const uid = next(last?.uid, range, 'uid for another agent');
+        await sql.run(
+          'INSERT INTO identities (agent, uid, created_ms) VALUES (?, ?, ?)',
+          agent,
+          uid,
+          nowMs(),
+        );
+        return uid;
+      }),
+    workspace: (rootTaskId, path, range) =>
+      db.write(async (sql) => {
+        const found = await sql.one<WorkspaceRow>(
+          'SELECT root_task_id, gid, path FROM workspaces WHERE root_task_id = ?',
+          rootTaskId,
+        );
+        if (found !== undefined) {
+          if (path !== undefined && found.path !== path)
+            throw fault('conflict', `the workspace of ${rootTaskId} is ${found.path ?? 'its own'}`);
+          return { ...found, gid: Number(found.gid) };
+        }
+        const last = await sql.one<{ gid: number | null }>(
+          'SELECT MAX(gid) AS gid FROM workspaces WHERE gid BETWEEN ? AND ?',
+          range.first,
+          range.last,
+        );
+        const gid = next(last?.gid, range, 'group for another workspace');
+        await sql.run(
+          'INSERT INTO workspaces (root_task_id, gid, path, created_ms) VALUES (?, ?, ?, ?)',
+          rootTaskId,
+          gid,
+          path ?? null,
+          nowMs(),
+        );
+        return { root_task_id: rootTaskId, gid, path: path ?? null };
+      }),
+    async recordOpened(box) {
+      await db.write(async (sql) => {
+        await sql.run(
+          `INSERT INTO boxes (id, kind, level, run_id, fence, agent, task_id, root_task_id, uid,
+             opened_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+          ...[box.id, box.kind, box.level, box.run_id, box.fence],
+          ...[box.agent, box.task_id, box.root_task_id, box.uid, nowMs()],
+        );
+        await outbox.add(sql, {
+          id: `${box.id}.opened`,
+          event: 'sandbox.opened',
+          ...eventOf(box),
+          data: dataOf(box),
+        });
+      });
+      outbox.poke();
+    },
+    async recordClosed(id, { endedBy, data }) {
+      await db.write(async (sql) => {
+        const box = await sql.one<BoxRow>('SELECT * FROM boxes WHERE id = ?', id);
+        if (box === undefined || box.closed_ms !== null) return;
+        await sql.run(
+          'UPDATE boxes SET closed_ms = ?, ended_by = ? WHERE id = ?',
+          nowMs(),
+          endedBy,
+          id,
+        );
+        await outbox.add(sql, {
+          id: `${id}.ended`,
+          event: 'sandbox.closed',
+          ...eventOf(box),
+          status: endedBy,
+          data: { ...dataOf(box), ...data },
+        });
+      });
+      outbox.poke();
+    },
+    async recordRefused(box, { code, message }) {
+      await db.write((sql) =>
+        outbox.add(sql, {
+          id: `${box.id}.refused`,
+          event: 'sandbox.refused',
+          ...eventOf(box),
+          allowed: false,
+          status: code,
+          data: { ...dataOf(box), reason: message.slice(0, 1_000) },
+        }),
+      );
+      outbox.poke();
+    },
+    async closeLeft() {
+      const closed = await db.write(async (sql) => {
+        const left = await sql.all<BoxRow>('SELECT * FROM boxes WHERE closed_ms IS NULL');
+        for (const box of left) {
+          await sql.run(
+            "UPDATE boxes SET closed_ms = ?, ended_by = 'restart' WHERE id = ?",
+            nowMs(),
+            box.id,
+          );
+          await outbox.add(sql, {
+            id: `${box.id}.ended`,
+            event: 'sandbox.closed',
+            ...eventOf(box),
+            status: 'restart',
+            data: dataOf(box),
+          });
+        }
+        return left.length;
+      });
+      outbox.poke();
+      return closed;
+    },
+    list: ({ after, limit, open }) =>
+      db.read((sql) =>
+        sql.all<BoxRow>(
+          `SELECT * FROM boxes WHERE place > ?
+           ${open === undefined ? '' : `AND closed_ms IS ${open ? '' : 'NOT '}NULL`}
+           ORDER BY place LIMIT ?`,
+          after,
+          limit,
+        ),
+      ),
+    async forgetBefore(closedMs) {
+      await db.write((sql) => sql.run('DELETE FROM boxes WHERE closed_ms < ?', closedMs));
+    },
+  };
+}

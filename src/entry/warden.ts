@@ -1,0 +1,52 @@
+// Starts the warden before everything else: its bounds are written first, by whoever holds the
+// rights, and it ends with this process. When it dies it is started again; its boxes died with it.
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
+import type { Log } from '../platform/log.ts';
+import { ownDir, writeAtomically } from '../platform/state-dir.ts';
+import { type Supervised, supervise } from '../platform/supervise.ts';
+import { fault } from '../wire/errors.ts';
+
+/** A program in C that `tools/build.ts` made. */
+export function nativePath(name: 'warden' | 'boxfs'): string {
+  const here = dirname(fileURLToPath(import.meta.url));
+  const beside = join(here, name);
+  return existsSync(beside) ? beside : join(here, '..', '..', 'build', name);
+}
+
+export type WardenOptions = {
+  config: SandboxdConfig;
+  stateDir: string;
+  runtimeDir: string;
+  /** The process that may ask it; any of this user when absent. */
+  clientPid?: number | undefined;
+  log: Log;
+};
+
+export async function startWarden(options: WardenOptions): Promise<Supervised> {
+  const { config, stateDir, runtimeDir, log } = options;
+  const program = nativePath('warden');
+  if (!existsSync(program))
+    throw fault('unavailable', `${program} is not there: it starts every sandbox`, {
+      hint: 'make native   (needs cc)',
+    });
+  const paths = wardenPaths(runtimeDir);
+  ownDir(paths.dir);
+  for (const name of ['workspaces', 'homes']) ownDir(join(stateDir, name));
+  const text = boundsText({
+    config: { ...config, runner: config.runner ?? '' },
+    host: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+    ...{ stateDir, runtimeDir, clientPid: options.clientPid },
+    programs: [nativePath('boxfs')],
+  });
+  writeAtomically(paths.bounds, text);
+  const argv = [
+    ...['--run', paths.dir, '--socket', paths.socket, '--bounds', paths.bounds],
+    ...['--halt', join(stateDir, 'HALT'), '--parent', String(process.pid)],
+  ];
+  const logFile = join(stateDir, 'logs', 'warden.log');
+  return supervise({ name: 'warden', program, argv, env: {}, logFile, log });
+}

@@ -1,0 +1,287 @@
+// sandboxd's contract: runners, tool boxes and what runs in them, and what this host can give. Paths
+// are as they are seen inside a box.
+import * as z from 'zod';
+import { route, routes } from './route.ts';
+import { AgentName, BoxId, CallId, PageQuery, RunId, TaskId, Timestamp } from './words.ts';
+
+export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
+export type SandboxLevel = z.infer<typeof SandboxLevel>;
+
+/** What ended a command before it ended itself; null when nothing did. */
+export const EndedBy = z.enum([
+  'wall',
+  'cpu',
+  'memory',
+  'output',
+  'pids',
+  'halt',
+  'killed',
+  'box',
+  'warden',
+  'lost',
+]);
+export type EndedBy = z.infer<typeof EndedBy>;
+
+const BoxPath = z
+  .string()
+  .regex(/^\/[^\0]*$/, 'must be an absolute path')
+  .max(4_095);
+
+/** What policy allows in a box. A denied path wins over every other; what is not named is denied. */
+export const BoxRules = z.strictObject({
+  read: z.array(BoxPath).max(256),
+  write: z.array(BoxPath).max(256),
+  deny: z.array(BoxPath).max(256),
+  resources: z
+    .strictObject({
+      memory_bytes: z.int().min(1_048_576).optional(),
+      pids: z.int().min(1).max(4_194_304).optional(),
+      cpu_ms: z.int().min(1).optional(),
+    })
+    .optional(),
+});
+export type BoxRules = z.infer<typeof BoxRules>;
+
+/** Of one command; at most what its box may take. */
+export const CommandLimits = z.strictObject({
+  wall_ms: z.int().min(1).max(86_400_000).optional(),
+  cpu_ms: z.int().min(1).max(86_400_000).optional(),
+  memory_bytes: z.int().min(1_048_576).optional(),
+  pids: z.int().min(1).max(4_194_304).optional(),
+  output_bytes: z.int().min(1).max(67_108_864).optional(),
+});
+export type CommandLimits = z.infer<typeof CommandLimits>;
+
+const whoseBox = {
+  run_id: RunId,
+  fence: z.int().positive(),
+  agent: AgentName,
+  task_id: TaskId,
+  root_task_id: TaskId,
+};
+
+export const OpenBoxBody = z.strictObject({
+  ...whoseBox,
+  level: SandboxLevel,
+  rules: BoxRules,
+  network: z.strictObject({
+    /** The socket that answers for 127.0.0.1:3128 in the box; null: no way out. */
+    egress_socket: z.string().max(100).nullable(),
+  }),
+  /** A directory of the operator's, used in place as the workspace of the whole task tree. */
+  workspace_path: z.string().max(4_095).optional(),
+});
+export type OpenBoxBody = z.infer<typeof OpenBoxBody>;
+
+export const OpenBox = z.object({
+  box_id: BoxId,
+  level: SandboxLevel,
+  workspace: z.string(),
+  home: z.string(),
+  uid: z.int(),
+  gid: z.int(),
+  /** Declared paths that are not on this host, and so not in the box. */
+  missing: z.array(z.string()),
+});
+export type OpenBox = z.infer<typeof OpenBox>;
+
+const command = {
+  argv: z.array(z.string().max(131_072)).min(1).max(1_023),
+  cwd: BoxPath.optional(),
+  env: z.record(z.string().regex(/^[A-Za-z_]\w*$/), z.string().max(131_072)).optional(),
+  stdin_base64: z.base64().max(8_000_000).optional(),
+  limits: CommandLimits.optional(),
+  /** One answer at the end instead of a stream. */
+  collect: z.boolean().optional(),
+};
+
+export const ExecBody = z.strictObject({ call_id: CallId, ...command });
+export type ExecBody = z.infer<typeof ExecBody>;
+
+export const RunOnceBody = z.strictObject({
+  ...whoseBox,
+  call_id: CallId,
+  level: SandboxLevel,
+  rules: BoxRules,
+  network: z.strictObject({ egress_socket: z.string().max(100).nullable() }),
+  ...command,
+});
+export type RunOnceBody = z.infer<typeof RunOnceBody>;
+
+export const Usage = z.object({
+  wall_ms: z.int(),
+  cpu_ms: z.int(),
+  memory_peak_bytes: z.int(),
+  stdout_bytes: z.int(),
+  stderr_bytes: z.int(),
+});
+
+export const CommandEnd = z.object({
+  exit_code: z.int().nullable(),
+  signal: z.int().nullable(),
+  ended_by: EndedBy.nullable(),
+  usage: Usage,
+});
+export type CommandEnd = z.infer<typeof CommandEnd>;
+
+/** One line of the stream. The last one is the end, or a fault. */
+export const CommandEvent = z.union([
+  z.object({ stdout: z.base64() }),
+  z.object({ stderr: z.base64() }),
+  z.object({ end: CommandEnd }),
+  z.object({ error: z.record(z.string(), z.unknown()) }),
+]);
+export type CommandEvent = z.infer<typeof CommandEvent>;
+
+export const Collected = CommandEnd.extend({
+  stdout_base64: z.string(),
+  stderr_base64: z.string(),
+});
+export type Collected = z.infer<typeof Collected>;
+
+const runnerKey = {
+  fence: z.coerce.number().int().positive(),
+  mode: z.enum(['live', 'replay']).optional(),
+};
+
+export const StartRunnerBody = z.strictObject({ ...whoseBox, mode: z.enum(['live', 'replay']) });
+export type StartRunnerBody = z.infer<typeof StartRunnerBody>;
+
+export const RunnerEnd = z.object({
+  code: z.int().nullable(),
+  signal: z.int().nullable(),
+  ended_by: EndedBy.nullable(),
+  stderr_tail: z.string(),
+});
+export type RunnerEnd = z.infer<typeof RunnerEnd>;
+
+export const BoxView = z.object({
+  id: BoxId,
+  kind: z.enum(['runner', 'tools', 'once']),
+  level: SandboxLevel,
+  run_id: RunId,
+  fence: z.int(),
+  agent: z.string(),
+  task_id: TaskId,
+  uid: z.int(),
+  opened_at: Timestamp,
+  closed_at: Timestamp.nullable(),
+  ended_by: z.string().nullable(),
+});
+export type BoxView = z.infer<typeof BoxView>;
+
+const Try = z.object({
+  name: z.string(),
+  works: z.boolean(),
+  /** What was seen, or why not. */
+  detail: z.string(),
+  /** The command that helps. */
+  fix: z.string().nullable(),
+});
+export type Try = z.infer<typeof Try>;
+
+export const FeaturesView = z.object({
+  /** `root`, or `user` with user namespaces of its own. */
+  warden: z.object({ version: z.int(), mode: z.enum(['root', 'user']) }),
+  identity: z.enum(['users', 'dynamic', 'single']),
+  runner_level: SandboxLevel,
+  levels: z.array(Try),
+  features: z.array(Try),
+});
+export type FeaturesView = z.infer<typeof FeaturesView>;
+
+const box = z.strictObject({ id: BoxId });
+const run = z.strictObject({ id: RunId });
+
+export const sandboxdRoutes = routes({
+  features: route({
+    method: 'GET',
+    path: '/v1/sandboxes/features',
+    callers: ['operator', 'agentd', 'toold'],
+    output: FeaturesView,
+  }),
+  listBoxes: route({
+    method: 'GET',
+    path: '/v1/sandboxes',
+    callers: ['operator'],
+    query: z.strictObject({ ...PageQuery, open: z.enum(['true', 'false']).optional() }),
+    output: z.object({ boxes: z.array(BoxView), cursor: z.string().nullable() }),
+  }),
+  startRunner: route({
+    method: 'POST',
+    path: '/v1/runners',
+    callers: ['agentd'],
+    body: StartRunnerBody,
+    output: z.object({
+      pid: z.int(),
+      /** Where the runner finds its daemons, as it sees them. */
+      sockets: z.object({ agentd: z.string(), toold: z.string(), modeld: z.string() }),
+    }),
+  }),
+  /** Waits for the end, for a while; a runner that nobody waits for is ended. */
+  awaitRunner: route({
+    method: 'GET',
+    path: '/v1/runners/{id}/end',
+    callers: ['agentd'],
+    params: run,
+    query: z.strictObject(runnerKey),
+    output: z.object({ end: RunnerEnd.nullable() }),
+  }),
+  tellRunner: route({
+    method: 'POST',
+    path: '/v1/runners/{id}/tell',
+    callers: ['agentd'],
+    params: run,
+    query: z.strictObject(runnerKey),
+    body: z.strictObject({ line: z.string().min(1).max(16_384) }),
+    output: z.object({ told: z.boolean() }),
+  }),
+  endRunner: route({
+    method: 'DELETE',
+    path: '/v1/runners/{id}',
+    callers: ['agentd'],
+    params: run,
+    query: z.strictObject(runnerKey),
+    output: z.object({ ended: z.boolean() }),
+  }),
+  endRunners: route({
+    method: 'DELETE',
+    path: '/v1/runners',
+    callers: ['agentd'],
+    output: z.object({ ended: z.int() }),
+  }),
+  openBox: route({
+    method: 'PUT',
+    path: '/v1/boxes/{id}',
+    callers: ['toold'],
+    params: box,
+    body: OpenBoxBody,
+    output: OpenBox,
+  }),
+  execBox: route({
+    method: 'POST',
+    path: '/v1/boxes/{id}/exec',
+    callers: ['toold'],
+    params: box,
+    body: ExecBody,
+    output: Collected,
+    streams: true,
+    bodySizeBytesMax: 10_000_000,
+  }),
+  closeBox: route({
+    method: 'DELETE',
+    path: '/v1/boxes/{id}',
+    callers: ['toold'],
+    params: box,
+    output: z.object({ closed: z.boolean() }),
+  }),
+  runOnce: route({
+    method: 'POST',
+    path: '/v1/sandboxes/run',
+    callers: ['toold'],
+    body: RunOnceBody,
+    output: Collected,
+    streams: true,
+    bodySizeBytesMax: 10_000_000,
+  }),
+});

@@ -1,0 +1,141 @@
+// The routes of sandboxd: runners and boxes are real ones.
+import assert from 'node:assert/strict';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import type { CommandEnd, FeaturesView } from '../../src/wire/sandboxd.ts';
+import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { askSocket, type Quiet } from '../support/callers.ts';
+import { type Good, rows, withBody } from './row.ts';
+
+let made = 0;
+const fresh = () => ({
+  run_id: derivedId<RunId>('run', 'sandboxd', made++),
+  fence: 1,
+  agent: 'worker',
+  task_id: derivedId<TaskId>('task', 'sandboxd', made),
+  root_task_id: derivedId<TaskId>('task', 'sandboxd', made),
+});
+const rules = { read: [], write: ['/workspace'], deny: [] };
+const boxBody = () => ({ ...fresh(), level: 'L2', rules, network: { egress_socket: null } });
+const command = () => ({
+  call_id: derivedId<CallId>('call', 'sandboxd', made++),
+  argv: ['/usr/bin/id', '-u'],
+  collect: true,
+});
+
+const peer = (world: Quiet, daemon: 'agentd' | 'toold') =>
+  socketPathOf(world.runtimeDir, 'sandboxd', `peer-${daemon}`);
+
+async function startedRunner(world: Quiet) {
+  const body = { ...fresh(), mode: 'live' };
+  const asked = await askSocket(peer(world, 'agentd'), sandboxdRoutes.startRunner, { body });
+  assert.ok(asked.ok, JSON.stringify(asked));
+  return { params: { id: body.run_id }, query: { fence: '1' } };
+}
+
+async function openedBox(world: Quiet) {
+  const params = { id: derivedId<BoxId>('box', 'wire', made++) };
+  const body = boxBody();
+  const asked = await askSocket(peer(world, 'toold'), sandboxdRoutes.openBox, { params, body });
+  assert.ok(asked.ok, JSON.stringify(asked));
+  return { params };
+}
+
+const isUid = (end: CommandEnd & { stdout_base64: string }): void => {
+  assert.equal(end.exit_code, 0);
+  assert.match(Buffer.from(end.stdout_base64, 'base64').toString(), /^[1-9]\d*\n$/);
+};
+const tooHigh = ['a level that is not built', 'level_unavailable'] as const;
+
+export const sandboxdRows = rows({
+  features: {
+    good: async (): Promise<Good> => ({}),
+    check: (answer: FeaturesView) =>
+      assert.deepEqual(
+        answer.levels.map(({ name, works }) => [name, works]),
+        [
+          ['L1', true],
+          ['L2', true],
+          ['L3', false],
+          ['L4', false],
+        ],
+        JSON.stringify(answer),
+      ),
+  },
+  listBoxes: {
+    good: async () => ({ query: { limit: '10' } }),
+    check: (answer: { boxes: unknown[] }) => assert.ok(answer.boxes.length > 0),
+    bad: [['a cursor nobody gave', (good) => ({ ...good, query: { cursor: 'x' } }), 'bad_request']],
+  },
+  startRunner: {
+    unknownRun: 'fine',
+    good: async () => ({ body: { ...fresh(), mode: 'live' } }),
+    check: (answer: { pid: number }) => assert.ok(answer.pid > 1),
+  },
+  awaitRunner: {
+    good: async (world) => {
+      const runner = await startedRunner(world);
+      await askSocket(peer(world, 'agentd'), sandboxdRoutes.endRunner, runner);
+      return runner;
+    },
+    check: (answer: { end: { ended_by: string } }) => assert.equal(answer.end.ended_by, 'killed'),
+  },
+  tellRunner: {
+    good: async (world) => ({ ...(await startedRunner(world)), body: { line: '{}' } }),
+  },
+  endRunner: {
+    unknownId: 'fine',
+    good: startedRunner,
+    check: (answer: { ended: boolean }) => assert.equal(answer.ended, true),
+  },
+  endRunners: {
+    good: async (world) => {
+      await startedRunner(world);
+      return {};
+    },
+    check: (answer: { ended: number }) => assert.ok(answer.ended >= 1),
+  },
+  openBox: {
+    unknownRun: 'fine',
+    unknownId: 'fine',
+    good: async () => ({
+      params: { id: derivedId<BoxId>('box', 'wire', made++) },
+      body: boxBody(),
+    }),
+    check: (answer: { workspace: string }) => assert.equal(answer.workspace, '/workspace'),
+    bad: [
+      [tooHigh[0], (good) => withBody(good, { level: 'L3' }), tooHigh[1]],
+      [
+        'a workspace the operator did not allow',
+        (good) => ({
+          ...withBody(good, { workspace_path: '/etc', root_task_id: fresh().root_task_id }),
+          params: { id: derivedId<BoxId>('box', 'wire', made++) },
+        }),
+        'denied',
+      ],
+    ],
+  },
+  execBox: {
+    good: async (world) => ({ ...(await openedBox(world)), body: command() }),
+    check: isUid,
+    bad: [
+      [
+        'a program that is not there',
+        (good) => withBody(good, { argv: ['/usr/bin/nothing-of-that-name'] }),
+        'bad_request',
+      ],
+    ],
+  },
+  closeBox: {
+    unknownId: 'fine',
+    good: openedBox,
+    check: (answer: { closed: boolean }) => assert.equal(answer.closed, true),
+  },
+  runOnce: {
+    unknownRun: 'fine',
+    good: async () => ({ body: { ...boxBody(), ...command() } }),
+    check: isUid,
+    bad: [[tooHigh[0], (good) => withBody(good, { level: 'L4' }), tooHigh[1]]],
+  },
+});
