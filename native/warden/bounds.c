@@ -19,15 +19,16 @@ static int parse_id(const char *word, uint32_t *id) {
   return 0;
 }
 
-static int add_prefix(struct bounds *b, const char *path, bool writable, struct failure *why) {
+static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
+                      struct failure *why) {
   if (b->prefix_count == PREFIXES_MAX) return fail(why, REFUSED_BOUNDS, "too many path lines");
   struct prefix *prefix = &b->prefixes[b->prefix_count];
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(why, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
   // The whole machine writable is a bound that bounds nothing.
-  if (writable && !path[1]) return fail(why, REFUSED_BOUNDS, "rw / is never allowed");
+  if (use == PREFIX_WRITE && !path[1]) return fail(why, REFUSED_BOUNDS, "rw / is never allowed");
   strcpy(prefix->path, path);
-  prefix->writable = writable;
+  prefix->use = use;
   b->prefix_count++;
   return 0;
 }
@@ -37,8 +38,9 @@ static int parse_line(struct bounds *b, char *line, struct failure *why) {
   char *word = strsep(&rest, " ");
   if (!*word || *word == '#') return 0;
   if (!rest || !*rest) return fail(why, REFUSED_BOUNDS, "%.50s has no value", word);
-  if (!strcmp(word, "ro")) return add_prefix(b, rest, false, why);
-  if (!strcmp(word, "rw")) return add_prefix(b, rest, true, why);
+  if (!strcmp(word, "ro")) return add_prefix(b, rest, PREFIX_READ, why);
+  if (!strcmp(word, "rw")) return add_prefix(b, rest, PREFIX_WRITE, why);
+  if (!strcmp(word, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, why);
   uint32_t first, last;
   char *from = strsep(&rest, " ");
   if (parse_id(from, &first)) return fail(why, REFUSED_BOUNDS, "%.50s is not a number", from);
@@ -127,16 +129,20 @@ static bool is_below(const char *prefix, const char *path) {
   return !strncmp(prefix, path, size) && (!path[size] || path[size] == '/');
 }
 
-int bounds_open(const struct bounds *b, const char *path, bool writable, struct failure *why) {
+int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
+                struct failure *why) {
   bool allowed = false;
   for (unsigned i = 0; i < b->prefix_count; i++) {
     const struct prefix *prefix = &b->prefixes[i];
-    if (writable && !prefix->writable) continue;
+    // What may be written may be read; what leads out may be neither.
+    if (prefix->use != use && !(use == PREFIX_READ && prefix->use == PREFIX_WRITE)) continue;
     if (is_below(prefix->path, path)) allowed = true;
   }
   if (!allowed)
     return fail(why, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
-                writable ? " for writing" : "");
+                use == PREFIX_WRITE    ? " for writing"
+                : use == PREFIX_EGRESS ? " as its way out"
+                                       : "");
   // From the root each time: a prefix that is removed and made again must not leave us behind. No
   // link anywhere on the way, so the words checked above are the place that is opened.
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,

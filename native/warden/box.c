@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -15,18 +16,22 @@
 static struct box *boxes, *graves;
 static unsigned count;
 
-struct leftover {
-  struct cgroup group;
-  struct leftover *next;
-};
-static struct leftover *leftovers;  // cgroups the kernel still holds
-
 unsigned boxes_count(void) { return count; }
 
 void box_add(struct box *box) {
   box->next = boxes;
   boxes = box;
   count++;
+}
+
+// In an idle moment: the next spare, for whoever has none waiting.
+void boxes_fill(void) {
+  if (spares_fill(NULL)) return;
+  for (struct box *box = boxes; box; box = box->next)
+    if (box->hold && box->told_start && !box->dead && box->by == ENDED_ITSELF &&
+        spares_fill(&box->entry))
+      return;
+  spares_enough();
 }
 
 static void put64(uint8_t *at, uint64_t value) {
@@ -53,23 +58,58 @@ static void send_exit(struct box *box) {
   conn_send(box->conn, FRAME_EXIT, body, sizeof body);
 }
 
-void box_finish(struct box *box) {
-  if (!box->dead || box->gone || box->out[0].open || box->out[1].open) return;
-  box->gone = true;
+struct box *box_find(uint64_t handle) {
+  for (struct box *box = boxes; box; box = box->next)
+    if (box->hold && box->handle == handle && box->told_start && !box->dead &&
+        box->by == ENDED_ITSELF)
+      return box;
+  return NULL;
+}
+
+// An open box takes everything that runs in it along.
+static void close_home(struct box *home) {
+  spares_drop(&home->entry);
+  for (int i = 0; i < ENTRY_COUNT; i++)
+    if (home->entry.fds[i] >= 0) close(home->entry.fds[i]);
+  memset(home->entry.fds, -1, sizeof home->entry.fds);
+}
+
+// Everything is dead: what the box used and left is read and taken away, once.
+static void settle(struct box *box) {
+  box->settled = true;
   close_stream(&box->in);
   close_stream(&box->control);
-  if (!box->pid_namespace) group_kill(&box->group);
+  if (box->egress > 0) kill(box->egress, SIGKILL);
+  if (box->hold) close_home(box);
+  if (box->home ? !box->alone : !box->pid_namespace) group_kill(&box->group);
   box->pids_met = group_pids_refused(&box->group) > 0;
   if (group_oom_kills(&box->group) > 0 && box->by == ENDED_ITSELF) box->by = ENDED_MEMORY;
-  if (!box->ended && !box->failed && box->by == ENDED_ITSELF) box->by = ENDED_LOST;
-  paths_release(&box->paths);
-  if (!group_remove(&box->group)) {
-    struct leftover *left = malloc(sizeof *left);
-    if (left) {
-      *left = (struct leftover){box->group, leftovers};
-      leftovers = left;
-    }
+  if (!box->ended && !box->failed && box->by == ENDED_ITSELF) {
+    box->by = ENDED_LOST;
+    // Where no cgroup holds the command's tree, nobody can tell its orphans from the others.
+    if (box->home && box->group.dirs[HELD_TREE] < 0) box_kill(box->home, ENDED_LOST);
   }
+  paths_release(&box->paths);
+}
+
+// A box's group goes when nobody is in it, and an open box's after those of its commands.
+static bool sweep(struct box *box) {
+  for (struct box *other = boxes; other && box->hold; other = other->next)
+    if (other->home == box && !other->swept) return false;
+  if (now_us() > box->drain_us) group_abandon(&box->group);
+  else if (!group_remove(&box->group)) return false;
+  for (struct box *other = boxes; other && box->hold; other = other->next)
+    if (other->home == box) other->home = NULL;
+  return true;
+}
+
+void box_finish(struct box *box) {
+  if (!box->dead || box->gone) return;
+  if (!box->settled) settle(box);
+  // The kernel counts the last process a moment longer than wait() does; tick comes back for it.
+  if (!box->swept) box->swept = sweep(box);
+  if (!box->swept || box->out[0].open || box->out[1].open) return;
+  box->gone = true;
   // Last: whoever hears of the end finds nothing left of the box.
   if (box->conn) {
     if (box->failed) conn_refuse(box->conn, &box->why);
@@ -91,16 +131,30 @@ void boxes_bury(void) {
   while (graves) {
     struct box *box = graves;
     graves = box->next;
+    free(box->egress_path);
     free(box);
   }
 }
 
+// A command of an open box has a tree, but no pid namespace, to itself.
+static void kill_command(struct box *box) {
+  if (box->group.dirs[HELD_TREE] >= 0) group_kill(&box->group);
+  else if (box->told_start && box->kills++ < 50) tree_kill(box->pid, false);
+  else kill(box->pid, SIGKILL);  // it should have gone by itself when it was alone
+  box->kill_us = now_us() + 20000;
+}
+
 void box_kill(struct box *box, enum ended_by by) {
   if (box->by == ENDED_ITSELF) box->by = by;
-  if (!box->dead) {
-    if (box->pid_namespace) kill(box->pid, SIGKILL);
-    else tree_kill(box->pid, true);
+  if (box->dead) return;
+  if (box->home) {
+    kill_command(box);
+    return;
   }
+  if (box->pid_namespace) kill(box->pid, SIGKILL);
+  else tree_kill(box->pid, true);
+  for (struct box *other = boxes; other; other = other->next)
+    if (other->home == box && other->by == ENDED_ITSELF && !other->ended) other->by = ENDED_BOX;
   group_kill(&box->group);
 }
 
@@ -122,32 +176,65 @@ static void expire(struct box *box, enum ended_by by) {
 
 static uint8_t held_code(enum held what) { return (uint8_t)(cgroups_held(what)[1] - '0') % 10; }
 
+static void tell_started(struct box *box) {
+  box->told_start = true;
+  if (box->hold) spares_want();
+  uint8_t body[17], *at = body;
+  uint32_t pid = (uint32_t)box->pid;
+  if (box->hold) {
+    while (!box->handle && getrandom(&box->handle, sizeof box->handle, 0) < 0) {
+    }
+    put64(body, box->handle);
+    at += 8;
+    group_share(&box->group);
+  }
+  memcpy(at, &pid, 4);
+  for (int i = 0; i < HELD_COUNT; i++) at[4 + i] = held_code((enum held)i);
+  at[8] = box->pid_namespace;
+  if (box->conn)
+    conn_send(box->conn, box->hold ? FRAME_OPENED : FRAME_STARTED, body,
+              (size_t)(at + 9 - body));
+}
+
+static void on_report(struct box *box, const struct report *report, const int *fds,
+                      unsigned count) {
+  switch (report->kind) {
+    case REPORT_FAILED:
+      box->failed = true;
+      box->why = report->why;
+      return;
+    case REPORT_ENDED:
+      box->ended = true;
+      box->status = report->status;
+      box->alone = report->alone;
+      if (box->home && !box->alone) kill_command(box);
+      return;
+    case REPORT_STARTED:
+      if (box->hold && count == ENTRY_COUNT) memcpy(box->entry.fds, fds, count * sizeof *fds);
+      tell_started(box);
+      return;
+    case REPORT_LISTENER:
+      if (count == 1 && box->conn && box->egress_path && !box->egress)
+        box->egress = egress_start(fds[0], box->egress_path, conn_gid(box->conn));
+      for (unsigned i = 0; i < count; i++) close(fds[i]);
+      return;
+  }
+}
+
 void box_on_control(struct watch *watch, uint32_t events) {
   (void)events;
   struct stream *stream = (struct stream *)watch;
-  struct box *box = stream->box;
   struct report report;
-  ssize_t size = recv(watch->fd, &report, sizeof report, MSG_DONTWAIT);
+  int fds[ENTRY_COUNT];
+  unsigned count;
+  ssize_t size;
+  // The peer left with our words unread: that is told once, before its own last words.
+  do {
+    size = fds_recv(watch->fd, &report, sizeof report, fds, ENTRY_COUNT, &count, MSG_DONTWAIT);
+  } while (size < 0 && errno == ECONNRESET);
   if (size < 0 && errno == EAGAIN) return;
-  if (size != sizeof report) {
-    close_stream(stream);
-    return;
-  }
-  if (report.kind == REPORT_FAILED) {
-    box->failed = true;
-    box->why = report.why;
-  } else if (report.kind == REPORT_ENDED) {
-    box->ended = true;
-    box->status = report.status;
-  } else if (report.kind == REPORT_STARTED && box->conn) {
-    box->told_start = true;
-    uint8_t body[9];
-    uint32_t pid = (uint32_t)box->pid;
-    memcpy(body, &pid, 4);
-    for (int i = 0; i < HELD_COUNT; i++) body[4 + i] = held_code((enum held)i);
-    body[8] = box->pid_namespace;
-    conn_send(box->conn, FRAME_STARTED, body, sizeof body);
-  }
+  if (size != sizeof report) close_stream(stream);
+  else on_report(stream->box, &report, fds, count);
 }
 
 static bool is_box(pid_t pid) {
@@ -161,7 +248,7 @@ static void kill_orphans(void) {
   pid_t children[1024];
   unsigned found = tree_children(getpid(), children, 1024);
   for (unsigned i = 0; i < found; i++)
-    if (!is_box(children[i])) tree_kill(children[i], true);
+    if (!is_box(children[i]) && !is_spare(children[i])) tree_kill(children[i], true);
 }
 
 void boxes_reap(void) {
@@ -173,7 +260,10 @@ void boxes_reap(void) {
     while (box && box->pid != info.si_pid) box = box->next;
     struct rusage usage;
     wait4(info.si_pid, NULL, WNOHANG, &usage);
-    if (!box) continue;  // an orphan that a box left to us
+    if (!box) {  // else an orphan that a box left to us
+      spares_reaped(info.si_pid);
+      continue;
+    }
     box->usage = usage;
     box->dead = true;
     box->drain_us = now_us() + DRAIN_US;
@@ -214,6 +304,7 @@ static void check_usage(struct box *box, int64_t now) {
 }
 
 static int64_t tick(struct box *box, int64_t now) {
+  if (box->settled && !box->swept) return now + 1000;
   if (box->dead) {
     // The client does not read: everything is over, so nothing is lost by letting go.
     if (now > box->drain_us && now > box->deadline_us)
@@ -221,7 +312,10 @@ static int64_t tick(struct box *box, int64_t now) {
     return box->drain_us > box->deadline_us ? box->drain_us + 1 : box->deadline_us + 1;
   }
   if (now >= box->deadline_us) expire(box, ENDED_WALL);
-  if (box->kill_us && now >= box->kill_us) box_kill(box, box->by);
+  if (box->kill_us && now >= box->kill_us) {
+    if (box->home && (box->ended || box->by != ENDED_ITSELF)) kill_command(box);
+    else box_kill(box, box->by);
+  }
   if (now >= box->usage_us) check_usage(box, now);
   int64_t next = box->usage_us;
   if (now < box->deadline_us && box->deadline_us < next) next = box->deadline_us;
@@ -237,17 +331,7 @@ int boxes_tick(void) {
     if (at < next) next = at;
     if (box->dead) box_finish(box);
   }
-  for (struct leftover **at = &leftovers; *at;) {
-    struct leftover *left = *at;
-    if (group_remove(&left->group)) {
-      *at = left->next;
-      free(left);
-      continue;
-    }
-    group_kill(&left->group);
-    if (now + 20000 < next) next = now + 20000;
-    at = &left->next;
-  }
+  if (!groups_settle() && now + 20000 < next) next = now + 20000;
   if (next == INT64_MAX) return -1;
   return next <= now ? 0 : (int)((next - now) / 1000 + 1);
 }

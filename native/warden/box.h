@@ -18,8 +18,15 @@ struct box {
   struct stream out[2], in, control;
   struct conn *conn;
   pid_t pid;
-  bool pid_namespace, dead, gone, ended, failed, told_start, stdin_ends, pids_met;
+  struct box *home;     // the open box this command runs in, or NULL
+  bool hold;            // an open box: no command of its own
+  uint64_t handle;      // of an open box
+  struct entry entry;
+  char *egress_path;
+  pid_t egress;
+  bool pid_namespace, dead, gone, settled, swept, ended, alone, failed, told_start, stdin_ends, pids_met;
   enum ended_by by;
+  unsigned kills;
   int status;
   struct rusage usage;
   struct failure why;

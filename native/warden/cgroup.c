@@ -115,21 +115,21 @@ static void find_v2(void) {
   if (!find_base("", parent)) return;
   if (!make_own(&trees[HELD_TREE], parent, 2)) return;
   struct tree *own = &trees[HELD_TREE];
-  write_path(parent, "cgroup.subtree_control", "+memory +pids +cpu");
+  write_path(parent, "cgroup.subtree_control", "+memory +pids");
   int dir = open(own->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
   bool all = read_at(dir, "cgroup.controllers", text, sizeof text) > 0;
   static const struct {
     enum held what;
     const char *controller, *on;
-  } wanted[] = {{HELD_MEMORY, "memory", "+memory"},
-                {HELD_PIDS, "pids", "+pids"},
-                {HELD_CPU, "cpu", "+cpu"}};
-  for (unsigned i = 0; all && i < 3; i++)
+  } wanted[] = {{HELD_MEMORY, "memory", "+memory"}, {HELD_PIDS, "pids", "+pids"}};
+  for (unsigned i = 0; all && i < 2; i++)
     if (has_word(text, wanted[i].controller) &&
         !write_at(dir, "cgroup.subtree_control", wanted[i].on))
       trees[wanted[i].what] = *own;
   close(dir);
+  // Every v2 group counts its time, whether or not the controller is there.
+  trees[HELD_CPU] = *own;
 }
 
 static void find_v1(enum held what, const char *controller) {
@@ -145,6 +145,8 @@ void cgroups_find(const char *run) {
   snprintf(own_name, sizeof own_name, "agentd-%016llx", (unsigned long long)hash);
   find_v2();
   find_v1(HELD_MEMORY, "memory");
+  if (trees[HELD_MEMORY].version == 1)
+    write_path(trees[HELD_MEMORY].base, "memory.use_hierarchy", "1");  // newer kernels always do
   find_v1(HELD_PIDS, "pids");
   find_v1(HELD_CPU, "cpuacct");
   if (!trees[HELD_TREE].version) find_v1(HELD_TREE, "freezer");
@@ -162,42 +164,66 @@ static int set_limit(const struct cgroup *group, enum held what, const char *v1,
   return write_at(group->dirs[what], trees[what].version == 2 ? v2 : v1, text);
 }
 
-int group_make(struct cgroup *group, const struct plan *plan, struct failure *why) {
-  snprintf(group->name, sizeof group->name, "b%u", next_number++);
-  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = group->joins[i] = -1;
+static int open_groups(struct cgroup *group) {
   for (int i = 0; i < HELD_COUNT; i++) {
     if (!trees[i].version) continue;
-    char path[PATH_BYTES + 32];
+    char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
-    if (mkdir(path, 0755) && errno != EEXIST) goto broken;
+    if (mkdir(path, 0755) && errno != EEXIST) return -1;
     group->dirs[i] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (group->dirs[i] < 0) goto broken;
+    if (group->dirs[i] < 0) return -1;
     if (trees[i].version != 1) continue;
     group->joins[i] = openat(group->dirs[i], "cgroup.procs", O_WRONLY | O_CLOEXEC);
-    if (group->joins[i] < 0) goto broken;
+    if (group->joins[i] < 0) return -1;
   }
-  if (group->dirs[HELD_MEMORY] >= 0) {
-    if (set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max",
-                  plan->limits[LIMIT_MEMORY_BYTES]))
-      goto broken;
-    // Swap would only make a box slower before it ends; hosts without it lack the files.
-    set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
-              trees[HELD_MEMORY].version == 2 ? 0 : plan->limits[LIMIT_MEMORY_BYTES]);
-    if (trees[HELD_MEMORY].version == 2)
-      write_at(group->dirs[HELD_MEMORY], "memory.oom.group", "1");
-  }
-  // One more for the box's init.
-  if (group->dirs[HELD_PIDS] >= 0 &&
-      set_limit(group, HELD_PIDS, "pids.max", "pids.max", plan->limits[LIMIT_PIDS] + 1))
-    goto broken;
-  return 0;
-broken:
+  if (!group->nested) return 0;
+  // Where v2 hands out controllers, a group has processes or children, never both.
+  if (mkdirat(group->dirs[HELD_TREE], "init", 0755) && errno != EEXIST) return -1;
+  group->leaf = openat(group->dirs[HELD_TREE], "init", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return group->leaf < 0 ? -1 : 0;
+}
+
+int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
+               struct failure *why) {
+  if (parent) snprintf(group->name, sizeof group->name, "%.20s/e%u", parent->name, next_number++);
+  else snprintf(group->name, sizeof group->name, "b%u", next_number++);
+  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = group->joins[i] = -1;
+  group->leaf = -1;
+  group->nested = nested && trees[HELD_TREE].version == 2;
+  if (!open_groups(group)) return 0;
   fail(why, REFUSED_SETUP, "making the cgroup %s: %s", group->name, strerror(errno));
   group_remove(group);
   return -1;
 }
 
+int group_limit(const struct cgroup *group, const uint64_t *limits, unsigned own_pids,
+                struct failure *why) {
+  int bad = 0;
+  if (group->dirs[HELD_MEMORY] >= 0) {
+    bool v2 = trees[HELD_MEMORY].version == 2;
+    bad = set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max",
+                    limits[LIMIT_MEMORY_BYTES]);
+    // Swap would only make a box slower before it ends; hosts without it lack the files.
+    set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+              v2 ? 0 : limits[LIMIT_MEMORY_BYTES]);
+    if (v2) write_at(group->dirs[HELD_MEMORY], "memory.oom.group", "1");
+  }
+  if (!bad && group->dirs[HELD_PIDS] >= 0)
+    bad = set_limit(group, HELD_PIDS, "pids.max", "pids.max", limits[LIMIT_PIDS] + own_pids);
+  return bad ? fail(why, REFUSED_SETUP, "limiting the cgroup %s: %s", group->name, strerror(errno))
+             : 0;
+}
+
+// Before the first command of an open box: its commands get limits of their own below the box's.
+void group_share(const struct cgroup *group) {
+  if (trees[HELD_MEMORY].version == 2)
+    write_at(group->dirs[HELD_MEMORY], "cgroup.subtree_control", "+memory");
+  if (trees[HELD_PIDS].version == 2)
+    write_at(group->dirs[HELD_PIDS], "cgroup.subtree_control", "+pids");
+}
+
 int group_clone_fd(const struct cgroup *group) {
+  if (group->nested) return group->leaf;
   return trees[HELD_TREE].version == 2 ? group->dirs[HELD_TREE] : -1;
 }
 
@@ -241,19 +267,42 @@ int group_pids_refused(const struct cgroup *group) {
   return (int)number_after(text, "max ");
 }
 
-static void kill_listed(int dir) {
-  for (int round = 0; round < 20; round++) {
-    int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-    FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
-    int pid, count = 0;
-    while (in && fscanf(in, "%d", &pid) == 1) {
-      if (pid > 0 && pid != getpid()) kill(pid, SIGKILL);
-      count++;
-    }
-    if (in) fclose(in);
-    if (!count) return;
-    usleep(1000);
+static int kill_once(int dir) {
+  int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+  FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+  int pid, count = 0;
+  while (in && fscanf(in, "%d", &pid) == 1) {
+    if (pid > 0 && pid != getpid()) kill(pid, SIGKILL);
+    count++;
   }
+  if (in) fclose(in);
+  return count;
+}
+
+// Calls `act` on every group below `dir`, the deepest first.
+static void below(int dir, void (*act)(int parent, const char *name)) {
+  int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *list = copy < 0 ? NULL : fdopendir(copy);
+  struct dirent *entry;
+  while (list && (entry = readdir(list))) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    int child = openat(dir, entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (child < 0) continue;
+    below(child, act);
+    close(child);
+    act(dir, entry->d_name);
+  }
+  if (list) closedir(list);
+}
+
+static void kill_listed(int dir) {
+  for (int round = 0; round < 20 && kill_once(dir); round++) usleep(1000);
+}
+static void kill_child(int parent, const char *name) {
+  int dir = openat(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
+  kill_listed(dir);
+  close(dir);
 }
 
 static void kill_group(int dir, int version) {
@@ -262,6 +311,7 @@ static void kill_group(int dir, int version) {
   bool frozen = version == 2 ? !write_at(dir, "cgroup.freeze", "1")
                              : !write_at(dir, "freezer.state", "FROZEN");
   kill_listed(dir);
+  below(dir, kill_child);
   if (!frozen) return;
   write_at(dir, version == 2 ? "cgroup.freeze" : "freezer.state", version == 2 ? "0" : "THAWED");
 }
@@ -273,9 +323,14 @@ void group_kill(const struct cgroup *group) {
 bool group_remove(struct cgroup *group) {
   bool gone = true;
   group_joined(group);
+  if (group->leaf >= 0) {
+    if (unlinkat(group->dirs[HELD_TREE], "init", AT_REMOVEDIR) && errno != ENOENT) return false;
+    close(group->leaf);
+    group->leaf = -1;
+  }
   for (int i = 0; i < HELD_COUNT; i++) {
     if (!trees[i].version) continue;
-    char path[PATH_BYTES + 32];
+    char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
     if (rmdir(path) && errno != ENOENT) {
       gone = false;
@@ -287,24 +342,53 @@ bool group_remove(struct cgroup *group) {
   return gone;
 }
 
+struct leftover {
+  struct cgroup group;
+  struct leftover *next;
+};
+static struct leftover *leftovers;  // groups the kernel still holds
+
+void group_abandon(struct cgroup *group) {
+  if (group_remove(group)) return;
+  struct leftover *left = malloc(sizeof *left);
+  if (!left) return;  // the next start sweeps
+  *left = (struct leftover){*group, leftovers};
+  leftovers = left;
+}
+
+bool groups_settle(void) {
+  for (struct leftover **at = &leftovers; *at;) {
+    struct leftover *left = *at;
+    if (group_remove(&left->group)) {
+      *at = left->next;
+      free(left);
+      continue;
+    }
+    group_kill(&left->group);
+    at = &left->next;
+  }
+  return !leftovers;
+}
+
+static void sweep_child(int parent, const char *name) {
+  int box = openat(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (box < 0) return;
+  for (int tries = 0; tries < 200; tries++) {
+    if (!unlinkat(parent, name, AT_REMOVEDIR) || errno == ENOENT) break;
+    kill_listed(box);
+    usleep(5000);
+  }
+  close(box);
+}
+
 void cgroups_sweep(void) {
   for (int i = 0; i < HELD_COUNT; i++) {
     if (!trees[i].version) continue;
-    DIR *dir = opendir(trees[i].base);
-    struct dirent *entry;
-    while (dir && (entry = readdir(dir))) {
-      if (entry->d_name[0] != 'b' || entry->d_type != DT_DIR) continue;
-      int box = openat(dirfd(dir), entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-      if (box < 0) continue;
-      kill_group(box, trees[i].version);
-      for (int tries = 0; tries < 200; tries++) {
-        if (!unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) || errno == ENOENT) break;
-        kill_listed(box);
-        usleep(5000);
-      }
-      close(box);
-    }
-    if (dir) closedir(dir);
+    int own = open(trees[i].base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (own < 0) continue;
+    kill_group(own, trees[i].version);
+    below(own, sweep_child);
+    close(own);
     rmdir(trees[i].base);
   }
 }

@@ -54,7 +54,7 @@ static void keep_capabilities(void) {
 }
 #endif
 
-static int drop_capabilities(struct failure *why) {
+int capabilities_drop(struct failure *why) {
   // Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes it moot.
   bool may = host.root || host.namespaces;
   for (int cap = 0; may && cap <= 63; cap++) {
@@ -101,9 +101,13 @@ int identity_take(const struct setup *setup, struct failure *why) {
     if (set_capabilities(true)) return broken(why, "capset");
   }
   prctl(PR_SET_KEEPCAPS, 0);
-  if (setup->namespaces && GUARDED(plan, GUARD_USERNS) && enter_user_namespace(plan, why))
+  if (setup->birth == BIRTH_LEVEL_2 && GUARDED(plan, GUARD_USERNS) &&
+      enter_user_namespace(plan, why))
     return -1;
-  if (GUARDED(plan, GUARD_CAPS) && drop_capabilities(why)) return -1;
+  if (setup->birth == BIRTH_EXEC && GUARDED(plan, GUARD_USERNS) &&
+      setns(setup->entry->fds[ENTRY_USER], CLONE_NEWUSER))
+    return broken(why, "entering the open box's users");
+  if (GUARDED(plan, GUARD_CAPS) && capabilities_drop(why)) return -1;
 #ifdef WARDEN_TEST_GUARDS
   if (!GUARDED(plan, GUARD_CAPS)) keep_capabilities();
 #endif
@@ -124,12 +128,13 @@ static int limit(int which, uint64_t value) {
 static int set_limits(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   const uint64_t *limits = plan->limits;
-  int bad = limit(RLIMIT_CORE, 0) || limit(RLIMIT_NOFILE, limits[LIMIT_NOFILE]) ||
+  uint64_t files = setup->exec_fd >= 0 ? (uint64_t)setup->exec_fd : limits[LIMIT_NOFILE];
+  int bad = limit(RLIMIT_CORE, 0) || limit(RLIMIT_NOFILE, files) ||
             limit(RLIMIT_FSIZE, limits[LIMIT_FSIZE_BYTES]) || limit(RLIMIT_MSGQUEUE, 0) ||
             limit(RLIMIT_CPU, limits[LIMIT_CPU_MS] / 1000 + 2);
   // The count is per user: right in a user namespace of one's own, too wide elsewhere.
   if (!bad && setup->group->dirs[HELD_PIDS] < 0)
-    bad = limit(RLIMIT_NPROC, limits[LIMIT_PIDS] + 2);
+    bad = limit(RLIMIT_NPROC, limits[LIMIT_PIDS] + (setup->birth == BIRTH_EXEC ? 4 : 2));
   if (!bad && setup->group->dirs[HELD_MEMORY] < 0)
     bad = limit(RLIMIT_DATA, limits[LIMIT_MEMORY_BYTES]);
   return bad ? broken(why, "setrlimit") : 0;
@@ -143,7 +148,7 @@ static int allow(int ruleset, const char *path, enum landlock_use use, struct fa
   return bad;
 }
 
-static int restrict_files(const struct setup *setup, struct failure *why) {
+int confine_ruleset(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   int ruleset = landlock_open(host.landlock, plan->level, why);
   if (ruleset < 0) return -1;
@@ -152,17 +157,22 @@ static int restrict_files(const struct setup *setup, struct failure *why) {
     if (bind->kind == BIND_TMPFS && allow(ruleset, bind->dst, USE_PRIVATE, why)) return -1;
     if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
     enum landlock_use use = bind->kind == BIND_RW ? USE_WRITE : USE_READ;
-    if (landlock_allow(ruleset, host.landlock, setup->paths->fds[i], use, why)) return -1;
+    if (landlock_allow(ruleset, host.landlock, setup->fds[i], use, why)) return -1;
   }
-  if (setup->namespaces &&
+  if (plan->level == LEVEL_2 &&
       (allow(ruleset, "/", USE_LIST, why) || allow(ruleset, "/etc", USE_READ, why) ||
        allow(ruleset, "/proc", USE_READ, why) || allow(ruleset, "/dev", USE_DEVICE, why) ||
        allow(ruleset, "/dev/shm", USE_PRIVATE, why) || allow(ruleset, "/tmp", USE_PRIVATE, why)))
     return -1;
-  if (!setup->namespaces && allow(ruleset, "/dev/null", USE_DEVICE, why)) return -1;
-  int bad = landlock_enter(ruleset, why);
-  close(ruleset);
-  return bad;
+  if (plan->level == LEVEL_1 && allow(ruleset, "/dev/null", USE_DEVICE, why)) return -1;
+  return ruleset;
+}
+
+// The rules of an open box were made when it was opened, before anyone could change its tree.
+static int restrict_files(const struct setup *setup, struct failure *why) {
+  bool entered = setup->birth == BIRTH_EXEC;
+  int ruleset = entered ? setup->entry->fds[ENTRY_RULESET] : confine_ruleset(setup, why);
+  return ruleset < 0 || landlock_enter(ruleset, why) ? -1 : 0;
 }
 
 static int unproved(struct failure *why, const char *layer) {
@@ -205,23 +215,47 @@ static int prove(const struct setup *setup, int status_fd, struct failure *why) 
   return 0;
 }
 
-int confine(const struct setup *setup, struct failure *why) {
+// A runner starts once: from the first descriptor number that its limit puts out of reach. Once that
+// one is closed by exec, nobody can have the number again, so no second exec passes the filter.
+static int open_command(struct setup *setup, struct failure *why) {
+  const char *command = setup->plan->args[0];
+  struct rlimit now;
+  int fd = k_openat2(AT_FDCWD, command, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
+  if (fd < 0) return fail(why, REFUSED_EXEC, "%.220s: %s", command, strerror(errno));
+  if (getrlimit(RLIMIT_NOFILE, &now)) return broken(why, "getrlimit");
+  now.rlim_cur = now.rlim_max;
+  uint64_t most = setup->plan->limits[LIMIT_NOFILE];
+  setup->exec_fd = (int)(most < now.rlim_max ? most : now.rlim_max - 1);
+  if (setrlimit(RLIMIT_NOFILE, &now) || fd >= setup->exec_fd ||
+      dup3(fd, setup->exec_fd, O_CLOEXEC) < 0)
+    return broken(why, "opening the command");
+  return 0;
+}
+
+int confine(struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return broken(why, "setsid");
   umask(022);
-  if (chdir(plan->cwd))
+  // No way back through a descriptor of ours that is still open.
+  int cwd = k_openat2(AT_FDCWD, plan->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC,
+                      RESOLVE_NO_MAGICLINKS);
+  if (cwd < 0 || fchdir(cwd))
     return fail(why, REFUSED_SETUP, "chdir %.220s: %s", plan->cwd, strerror(errno));
+  close(cwd);
   // A keyring of its own: the one of the warden's session is not the box's to read.
   syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
   int status = openat(host.proc, "self/status", O_RDONLY | O_CLOEXEC);
   int before = openat(host.probe, "file", O_RDONLY | O_CLOEXEC);
   if (status < 0 || before < 0) return broken(why, "opening what proves the layers");
   close(before);
+  bool once = plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP);
+  if (once && open_command(setup, why)) return -1;
   if (set_limits(setup, why)) return -1;
   if (GUARDED(plan, GUARD_LANDLOCK) && restrict_files(setup, why)) return -1;
   enum filter filter = plan->profile == PROFILE_RUNNER ? FILTER_RUNNER
                        : plan->level == LEVEL_1       ? FILTER_TOOL_L1
                                                       : FILTER_TOOL_L2;
+  if (once && seccomp_exec_once(setup->exec_fd, why)) return -1;
   if (GUARDED(plan, GUARD_SECCOMP) && seccomp_enter(filter, why)) return -1;
   if (GUARDED(plan, GUARD_PROBES) && prove(setup, status, why)) return -1;
   if (GUARDED(plan, GUARD_DESCRIPTORS) &&

@@ -15,6 +15,7 @@
 struct conn {
   struct watch watch;  // first: a watch is its connection
   struct box *box;
+  gid_t gid;  // the client's
   uint8_t *in, *out;
   size_t in_size, in_room, out_at, out_size;
   bool closing, shut, gone;
@@ -101,6 +102,7 @@ void conn_refuse(struct conn *conn, const struct failure *why) {
 }
 
 void conn_box_gone(struct conn *conn) { conn->box = NULL; }
+gid_t conn_gid(const struct conn *conn) { return conn->gid; }
 
 static void send_features(struct conn *conn) {
   char text[2048];
@@ -120,22 +122,21 @@ static void broken(struct conn *conn, const struct failure *why) {
   conn_refuse(conn, why);
 }
 
-static void on_plan(struct conn *conn, const uint8_t *bytes, size_t size) {
-  static struct plan plan;
+static void on_plan(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size) {
   struct failure why = {0};
   if (conn->box) {
     fail(&why, REFUSED_FRAME, "this connection has a box already");
     broken(conn, &why);
     return;
   }
-  if (!parse_plan(bytes, size, &plan, &why)) conn->box = box_start(conn, &plan, &why);
+  conn->box = box_start(conn, frame, bytes, size, &why);
   if (!conn->box) conn_refuse(conn, &why);
 }
 
 static void on_frame(struct conn *conn, const struct frame_head *head, const uint8_t *body) {
   struct failure why = {0};
-  if (head->type == FRAME_PLAN) {
-    on_plan(conn, body, head->length);
+  if (head->type == FRAME_PLAN || head->type == FRAME_OPEN || head->type == FRAME_EXEC) {
+    on_plan(conn, head->type, body, head->length);
     return;
   }
   if (head->type == FRAME_FEATURES) {
@@ -153,6 +154,7 @@ static void on_frame(struct conn *conn, const struct frame_head *head, const uin
     case FRAME_SIGNAL:
       if (head->length == 1) box_signal(conn->box, body[0]);
       return;
+    case FRAME_CLOSE:
     case FRAME_KILL: box_kill(conn->box, ENDED_CLIENT); return;
   }
 }
@@ -242,6 +244,7 @@ void conn_accept(int listener) {
     return;
   }
   conn->watch = (struct watch){.ready = on_ready, .fd = fd};
+  conn->gid = peer.gid;
   conn_count++;
   watch_add(&conn->watch, EPOLLIN);
   struct failure why = {0};

@@ -24,21 +24,27 @@ static void report(int control, uint32_t kind, int status, const struct failure 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 // The warden's fork carries every other box's descriptors; keep only what this box needs.
-static void keep_only(const struct setup *setup) {
-  int keep[BINDS_MAX + HELD_COUNT + 16], count = 0;
-  for (unsigned i = 0; i < setup->plan->bind_count; i++) keep[count++] = setup->paths->fds[i];
-  for (int i = 0; i < HELD_COUNT; i++) keep[count++] = setup->group->joins[i];
-  for (int i = 0; i < 3; i++) keep[count++] = setup->stdio[i];
-  int more[] = {setup->control, setup->dev, host.proc, host.probe, 0, 1, 2};
-  for (unsigned i = 0; i < sizeof more / sizeof *more; i++) keep[count++] = more[i];
-  qsort(keep, (size_t)count, sizeof *keep, by_number);
+static void keep_only(const int *wanted, unsigned count) {
+  int keep[ENTRY_COUNT + HELD_COUNT + 16];
+  memcpy(keep, wanted, count * sizeof *keep);
+  qsort(keep, count, sizeof *keep, by_number);
   unsigned from = 0;
-  for (int i = 0; i < count; i++) {
+  for (unsigned i = 0; i < count; i++) {
     if (keep[i] < 0) continue;
     if ((unsigned)keep[i] > from) syscall(SYS_close_range, from, keep[i] - 1, 0);
     from = (unsigned)keep[i] + 1;
   }
   syscall(SYS_close_range, from, ~0u, 0);
+}
+
+static void keep_own(const struct setup *setup) {
+  int keep[ENTRY_COUNT + HELD_COUNT + 16];
+  unsigned count = 0;
+  int own[] = {setup->control, setup->dev, host.proc, host.probe, 0, 1, 2};
+  for (unsigned i = 0; i < sizeof own / sizeof *own; i++) keep[count++] = own[i];
+  for (int i = 0; i < HELD_COUNT; i++) keep[count++] = setup->group->joins[i];
+  for (int i = 0; i < ENTRY_COUNT && setup->entry; i++) keep[count++] = setup->entry->fds[i];
+  keep_only(keep, count);
 }
 
 static int join_groups(const struct cgroup *group, struct failure *why) {
@@ -48,6 +54,16 @@ static int join_groups(const struct cgroup *group, struct failure *why) {
       return fail(why, REFUSED_SETUP, "joining the cgroup: %s", strerror(errno));
     close(group->joins[i]);
   }
+  return 0;
+}
+
+// Into the namespaces of an open box; its user namespace comes last, with the identity.
+static int entry_go(const struct setup *setup, struct failure *why) {
+  static const enum entry_fd order[] = {ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
+                                        ENTRY_MOUNT};
+  for (unsigned i = 0; i < sizeof order / sizeof *order; i++)
+    if (setns(setup->entry->fds[order[i]], 0))
+      return fail(why, REFUSED_SETUP, "entering the open box: %s", strerror(errno));
   return 0;
 }
 
@@ -71,21 +87,63 @@ static int check_network(struct failure *why) {
   return bad || !seen ? fail(why, REFUSED_PROBE, "the network namespace did not take") : 0;
 }
 
-static int build(const struct setup *setup, struct failure *why) {
+// What needs no job: done ahead of time.
+static int prepare(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (join_groups(setup->group, why)) return -1;
-  if (setup->namespaces) {
-    if (unshare(CLONE_NEWCGROUP))
-      return fail(why, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
-    if (GUARDED(plan, GUARD_UTSNS) && sethostname("box", 3))
-      return fail(why, REFUSED_SETUP, "sethostname: %s", strerror(errno));
-    if (EXPECTED(plan, GUARD_NETNS) && check_network(why)) return -1;
-    if (mounts_build(setup, why)) return -1;
+  if (setup->birth == BIRTH_EXEC) return entry_go(setup, why) || identity_take(setup, why);
+  if (setup->birth == BIRTH_LEVEL_1) return 0;
+  if (unshare(CLONE_NEWCGROUP))
+    return fail(why, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
+  if (GUARDED(plan, GUARD_UTSNS) && sethostname("box", 3))
+    return fail(why, REFUSED_SETUP, "sethostname: %s", strerror(errno));
+  if (EXPECTED(plan, GUARD_NETNS) && check_network(why)) return -1;
+  return mounts_prepare(setup, why);
+}
+
+static int take_order(struct setup *setup) {
+  int fds[3 + BINDS_MAX];
+  unsigned have = 0, got;
+  struct order order;
+  do {
+    ssize_t size =
+        fds_recv(setup->control, &order, sizeof order, fds + have, 3 + BINDS_MAX - have, &got, 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof order) return -1;
+    have += got;
+  } while (have < order.fd_count);
+  unsigned next = 0;
+  for (int i = 0; i < 3; i++) setup->stdio[i] = setup->job->hold ? -1 : fds[next++];
+  for (unsigned i = 0; i < setup->plan->bind_count; i++) {
+    uint8_t kind = setup->plan->binds[i].kind;
+    setup->fds[i] = kind == BIND_RO || kind == BIND_RW ? fds[next++] : -1;
   }
+  return next == have ? 0 : -1;
+}
+
+static int build(struct setup *setup, struct failure *why) {
+  if (setup->birth == BIRTH_EXEC) return 0;
+  if (setup->plan->egress) {
+    int listener = egress_listen(why);
+    if (listener < 0) return -1;
+    struct report told = {.kind = REPORT_LISTENER};
+    if (fds_send(setup->control, &told, sizeof told, &listener, 1))
+      return fail(why, REFUSED_SETUP, "handing the listener over: %s", strerror(errno));
+    close(listener);
+  }
+  if (setup->birth == BIRTH_LEVEL_2 && mounts_build(setup, why)) return -1;
   return identity_take(setup, why);
 }
 
-static void start_command(const struct setup *setup, int errors) {
+static void exec_command(const struct setup *setup, struct failure *why) {
+  const struct plan *plan = setup->plan;
+  char *const *args = (char *const *)plan->args, *const *envs = (char *const *)plan->envs;
+  if (setup->exec_fd < 0) execve(args[0], args, envs);
+  else syscall(SYS_execveat, setup->exec_fd, "", args, envs, AT_EMPTY_PATH);
+  fail(why, REFUSED_EXEC, "%.220s: %s", args[0], strerror(errno));
+}
+
+static void start_command(struct setup *setup, int errors) {
   struct failure why = {0};
   for (int i = 0; i < 3; i++)
     if (dup2(setup->stdio[i], i) < 0) _exit(127);
@@ -93,11 +151,7 @@ static void start_command(const struct setup *setup, int errors) {
   sigemptyset(&none);
   signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  if (!confine(setup, &why)) {
-    execve(setup->plan->args[0], (char *const *)setup->plan->args,
-           (char *const *)setup->plan->envs);
-    fail(&why, REFUSED_EXEC, "%.220s: %s", setup->plan->args[0], strerror(errno));
-  }
+  if (!confine(setup, &why)) exec_command(setup, &why);
   if (write(errors, &why, sizeof why) < 0) _exit(126);
   _exit(127);
 }
@@ -105,7 +159,26 @@ static void start_command(const struct setup *setup, int errors) {
 static volatile sig_atomic_t leave;
 static void on_signal(int number) { leave |= number == SIGTERM; }
 
-static void watch_over(const struct setup *setup, pid_t command) {
+// The command ended; of a command in an open box others may be left, which the warden ends.
+static void say_ended(const struct setup *setup, int status) {
+  struct report told = {.kind = REPORT_ENDED, .status = status, .alone = true};
+  if (setup->birth == BIRTH_EXEC) {
+    pid_t other;
+    while ((other = waitpid(-1, NULL, WNOHANG)) > 0) {
+    }
+    told.alone = other < 0;
+  } else if (!setup->pid_namespace) {
+    tree_kill(getpid(), false);
+  }
+  if (send(setup->control, &told, sizeof told, MSG_NOSIGNAL) < 0) _exit(1);
+  if (told.alone) _exit(0);
+  while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
+  }
+  _exit(0);
+}
+
+// Reaps until the command has ended; an open box has none and goes on until it is told to end.
+__attribute__((noreturn)) static void watch_over(const struct setup *setup, pid_t command) {
   struct sigaction act = {.sa_handler = on_signal};
   sigaction(SIGCHLD, &act, NULL);
   sigset_t open_mask;
@@ -113,65 +186,92 @@ static void watch_over(const struct setup *setup, pid_t command) {
   for (;;) {
     int status;
     pid_t ended;
-    while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
-      if (ended != command) continue;
-      if (!setup->pid_namespace) tree_kill(getpid(), false);
-      report(setup->control, REPORT_ENDED, status, NULL);
-      _exit(0);
-    }
+    while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+      if (ended == command) say_ended(setup, status);
     struct pollfd from = {.fd = setup->control, .events = POLLIN};
     if (ppoll(&from, 1, NULL, &open_mask) > 0) {
       uint8_t number;
       if (recv(setup->control, &number, 1, MSG_DONTWAIT) == 1) {
-        if (kill(-command, number)) kill(command, number);
+        if (command > 0 && kill(-command, number)) kill(command, number);
       } else if (errno != EAGAIN || from.revents & POLLHUP) {
         leave = 1;
       }
     }
     if (leave) {
-      if (!setup->pid_namespace) tree_kill(getpid(), false);
+      if (!setup->pid_namespace && setup->birth != BIRTH_EXEC) tree_kill(getpid(), false);
       _exit(1);
     }
   }
 }
 
-void init_main(const struct setup *setup) {
-  struct failure why = {0};
-  // In a pid namespace the kernel takes the tree with init; elsewhere init must do it itself.
-  int death = setup->pid_namespace ? SIGKILL : SIGTERM;
+static void close_all_but(int fd) {
+  if (fd) syscall(SYS_close_range, 0, fd - 1, 0);
+  syscall(SYS_close_range, fd + 1, ~0u, 0);
+}
+
+static int start(struct setup *setup, pid_t *command, struct failure *why) {
+  int errors[2];
+  if (pipe2(errors, O_CLOEXEC)) return fail(why, REFUSED_OVERLOAD, "pipe: %s", strerror(errno));
+  *command = fork();
+  if (*command == 0) start_command(setup, errors[1]);
+  close(errors[1]);
+  for (int i = 0; i < 3; i++) close(setup->stdio[i]);
+  ssize_t size = *command < 0 ? -1 : read(errors[0], why, sizeof *why);
+  if (size == 0) return 0;
+  if (size != sizeof *why) fail(why, REFUSED_SETUP, "the command's process died early");
+  return -1;
+}
+
+// Gives the warden what leads into this box, and waits.
+static int open_up(const struct setup *setup, struct failure *why) {
+  static const char *const names[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+  int fds[ENTRY_COUNT];
+  for (int i = 0; i < ENTRY_RULESET; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "self/ns/%s", names[i]);
+    fds[i] = openat(host.proc, path, O_RDONLY | O_CLOEXEC);
+    if (fds[i] < 0) return fail(why, REFUSED_SETUP, "%s: %s", path, strerror(errno));
+  }
+  fds[ENTRY_RULESET] = confine_ruleset(setup, why);
+  if (fds[ENTRY_RULESET] < 0) return -1;
+  struct report told = {.kind = REPORT_STARTED};
+  if (fds_send(setup->control, &told, sizeof told, fds, ENTRY_COUNT))
+    return fail(why, REFUSED_SETUP, "handing the box over: %s", strerror(errno));
+  return 0;
+}
+
+static void be_born(const struct setup *setup) {
   sigset_t blocked;
   sigfillset(&blocked);
   sigprocmask(SIG_SETMASK, &blocked, NULL);
   struct sigaction act = {.sa_handler = on_signal};
   signal(SIGPIPE, SIG_DFL);  // the only one the warden itself changed
-  if (!setup->pid_namespace) {
-    sigaction(SIGTERM, &act, NULL);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-  }
-  prctl(PR_SET_PDEATHSIG, death);
-  prctl(PR_SET_NAME, "box-init");
-  if (GUARDED(setup->plan, GUARD_DESCRIPTORS)) keep_only(setup);
+  if (!setup->pid_namespace) prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (!setup->pid_namespace && setup->birth != BIRTH_EXEC) sigaction(SIGTERM, &act, NULL);
+  prctl(PR_SET_NAME, "box-spare");
+  if (!(setup->plan->guards_off & GUARD_DESCRIPTORS)) keep_own(setup);
   setsid();
-  int errors[2];
-  if (pipe2(errors, O_CLOEXEC)) _exit(1);
-  if (build(setup, &why)) {
-    report(setup->control, REPORT_FAILED, 0, &why);
-    _exit(1);
-  }
+}
+
+void init_main(struct setup *setup) {
+  struct failure why = {0};
+  // In a pid namespace the kernel takes the tree with init; elsewhere init must do it itself.
+  int death = setup->pid_namespace || setup->birth == BIRTH_EXEC ? SIGKILL : SIGTERM;
+  prctl(PR_SET_PDEATHSIG, death);
+  be_born(setup);
+  int bad = prepare(setup, &why);
   prctl(PR_SET_PDEATHSIG, death);  // again: a change of user clears it
-  pid_t command = fork();
-  if (command == 0) start_command(setup, errors[1]);
-  close(errors[1]);
-  for (int i = 0; i < 3; i++) close(setup->stdio[i]);
-  ssize_t size = read(errors[0], &why, sizeof why);
-  if (command < 0 || size != 0) {
-    if (size != sizeof why) fail(&why, REFUSED_SETUP, "the command's process died early");
+  if (!bad && take_order(setup)) _exit(0);
+  prctl(PR_SET_NAME, "box-init");
+  pid_t command = -1;
+  bad = bad || build(setup, &why);
+  prctl(PR_SET_PDEATHSIG, death);
+  if (!bad) bad = setup->job->hold ? open_up(setup, &why) : start(setup, &command, &why);
+  if (bad) {
     report(setup->control, REPORT_FAILED, 0, &why);
     _exit(1);
   }
-  syscall(SYS_close_range, 0, setup->control - 1, 0);
-  syscall(SYS_close_range, setup->control + 1, ~0u, 0);
-  report(setup->control, REPORT_STARTED, 0, NULL);
+  close_all_but(setup->control);
+  if (!setup->job->hold) report(setup->control, REPORT_STARTED, 0, NULL);
   watch_over(setup, command);
-  _exit(0);
 }

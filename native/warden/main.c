@@ -164,7 +164,9 @@ static void run_loop(void) {
     if (leaving && (!boxes_count() || now_us() > until)) return;
     // Files can appear without a notice (another mount, a race at start): look once a second too.
     if (wait < 0 || wait > 1000) wait = 1000;
-    int count = epoll_wait(loop, ready, 64, wait);
+    bool fill = !leaving && spares_wanted();
+    int count = epoll_wait(loop, ready, 64, fill ? 0 : wait);
+    if (!count && fill) boxes_fill();
     for (int i = 0; i < count; i++) {
       struct watch *watch = ready[i].data.ptr;
       if (watch->active) watch->ready(watch, ready[i].events);
@@ -210,6 +212,7 @@ int main(int argc, char **argv) {
   printf("ready\n");
   fflush(stdout);
   run_loop();
+  spares_empty();
   unlink(path);
   cgroups_sweep();
   return 0;

@@ -256,9 +256,9 @@ static int place_bind(const struct setup *setup, unsigned i, struct failure *why
     return bad ? broken(why, "linking", bind->dst) : 0;
   }
   if (bind->kind == BIND_RO && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
-  if (k_mount_setattr(setup->paths->fds[i], attrs, 1))
+  if (k_mount_setattr(setup->fds[i], attrs, 1))
     return broken(why, "setting attributes of", bind->dst);
-  return place(setup->paths->fds[i], bind->dst, why);
+  return place(setup->fds[i], bind->dst, why);
 }
 
 static int enter_root(const struct setup *setup, int *proc, struct failure *why) {
@@ -282,8 +282,8 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *why)
   return 0;
 }
 
-int mounts_build(const struct setup *setup, struct failure *why) {
-  const struct plan *plan = setup->plan;
+// Everything that is the same in every box.
+int mounts_prepare(const struct setup *setup, struct failure *why) {
   int proc;
   if (enter_root(setup, &proc, why)) return -1;
   int bad = place(proc, "/proc", why);
@@ -296,14 +296,19 @@ int mounts_build(const struct setup *setup, struct failure *why) {
   int tmp = new_tmpfs("256m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV);
   if (place(tmp, "/tmp", why)) return -1;
   close(tmp);
+  return 0;
+}
+
+int mounts_build(const struct setup *setup, struct failure *why) {
+  const struct plan *plan = setup->plan;
   if (write_etc(plan, why)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (plan->binds[i].kind < BIND_MASK && place_bind(setup, i, why)) return -1;
-  for (unsigned i = 0; i < setup->paths->seal_count; i++)
-    if (apply_seal(plan, &setup->paths->seals[i], why)) return -1;
+  for (unsigned i = 0; i < setup->job->seal_count; i++)
+    if (apply_seal(plan, &setup->job->seals[i], why)) return -1;
   if (!GUARDED(plan, GUARD_READONLY)) return 0;
   int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);
+  int bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);
   close(root);
   return bad ? broken(why, "making read-only", "/") : 0;
 }

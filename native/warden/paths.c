@@ -152,7 +152,7 @@ int paths_open(const struct bounds *b, const struct plan *plan, struct paths *pa
   for (unsigned i = 0; i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
-    int fd = bounds_open(b, bind->src, bind->kind == BIND_RW, why);
+    int fd = bounds_open(b, bind->src, bind->kind == BIND_RW ? PREFIX_WRITE : PREFIX_READ, why);
     if (fd < 0) return -1;
     if (plan->level == LEVEL_2) {
       int tree = k_open_tree(

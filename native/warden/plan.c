@@ -30,11 +30,14 @@ int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failu
   head->length = u32(bytes + 8);
   uint32_t most = 0;
   switch (head->type) {
-    case FRAME_PLAN: most = FRAME_MAX; break;
+    case FRAME_PLAN:
+    case FRAME_OPEN:
+    case FRAME_EXEC: most = FRAME_MAX; break;
     case FRAME_STDIN: most = STDIN_WINDOW; break;
     case FRAME_SIGNAL: most = 1; break;
     case FRAME_STDIN_END:
     case FRAME_KILL:
+    case FRAME_CLOSE:
     case FRAME_FEATURES: break;
     default: return fail(why, REFUSED_FRAME, "frame type %u is not known", head->type);
   }
@@ -132,6 +135,11 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
+  if (tag == TAG_BOX) {
+    if (size != 8) return fail(why, REFUSED_PLAN, "field %u is eight bytes", tag);
+    plan->box = u64(value);
+    return 0;
+  }
   if (size != 4) return fail(why, REFUSED_PLAN, "field %u is four bytes", tag);
   uint32_t number = u32(value);
   switch (tag) {
@@ -160,6 +168,7 @@ static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct pl
     case TAG_ID: plan->id = string; return 0;
     case TAG_CWD: plan->cwd = string; return 0;
     case TAG_USER: plan->user = string; return 0;
+    case TAG_EGRESS: plan->egress = string; return 0;
     case TAG_ARG:
       if (plan->arg_count == ARGS_MAX)
         return fail(why, REFUSED_PLAN, "more than %d arguments", ARGS_MAX);
@@ -175,29 +184,36 @@ static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct pl
   }
 }
 
-static int check_whole(const struct plan *plan, struct failure *why) {
-  if (!plan->id || !is_name(plan->id, 64))
-    return fail(why, REFUSED_PLAN, "the id is missing or not a plain name");
-  if (plan->user && !is_name(plan->user, 32))
-    return fail(why, REFUSED_PLAN, "the user is not a plain name");
-  if (plan->level != LEVEL_1 && plan->level != LEVEL_2)
-    return fail(why, REFUSED_PLAN, "level %u is not built by the warden, only 1 and 2",
-                plan->level);
-  if (plan->profile != PROFILE_TOOL && plan->profile != PROFILE_RUNNER)
-    return fail(why, REFUSED_PLAN, "profile %u is not known", plan->profile);
+static int check_command(const struct plan *plan, struct failure *why) {
   if (plan->arg_count == 0 || !is_plain_path(plan->args[0]))
     return fail(why, REFUSED_PLAN, "the command is not an absolute, plain path");
   if (!plan->cwd || !is_plain_path(plan->cwd))
     return fail(why, REFUSED_PLAN, "the working directory is not an absolute, plain path");
+  return 0;
+}
+
+static int check_limits(const struct plan *plan, struct failure *why) {
+  for (int which = 1; which < LIMIT_COUNT; which++)
+    if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS)
+      return fail(why, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
+  return 0;
+}
+
+static int check_identity(const struct plan *plan, struct failure *why) {
+  if (!plan->id || !is_name(plan->id, 64))
+    return fail(why, REFUSED_PLAN, "the id is missing or not a plain name");
+  if (plan->user && !is_name(plan->user, 32))
+    return fail(why, REFUSED_PLAN, "the user is not a plain name");
   uint32_t none = UINT32_MAX;
   if (plan->uid == 0 || plan->gid == 0 || plan->uid == none || plan->gid == none)
     return fail(why, REFUSED_PLAN, "user and group 0 are never given, nor left out");
   for (unsigned i = 0; i < plan->group_count; i++)
     if (plan->groups[i] == 0 || plan->groups[i] == none)
       return fail(why, REFUSED_PLAN, "group 0 is never given");
-  for (int which = 1; which < LIMIT_COUNT; which++)
-    if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS)
-      return fail(why, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
+  return 0;
+}
+
+static int check_paths(const struct plan *plan, struct failure *why) {
   for (unsigned i = 0; plan->level == LEVEL_1 && i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind != BIND_RO && bind->kind != BIND_RW)
@@ -207,10 +223,45 @@ static int check_whole(const struct plan *plan, struct failure *why) {
       return fail(why, REFUSED_PLAN, "level 1 cannot show %.120s at %.120s", bind->src,
                   bind->dst);
   }
+  if (!plan->egress) return 0;
+  if (plan->level != LEVEL_2 || plan->profile != PROFILE_TOOL)
+    return fail(why, REFUSED_PLAN, "egress needs a network of its own: level 2, a tool's profile");
+  if (!is_plain_path(plan->egress))
+    return fail(why, REFUSED_PLAN, "the egress socket is not an absolute, plain path");
   return 0;
 }
 
-int parse_plan(const uint8_t *bytes, size_t size, struct plan *plan, struct failure *why) {
+// A command in an open box brings nothing but itself: who, where and what is seen are the box's.
+static int check_exec(const struct plan *plan, struct failure *why) {
+  if (!plan->box) return fail(why, REFUSED_PLAN, "the command names no box");
+  if (plan->id || plan->user || plan->level || plan->egress || plan->bind_count ||
+      plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
+    return fail(why, REFUSED_PLAN, "identity, level and paths are the open box's");
+  if (plan->profile > PROFILE_RUNNER)
+    return fail(why, REFUSED_PLAN, "profile %u is not known", plan->profile);
+  return check_command(plan, why) || check_limits(plan, why) ? -1 : 0;
+}
+
+static int check_whole(uint8_t frame, const struct plan *plan, struct failure *why) {
+  if (frame == FRAME_EXEC) return check_exec(plan, why);
+  if (plan->box) return fail(why, REFUSED_PLAN, "a new box has no number yet");
+  if (plan->level != LEVEL_1 && plan->level != LEVEL_2)
+    return fail(why, REFUSED_PLAN, "level %u is not built by the warden, only 1 and 2",
+                plan->level);
+  if (plan->profile != PROFILE_TOOL && plan->profile != PROFILE_RUNNER)
+    return fail(why, REFUSED_PLAN, "profile %u is not known", plan->profile);
+  if (frame == FRAME_OPEN) {
+    if (plan->level != LEVEL_2) return fail(why, REFUSED_PLAN, "only level 2 is held open");
+    if (plan->arg_count || plan->env_count || plan->cwd)
+      return fail(why, REFUSED_PLAN, "an open box has no command of its own");
+  } else if (check_command(plan, why)) {
+    return -1;
+  }
+  return check_identity(plan, why) || check_limits(plan, why) || check_paths(plan, why) ? -1 : 0;
+}
+
+int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
+               struct failure *why) {
   memset(plan, 0, sizeof *plan);
   plan->uid = plan->gid = UINT32_MAX;
   unsigned seen = 0;
@@ -232,6 +283,7 @@ int parse_plan(const uint8_t *bytes, size_t size, struct plan *plan, struct fail
       case TAG_ID:
       case TAG_CWD:
       case TAG_USER:
+      case TAG_EGRESS:
       case TAG_ARG:
       case TAG_ENV: bad = parse_text(tag, bytes + at, length, plan, why); break;
       default: bad = parse_number(tag, bytes + at, length, plan, why);
@@ -239,5 +291,5 @@ int parse_plan(const uint8_t *bytes, size_t size, struct plan *plan, struct fail
     if (bad) return -1;
     at += length;
   }
-  return check_whole(plan, why);
+  return check_whole(frame, plan, why);
 }

@@ -109,7 +109,8 @@ struct bind {
 };
 
 struct plan {
-  const char *id, *cwd, *user;
+  const char *id, *cwd, *user, *egress;
+  uint64_t box;
   uint8_t level, profile;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];
@@ -146,9 +147,11 @@ struct frame_head {
   uint32_t length;
 };
 
-// Both return 0, or -1 with why filled in. parse_plan's strings point into bytes.
+// Both return 0, or -1 with why filled in. parse_plan's strings point into bytes; the frame decides
+// what a plan must have: FRAME_PLAN, FRAME_OPEN or FRAME_EXEC.
 int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failure *why);
-int parse_plan(const uint8_t *bytes, size_t size, struct plan *plan, struct failure *why);
+int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
+               struct failure *why);
 
 #define GUARDED(plan, guard) (!((plan)->guards_off & (guard)))
 #define EXPECTED(plan, guard) (GUARDED(plan, guard) || !GUARDED(plan, GUARD_SILENT))

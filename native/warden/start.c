@@ -2,13 +2,10 @@
 #include "box.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 static int check_host(const struct plan *plan, struct failure *why) {
   if (halted()) return fail(why, REFUSED_HALT, "everything is halted: the HALT file exists");
@@ -20,7 +17,7 @@ static int check_host(const struct plan *plan, struct failure *why) {
     snprintf(why->hint, sizeof why->hint, "boot a kernel 5.13 or newer with lsm=landlock,...");
     return -1;
   }
-  if (plan->level == LEVEL_2 && !host.namespaces) {
+  if (plan->level != LEVEL_1 && !host.namespaces) {
     fail(why, REFUSED_HOST, "%s", host.missing);
     snprintf(why->hint, sizeof why->hint, "%s", host.fix);
     return -1;
@@ -33,21 +30,17 @@ static int check_host(const struct plan *plan, struct failure *why) {
 }
 
 struct ends {
-  int pairs[3][2], control[2], dev;
+  int pairs[3][2];
 };
 
 static void close_ends(struct ends *ends) {
   for (int i = 0; i < 3; i++)
     for (int side = 0; side < 2; side++)
       if (ends->pairs[i][side] >= 0) close(ends->pairs[i][side]);
-  for (int side = 0; side < 2; side++)
-    if (ends->control[side] >= 0) close(ends->control[side]);
-  if (ends->dev >= 0) close(ends->dev);
 }
 
 static int open_ends(const struct plan *plan, struct ends *ends, struct failure *why) {
-  memset(ends, -1, sizeof *ends);
-  int bad = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends->control);
+  int bad = 0;
   for (int i = 0; i < 3 && !bad; i++) {
     bad = pipe2(ends->pairs[i], O_CLOEXEC);
     if (bad) break;
@@ -56,24 +49,7 @@ static int open_ends(const struct plan *plan, struct ends *ends, struct failure 
     if (host.root) bad = fchown(box_side, plan->uid, plan->gid);
     if (!bad) bad = fcntl(our_side, F_SETFL, O_NONBLOCK);
   }
-  if (!bad && plan->level == LEVEL_2) {
-    ends->dev = k_open_tree(host.dev, "",
-                            AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
-    bad = ends->dev < 0;
-  }
   return bad ? fail(why, REFUSED_OVERLOAD, "no descriptors left: %s", strerror(errno)) : 0;
-}
-
-static uint64_t namespaces_of(const struct plan *plan) {
-  uint64_t flags = 0;
-  if (plan->level == LEVEL_2) {
-    flags = CLONE_NEWNS;
-    if (GUARDED(plan, GUARD_IPCNS)) flags |= CLONE_NEWIPC;
-    if (GUARDED(plan, GUARD_UTSNS)) flags |= CLONE_NEWUTS;
-    if (GUARDED(plan, GUARD_NETNS)) flags |= CLONE_NEWNET;
-  }
-  if (host.namespaces && GUARDED(plan, GUARD_PIDNS)) flags |= CLONE_NEWPID;
-  return flags;
 }
 
 static void adopt(struct box *box, struct stream *stream, int fd, uint8_t type,
@@ -82,56 +58,114 @@ static void adopt(struct box *box, struct stream *stream, int fd, uint8_t type,
   watch_add(&stream->watch, events);
 }
 
-struct box *box_start(struct conn *conn, const struct plan *plan, struct failure *why) {
-  if (check_host(plan, why) || bounds_check(&bounds, plan, why)) return NULL;
+// Checks what the plan says against the bounds, the host and, for a command, its open box.
+static int check(uint8_t frame, struct plan *plan, struct box **home, struct failure *why) {
+  if (check_host(plan, why)) return -1;
+  if (frame != FRAME_EXEC) {
+    if (bounds_check(&bounds, plan, why)) return -1;
+    int fd = plan->egress ? bounds_open(&bounds, plan->egress, PREFIX_EGRESS, why) : -1;
+    if (fd >= 0) close(fd);
+    // A socket that is not there yet is no fault of the plan; one out of bounds is.
+    return plan->egress && fd < 0 && why->code == REFUSED_BOUNDS ? -1 : 0;
+  }
+  *home = box_find(plan->box);
+  if (!*home) return fail(why, REFUSED_BOX, "there is no such open box: open one");
+  for (int which = 1; which < LIMIT_COUNT; which++)
+    if (plan->limits[which] > (*home)->limits[which] && which != LIMIT_GRACE_MS)
+      return fail(why, REFUSED_PLAN, "limit %d is above the open box's", which);
+  entry_put(&(*home)->entry, plan);
+  return 0;
+}
+
+static enum birth birth_of(uint8_t frame, const struct plan *plan) {
+  if (frame == FRAME_EXEC) return BIRTH_EXEC;
+  return plan->level == LEVEL_1 ? BIRTH_LEVEL_1 : BIRTH_LEVEL_2;
+}
+
+// Takes a spare and gives it the job. The spare's copy of the plan is the one that counts there:
+// its strings lie in memory that both see.
+static struct spare *send_off(struct box *box, uint8_t frame, const uint8_t *bytes, size_t size,
+                              const struct plan *plan, const struct ends *ends,
+                              struct failure *why) {
+  const struct entry *entry = box->home ? &box->home->entry : NULL;
+  struct spare *spare = spare_take(birth_of(frame, plan), entry, plan->guards_off, why);
+  if (!spare) return NULL;
+  struct job *job = spare->job;
+  int stdio[] = {ends->pairs[0][0], ends->pairs[1][1], ends->pairs[2][1]};
+  memcpy(job->text, bytes, size);
+  job->used = size;
+  job->hold = box->hold;
+  int bad = parse_plan(frame, (uint8_t *)job->text, size, &job->plan, why);
+  if (!bad && entry) entry_put(entry, &job->plan);
+  // Our own processes are not the box's: its init, and in an open box one for each command.
+  bad = bad || group_limit(&spare->group, plan->limits, box->hold ? 64 : 1, why) ||
+        spare_send(spare, box->hold ? NULL : stdio, &box->paths, why);
+  if (!bad) return spare;
+  spare_discard(spare);
+  return NULL;
+}
+
+static void begin(struct box *box, struct spare *spare, const struct plan *plan,
+                  struct ends *ends) {
+  box->pid = spare->pid;
+  box->group = spare->group;
+  box->pid_namespace = spare->pid_namespace;
+  memcpy(box->limits, plan->limits, sizeof box->limits);
+  box->began_us = now_us();
+  box->deadline_us = box->began_us + (int64_t)box->limits[LIMIT_WALL_MS] * 1000;
+  box->usage_us = box->began_us + USAGE_EVERY_US;
+  adopt(box, &box->control, spare->control, 0, box_on_control, EPOLLIN);
+  spare_free(spare);
+  if (!box->hold) {
+    adopt(box, &box->in, ends->pairs[0][1], 0, on_stdin, 0);
+    adopt(box, &box->out[0], ends->pairs[1][0], FRAME_STDOUT, on_output, EPOLLIN);
+    adopt(box, &box->out[1], ends->pairs[2][0], FRAME_STDERR, on_output, EPOLLIN);
+    ends->pairs[0][1] = ends->pairs[1][0] = ends->pairs[2][0] = -1;
+  }
+  box_add(box);
+}
+
+static void remember_identity(struct box *box, const struct plan *plan) {
+  struct entry *entry = &box->entry;
+  memset(entry->fds, -1, sizeof entry->fds);
+  entry->group = &box->group;
+  entry->uid = plan->uid;
+  entry->gid = plan->gid;
+  entry->group_count = plan->group_count;
+  memcpy(entry->groups, plan->groups, sizeof entry->groups);
+  entry->guards_off = plan->guards_off;
+  entry->profile = plan->profile;
+}
+
+struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size,
+                      struct failure *why) {
+  static struct plan plan;
+  struct box *home = NULL;
+  if (parse_plan(frame, bytes, size, &plan, why) || check(frame, &plan, &home, why)) return NULL;
   struct box *box = calloc(1, sizeof *box);
   if (!box) {
     fail(why, REFUSED_OVERLOAD, "out of memory");
     return NULL;
   }
+  box->conn = conn;
+  box->home = home;
+  box->hold = frame == FRAME_OPEN;
+  remember_identity(box, &plan);
+  if (plan.egress) box->egress_path = strdup(plan.egress);
   struct ends ends;
   memset(&ends, -1, sizeof ends);
-  if (group_make(&box->group, plan, why)) {
-    free(box);
-    return NULL;
-  }
-  uint64_t flags = namespaces_of(plan);
-  box->pid_namespace = flags & CLONE_NEWPID;
-  int bad = paths_open(&bounds, plan, &box->paths, why) || open_ends(plan, &ends, why);
-  if (!bad) {
-    struct setup setup = {
-        plan, &box->paths, &box->group, {ends.pairs[0][0], ends.pairs[1][1], ends.pairs[2][1]},
-        ends.control[1], ends.dev, box->pid_namespace, plan->level == LEVEL_2};
-    struct k_clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
-    int into = group_clone_fd(&box->group);
-    if (into >= 0) {
-      args.flags |= K_CLONE_INTO_CGROUP;
-      args.cgroup = (uint64_t)into;
-    }
-    box->pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    if (box->pid == 0) init_main(&setup);
-    bad = box->pid < 0 ? fail(why, REFUSED_SETUP, "clone3: %s", strerror(errno)) : 0;
-  }
-  paths_close(plan, &box->paths);
-  if (bad) {
-    close_ends(&ends);
+  int bad = paths_open(&bounds, &plan, &box->paths, why) ||
+            (!box->hold && open_ends(&plan, &ends, why));
+  struct spare *spare = bad ? NULL : send_off(box, frame, bytes, size, &plan, &ends, why);
+  paths_close(&plan, &box->paths);
+  if (spare) {
+    begin(box, spare, &plan, &ends);
+  } else {
     paths_release(&box->paths);
-    group_remove(&box->group);
+    free(box->egress_path);
     free(box);
-    return NULL;
+    box = NULL;
   }
-  group_joined(&box->group);
-  box->conn = conn;
-  memcpy(box->limits, plan->limits, sizeof box->limits);
-  box->began_us = now_us();
-  box->deadline_us = box->began_us + (int64_t)box->limits[LIMIT_WALL_MS] * 1000;
-  box->usage_us = box->began_us + USAGE_EVERY_US;
-  adopt(box, &box->in, ends.pairs[0][1], 0, on_stdin, 0);
-  adopt(box, &box->out[0], ends.pairs[1][0], FRAME_STDOUT, on_output, EPOLLIN);
-  adopt(box, &box->out[1], ends.pairs[2][0], FRAME_STDERR, on_output, EPOLLIN);
-  adopt(box, &box->control, ends.control[0], 0, box_on_control, EPOLLIN);
-  ends.pairs[0][1] = ends.pairs[1][0] = ends.pairs[2][0] = ends.control[0] = -1;
   close_ends(&ends);
-  box_add(box);
   return box;
 }

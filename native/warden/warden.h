@@ -9,9 +9,10 @@
 
 // ── bounds.c: what root allowed this warden, read once at start ──
 #define PREFIXES_MAX 64
+enum prefix_use { PREFIX_READ, PREFIX_WRITE, PREFIX_EGRESS };
 struct prefix {
   char path[PATH_BYTES];
-  bool writable;
+  enum prefix_use use;
 };
 struct bounds {
   uint32_t uid_min, uid_max, gid_min, gid_max;
@@ -23,8 +24,9 @@ struct bounds {
 };
 int bounds_read(const char *file, struct bounds *bounds, struct failure *why);
 int bounds_check(const struct bounds *bounds, const struct plan *plan, struct failure *why);
-// Opens a declared source; no link is followed. Returns an O_PATH descriptor.
-int bounds_open(const struct bounds *bounds, const char *path, bool writable, struct failure *why);
+// Opens a declared path; no link is followed. Returns an O_PATH descriptor.
+int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use use,
+                struct failure *why);
 
 // ── host.c: what this machine gives, found by trying ──
 struct host {
@@ -48,7 +50,7 @@ struct seal {
 };
 #define SEALS_MAX 512
 struct paths {
-  int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
+  int fds[BINDS_MAX];
   struct seal seals[SEALS_MAX];
   unsigned seal_count;
   unsigned stubs[SEALS_MAX], stub_count;
@@ -68,14 +70,20 @@ void stubs_sweep(const char *run);
 // ── cgroup.c: v1, v2 and both at once behind one interface ──
 enum held { HELD_MEMORY, HELD_PIDS, HELD_CPU, HELD_TREE, HELD_COUNT };
 struct cgroup {
-  char name[24];
+  char name[40];
   int dirs[HELD_COUNT];   // -1: nothing holds it
   int joins[HELD_COUNT];  // cgroup.procs of v1 trees; the box's init writes itself there
+  bool nested;            // its first process sits one below, so that commands can sit beside it
+  int leaf;
 };
 void cgroups_find(const char *run);
 void cgroups_sweep(void);
 const char *cgroups_held(enum held what);  // "v1", "v2" or "none"
-int group_make(struct cgroup *group, const struct plan *plan, struct failure *why);
+int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
+               struct failure *why);
+int group_limit(const struct cgroup *group, const uint64_t *limits, unsigned own_pids,
+                struct failure *why);
+void group_share(const struct cgroup *group);
 int group_clone_fd(const struct cgroup *group);  // for CLONE_INTO_CGROUP, or -1
 void group_joined(struct cgroup *group);
 int64_t group_cpu_ms(const struct cgroup *group);
@@ -83,6 +91,8 @@ int group_oom_kills(const struct cgroup *group);
 int group_pids_refused(const struct cgroup *group);
 void group_kill(const struct cgroup *group);
 bool group_remove(struct cgroup *group);  // false: not empty yet, ask again
+void group_abandon(struct cgroup *group); // removes it now or as soon as it is empty
+bool groups_settle(void);                 // tries again; true: nothing is left to remove
 
 // ── procs.c: a process tree by /proc, where no cgroup and no pid namespace holds it ──
 unsigned tree_children(pid_t pid, pid_t *out, unsigned room);
@@ -100,26 +110,97 @@ int landlock_enter(int ruleset, struct failure *why);
 enum filter { FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER, FILTER_COUNT };
 void seccomp_build(void);
 int seccomp_enter(enum filter filter, struct failure *why);
+int seccomp_exec_once(int fd, struct failure *why);  // from here only execveat of this descriptor
+
+// ── spare.c: a box's first process, prepared before its job is known. It serves one box or none ──
+enum birth { BIRTH_LEVEL_1, BIRTH_LEVEL_2, BIRTH_EXEC };
+struct job {  // shared with the spare, at one address in both
+  bool hold;
+  struct plan plan;
+  struct seal seals[SEALS_MAX];
+  unsigned seal_count;
+  size_t used;
+  char text[FRAME_MAX + SEALS_MAX * PATH_BYTES];
+};
+enum entry_fd {
+  ENTRY_USER, ENTRY_MOUNT, ENTRY_PID, ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
+  ENTRY_RULESET, ENTRY_COUNT,
+};
+struct entry {  // what leads into an open box, and who one is there
+  int fds[ENTRY_COUNT];
+  const struct cgroup *group;
+  uint32_t uid, gid, groups[GROUPS_MAX], guards_off;
+  unsigned group_count;
+  uint8_t profile;
+};
+void entry_put(const struct entry *entry, struct plan *plan);
+struct spare {
+  enum birth birth;
+  pid_t pid;
+  int control;
+  bool pid_namespace;
+  struct cgroup group;
+  struct job *job;
+  const struct entry *entry;
+  struct spare *next;
+};
+// A prepared spare, or one made now. Entry: the open box it is for, else NULL.
+struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t guards_off,
+                         struct failure *why);
+// Hands the job over; from then on the process and its control socket are the caller's.
+int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
+               struct failure *why);
+void spare_free(struct spare *spare);    // the struct only
+void spare_discard(struct spare *spare); // with its process and cgroup
+bool spares_reaped(pid_t pid);           // true: it was a spare in waiting
+bool is_spare(pid_t pid);
+bool spares_fill(const struct entry *entry);  // true: made one
+bool spares_wanted(void);
+void spares_want(void);
+void spares_enough(void);  // until the next is taken
+void spares_drop(const struct entry *entry);  // those for this open box
+void spares_empty(void);
 
 // ── init.c, mounts.c, confine.c: the child's side ──
 struct setup {
-  const struct plan *plan;
-  const struct paths *paths;
+  enum birth birth;
+  struct job *job;
+  const struct plan *plan;  // the job's
+  const struct entry *entry;
   const struct cgroup *group;
-  int stdio[3], control, dev;
-  bool pid_namespace, namespaces;
+  int stdio[3], control, dev, exec_fd;
+  int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
+  bool pid_namespace;
 };
-enum report_kind { REPORT_FAILED = 1, REPORT_STARTED, REPORT_ENDED };
+enum report_kind { REPORT_FAILED = 1, REPORT_STARTED, REPORT_ENDED, REPORT_LISTENER };
 struct report {
   uint32_t kind;
   int32_t status;
+  bool alone;  // ended, and nothing it started is left
   struct failure why;
 };
-void init_main(const struct setup *setup) __attribute__((noreturn));
+struct order {
+  uint32_t fd_count;
+};
+void init_main(struct setup *setup) __attribute__((noreturn));
+int mounts_prepare(const struct setup *setup, struct failure *why);
 int mounts_build(const struct setup *setup, struct failure *why);
 int mounts_template(struct failure *why);
+int capabilities_drop(struct failure *why);
 int identity_take(const struct setup *setup, struct failure *why);
-int confine(const struct setup *setup, struct failure *why);
+int confine(struct setup *setup, struct failure *why);
+int confine_ruleset(const struct setup *setup, struct failure *why);
+
+// ── fds.c: descriptors over a socket ──
+#define FDS_AT_ONCE 250
+int fds_send(int sock, const void *bytes, size_t size, const int *fds, unsigned count);
+ssize_t fds_recv(int sock, void *bytes, size_t size, int *fds, unsigned room, unsigned *count,
+                 int flags);
+
+// ── egress.c: what connects to the box's one port goes to a socket on the host ──
+#define EGRESS_PORT 3128
+int egress_listen(struct failure *why);  // in the box's network namespace
+pid_t egress_start(int listener, const char *path, gid_t client_gid);
 
 // ── box.c, conn.c, main.c: the loop ──
 enum ended_by {
@@ -133,10 +214,13 @@ enum ended_by {
   ENDED_CLIENT,  // asked to, or gone
   ENDED_WARDEN,  // the warden is leaving
   ENDED_LOST,    // the box's init died and nobody here did it
+  ENDED_BOX,     // the open box it ran in ended
 };
 struct conn;
 struct box;
-struct box *box_start(struct conn *conn, const struct plan *plan, struct failure *why);
+struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size,
+                      struct failure *why);
+struct box *box_find(uint64_t handle);
 void box_kill(struct box *box, enum ended_by why);
 void box_signal(struct box *box, uint8_t number);
 size_t box_stdin(struct box *box, const uint8_t *bytes, size_t size); // 0: window overrun
@@ -147,6 +231,7 @@ void boxes_kill(enum ended_by why);
 unsigned boxes_count(void);
 int boxes_tick(void);  // ms until the next deadline, -1: none
 void boxes_reap(void);
+void boxes_fill(void);
 void boxes_bury(void);  // frees what ended in this round
 
 void conn_accept(int listener);
@@ -155,6 +240,7 @@ void conn_refuse(struct conn *conn, const struct failure *why);
 void conns_bury(void);
 size_t conn_room(const struct conn *conn);
 void conn_box_gone(struct conn *conn);
+gid_t conn_gid(const struct conn *conn);
 
 struct watch {
   void (*ready)(struct watch *watch, uint32_t events);

@@ -17,8 +17,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   // A copy of exactly this size: one byte read too far is seen.
   uint8_t *copy = malloc(size ? size : 1);
   memcpy(copy, bytes, size);
-  if (!parse_plan(copy, size, &plan, &why)) {
-    size_t sum = strlen(plan.id) + strlen(plan.cwd);
+  static const uint8_t frames[] = {FRAME_PLAN, FRAME_OPEN, FRAME_EXEC};
+  uint8_t frame = frames[size % 3];
+  if (!parse_plan(frame, copy, size, &plan, &why)) {
+    size_t sum = 0;
+    if (frame != FRAME_EXEC) sum += strlen(plan.id);
+    if (frame != FRAME_OPEN) sum += strlen(plan.cwd);
+    if (plan.egress) sum += strlen(plan.egress);
+    if (frame == FRAME_OPEN ? plan.arg_count : !plan.arg_count) abort();
+    if (frame == FRAME_EXEC ? !plan.box : plan.box != 0) abort();
     for (unsigned i = 0; i < plan.arg_count; i++) sum += strlen(plan.args[i]);
     for (unsigned i = 0; i < plan.env_count; i++) sum += strlen(plan.envs[i]);
     for (unsigned i = 0; i < plan.bind_count; i++)
@@ -81,7 +88,7 @@ int main(int argc, char **argv) {
   state = strtoull(argv[3], NULL, 10);
   struct plan plan;
   struct failure why;
-  if (parse_plan(seed, seed_size, &plan, &why)) {
+  if (parse_plan(FRAME_PLAN, seed, seed_size, &plan, &why)) {
     fprintf(stderr, "the seed is no plan: %s\n", why.text);
     return 2;
   }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 static int signal_process(char **argv) { return judge("kill", kill(atoi(argv[0]), 0)); }
@@ -55,6 +56,23 @@ static int descriptors(char **argv) {
       return worked();
     }
   return failed("none");
+}
+
+// Every process of the namespace but this one: which can be traced, which takes a signal?
+static int trace_all(char **argv) {
+  (void)argv;
+  int traced = 0, signalled = 0;
+  for (pid_t pid = 1; pid < 4000; pid++) {
+    if (pid == getpid()) continue;
+    if (!ptrace(PTRACE_ATTACH, pid, 0, 0)) {
+      traced++;
+      waitpid(pid, NULL, __WALL);
+      ptrace(PTRACE_DETACH, pid, 0, 0);
+    }
+    if (!kill(pid, 0)) signalled++;
+  }
+  printf("traced %d, signalled %d\n", traced, signalled);
+  return traced || signalled ? worked() : failed("all");
 }
 
 static int fork_bomb(char **argv) {
@@ -154,6 +172,7 @@ const struct attack process_attacks[] = {
     {"signal", signal_process},     {"read-memory-of", read_memory_of},
     {"see-process", see_process},   {"gain-root", gain_root},
     {"capabilities", capabilities}, {"descriptors", descriptors},
+    {"trace-all", trace_all},
     {"fork-bomb", fork_bomb},       {"thread-bomb", thread_bomb},
     {"survive", survive},           {"eat-memory", eat_memory},
     {"spin", spin},                 {"sleep", sleep_long},

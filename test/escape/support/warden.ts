@@ -20,12 +20,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Bind,
+  type BoxCommand,
   type Guard,
   LIMITS,
   type Limits,
   type Plan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
 import {
+  type OpenBox,
   type Outcome,
   WardenClient,
 } from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
@@ -232,6 +234,29 @@ export class Warden {
     }
   }
 
+  // The same paths and limits, held open. The client that opened it ends it.
+  async open(more: Partial<PlanOptions> = {}): Promise<HeldBox> {
+    const { args: _args, env: _env, cwd: _cwd, ...plan } = this.plan([], more);
+    const client = await this.client();
+    const box = await client.open({ ...plan, limits: { ...plan.limits, wallMs: 600_000 } });
+    if (box.kind !== 'opened') throw new Error(`not opened: ${JSON.stringify(box)}`);
+    return { ...box, client };
+  }
+
+  command(box: bigint, args: string[], limits: Partial<Limits> = {}): BoxCommand {
+    const env = { PATH: '/usr/bin:/bin', HOME: '/tmp' };
+    return { box, args, env, cwd: '/ws', limits: { ...LIMITS, ...limits } };
+  }
+
+  async exec(box: bigint, args: string[], limits: Partial<Limits> = {}, stdin = '') {
+    const client = await this.client();
+    try {
+      return await client.exec(this.command(box, args, limits), stdin);
+    } finally {
+      client.close();
+    }
+  }
+
   async stop(): Promise<void> {
     const child = this.process;
     if (child && child.exitCode === null && child.signalCode === null) {
@@ -244,6 +269,8 @@ export class Warden {
   }
 }
 
+export type HeldBox = OpenBox & { client: WardenClient };
+
 export type PlanOptions = {
   level: number;
   binds: Bind[];
@@ -255,6 +282,7 @@ export type PlanOptions = {
   gid: number;
   groups: number[];
   env: Record<string, string>;
+  egress: string;
 };
 
 const AS_NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'];

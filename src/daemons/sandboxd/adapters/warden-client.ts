@@ -1,10 +1,27 @@
-// Speaks the warden's socket: one connection, one box at a time. Keeps what the box printed and
-// resolves with how it ended, or with the refusal.
+// Speaks the warden's socket: one connection, one box or command at a time. Keeps what it printed
+// and resolves with how it ended, or with the refusal.
 import { connect, type Socket } from 'node:net';
-import { encodePlan, type Plan } from './plan.ts';
+import {
+  type BoxCommand,
+  type BoxPlan,
+  encodeBoxCommand,
+  encodeBoxPlan,
+  encodePlan,
+  type Plan,
+} from './plan.ts';
 
 export const MAGIC = 0x44525741;
-export const FRAME = { plan: 1, stdin: 2, stdinEnd: 3, signal: 4, kill: 5, features: 6 } as const;
+export const FRAME = {
+  plan: 1,
+  stdin: 2,
+  stdinEnd: 3,
+  signal: 4,
+  kill: 5,
+  features: 6,
+  open: 7,
+  exec: 8,
+  close: 9,
+} as const;
 const STDIN_WINDOW = 64 * 1024;
 
 const ENDED = [
@@ -18,6 +35,7 @@ const ENDED = [
   'client',
   'warden',
   'lost',
+  'box',
 ] as const;
 const REFUSED = [
   '',
@@ -31,6 +49,7 @@ const REFUSED = [
   'probe',
   'exec',
   'caller',
+  'box',
 ] as const;
 
 export type Exit = {
@@ -47,6 +66,7 @@ export type Exit = {
 export type Refusal = { kind: 'refused'; code: string; message: string; hint: string };
 export type Lost = { kind: 'lost'; stdout: string; stderr: string };
 export type Outcome = Exit | Refusal | Lost;
+export type OpenBox = { kind: 'opened'; box: bigint; pid: number; ended: Promise<Outcome> };
 
 export function frame(type: number, body: Buffer = Buffer.alloc(0)): Buffer {
   const head = Buffer.alloc(12);
@@ -66,6 +86,7 @@ export class WardenClient {
   #features: ((text: string) => void) | undefined;
   #stdin: Buffer = Buffer.alloc(0);
   #window = STDIN_WINDOW;
+  #opened: ((box: bigint, pid: number) => void) | undefined;
   onStarted: (pid: number) => void = () => {};
   onOutput: (text: string) => void = () => {};
 
@@ -87,6 +108,23 @@ export class WardenClient {
   // With stdin null the box waits for feed().
   run(plan: Plan, stdin: string | null = ''): Promise<Outcome> {
     return this.send(frame(FRAME.plan, encodePlan(plan)), stdin);
+  }
+
+  // Holds a box open until close(), or until it ends by itself.
+  async open(plan: BoxPlan): Promise<OpenBox | Outcome> {
+    const ended = this.send(frame(FRAME.open, encodeBoxPlan(plan)), null);
+    const opened = new Promise<OpenBox>((resolve) => {
+      this.#opened = (box, pid) => resolve({ kind: 'opened', box, pid, ended });
+    });
+    return Promise.race([opened, ended]);
+  }
+
+  exec(command: BoxCommand, stdin: string | null = ''): Promise<Outcome> {
+    return this.send(frame(FRAME.exec, encodeBoxCommand(command)), stdin);
+  }
+
+  closeBox(): void {
+    this.socket.write(frame(FRAME.close));
   }
 
   // Any bytes at all, for the tests that do not keep to the protocol.
@@ -178,6 +216,7 @@ export class WardenClient {
       this.#window += body.readUInt32LE(0);
       if (this.#stdin.length > 0) this.#feed();
     } else if (type === 0x87) this.#features?.(body.toString());
+    else if (type === 0x88) this.#opened?.(body.readBigUInt64LE(0), body.readUInt32LE(8));
   }
 
   #exit(body: Buffer): Exit {

@@ -1,0 +1,266 @@
+// A box that is held open: commands come and go in it under the same layers as in a box of their
+// own, none outlives its limits, and all end with the box.
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it, type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { exited, fillWorkspace } from './support/cases.ts';
+import { cgroupsOf, processesOf, zombiesOf } from './support/host.ts';
+import { type HeldBox, MODES, Warden } from './support/warden.ts';
+
+async function soon(what: string, isSo: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 250; tries++) {
+    if (isSo()) return;
+    await sleep(20);
+  }
+  assert.fail(`not within five seconds: ${what}`);
+}
+
+const named = (warden: Warden, name: string) =>
+  processesOf(warden.dir).filter((one) => one.name === name);
+
+for (const mode of MODES) {
+  describe(`an open box, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    let held: HeldBox;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+      fillWorkspace(warden);
+      held = await warden.open();
+    });
+    after(async () => {
+      held.client.close();
+      await warden.stop();
+    });
+    const sh = async (script: string, limits = {}) =>
+      exited(await warden.exec(held.box, ['/bin/sh', '-c', script], limits));
+    const hostile = async (...words: string[]) =>
+      exited(await warden.exec(held.box, ['/opt/hostile', ...words]));
+
+    it('runs commands that share its files and its /tmp', async () => {
+      assert.equal((await sh('echo one >/tmp/a; echo two >/ws/b')).code, 0);
+      assert.equal((await sh('cat /tmp/a /ws/b; exit 3')).stdout, 'one\ntwo\n');
+      assert.equal((await sh('exit 3')).code, 3);
+      const echoed = await warden.exec(held.box, ['/bin/cat'], {}, 'x'.repeat(300_000));
+      assert.equal(exited(echoed).stdout.length, 300_000);
+    });
+    it('runs twenty at once, each with its own streams', async () => {
+      const runs = Array.from({ length: 20 }, (_, i) => sh(`sleep 0.1; echo ${i}`));
+      const printed = (await Promise.all(runs)).map(({ stdout }) => stdout.trim());
+      assert.deepEqual(
+        printed,
+        runs.map((_, i) => String(i)),
+      );
+    });
+
+    it('C5 the layers are those of a box of one’s own', async () => {
+      assert.match((await hostile('capabilities')).stdout, /failed none/);
+      assert.match((await hostile('family', 'unix-stream')).stdout, /EPERM/);
+      assert.match((await hostile('signal', '1')).stdout, /EPERM/);
+      assert.match((await hostile('read-memory-of', '1')).stdout, /failed/);
+      assert.match((await hostile('tcp-connect', '192.0.2.1', '80')).stdout, /ENETUNREACH/);
+      assert.match((await hostile('read-file', '/proc/1/environ')).stdout, /failed/);
+      assert.match((await sh('id -u; id -g')).stdout, new RegExp(`${warden.uid}\n${warden.gid}`));
+      assert.notEqual((await sh('echo x >/usr/x')).code, 0);
+      assert.notEqual((await sh('echo x >/x')).code, 0);
+    });
+    it('C21 no descriptor of the protocol reaches a command', async () => {
+      assert.match((await hostile('descriptors')).stdout, /failed none/);
+    });
+    it('C5 its first processes cannot be traced, seen or signalled', async () => {
+      // The box's init, and the one that watches over this command, are all that there is besides.
+      assert.match((await hostile('trace-all')).stdout, /traced 0, signalled 0\n/);
+      const open = await warden.open({ guardsOff: ['seccomp', 'landlock', 'dumpable'] });
+      const control = exited(await warden.exec(open.box, ['/opt/hostile', 'trace-all']));
+      assert.equal(control.code, 0, control.stdout);
+      open.client.close();
+    });
+    it('C20 one command does not signal another', async () => {
+      const other = await warden.client();
+      const started = new Promise((resolve) => {
+        other.onOutput = resolve;
+      });
+      const outcome = other.exec(warden.command(held.box, ['/opt/hostile', 'sleep', '30']));
+      await started;
+      assert.match((await hostile('trace-all')).stdout, /traced 0, signalled 0\n/);
+      other.kill();
+      assert.equal(exited(await outcome).endedBy, 'client');
+      other.close();
+    });
+
+    it('C18 what a command leaves behind ends with it', async () => {
+      assert.equal((await hostile('survive', '/ws/alive')).code, 0);
+      await sleep(1_200);
+      assert.ok(!existsSync(join(warden.workspace, 'alive')));
+      assert.equal((await sh('ls /tmp/a')).code, 0, 'the box lives on');
+    });
+    it('C18 killing a command takes its whole tree and nothing else', async () => {
+      const other = await warden.client();
+      const script = 'setsid sleep 40 & (setsid sleep 41 &) ; echo go; sleep 42';
+      const going = new Promise((resolve) => {
+        other.onOutput = resolve;
+      });
+      const outcome = other.exec(warden.command(held.box, ['/bin/sh', '-c', script]));
+      const bystander = await warden.client();
+      const word = new Promise((resolve) => {
+        bystander.onOutput = resolve;
+      });
+      const beside = bystander.exec(
+        warden.command(held.box, ['/bin/sh', '-c', 'echo up; read x; echo $x']),
+        null,
+      );
+      await Promise.all([word, going]);
+      const asleep = () => [40, 41, 42].filter((s) => processesOf(`sleep\0${s}\0`).length > 0);
+      await soon('all sleep', () => asleep().length === 3);
+      other.kill();
+      assert.equal(exited(await outcome).endedBy, 'client');
+      assert.deepEqual(asleep(), []);
+      bystander.feed('still\n');
+      assert.equal(exited(await beside).stdout, 'up\nstill\n');
+      other.close();
+      bystander.close();
+    });
+    it('C18 limits are each command’s own', async () => {
+      const wall = await sh('sleep 30', { wallMs: 200 });
+      assert.deepEqual([wall.endedBy, wall.signal], ['wall', 9]);
+      const grace = await warden.exec(held.box, ['/opt/hostile', 'polite', '30'], {
+        wallMs: 200,
+        graceMs: 5_000,
+      });
+      assert.deepEqual([exited(grace).endedBy, exited(grace).code], ['wall', 7]);
+      const cpu = await warden.exec(held.box, ['/opt/hostile', 'spin'], { cpuMs: 200 });
+      assert.equal(exited(cpu).endedBy, 'cpu');
+      const output = await warden.exec(held.box, ['/opt/hostile', 'flood'], {
+        outputBytes: 100_000,
+      });
+      assert.deepEqual([exited(output).endedBy, exited(output).stdout.length], ['output', 100_000]);
+      const pids = await warden.exec(held.box, ['/opt/hostile', 'fork-bomb', '60'], { pids: 20 });
+      assert.match(exited(pids).stdout, /EAGAIN/);
+      const memoryBytes = 64 * 1024 * 1024;
+      const memory = exited(
+        await warden.exec(held.box, ['/opt/hostile', 'eat-memory', '300'], { memoryBytes }),
+      );
+      assert.ok(memory.endedBy === 'memory' || /ENOMEM/.test(memory.stdout));
+      assert.equal((await sh('echo fine')).stdout, 'fine\n');
+    });
+
+    const refusal = async (change: object) => {
+      const client = await warden.client();
+      const command = { ...warden.command(held.box, ['/bin/true']), ...change };
+      const outcome = await client.exec(command);
+      client.close();
+      return outcome.kind === 'refused' ? outcome.code : outcome.kind;
+    };
+    it('C23 a command may not ask for more than its box, nor for a box that is not there', async () => {
+      const limits = warden.plan([]).limits;
+      assert.equal(await refusal({}), 'exit', 'control');
+      assert.equal(await refusal({ limits: { ...limits, memoryBytes: 2 ** 40 } }), 'plan');
+      assert.equal(await refusal({ limits: { ...limits, pids: 0 } }), 'plan');
+      assert.equal(await refusal({ box: held.box ^ 1n }), 'box');
+      assert.equal(await refusal({ args: [] }), 'plan');
+      assert.equal(await refusal({ args: ['/no/such'] }), 'exec');
+      assert.equal(await refusal({ cwd: '/no/such' }), 'setup');
+      assert.equal(await refusal({ cwd: '/proc/self/fd/3' }), 'setup');
+    });
+    it('leaves no process and no cgroup of a command behind', async () => {
+      await soon('no zombie', () => zombiesOf(warden.process?.pid ?? 0) === 0);
+      await soon('two of ours', () => named(warden, 'box-init').length === 1);
+      const { own } = cgroupsOf(warden.dir);
+      const groups = own.flatMap((dir) => readdirSync(dir, { recursive: true }).map(String));
+      // One stays: that of the spare which waits for the next command.
+      const commands = new Set(groups.filter((path) => /^b\d+\/e\d+$/.test(path)));
+      assert.ok(commands.size <= 1, [...commands].join());
+    });
+  });
+
+  describe(`the end of an open box, as ${mode}`, { timeout: 60_000 }, () => {
+    const open = async (t: TestContext) => {
+      const warden = await new Warden({ mode }).start();
+      t.after(() => warden.stop());
+      fillWorkspace(warden);
+      const held = await warden.open();
+      const client = await warden.client();
+      t.after(() => client.close());
+      t.after(() => held.client.close());
+      const begun = new Promise((resolve) => {
+        client.onOutput = resolve;
+      });
+      const words = ['/opt/hostile', 'stubborn', '100', warden.dir];
+      const outcome = client.exec(warden.command(held.box, words));
+      await begun;
+      return { warden, held, outcome };
+    };
+    const gone = async (warden: Warden) => {
+      const left = () => [...named(warden, 'hostile'), ...named(warden, 'box-init')];
+      await soon('no process', () => left().length === 0);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).boxes.length === 0);
+    };
+
+    it('closing it ends its commands', async (t) => {
+      const { warden, held, outcome } = await open(t);
+      held.client.closeBox();
+      assert.equal(exited(await outcome).endedBy, 'box');
+      assert.equal(exited(await held.ended).endedBy, 'client');
+      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
+      await gone(warden);
+      const late = await warden.exec(held.box, ['/bin/true']);
+      assert.equal(late.kind === 'refused' && late.code, 'box');
+    });
+    it('C18 so does the end of the connection that opened it', async (t) => {
+      const { warden, held, outcome } = await open(t);
+      held.client.close();
+      assert.equal(exited(await outcome).endedBy, 'box');
+      await gone(warden);
+    });
+    it('so does the HALT file', async (t) => {
+      const { warden, held, outcome } = await open(t);
+      writeFileSync(warden.haltFile, '');
+      assert.match(exited(await outcome).endedBy, /halt|box/);
+      assert.equal(exited(await held.ended).endedBy, 'halt');
+      await gone(warden);
+    });
+    it('so does the end of its init', async (t) => {
+      const { warden, held, outcome } = await open(t);
+      process.kill(held.pid, 'SIGKILL');
+      assert.match(exited(await outcome).endedBy, /box|lost/);
+      assert.equal(exited(await held.ended).endedBy, 'lost');
+      await gone(warden);
+    });
+    it('A25 so does the end of the warden', async (t) => {
+      const { warden, outcome } = await open(t);
+      warden.process?.kill('SIGKILL');
+      assert.equal((await outcome).kind, 'lost');
+      await soon('no process', () => processesOf(warden.dir).length === 0);
+      await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
+    });
+    it('its own time', async (t) => {
+      const warden = await new Warden({ mode }).start();
+      t.after(() => warden.stop());
+      const { args: _, env: __, cwd: ___, ...plan } = warden.plan([], { limits: { wallMs: 500 } });
+      const client = await warden.client();
+      const box = await client.open(plan);
+      assert.ok(box.kind === 'opened');
+      const run = warden.exec(box.box, ['/bin/sleep', '30'], { wallMs: 500 });
+      assert.match(exited(await run).endedBy, /box|wall/);
+      assert.equal(exited(await box.ended).endedBy, 'wall');
+      client.close();
+      await gone(warden);
+    });
+    it('commands and boxes under the sanitizers', async (t) => {
+      const warden = await new Warden({ mode, build: 'sanitized' }).start();
+      t.after(() => warden.stop());
+      const held = await warden.open();
+      const runs = Array.from({ length: 10 }, () =>
+        warden.exec(held.box, ['/bin/sh', '-c', '(sleep 9 &) ; cat'], {}, 'x'.repeat(200_000)),
+      );
+      for (const run of await Promise.all(runs)) assert.equal(exited(run).stdout.length, 200_000);
+      held.client.closeBox();
+      await held.ended;
+      held.client.close();
+      warden.process?.kill('SIGTERM');
+      await new Promise((resolve) => warden.process?.once('exit', resolve));
+      assert.deepEqual([warden.process?.exitCode, warden.stderr], [0, '']);
+    });
+  });
+}
