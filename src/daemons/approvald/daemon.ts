@@ -5,6 +5,7 @@ import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -15,7 +16,7 @@ import { makeHandlers } from './api.ts';
 import { type ApprovaldConfig, approvaldConfig } from './config.ts';
 import { type Carry, type Delivery, makeDelivery } from './delivery.ts';
 import { makeExpiry } from './expiry.ts';
-import { everyPersonMay } from './may-decide.ts';
+import { makeMayDecide } from './may-decide.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS } from './store/rows.ts';
 import { makeStore } from './store/store.ts';
@@ -60,7 +61,11 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
   telling = makeTelling({ store, agentd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
   delivery = makeDelivery({ store, carriers, attemptsMax, clock, log });
-  const mayDecide = everyPersonMay;
+  const policy = openPolicySource({
+    file: join(stateDir, 'policy', 'bundle.json'),
+    ...{ log, clock },
+  });
+  const mayDecide = makeMayDecide(policy);
   const service = makeService({ store, outbox, config, mayDecide, expiry, moment });
 
   return {
@@ -73,6 +78,7 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
     },
     async stop() {
       stopped = true;
+      policy.close();
       reconciling?.cancel();
       await expiry.stop();
       await telling?.stop();

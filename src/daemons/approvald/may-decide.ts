@@ -1,10 +1,13 @@
-// Who may answer which approval. The question is put here in approvald's words; policy answers it.
-import type { Reversibility, Risk } from '../../wire/approvald.ts';
+// Who may answer which approval: policy's action approval.decide. What policy wants a person for
+// here, two people must do.
+import type { Answer, Request } from '../../policy/request.ts';
+import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/words.ts';
 
 export type DecideQuestion = {
   person: string;
   answer: 'approve' | 'reject' | 'request-info' | 'escalate';
+  reach: ApprovalReach;
   approval: {
     id: string;
     agent: string;
@@ -17,7 +20,36 @@ export type DecideQuestion = {
     labels: readonly Label[];
   };
 };
-export type MayDecide = (question: DecideQuestion) => Promise<{ allow: boolean; rule: string }>;
+export type DecideAnswer = {
+  allow: boolean;
+  /** Not alone: a second person must approve too. */
+  second: boolean;
+  /** What decided, for the record. */
+  rule: string;
+  reason: string;
+};
+export type MayDecide = (question: DecideQuestion) => Promise<DecideAnswer>;
 
-/** Without a rule of the site, everybody with a key of this runtime may. */
-export const everyPersonMay: MayDecide = async () => ({ allow: true, rule: 'approvald:person' });
+export function makeMayDecide(policy: {
+  decide(request: Request): Promise<Pick<Answer, 'answer' | 'rules' | 'reason'>>;
+}): MayDecide {
+  return async ({ person, answer, reach, approval }) => {
+    const decided = await policy.decide({
+      principal: person,
+      action: 'approval.decide',
+      resource: { type: 'Approval', id: approval.id },
+      context: {
+        ...{ agent: approval.agent, tool: approval.action, class: approval.class },
+        ...{ risk: approval.risk, reversibility: approval.reversibility },
+        ...{ decision: answer, reach, labels: approval.labels },
+        ...{ task_id: approval.taskId, root_task_id: approval.rootTaskId },
+      },
+    });
+    return {
+      allow: decided.answer !== 'deny',
+      second: decided.answer === 'ask' && answer === 'approve',
+      rule: decided.rules.join(' ') || 'policy',
+      reason: decided.reason,
+    };
+  };
+}

@@ -81,9 +81,10 @@ export function makeService(parts: {
     async answer(caller, id, said, nonce) {
       const { row } = await store.approval(id);
       const person = personOf(caller);
-      const { allow, rule } = await mayDecide({
+      const { allow, second, rule, reason } = await mayDecide({
         person: person.principal,
         answer: said.answer,
+        reach: said.answer === 'approve' ? said.reach : 'once',
         approval: {
           id: row.id,
           agent: row.agent,
@@ -97,12 +98,12 @@ export function makeService(parts: {
         },
       });
       if (!allow)
-        throw fault('denied', `${person.principal} may not answer ${id} (${rule})`, {
+        throw fault('denied', `${person.principal} may not answer ${id}: ${reason} (${rule})`, {
           hint: 'Pass it on to somebody who may, or change the rule.',
         });
       outbox.assertTaking();
       moment('approvald.before-answer');
-      const answered = await store.answer({ id, person, rule, nonce, ...asAnswer(said) });
+      const answered = await store.answer({ id, person, rule, second, nonce, ...asAnswer(said) });
       moment('approvald.after-answer');
       if (answered.refusal !== undefined) throw answered.refusal;
       return view(id);
@@ -119,7 +120,7 @@ export function makeService(parts: {
   };
 }
 
-type Parts<T> = T extends unknown ? Omit<T, 'id' | 'person' | 'rule' | 'nonce'> : never;
+type Parts<T> = T extends unknown ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce'> : never;
 
 /** No agent and no service answers: only people do. */
 function personOf(caller: OperatorCaller): Person {

@@ -13,6 +13,8 @@ import { hashJson } from '../../platform/json.ts';
 import { type Client, localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
 import { makeMetrics } from '../../platform/metrics.ts';
+import type { BundleContent } from '../../policy/bundle.ts';
+import { sealBundle, writeBundle } from '../../policy/bundle-file.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import {
   type ApprovalView,
@@ -47,16 +49,28 @@ export type World = {
   remove(): void;
 };
 
+let version = 0;
+
+/** What agentd does when it starts: without it nobody may answer anything. */
+export function publishPolicy(world: World, content: Partial<BundleContent> = {}): void {
+  const whole = { site: [], people: null, protected: [], agents: {}, ...content };
+  const madeAt = '2026-06-29T18:00:00Z';
+  const file = join(world.dir, 'state', 'policy', 'bundle.json');
+  writeBundle(file, sealBundle(whole, { version: ++version, madeAt }));
+}
+
 export function makeWorld(): World {
   const dir = mkdtempSync(join(tmpdir(), 'approvald-'));
-  for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
-  return {
+  for (const name of ['state', 'run', 'state/policy']) mkdirSync(join(dir, name), { mode: 0o700 });
+  const world: World = {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
     ...{ events: [], told: [], waits: new Set(), endedRuns: new Set() },
     gate: () => {},
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
+  publishPolicy(world);
+  return world;
 }
 
 function hosted<T extends RouteTable>(name: DaemonName, routes: T, handlers: Handlers<T>): Hosted {

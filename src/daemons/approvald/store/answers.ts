@@ -21,6 +21,8 @@ export type Answer = {
   person: Person;
   /** The rule that lets this person answer. */
   rule: string;
+  /** That rule wants a second person. */
+  second: boolean;
   /** The nonce of what the person saw, when said. */
   nonce: string | undefined;
 } & (
@@ -71,6 +73,7 @@ export async function answer(tx: Tx, given: Answer): Promise<Answered> {
 }
 
 type Approving = {
+  second: boolean;
   person: Person;
   reach: ApprovalReach;
   permitExpiresMs: number;
@@ -81,7 +84,7 @@ async function approve(
   tx: Tx,
   row: ApprovalRow,
   all: SaidRow[],
-  { person, reach, permitExpiresMs, edited }: Approving,
+  { person, second, reach, permitExpiresMs, edited }: Approving,
 ): Promise<Answered> {
   const whyNot = whyNotApprove(all.slice(0, -1), person);
   if (whyNot !== undefined) return { row, refusal: fault('denied', `${row.id}: ${whyNot}`) };
@@ -95,6 +98,10 @@ async function approve(
       edited.hash,
       row.id,
     );
+  }
+  if (second && row.approvers_needed < 2) {
+    row.approvers_needed = 2;
+    await tx.sql.run('UPDATE approvals SET approvers_needed = 2 WHERE id = ?', row.id);
   }
   const approvers = approversOf(all);
   if (approvers.length < row.approvers_needed) {

@@ -1,0 +1,95 @@
+// Who may answer what is policy: roles, rules of the site, and two people where a rule wants them.
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import {
+  hostApprovald,
+  isCode,
+  makeWorld,
+  publishPolicy,
+  type TestHost,
+  type World,
+} from './test-host.ts';
+
+let world: World;
+let host: TestHost;
+beforeEach(async () => {
+  world = makeWorld();
+  host = await hostApprovald(world);
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+const rule = (text: string) => ({ site: [{ file: '10-site.cedar', text }] });
+async function answering() {
+  const { approval, redeem } = await host.ask();
+  return { redeem, params: { id: approval.id } };
+}
+
+test('only people with the role answer, and the record names the rule', async () => {
+  publishPolicy(world, { people: { alice: { roles: ['approver'] }, bob: { roles: [] } } });
+  const { params } = await answering();
+  await assert.rejects(host.bob.approve({ params, body: {} }), isCode('denied', /person:bob/));
+  await assert.rejects(host.operator.reject({ params, body: {} }), isCode('denied'));
+  const { approval } = await host.alice.approve({ params, body: {} });
+  assert.equal(approval.status, 'approved');
+  assert.match(approval.answers[0]?.rule ?? '', /approvers/);
+});
+
+test('a rule of the site forbids one person one class, and one reach', async () => {
+  publishPolicy(
+    world,
+    rule(`
+      @id("no-bob") forbid (principal == Person::"bob", action == Action::"approval.decide", resource)
+      when { context.class == "production.change" && context.decision == "approve" };
+      @id("no-class") forbid (principal, action == Action::"approval.decide", resource)
+      when { context.reach == "class" };`),
+  );
+  const { params } = await answering();
+  await assert.rejects(host.bob.approve({ params, body: {} }), isCode('denied', /10-site.cedar:1/));
+  await assert.rejects(
+    host.alice.approve({ params, body: { for: 'class' } }),
+    isCode('denied', /10-site.cedar:2/),
+  );
+  await host.bob.escalate({ params, body: {} });
+  const { approval } = await host.alice.approve({ params, body: { for: 'task' } });
+  assert.equal(approval.status, 'approved');
+});
+
+test('a rule that asks wants two people', async () => {
+  publishPolicy(
+    world,
+    rule(`@id("two") @ask("two people for what is high")
+      forbid (principal, action == Action::"approval.decide", resource)
+      when { context.risk == "high" };`),
+  );
+  const { params, redeem } = await answering();
+  const { approval } = await host.alice.approve({ params, body: {} });
+  assert.equal(approval.status, 'pending');
+  assert.equal(approval.approvers_needed, 2);
+  await host.alice.approve({ params, body: {} });
+  assert.equal((await redeem()).decision, 'pending');
+  await host.bob.approve({ params, body: {} });
+  assert.deepEqual((await redeem()).statement?.by, ['person:alice', 'person:bob']);
+});
+
+test('one person may still say no where two must say yes', async () => {
+  publishPolicy(
+    world,
+    rule(
+      `@id("two") @ask("two") forbid (principal, action == Action::"approval.decide", resource);`,
+    ),
+  );
+  const { params } = await answering();
+  const { approval } = await host.alice.reject({ params, body: {} });
+  assert.equal(approval.status, 'rejected');
+});
+
+test('without any policy nobody answers', async () => {
+  rmSync(join(world.dir, 'state', 'policy', 'bundle.json'));
+  const { params } = await answering();
+  await assert.rejects(host.alice.approve({ params, body: {} }), isCode('unavailable'));
+});
