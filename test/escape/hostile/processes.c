@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static int signal_process(char **argv) { return judge("kill", kill(atoi(argv[0]), 0)); }
@@ -73,6 +74,41 @@ static int trace_all(char **argv) {
   }
   printf("traced %d, signalled %d\n", traced, signalled);
   return traced || signalled ? worked() : failed("all");
+}
+
+static int hello(char **argv) {
+  (void)argv;
+  return worked();
+}
+
+// Becomes another program: `exec-again <how> <program> [descriptor number]`.
+static int exec_again(char **argv) {
+  char *const words[] = {"hostile", "hello", NULL}, *const none[] = {NULL};
+  const char *how = argv[0], *path = argv[1];
+  if (!strcmp(how, "path")) {
+    execve(path, words, none);
+  } else if (!strcmp(how, "at")) {
+    syscall(SYS_execveat, AT_FDCWD, path, words, none, 0);
+  } else {
+    int fd = open(path, O_RDONLY);
+    if (!strcmp(how, "memory")) {
+      int copy = memfd_create("copy", 0);
+      char block[4096];
+      ssize_t size;
+      while ((size = read(fd, block, sizeof block)) > 0)
+        if (write(copy, block, (size_t)size) < 0) return failed("write");
+      fd = copy;
+    }
+    if (argv[2]) {  // the very number the warden used
+      struct rlimit most = {1 << 20, 1 << 20};
+      setrlimit(RLIMIT_NOFILE, &most);
+      int number = atoi(argv[2]);
+      if (dup2(fd, number) < 0) return failed("dup2");
+      fd = number;
+    }
+    syscall(SYS_execveat, fd, "", words, none, AT_EMPTY_PATH);
+  }
+  return failed("exec");
 }
 
 static int fork_bomb(char **argv) {
@@ -172,7 +208,8 @@ const struct attack process_attacks[] = {
     {"signal", signal_process},     {"read-memory-of", read_memory_of},
     {"see-process", see_process},   {"gain-root", gain_root},
     {"capabilities", capabilities}, {"descriptors", descriptors},
-    {"trace-all", trace_all},
+    {"trace-all", trace_all},       {"hello", hello},
+    {"exec-again", exec_again},
     {"fork-bomb", fork_bomb},       {"thread-bomb", thread_bomb},
     {"survive", survive},           {"eat-memory", eat_memory},
     {"spin", spin},                 {"sleep", sleep_long},

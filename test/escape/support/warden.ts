@@ -234,6 +234,27 @@ export class Warden {
     }
   }
 
+  // What a runner sees: the libraries, Node, its program, the sockets; no workspace, no programs.
+  runnerPlan(words: string[], dirs: { program: string; sockets: string }): Plan {
+    const plan = this.plan(['/opt/node/node', ...words], { profile: 'runner' });
+    // A copy: the one that runs this test may lie where only root can look.
+    const node = join(this.dir, 'bin/node');
+    if (!existsSync(node)) copyFileSync(process.execPath, node);
+    return {
+      ...plan,
+      cwd: '/tmp',
+      limits: { ...plan.limits, memoryBytes: 2 ** 30, nofile: 1024, pids: 64 },
+      binds: [
+        { kind: 'ro', src: '/usr/lib', dst: '/usr/lib' },
+        { kind: 'ro', src: realpathSync('/lib64'), dst: '/lib64' },
+        { kind: 'symlink', src: 'usr/lib', dst: '/lib' },
+        { kind: 'ro', src: node, dst: '/opt/node/node' },
+        { kind: 'ro', src: dirs.program, dst: '/opt/runner' },
+        { kind: 'ro', src: dirs.sockets, dst: '/run/agentd/toold' },
+      ],
+    };
+  }
+
   // The same paths and limits, held open. The client that opened it ends it.
   async open(more: Partial<PlanOptions> = {}): Promise<HeldBox> {
     const { args: _args, env: _env, cwd: _cwd, ...plan } = this.plan([], more);

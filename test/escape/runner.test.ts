@@ -1,0 +1,112 @@
+// The runner's box: Node and its program, the sockets it was given, and nothing it could start.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { exited } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+// Reads its first message from stdin, sends it to a daemon, and prints the answer.
+const PROGRAM = `
+import { connect } from 'node:net';
+import { readFileSync, existsSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+const socket = connect('/run/agentd/toold/toold.sock');
+socket.end(readFileSync(0));
+socket.on('data', (bytes) => process.stdout.write(bytes));
+socket.on('close', () => {
+  const child = spawnSync(process.execPath, ['--version']);
+  const tcp = connect(80, '192.0.2.1').on('error', (error) => {
+    console.log(child.error?.code, error.code, existsSync('/ws'), process.execPath);
+  });
+});`;
+
+for (const mode of MODES) {
+  describe(`a runner, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    let server: Server;
+    let dirs: { program: string; sockets: string };
+    const listen = async () => {
+      server = createServer({ allowHalfOpen: true }, async (socket) => {
+        const [bytes] = await once(socket, 'data');
+        socket.end(`heard ${bytes}`);
+      }).listen(join(dirs.sockets, 'toold.sock'));
+      await once(server, 'listening');
+      chmodSync(join(dirs.sockets, 'toold.sock'), 0o777);
+    };
+    before(async () => {
+      warden = new Warden({ mode });
+      dirs = { program: join(warden.outside, 'runner'), sockets: join(warden.outside, 'sockets') };
+      for (const dir of Object.values(dirs)) mkdirSync(dir);
+      writeFileSync(join(dirs.program, 'main.mjs'), PROGRAM);
+      await warden.start();
+      await listen();
+    });
+    after(async () => {
+      server.close();
+      await warden.stop();
+    });
+    const runProgram = async () => {
+      const client = await warden.client();
+      const plan = warden.runnerPlan(['/opt/runner/main.mjs'], dirs);
+      const outcome = exited(await client.run(plan, 'hello\n'));
+      client.close();
+      return outcome;
+    };
+
+    it('Node runs, speaks to its socket, starts nothing, and has no network', async () => {
+      const outcome = await runProgram();
+      assert.equal(
+        outcome.stdout,
+        'heard hello\nEPERM EPERM false /opt/node/node\n',
+        outcome.stderr,
+      );
+      assert.equal(outcome.code, 0);
+    });
+    it('A25 a socket made anew in its directory is reached', async () => {
+      server.close();
+      await once(server, 'close');
+      rmSync(join(dirs.sockets, 'toold.sock'), { force: true });
+      await listen();
+      assert.match((await runProgram()).stdout, /^heard hello\n/);
+    });
+
+    const again = async (words: string[], guardsOff: Guard[] = []) =>
+      exited(
+        await warden.run(['/opt/hostile', 'exec-again', ...words], {
+          profile: 'runner',
+          limits: { nofile: 300 },
+          guardsOff,
+        }),
+      );
+    for (const [title, words] of [
+      ['by its path', ['path', '/opt/hostile']],
+      ['by its path from a directory', ['at', '/opt/hostile']],
+      ['by a descriptor', ['fd', '/opt/hostile']],
+      ['from memory', ['memory', '/opt/hostile']],
+      ['another program', ['path', '/usr/bin/true']],
+      ['through the loader', ['path', '/lib64/ld-linux-x86-64.so.2']],
+    ] as const) {
+      it(`C25 nothing is executed after it: ${title}`, async () => {
+        const held = await again([...words]);
+        assert.equal(held.stdout, 'failed exec EPERM\n', JSON.stringify(held));
+        if (words[1] !== '/opt/hostile') return;
+        const control = await again([...words], ['seccomp']);
+        assert.equal(control.stdout, 'worked\n', JSON.stringify(control));
+      });
+    }
+    it('C25 nor by the number the warden used, which nobody can have again', async () => {
+      const held = await again(['fd', '/opt/hostile', '300']);
+      assert.equal(held.stdout, 'failed dup2 EBADF\n', JSON.stringify(held));
+      const control = await again(['fd', '/opt/hostile', '200'], ['seccomp']);
+      assert.equal(control.stdout, 'worked\n');
+    });
+    it('a runner with more descriptors than the host gives still starts', async () => {
+      const plan = { profile: 'runner' as const, limits: { nofile: 2 ** 30 } };
+      assert.equal(exited(await warden.run(['/opt/hostile', 'hello'], plan)).code, 0);
+    });
+  });
+}
