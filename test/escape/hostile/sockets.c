@@ -111,6 +111,62 @@ static int odd_addresses(char **argv) {
   return any ? worked() : failed("all");
 }
 
+static int way_out(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_port = htons(3128),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  return connect(fd, (struct sockaddr *)&address, sizeof address) ? -1 : fd;
+}
+
+static int print_rest(int fd) {
+  char bytes[65536];
+  ssize_t size;
+  while ((size = read(fd, bytes, sizeof bytes)) > 0)
+    if (write(1, bytes, (size_t)size) < 0) return failed("write");
+  return size < 0 ? failed("read") : worked();
+}
+
+// Sends the text, or so many MiB of a pattern, says that this was all, and prints the answer.
+static int talk(char **argv) {
+  int fd = way_out();
+  if (fd < 0) return failed("connect");
+  long blocks = strtol(argv[0], NULL, 10) * 16;
+  static char block[65536];
+  memset(block, 'x', sizeof block);
+  for (long i = 0; i < blocks; i++)
+    for (size_t at = 0; at < sizeof block;) {
+      ssize_t size = write(fd, block + at, sizeof block - at);
+      if (size < 0) return failed("write");
+      at += (size_t)size;
+    }
+  if (!blocks && write(fd, argv[0], strlen(argv[0])) < 0) return failed("write");
+  shutdown(fd, SHUT_WR);
+  return print_rest(fd);
+}
+
+// Hears the other side out first, and only then speaks.
+static int listen_first(char **argv) {
+  int fd = way_out();
+  if (fd < 0) return failed("connect");
+  if (print_rest(fd)) return 1;
+  usleep(50000);
+  return judge("write", write(fd, argv[0], strlen(argv[0])));
+}
+
+// Opens so many at once; counts those that are answered.
+static int open_many(char **argv) {
+  int most = atoi(argv[0]), answered = 0;
+  int *fds = calloc((size_t)most, sizeof *fds);
+  for (int i = 0; i < most; i++) fds[i] = way_out();
+  for (int i = 0; i < most; i++) {
+    char byte;
+    if (fds[i] >= 0 && read(fds[i], &byte, 1) == 1) answered++;
+  }
+  printf("answered %d\n", answered);
+  return worked();
+}
+
 const struct attack socket_attacks[] = {
     {"unix-connect", unix_connect},
     {"pair-reconnect", pair_reconnect},
@@ -121,5 +177,8 @@ const struct attack socket_attacks[] = {
     {"tcp-connect", tcp_connect},
     {"own-loopback", own_loopback},
     {"odd-addresses", odd_addresses},
+    {"talk", talk},
+    {"listen-first", listen_first},
+    {"open-many", open_many},
     {NULL, NULL},
 };

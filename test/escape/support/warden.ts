@@ -156,6 +156,7 @@ export class Warden {
       `ro ${join(this.dir, 'bin')}`,
       `ro ${this.outside}`,
       `rw ${this.workspace}`,
+      `egress ${join(this.dir, 'egress')}`,
       ...(this.#options.bounds ?? []),
     ];
   }

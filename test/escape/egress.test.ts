@@ -1,0 +1,157 @@
+// The one port a box has: what connects there reaches the run's own socket on the host, whole and
+// in both directions, and nothing else is reached.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { exited } from './support/cases.ts';
+import { processesOf } from './support/host.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+const relays = (warden: Warden) =>
+  processesOf(warden.dir).filter(({ name }) => name === 'box-egress');
+
+for (const mode of MODES) {
+  describe(`egress, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    let dir: string;
+    const servers = new Set<Server>();
+    const sockets = new Set<Socket>();
+    before(async () => {
+      warden = new Warden({ mode });
+      dir = join(warden.dir, 'egress');
+      mkdirSync(dir);
+      await warden.start();
+    });
+    after(async () => {
+      await warden.stop();
+      await stop();
+    });
+    const serve = async (name: string, on: (socket: Socket) => void): Promise<string> => {
+      const path = join(dir, name);
+      rmSync(path, { force: true });
+      const server = createServer({ allowHalfOpen: true }, (socket) => {
+        sockets.add(socket);
+        socket.on('error', () => undefined);
+        socket.on('close', () => sockets.delete(socket));
+        on(socket);
+      }).listen(path);
+      servers.add(server);
+      await once(server, 'listening');
+      chmodSync(path, 0o777);
+      return path;
+    };
+    const stop = async (): Promise<void> => {
+      const all = [...servers];
+      servers.clear();
+      for (const socket of sockets) socket.destroy();
+      await Promise.all(all.map((server) => once(server.close(), 'close')));
+    };
+    const run = async (egress: string, ...words: string[]) =>
+      exited(await warden.run(['/opt/hostile', ...words], { egress, limits: { nofile: 1024 } }));
+    const echo = (socket: Socket) => socket.pipe(socket);
+
+    it('carries what is said, there and back', async () => {
+      const path = await serve('echo.sock', echo);
+      assert.equal((await run(path, 'talk', 'hello')).stdout, 'helloworked\n');
+    });
+    it('carries much, and loses nothing', async () => {
+      const path = await serve('count.sock', async (socket) => {
+        let bytes = 0;
+        for await (const part of socket) bytes += (part as Buffer).length;
+        socket.end(String(bytes));
+      });
+      assert.equal((await run(path, 'talk', '64')).stdout, `${64 * 2 ** 20}worked\n`);
+    });
+    it('a side that has ended still hears the other', async () => {
+      const heard: string[] = [];
+      const path = await serve('first.sock', (socket) => {
+        socket.on('data', (bytes) => heard.push(bytes.toString()));
+        socket.end('that is all from me\n');
+      });
+      const outcome = await run(path, 'listen-first', 'and from me');
+      assert.equal(outcome.stdout, 'that is all from me\nworked\nworked\n');
+      for (let tries = 0; tries < 100 && heard.length === 0; tries++) await sleep(10);
+      assert.deepEqual(heard, ['and from me']);
+    });
+    it('each box reaches its own socket', async () => {
+      const paths = await Promise.all(
+        ['one', 'two'].map((name) => serve(`${name}.sock`, (socket) => socket.end(name))),
+      );
+      const runs = await Promise.all(paths.map((path) => run(path, 'talk', 'who')));
+      assert.deepEqual(
+        runs.map(({ stdout }) => stdout),
+        ['oneworked\n', 'twoworked\n'],
+      );
+    });
+    it('egressd away is told at once, and found again when it is back', async () => {
+      const path = await serve('echo.sock', echo);
+      const held = await warden.open({ egress: path });
+      const talk = async () => {
+        const outcome = await warden.exec(held.box, ['/opt/hostile', 'talk', 'hello']);
+        return exited(outcome);
+      };
+      assert.equal((await talk()).stdout, 'helloworked\n');
+      await stop();
+      const away = await talk();
+      assert.match(away.stdout, /failed \w+ (ECONNRESET|EPIPE)/);
+      assert.ok(away.wallUs < 2_000_000, String(away.wallUs));
+      await serve('echo.sock', echo);
+      assert.equal((await talk()).stdout, 'helloworked\n');
+      held.client.closeBox();
+      assert.equal(exited(await held.ended).endedBy, 'client');
+      held.client.close();
+    });
+    it('C18 connections are bounded, and free again when closed', async () => {
+      const path = await serve('hi.sock', (socket) => socket.write('hi'));
+      const held = await warden.open({ egress: path, limits: { nofile: 1024 } });
+      const many = async (count: string) => {
+        const words = ['/opt/hostile', 'open-many', count];
+        return exited(await warden.exec(held.box, words, { nofile: 1024 })).stdout;
+      };
+      const answered = Number(/answered (\d+)/.exec(await many('400'))?.[1]);
+      assert.ok(answered > 100 && answered <= 256, String(answered));
+      assert.match(await many('100'), /answered 100\n/);
+      held.client.close();
+    });
+    it('D24 nothing else is reached', async () => {
+      const path = await serve('echo.sock', echo);
+      assert.match((await run(path, 'tcp-connect', '127.0.0.1', '3129')).stdout, /ECONNREFUSED/);
+      assert.match((await run(path, 'tcp-connect', '192.0.2.1', '3128')).stdout, /ENETUNREACH/);
+      assert.equal((await run(path, 'tcp-connect', '127.0.0.1', '3128')).code, 0, 'control');
+      const without = exited(
+        await warden.run(['/opt/hostile', 'tcp-connect', '127.0.0.1', '3128']),
+      );
+      assert.match(without.stdout, /ECONNREFUSED/);
+    });
+    it('C23 a socket out of bounds is refused, and so is a level without a network', async () => {
+      const code = async (change: object) => {
+        const outcome = await warden.run(['/bin/true'], change);
+        return outcome.kind === 'refused' ? outcome.code : outcome.kind;
+      };
+      assert.equal(await code({ egress: join(dir, 'echo.sock') }), 'exit', 'control');
+      assert.equal(await code({ egress: join(warden.outside, 'x.sock') }), 'bounds');
+      assert.equal(await code({ egress: `${dir}/../outside/x.sock` }), 'plan');
+      assert.equal(await code({ egress: join(dir, 'x'), profile: 'runner' }), 'plan');
+      assert.equal(
+        await code({ egress: join(dir, 'x'), binds: [{ kind: 'ro', src: dir, dst: '/e' }] }),
+        'bounds',
+      );
+    });
+    it('the relay ends with its box, and with the warden', async () => {
+      for (let tries = 0; tries < 100 && relays(warden).length > 0; tries++) await sleep(10);
+      assert.deepEqual(relays(warden), []);
+      const path = await serve('echo.sock', echo);
+      const held = await warden.open({ egress: path });
+      assert.equal(relays(warden).length, 1, 'control');
+      warden.process?.kill('SIGKILL');
+      for (let tries = 0; tries < 250 && processesOf(warden.dir).length > 0; tries++)
+        await sleep(20);
+      assert.deepEqual(processesOf(warden.dir), []);
+      held.client.close();
+    });
+  });
+}
