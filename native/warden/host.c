@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 struct host host;
 
@@ -73,6 +74,7 @@ static int try_user_namespace(void) {
   int error = EIO;
   if (read(ends[0], &error, sizeof error) != sizeof error) error = EIO;
   close(ends[0]);
+  waitpid(child, NULL, 0);
   return error;
 }
 
