@@ -148,7 +148,7 @@ export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
 
 /**
  * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then:
- * this process, or every runner (`runners`).
+ * this process, every runner (`runners`), or the `warden`.
  */
 function crashAtMoment(stateDir: string): (name: string) => void {
   const file = join(stateDir, 'crash-at');
@@ -159,6 +159,7 @@ function crashAtMoment(stateDir: string): (name: string) => void {
     if (wanted !== name || passed++ < Number(times)) return;
     rmSync(file, { force: true });
     if (who === 'runners') return killRunners(join(stateDir, 'runners'));
+    if (who === 'warden') return killWarden(join(stateDir, 'HALT'));
     process.kill(process.pid, 'SIGKILL');
     // The signal is asynchronous; nothing may happen after the moment.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10_000);
@@ -171,6 +172,21 @@ function killRunners(dir: string): void {
       process.kill(Number(name.split('-')[0]), 'SIGKILL');
     } catch {
       // It has ended by itself.
+    }
+  }
+}
+
+/** The one of this runtime: it was told to watch this runtime's file. */
+function killWarden(haltFile: string): void {
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+      // Not what it left behind to tidy up after it.
+      if (argv[0]?.endsWith('/warden') && argv.includes(haltFile) && parent !== '1')
+        process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has ended meanwhile.
     }
   }
 }

@@ -155,6 +155,15 @@ export const RunnerEnd = z.object({
 });
 export type RunnerEnd = z.infer<typeof RunnerEnd>;
 
+export const RunnerEnded = z.object({
+  seq: z.int().positive(),
+  run_id: RunId,
+  fence: z.int(),
+  mode: z.enum(['live', 'replay']),
+  end: RunnerEnd,
+});
+export type RunnerEnded = z.infer<typeof RunnerEnded>;
+
 export const BoxView = z.object({
   id: BoxId,
   kind: z.enum(['runner', 'tools', 'once']),
@@ -214,18 +223,22 @@ export const sandboxdRoutes = routes({
     body: StartRunnerBody,
     output: z.object({
       pid: z.int(),
+      /** The life of sandboxd in which it was started: it does not outlast it. */
+      epoch: z.string(),
       /** Where the runner finds its daemons, as it sees them. */
       sockets: z.object({ agentd: z.string(), toold: z.string(), modeld: z.string() }),
     }),
   }),
-  /** Waits for the end, for a while; a runner that nobody waits for is ended. */
-  awaitRunner: route({
+  /**
+   * Waits, for a while, until runners have ended; those up to `after` are taken note of. While
+   * nobody waits, runners do not go on.
+   */
+  runnerEnds: route({
     method: 'GET',
-    path: '/v1/runners/{id}/end',
+    path: '/v1/runners/ends',
     callers: ['agentd'],
-    params: run,
-    query: z.strictObject(runnerKey),
-    output: z.object({ end: RunnerEnd.nullable() }),
+    query: z.strictObject({ after: z.coerce.number().int().nonnegative() }),
+    output: z.object({ epoch: z.string(), ends: z.array(RunnerEnded) }),
   }),
   tellRunner: route({
     method: 'POST',

@@ -21,6 +21,8 @@ const EFFECT_MOMENTS = [
   'agentd.after-claim',
   'agentd.after-admit',
   'agentd.after-launch',
+  'sandboxd.before-runner',
+  'sandboxd.after-runner',
   'agentd.before-finish',
   'agentd.after-finish',
   'auditd-ai.before-append',
@@ -53,7 +55,7 @@ describe('killed at every moment, in split mode', () => {
     return { task: (await agentd.getTask({ params: { id: task.id } })).task, questions };
   };
 
-  const countOnce = async (moment: string, who?: 'runners') => {
+  const countOnce = async (moment: string, who?: 'runners' | 'warden') => {
     const key = `k${n++}`;
     world.armCrash(moment, {
       passes: moment.startsWith('auditd-ai') ? 2 : 0,
@@ -81,6 +83,8 @@ describe('killed at every moment, in split mode', () => {
   for (const moment of EFFECT_MOMENTS) it(`[R407] ${moment}: the daemon`, () => countOnce(moment));
   for (const moment of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
     it(`${moment}: the runner`, () => countOnce(moment, 'runners'));
+  for (const moment of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
+    it(`${moment}: the warden`, () => countOnce(moment, 'warden'));
 
   for (const moment of TEAM_MOMENTS) {
     it(`${moment}: the daemon, with a team at work`, async () => {

@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { DAEMONS } from '../../src/wire/peers.ts';
 import { type Counting, startCounting } from '../support/counting.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, ROOT } from '../support/runtime.ts';
@@ -32,8 +33,8 @@ function daemonPids(parent: number): Map<string, number> {
       const at = argv.indexOf('--daemon');
       // A daemon renames itself once it runs.
       const title = at >= 0 ? argv[at + 1]! : argv[0]!;
-      if (['agentd', 'toold', 'modeld', 'auditd-ai'].includes(title))
-        found.set(title, Number(name));
+      if (title.endsWith('/warden')) found.set('warden', Number(name));
+      if ((DAEMONS as readonly string[]).includes(title)) found.set(title, Number(name));
     } catch {
       // It ended while we looked.
     }

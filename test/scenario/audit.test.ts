@@ -6,7 +6,12 @@ import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-agentctl.ts';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type AuditEvent, EVENT_KINDS } from '../../src/wire/events.ts';
+import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { allEvents, assertReconciled } from '../support/reconcile.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import {
@@ -47,6 +52,20 @@ const WANTED: Record<string, AuditEvent['event']> = {
   'model calls': 'model.call.attempted',
   'token usage': 'model.call.ended',
 };
+
+const asToold = ({ runtimeDir }: TestRuntime) =>
+  makeClient(
+    sandboxdRoutes,
+    socketLink({ socketPath: socketPathOf(runtimeDir, 'sandboxd', 'peer-toold') }),
+  );
+/** A command in a box that shows this path. */
+const lookingAt = (path: string) => ({
+  ...{ run_id: derivedId<RunId>('run', path), fence: 1, agent: 'coder', level: 'L2' as const },
+  ...{ task_id: derivedId<TaskId>('task', path), root_task_id: derivedId<TaskId>('task', path) },
+  ...{ call_id: derivedId<CallId>('call', path), argv: ['/usr/bin/ls', path], collect: true },
+  rules: { read: [path], write: [], deny: [] },
+  network: { egress_socket: null },
+});
 
 describe('the audit log', () => {
   let runtime: TestRuntime;
@@ -130,6 +149,9 @@ describe('the audit log', () => {
     await modeld.addProvider({ params: { name: 'other' }, body: { dialect, base_url: model.url } });
     const { calls } = await modeld.listCalls({ query: { task_id: task.id } });
     await modeld.forgetPart({ params: { hash: calls[0]!.context[1]! } });
+    await assert.rejects(asToold(runtime).runOnce({ body: lookingAt('/proc') }), {
+      code: 'denied',
+    });
     await runtime.audit.rotateKey({});
     await runtime.stop();
     runtime = await runtime.restart();

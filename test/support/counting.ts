@@ -18,7 +18,7 @@ export type Counting = {
   /** key → how often it happened. */
   effects(): Map<string, number>;
   /** The next time this moment comes, after `passes` times, that daemon (or every runner) dies. */
-  armCrash(moment: string, options?: { passes?: number; who?: 'runners' }): void;
+  armCrash(moment: string, options?: { passes?: number; who?: 'runners' | 'warden' }): void;
   crashCame(): boolean;
   /**
    * Answers every question about an unknown outcome with the truth, until `done`. Gives how many.

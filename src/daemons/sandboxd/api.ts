@@ -10,6 +10,7 @@ import type {
   CommandEvent,
   sandboxdRoutes,
 } from '../../wire/sandboxd.ts';
+import type { RunId } from '../../wire/words.ts';
 import type { Command, CommandExit } from './adapters/warden.ts';
 import type { Boxes } from './boxes.ts';
 import type { Levels } from './levels.ts';
@@ -25,7 +26,7 @@ export function makeHandlers(parts: {
   store: Store;
 }): Handlers<typeof sandboxdRoutes> {
   const { runners, boxes, levels, store } = parts;
-  const keyOf = (id: string, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
+  const keyOf = (id: RunId, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
     runId: id,
     fence: query.fence,
     mode: query.mode ?? 'live',
@@ -45,9 +46,7 @@ export function makeHandlers(parts: {
       };
     },
     startRunner: ({ body }) => runners.start(body),
-    awaitRunner: async ({ params, query, signal }) => ({
-      end: await runners.awaitEnd(keyOf(params.id, query), signal),
-    }),
+    runnerEnds: ({ query, signal }) => runners.ends(query.after, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.tell(keyOf(params.id, query), body.line),
     }),

@@ -6,8 +6,8 @@ import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunnerEnd, StartRunnerBody } from '../../wire/sandboxd.ts';
-import type { BoxId } from '../../wire/words.ts';
+import type { RunnerEnd, RunnerEnded, StartRunnerBody } from '../../wire/sandboxd.ts';
+import type { BoxId, RunId } from '../../wire/words.ts';
 import type { RunnerPlace } from './adapters/host-places.ts';
 import type { Bind, Limits, Plan } from './adapters/plan.ts';
 import type { ProcessRecords } from './adapters/process-records.ts';
@@ -18,12 +18,12 @@ import type { Identities, Identity } from './identities.ts';
 import type { NewBox, Store } from './store.ts';
 
 type Sockets = Record<(typeof RUNNER_DAEMONS)[number], string>;
-type Key = { runId: string; fence: number; mode: 'live' | 'replay' };
+type Key = { runId: RunId; fence: number; mode: 'live' | 'replay' };
 
 export type Runners = {
-  start(body: StartRunnerBody): Promise<{ pid: number; sockets: Sockets }>;
-  /** The end, or null when it has not come within a while. */
-  awaitEnd(key: Key, signal: AbortSignal): Promise<RunnerEnd | null>;
+  start(body: StartRunnerBody): Promise<{ pid: number; epoch: string; sockets: Sockets }>;
+  /** Ends that came after a number; waits for the next for a while when there is none. */
+  ends(after: number, signal: AbortSignal): Promise<{ epoch: string; ends: RunnerEnded[] }>;
   tell(key: Key, line: string): boolean;
   /** Resolves when it is gone; false when there was none. */
   end(key: Key): Promise<boolean>;
@@ -31,18 +31,11 @@ export type Runners = {
   count(): number;
 };
 
-type Live = {
-  command: Command;
-  ended: Promise<RunnerEnd>;
-  watchers: number;
-  alone: NodeJS.Timeout | undefined;
-};
+type Live = { command: Command; ended: Promise<void> };
 
 const POLL_MS = 20_000;
-/** agentd is away for longer than a restart of its link takes: it is gone, and so is its runner. */
+/** Nobody has asked for so long: agentd is gone, and runners work for nobody. */
 const ALONE_MS = 3_000;
-/** An end that nobody asked for yet is kept so long. */
-const KEEP_END_MS = 60_000;
 const STDERR_TAIL_BYTES = 8_192;
 const YEAR_MS = 365 * 86_400_000;
 
@@ -65,6 +58,12 @@ export function makeRunners(options: RunnersOptions): Runners {
   const { config, store, records, log, newId } = options;
   const runtimeDir = realpathSync(options.runtimeDir);
   const live = new Map<string, Live>();
+  const epoch = newId('life');
+  const told = makeEnds();
+  const alone = makeLastOneOut(() => {
+    if (live.size > 0) log.warn('nobody waits for the runners; ending them', { count: live.size });
+    for (const { command } of live.values()) command.kill();
+  });
   const starting = new Set<Promise<unknown>>();
   const onHost = config.runner_level === 'L1';
 
@@ -113,32 +112,20 @@ export function makeRunners(options: RunnersOptions): Runners {
     const ended = command.ended.then(async (exit) => {
       await tail.done;
       forget();
-      clearTimeout(entry.alone);
       removeDirs(name);
+      live.delete(name);
       const end = endOf(exit, tail.text());
-      if (box !== undefined)
-        await store
-          .recordClosed(box.id, {
-            endedBy: end.ended_by ?? 'itself',
-            data: { exit_code: end.code, signal: end.signal },
-          })
-          .catch((error: unknown) =>
-            log.error('the end of a runner could not be recorded', { box: box.id, error }),
-          );
-      setTimeout(() => live.get(name) === entry && live.delete(name), KEEP_END_MS).unref();
-      return end;
+      const { runId, fence, mode } = key;
+      told.add({ run_id: runId, fence, mode, end });
+      if (box === undefined) return;
+      const how = { exit_code: end.code, signal: end.signal };
+      await store
+        .recordClosed(box.id, { endedBy: end.ended_by ?? 'itself', data: how })
+        .catch((error: unknown) =>
+          log.error('the end of a runner could not be recorded', { box: box.id, error }),
+        );
     });
-    const entry: Live = { command, ended, watchers: 0, alone: undefined };
-    return entry;
-  };
-
-  const armAlone = (entry: Live): void => {
-    clearTimeout(entry.alone);
-    entry.alone = setTimeout(() => {
-      log.warn('a runner that nobody waits for is ended', { pid: entry.command.pid });
-      entry.command.kill();
-    }, ALONE_MS);
-    entry.alone.unref();
+    return { command, ended };
   };
 
   const start = async (body: StartRunnerBody) => {
@@ -164,7 +151,7 @@ export function makeRunners(options: RunnersOptions): Runners {
     const recorded = mode === 'live' ? box : undefined;
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
-    armAlone(entry);
+    alone.look();
     options.moment('sandboxd.after-runner');
     if (recorded !== undefined)
       await store.recordOpened(recorded).catch((error: unknown) => {
@@ -172,7 +159,7 @@ export function makeRunners(options: RunnersOptions): Runners {
         command.kill();
         throw error;
       });
-    return { pid: command.pid, sockets: socketsOf(name) };
+    return { pid: command.pid, epoch, sockets: socketsOf(name) };
   };
 
   const endOne = async (entry: Live): Promise<void> => {
@@ -196,22 +183,12 @@ export function makeRunners(options: RunnersOptions): Runners {
       );
       return work;
     },
-    async awaitEnd(key, signal) {
-      const entry = find(key);
-      entry.watchers++;
-      clearTimeout(entry.alone);
-      const over = Promise.withResolvers<null>();
-      const timer = setTimeout(() => over.resolve(null), POLL_MS);
-      const onGone = (): void => over.resolve(null);
-      signal.addEventListener('abort', onGone, { once: true });
+    async ends(after, signal) {
+      const leave = alone.enter();
       try {
-        const end = await Promise.race([entry.ended, over.promise]);
-        if (end !== null && !signal.aborted) live.delete(runDirName(key, key.mode));
-        return end;
+        return { epoch, ends: await told.after(after, signal) };
       } finally {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', onGone);
-        if (--entry.watchers === 0) armAlone(entry);
+        leave();
       }
     },
     tell(key, line) {
@@ -231,6 +208,53 @@ export function makeRunners(options: RunnersOptions): Runners {
       return all.length;
     },
     count: () => live.size,
+  };
+}
+
+/** Ends in order, kept until whoever asks says that it has them. */
+function makeEnds() {
+  let last = 0;
+  let kept: RunnerEnded[] = [];
+  let wake = Promise.withResolvers<void>();
+  return {
+    add(end: Omit<RunnerEnded, 'seq'>): void {
+      kept.push({ seq: ++last, ...end });
+      wake.resolve();
+      wake = Promise.withResolvers();
+    },
+    async after(seq: number, signal: AbortSignal): Promise<RunnerEnded[]> {
+      kept = kept.filter((end) => end.seq > seq);
+      if (kept.length > 0) return kept;
+      const over = Promise.withResolvers<void>();
+      const timer = setTimeout(over.resolve, POLL_MS);
+      signal.addEventListener('abort', () => over.resolve(), { once: true });
+      await Promise.race([wake.promise, over.promise]);
+      clearTimeout(timer);
+      return kept;
+    },
+  };
+}
+
+/** Calls `left` when nobody has been inside for a while. */
+function makeLastOneOut(left: () => void) {
+  let inside = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const look = (): void => {
+    clearTimeout(timer);
+    if (inside > 0) return;
+    timer = setTimeout(left, ALONE_MS);
+    timer.unref();
+  };
+  return {
+    look,
+    enter(): () => void {
+      inside++;
+      clearTimeout(timer);
+      return () => {
+        inside--;
+        look();
+      };
+    },
   };
 }
 

@@ -49,37 +49,83 @@ export type Launcher = {
 
 type Sandboxd = Pick<
   Client<typeof sandboxdRoutes>,
-  'startRunner' | 'awaitRunner' | 'tellRunner' | 'endRunner' | 'endRunners'
+  'startRunner' | 'runnerEnds' | 'tellRunner' | 'endRunner' | 'endRunners'
 >;
 
 const AGAIN_MS = 50;
 const AWAY_MS_MAX = 10_000;
 
 export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log: Log }): Launcher {
-  /** Asks until the process is gone. A sandboxd that knows nothing of it took it along. */
-  const awaitEnd = async (key: Key): Promise<RunExit> => {
-    for (;;) {
+  const live = new Map<string, { epoch: string; over: (exit: RunExit) => void }>();
+  /** Ends of those whose start has not been answered yet. */
+  const early = new Map<string, RunExit>();
+  let starting = 0;
+  let watching = false;
+  // Kept from one watch to the next: an end that was told is not told again.
+  let after = 0;
+  let epoch = '';
+
+  /** Asks for as long as there are any. One of another life of sandboxd went with that life. */
+  const watch = async (): Promise<void> => {
+    while (live.size > 0) {
       try {
-        const { end } = await sandboxd.awaitRunner(key);
-        if (end !== null) return exitOf(end);
+        const told = await sandboxd.runnerEnds({ query: { after } });
+        if (told.epoch !== epoch) after = 0;
+        epoch = told.epoch;
+        for (const { seq, run_id, fence, mode, end } of told.ends) {
+          after = Math.max(after, seq);
+          const name = nameOf(run_id, fence, mode);
+          if (live.has(name)) live.get(name)?.over(exitOf(end));
+          else if (starting > 0) early.set(name, exitOf(end));
+        }
+        for (const entry of [...live.values()]) if (entry.epoch !== epoch) entry.over(LOST);
       } catch (error) {
-        if (!isAway(error)) return LOST;
+        if (!isAway(error)) log.error('sandboxd cannot be asked for its runners', { error });
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     }
+  };
+  const keepWatching = (): void => {
+    if (watching) return;
+    watching = true;
+    void watch().finally(() => {
+      watching = false;
+      if (live.size > 0) keepWatching();
+    });
+  };
+
+  /** Resolves when it is gone; from then on its name is free. */
+  const ended = (name: string, startedIn: string): Promise<RunExit> => {
+    const before = early.get(name);
+    if (before !== undefined) return Promise.resolve(before);
+    const { promise, resolve } = Promise.withResolvers<RunExit>();
+    const over = (exit: RunExit): void => {
+      live.delete(name);
+      resolve(exit);
+    };
+    live.set(name, { epoch: startedIn, over });
+    keepWatching();
+    return promise;
   };
 
   return {
     async start(plan) {
       const { runId, fence, mode } = plan;
-      const { pid, sockets } = await sandboxd.startRunner({
-        body: {
-          ...{ run_id: runId as RunId, fence, mode, agent: plan.agent },
-          ...{ task_id: plan.taskId as TaskId, root_task_id: plan.rootTaskId as TaskId },
-        },
-      });
+      starting++;
+      const started = await sandboxd
+        .startRunner({
+          body: {
+            ...{ run_id: runId as RunId, fence, mode, agent: plan.agent },
+            ...{ task_id: plan.taskId as TaskId, root_task_id: plan.rootTaskId as TaskId },
+          },
+        })
+        .finally(() => {
+          starting--;
+        });
+      const { pid, sockets } = started;
       const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
-      const ended = awaitEnd(key).then((exit) => {
+      const gone = ended(nameOf(runId, fence, mode), started.epoch).then((exit) => {
+        if (starting === 0) early.clear();
         try {
           plan.onExit(exit);
         } catch (error) {
@@ -96,7 +142,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
           log.info('ending a runner', { run: runId, fence, pid, reason });
           // One that sandboxd cannot be asked to end is gone with it.
           await sandboxd.endRunner(key).catch(() => undefined);
-          await ended;
+          await gone;
         },
       };
     },
@@ -114,6 +160,8 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
   };
 }
 
+const nameOf = (runId: string, fence: number, mode: string): string => `${runId}.${fence}.${mode}`;
+
 type Key = {
   params: { id: RunId };
   query: { fence: number; mode: 'live' | 'replay' };
@@ -121,7 +169,7 @@ type Key = {
 
 const LOST: RunExit = { code: null, signal: null, stderrTail: 'sandboxd went away', isLost: true };
 
-/** There, but not now; anything else says that it does not have the runner. */
+/** There, but not now. */
 const isAway = (error: unknown): boolean =>
   error instanceof Fault && ['unavailable', 'overloaded', 'deadline'].includes(error.code);
 

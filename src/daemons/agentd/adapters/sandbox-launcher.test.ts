@@ -1,0 +1,146 @@
+// Runners through sandboxd: every end is told once, also one that comes before the answer to its
+// start, and those of a sandboxd that is gone are gone.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLog } from '../../../platform/log.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { RunnerEnd, RunnerEnded } from '../../../wire/sandboxd.ts';
+import { makeSandboxLauncher, type RunExit } from './sandbox-launcher.ts';
+
+type Sandboxd = Parameters<typeof makeSandboxLauncher>[0]['sandboxd'];
+
+/** A sandboxd that remembers what it started, and dies when told to. */
+function fakeSandboxd() {
+  let epoch = 'life_1';
+  let last = 0;
+  let isAway = false;
+  let ends: RunnerEnded[] = [];
+  let wake = Promise.withResolvers<void>();
+  const started: { run_id: string; fence: number; mode: string }[] = [];
+  const told: string[] = [];
+  let beforeAnswer = (): Promise<void> => Promise.resolve();
+  const end = (run_id: string, how: Partial<RunnerEnd> = {}, fence = 1): void => {
+    const whole = { code: 0, signal: null, ended_by: null, stderr_tail: '', ...how };
+    ends.push({ seq: ++last, run_id, fence, mode: 'live', end: whole } as RunnerEnded);
+    wake.resolve();
+    wake = Promise.withResolvers();
+  };
+  const client = {
+    async startRunner({ body }: { body: (typeof started)[number] }) {
+      if (isAway) throw fault('unavailable', 'away');
+      started.push(body);
+      const life = epoch;
+      await beforeAnswer();
+      return { pid: 7, epoch: life, sockets: { agentd: 'a', toold: 't', modeld: 'm' } };
+    },
+    async runnerEnds({ query }: { query: { after: number } }) {
+      if (isAway) throw fault('unavailable', 'away');
+      ends = ends.filter(({ seq }) => seq > query.after);
+      if (ends.length === 0) await wake.promise;
+      if (isAway) throw fault('unavailable', 'cut off');
+      return { epoch, ends: [...ends] };
+    },
+    async tellRunner({ body }: { body: { line: string } }) {
+      told.push(body.line);
+      return { told: true };
+    },
+    async endRunner({ params }: { params: { id: string } }) {
+      end(params.id, { code: null, signal: 9, ended_by: 'killed' });
+      return { ended: true };
+    },
+    endRunners: async () => ({ ended: 3 }),
+  };
+  return {
+    client: client as unknown as Sandboxd,
+    started,
+    told,
+    end,
+    before: (work: () => Promise<void>) => {
+      beforeAnswer = work;
+    },
+    die() {
+      isAway = true;
+      wake.resolve();
+      wake = Promise.withResolvers();
+      setTimeout(() => {
+        isAway = false;
+        epoch = 'life_2';
+        ends = [];
+        last = 0;
+        // The long wait of a fresh sandboxd ends by itself.
+        setTimeout(() => wake.resolve(), 20);
+      }, 20);
+    },
+  };
+}
+
+const planOf = (runId: string, onExit: (exit: RunExit) => void) => ({
+  ...{ runId, fence: 1, mode: 'live' as const, agent: 'coder', taskId: 't', rootTaskId: 't' },
+  onExit,
+});
+
+describe('the sandbox launcher', () => {
+  const start = async (runId: string, sandboxd = fakeSandboxd()) => {
+    const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log: silentLog });
+    const exit = Promise.withResolvers<RunExit>();
+    const launched = await launcher.start(planOf(runId, exit.resolve));
+    return { sandboxd, launcher, launched, exit: exit.promise };
+  };
+
+  it('starts, tells, and says how it ended, with the name of the signal', async () => {
+    const { sandboxd, launched, exit } = await start('run_1');
+    assert.equal(launched.pid, 7);
+    assert.deepEqual(launched.sockets, { agentd: 'a', toold: 't', modeld: 'm' });
+    await launched.tell('go');
+    assert.deepEqual(sandboxd.told, ['go']);
+    sandboxd.end('run_1', { code: null, signal: 11, stderr_tail: 'oh' });
+    const expected = { code: null, signal: 'SIGSEGV', stderrTail: 'oh', isLost: false };
+    assert.deepEqual(await exit, expected);
+  });
+
+  it('an end that comes before the start was answered is not lost', async () => {
+    const sandboxd = fakeSandboxd();
+    const { launcher } = await start('run_0', sandboxd);
+    sandboxd.before(async () => {
+      sandboxd.end('run_1', { code: 70 });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    });
+    const exit = Promise.withResolvers<RunExit>();
+    await launcher.start(planOf('run_1', exit.resolve));
+    assert.equal((await exit.promise).code, 70);
+    sandboxd.end('run_0');
+  });
+
+  it('what sandboxd held is lost with it, and that is no crash of the run', async () => {
+    const { sandboxd, exit } = await start('run_1');
+    sandboxd.die();
+    assert.equal((await exit).isLost, true);
+  });
+
+  it('ended by the warden or a halt is no crash, killed by anybody else is one', async () => {
+    for (const [ended_by, isLost] of [
+      ['warden', true],
+      ['halt', true],
+      ['memory', false],
+      ['lost', false],
+    ] as const) {
+      const { sandboxd, exit } = await start('run_1');
+      sandboxd.end('run_1', { code: null, signal: 9, ended_by });
+      assert.equal((await exit).isLost, isLost, ended_by);
+    }
+  });
+
+  it('kill returns when the process is gone', async () => {
+    const { launched, exit } = await start('run_1');
+    await launched.kill('for a test');
+    assert.equal((await exit).signal, 'SIGKILL');
+  });
+
+  it('a start that is refused is thrown, and nothing is waited for', async () => {
+    const sandboxd = fakeSandboxd();
+    sandboxd.before(() => Promise.reject(fault('level_unavailable', 'no L2 here')));
+    const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log: silentLog });
+    await assert.rejects(launcher.start(planOf('run_1', () => {})), { code: 'level_unavailable' });
+    assert.equal(await launcher.stopAll(), 3);
+  });
+});
