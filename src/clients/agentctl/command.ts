@@ -11,6 +11,9 @@ export type Completes =
   | 'tool'
   | 'model'
   | 'artifact'
+  | 'approval'
+  | 'permit'
+  | 'person'
   | 'file'
   | 'directory'
   | readonly string[];

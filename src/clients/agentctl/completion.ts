@@ -104,6 +104,21 @@ async function ask(runtime: Runtime, live: Completes | undefined): Promise<Candi
       const { waits } = await runtime.ask('agentd', 'listWaits', { query }, { deadlineMs });
       return waits.map(({ id, question }) => [id, question ?? '']);
     }
+    case 'approval': {
+      const query = { status: 'pending', limit: 50 } as const;
+      const answer = await runtime.ask('approvald', 'listApprovals', { query }, { deadlineMs });
+      return answer.approvals.map(({ id, agent, summary }) => [id, `${agent}: ${summary}`]);
+    }
+    case 'permit': {
+      const query = { active: 'true', limit: 50 } as const;
+      const answer = await runtime.ask('approvald', 'listPermits', { query }, { deadlineMs });
+      return answer.permits.map((one) => [one.id, `${one.agent}: ${one.action ?? one.class}`]);
+    }
+    case 'person':
+      return process
+        .getBuiltinModule('node:fs')
+        .readdirSync(`${runtime.stateDir}/people`)
+        .flatMap((file) => (file.endsWith('.key') ? [[file.slice(0, -4)] as const] : []));
     case 'artifact': {
       const query = { limit: 50 };
       const answer = await runtime.ask('agentd', 'listArtifacts', { query }, { deadlineMs });

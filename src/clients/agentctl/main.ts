@@ -37,7 +37,7 @@ async function runParsed(parsed: Parsed, env: Env): Promise<number> {
     stateDir,
     env,
     runtime() {
-      runtime ??= connectRuntime(stateDir);
+      runtime ??= connectRuntime(stateDir, parsed.as);
       return runtime;
     },
   };

@@ -14,6 +14,8 @@ export type Parsed = {
   command: Command | undefined;
   args: Args;
   state: string | undefined;
+  /** Whose key to use; the operator's when absent. */
+  as: string | undefined;
   json: boolean;
   help: boolean;
 };
@@ -45,8 +47,9 @@ export function parse(tokens: readonly string[]): { parsed: Parsed; problem: unk
   }
   const json = values.has('json') || (problem !== undefined && tokens.includes('--json'));
   const state = values.get('state') as string | undefined;
+  const as = values.get('as') as string | undefined;
   const args = makeArgs(words, values);
-  return { parsed: { path, command, args, state, json, help: values.has('help') }, problem };
+  return { parsed: { path, command, args, state, as, json, help: values.has('help') }, problem };
 }
 
 type Reading = { values: Values; words: string[]; path: string[] };

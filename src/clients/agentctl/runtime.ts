@@ -7,7 +7,7 @@ import type { DaemonName } from '../../wire/peers.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
 import { type Answer, exchange } from './exchange.ts';
 import { type Asked, PATHS, type Tables } from './routes.ts';
-import { assertRuntimeDir, readOperatorKey, readRuntimeInfo } from './state.ts';
+import { assertRuntimeDir, readOperatorKey, readPersonKey, readRuntimeInfo } from './state.ts';
 
 type AskOptions = { deadlineMs?: number; once?: true };
 
@@ -37,16 +37,17 @@ type AnyRequest = {
 
 const deadlineMsDefault = 30_000;
 
-export function connectRuntime(stateDir: string): Runtime {
+/** As this person with their own key, else with the operator's under the name of this user. */
+export function connectRuntime(stateDir: string, as?: string): Runtime {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
     throw fault('not_reachable', `no runtime runs on ${stateDir}`, {
       hint: 'Start it: agentctl up (or name another directory with --state).',
     });
   }
-  const key = readOperatorKey(stateDir);
+  const key = as === undefined ? readOperatorKey(stateDir) : readPersonKey(stateDir, as);
   assertRuntimeDir(info.runtime_dir, stateDir);
-  const headers = { authorization: `Bearer ${key}`, 'agentd-person': personName() };
+  const headers = { authorization: `Bearer ${key}`, 'agentd-person': as ?? personName() };
 
   const place = (daemon: DaemonName, name: string, request: AnyRequest) => {
     const paths: Readonly<Record<string, string>> = PATHS[daemon];

@@ -46,6 +46,21 @@ export function readOperatorKey(stateDir: string): string {
   }
 }
 
+/** A person's own key: agentctl person add NAME. */
+export function readPersonKey(stateDir: string, name: string): string {
+  const file = `${stateDir}/people/${name}.key`;
+  try {
+    if (/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/.test(name)) return readText(file).trim();
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'error';
+    throw fault('unauthenticated', `the key of ${name} cannot be read (${code})`, {
+      hint: `Give them one: agentctl person add ${name}`,
+      cause,
+    });
+  }
+  throw fault('bad_usage', 'that is not the name of a person', { hint: 'Use --as NAME.' });
+}
+
 /**
  * The key goes to whoever listens below this directory: it must be one that only root, this user or
  * the owner of the key can have put there.

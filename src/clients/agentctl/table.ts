@@ -1,6 +1,7 @@
 // Every word people can type, as data: the parser, --help and completion are made from it.
 import type { Command, Option } from './command.ts';
 import { agentCommands } from './table/agents.ts';
+import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
 import { modelCommands } from './table/models.ts';
 import { runtimeCommands } from './table/runtime.ts';
@@ -10,6 +11,7 @@ export const COMMANDS: readonly Command[] = [
   ...runtimeCommands,
   ...agentCommands,
   ...taskCommands,
+  ...approvalCommands,
   ...modelCommands,
   ...auditCommands,
 ];
@@ -21,17 +23,18 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
     completes: 'directory',
     help: 'the state directory (else AGENTD_STATE, else the default one)',
   },
+  {
+    name: 'as',
+    value: 'PERSON',
+    completes: 'person',
+    help: 'be this person, with their own key (agentctl person add)',
+  },
   { name: 'json', help: 'one JSON document on one line; for streams one per line' },
   { name: 'help', short: 'h', help: 'what this command does and takes' },
 ];
 
 /** Words that are promised and not there yet: they get an answer of their own. */
 export const NOT_YET: readonly string[] = [
-  'approvals',
-  'approve',
-  'reject',
-  'ask',
-  'escalate',
   'memory',
   'policy',
   'tool call',

@@ -15,6 +15,8 @@ type Facts = {
   port: number | null;
   /** As modeld says now; null when it does not answer. */
   models: Models | null;
+  /** How many wait for a person; null when approvald does not answer. */
+  approvals: number | null;
   spent: { cost_microusd: number; tokens: number } | null;
 };
 
@@ -27,6 +29,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     port: more.port,
     rehearsal: more.models === null ? null : isOnlyRehearsal(more.models),
     questions_open: view.waits_open,
+    approvals_pending: more.approvals,
     spent_today: more.spent,
   };
   out.give({ status: document }, () => lines(facts, out, Date.now()));
@@ -34,10 +37,12 @@ export async function status({ out, runtime }: Session): Promise<void> {
 
 async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
-  const [view, usage, models] = await Promise.all([
+  const pending = { query: { status: 'pending', limit: 1 } } as const;
+  const [view, usage, models, approvals] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
     runtime.ask('modeld', 'usage', { query: { since } }).catch(() => undefined),
     runtime.ask('modeld', 'listModels', {}).catch(() => null),
+    runtime.ask('approvald', 'listApprovals', pending).catch(() => null),
   ]);
   const { pid, port } = runtime.info;
   return {
@@ -45,6 +50,7 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     pid,
     port,
     models,
+    approvals: approvals?.pending ?? null,
     spent: usage === undefined ? null : spentOf(usage.total),
   };
 }
@@ -75,6 +81,7 @@ function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
     ['tasks', countsText(view.tasks) || 'none yet'],
     ['runs', countsText(view.runs) || 'none'],
     ['questions', questionsText(view.waits_open)],
+    ['approvals', approvalsText(facts.approvals)],
     ['spent today', spentText(spent)],
   ];
   const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
@@ -88,6 +95,13 @@ function countsText(counts: Readonly<Record<string, number>>): string {
 
 function questionsText(questions: number): string {
   return questions === 0 ? 'none' : `${some(questions, 'question')} open; see: agentctl questions`;
+}
+
+function approvalsText(pending: number | null): string {
+  if (pending === null) return 'unknown (approvald does not answer)';
+  return pending === 0
+    ? 'none wait'
+    : `${some(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
 }
 
 function spentText(spent: Facts['spent']): string {

@@ -4,6 +4,7 @@ import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
+import { approvalStep } from './approval-words.ts';
 import {
   isRehearsal,
   modelText,
@@ -72,6 +73,7 @@ function ownSteps(chapter: Chapter): Own[] {
       return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
     }),
     ...events.flatMap((event) => crashStep(event, name)),
+    ...events.flatMap((event) => approvalStep(event, name)),
     ...chapter.modelCalls.map((call): Own => {
       const rehearsal = isRehearsal(call, events);
       const { input, output } = tokensOf(call);
@@ -141,6 +143,8 @@ function messageStep(message: MessageView, name: string): Own[] {
 
 function waitStep(wait: WaitView, name: string): Own[] {
   if (wait.kind === 'child') return [];
+  // Who approved what is told by the log, person by person.
+  if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
   const about = { wait_id: wait.id, call_id: wait.call_id };
   const since = (end: string) => span(Date.parse(end) - Date.parse(wait.opened_at));
   if (wait.ended_at === null) {

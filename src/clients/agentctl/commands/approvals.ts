@@ -1,0 +1,199 @@
+// What needs a person: agentctl approvals, approve, reject, ask, escalate.
+import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { pause } from '../follow.ts';
+import { readInput, wordOrStdin } from '../input.ts';
+import { onInterrupt } from '../interrupt.ts';
+import type { Out } from '../out.ts';
+import type { Runtime } from '../runtime.ts';
+import { relative, size, some } from '../show/amounts.ts';
+import { approvalLines } from '../show/approval.ts';
+import { exact } from '../show/exact.ts';
+import { type Cell, renderTable } from '../show/table.ts';
+
+const FOLLOW_EVERY_MS = 1_000;
+
+export async function approvals(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
+  const id = args.words[0];
+  if (id !== undefined) return show(runtime(), id, out);
+  if (args.flag('follow')) return follow(runtime(), out);
+  const status = args.flag('all') ? {} : { status: 'pending' as const };
+  const query = { ...status, limit: 1000 };
+  const answer = await runtime().ask('approvald', 'listApprovals', { query });
+  out.give(answer, () => {
+    if (answer.approvals.length > 0) return [...listLines(answer.approvals, out), ...howTo(answer)];
+    return [args.flag('all') ? 'Nothing has needed a person.' : 'Nothing waits for a person.'];
+  });
+}
+
+const howTo = ({ pending }: { pending: number }): string[] =>
+  pending === 0 ? [] : ['', 'See one in full before you answer: agentctl approvals ID'];
+
+function listLines(list: readonly ApprovalSummary[], { columns, paint }: Out): string[] {
+  const nowMs = Date.now();
+  const rows = list.map((one): Cell[] => [
+    one.id,
+    one.status,
+    one.agent,
+    one.action,
+    { text: one.risk, style: one.risk === 'high' ? 'red' : 'dim' },
+    one.labels.includes('outside') ? { text: 'outside', style: 'red' } : '',
+    one.calls === 1 ? '' : `${one.calls}×`,
+    `${size(one.arguments_bytes)}${one.diff_bytes === null ? '' : ` + ${size(one.diff_bytes)}`}`,
+    relative(one.status === 'pending' ? one.expires_at : (one.decided_at ?? ''), nowMs),
+    exact(one.summary),
+  ]);
+  const heads = [
+    { title: 'ID' },
+    { title: 'STATUS' },
+    { title: 'AGENT' },
+    { title: 'TOOL' },
+    { title: 'RISK' },
+    { title: 'MARKS' },
+    { title: 'CALLS' },
+    { title: 'ARGUMENTS + DIFF' },
+    { title: 'EXPIRES' },
+    { title: 'SUMMARY', least: 20 },
+  ];
+  return renderTable(heads, rows, { columns, paint });
+}
+
+async function view(runtime: Runtime, id: string): Promise<ApprovalView> {
+  return (await runtime.ask('approvald', 'getApproval', { params: { id } })).approval;
+}
+
+/** The goal is agentd's; an approval can be looked at without it. */
+const goalOf = (runtime: Runtime, { task_id }: ApprovalView) =>
+  runtime.ask('agentd', 'getTask', { params: { id: task_id } }).then(
+    ({ task }) => task,
+    () => undefined,
+  );
+
+async function show(runtime: Runtime, id: string, out: Out): Promise<void> {
+  const approval = await view(runtime, id);
+  const task = out.json ? undefined : await goalOf(runtime, approval);
+  out.give({ approval }, () => approvalLines(approval, task, { out, nowMs: Date.now() }));
+}
+
+/** Each one that waits, in full, as it comes; and what became of it. */
+async function follow(runtime: Runtime, out: Out): Promise<void> {
+  const { signal, done } = onInterrupt();
+  const waiting = new Map<string, string>();
+  out.note('Waiting for approvals that need a person (Ctrl-C ends this, nothing else).');
+  try {
+    while (!signal.aborted) {
+      const query = { status: 'pending', limit: 1000 } as const;
+      const { approvals: now } = await runtime.ask('approvald', 'listApprovals', { query });
+      const open = new Set<string>(now.map(({ id }) => id));
+      for (const id of waiting.keys()) {
+        if (open.has(id)) continue;
+        waiting.delete(id);
+        tellEnd(await view(runtime, id), out);
+      }
+      for (const { id, calls, approved_by, escalated_to } of now.toReversed()) {
+        const state = `${calls} ${approved_by.join(' ')} ${escalated_to}`;
+        if (waiting.get(id) === state) continue;
+        waiting.set(id, state);
+        await show(runtime, id, out);
+        if (!out.json) out.line();
+      }
+      await pause(FOLLOW_EVERY_MS, signal);
+    }
+  } finally {
+    done();
+  }
+}
+
+function tellEnd(approval: ApprovalView, out: Out): void {
+  if (out.json) out.document({ approval });
+  else out.line(`${approval.id}  ${approval.status} by ${approval.decided_by ?? 'nobody'}\n`);
+}
+
+export async function approve({ args, out, runtime }: Session): Promise<void> {
+  const id = args.words[0]!;
+  const seen = await view(runtime(), id);
+  const nonce = args.text('seen') ?? nonceOf(seen);
+  const reach = args.text('for') as 'once' | 'task' | 'repo' | 'class' | undefined;
+  const expires_in_s = args.number('expires');
+  const edit = args.text('edit');
+  const body = {
+    nonce,
+    ...(reach === undefined ? {} : { for: reach }),
+    ...(expires_in_s === undefined ? {} : { expires_in_s }),
+    ...(edit === undefined ? {} : { edited_arguments: readArguments(edit) }),
+  };
+  const answer = await runtime().ask('approvald', 'approve', { params: { id }, body });
+  out.give(answer, () => approvedLines(answer.approval));
+}
+
+/** What somebody else has changed must have been looked at: the word for it is on its screen. */
+function nonceOf(seen: ApprovalView): string {
+  if (seen.arguments_asked === null || seen.status !== 'pending') return seen.nonce;
+  throw fault('bad_usage', `${seen.id} was changed by a person since the agent asked`, {
+    hint: `Look at it: agentctl approvals ${seen.id}, then add the --seen that it shows.`,
+  });
+}
+
+function readArguments(file: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(readInput(file));
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause;
+    throw fault('bad_usage', `${file} is not JSON: ${cause.message}`, { cause });
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw fault('bad_usage', `${file} does not hold a JSON object`, {
+      hint: 'Write the arguments as agentctl approvals ID --json shows them.',
+    });
+  return value as Record<string, unknown>;
+}
+
+function approvedLines(approval: ApprovalView): string[] {
+  const what = `${approval.agent}: ${approval.action}`;
+  if (approval.status === 'pending') {
+    const left = approval.approvers_needed - approval.approved_by.length;
+    return [
+      `Your approval of ${what} counts; ${some(left, 'more person', 'more people')} must approve it.`,
+    ];
+  }
+  const permit =
+    approval.permit_id === null
+      ? []
+      : [`A permit was given; take it back with: agentctl permit revoke ${approval.permit_id}`];
+  const calls = approval.calls === 1 ? '' : ` (${some(approval.calls, 'call')})`;
+  return [`Approved ${what}${calls}; ${approval.task_id} goes on.`, ...permit];
+}
+
+export async function reject({ args, out, runtime }: Session): Promise<void> {
+  const id = args.words[0]!;
+  const reason = args.text('reason');
+  const body = reason === undefined ? {} : { reason };
+  const answer = await runtime().ask('approvald', 'reject', { params: { id }, body });
+  out.give(answer, () => [`Rejected; ${answer.approval.agent} is told so.`]);
+}
+
+export async function ask({ args, out, runtime }: Session): Promise<void> {
+  const [id, text] = args.words as [string, string];
+  const body = { question: wordOrStdin(text).trim() };
+  const answer = await runtime().ask('approvald', 'requestInfo', { params: { id }, body });
+  out.give(answer, () => [
+    `Asked; ${answer.approval.agent} gets the question and may ask for the approval again.`,
+  ]);
+}
+
+export async function escalate({ args, out, runtime }: Session): Promise<void> {
+  const id = args.words[0]!;
+  const to = args.text('to');
+  const reason = args.text('reason');
+  const body = {
+    ...(to === undefined ? {} : { to: to.includes(':') ? to : `person:${to}` }),
+    ...(reason === undefined ? {} : { reason }),
+  };
+  const answer = await runtime().ask('approvald', 'escalate', { params: { id }, body });
+  out.give(answer, () => [
+    `Passed on to ${to ?? 'whoever else may decide it'}; it goes on waiting.`,
+  ]);
+}

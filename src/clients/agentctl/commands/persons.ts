@@ -1,0 +1,61 @@
+// People with keys of their own, so that a second approver can be told from the first: agentctl
+// person list, add, remove. The keys are files in STATE/people; the daemons see a change at once.
+import { fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { renderTable } from '../show/table.ts';
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
+
+function fileOf(stateDir: string, name: string): string {
+  if (!NAME.test(name))
+    throw fault('bad_usage', 'a person needs a name of letters, digits and @ . _ -', {
+      hint: 'For example: agentctl person add alice',
+    });
+  return `${stateDir}/people/${name}.key`;
+}
+
+export async function list({ out, stateDir }: Session): Promise<void> {
+  const fs = process.getBuiltinModule('node:fs');
+  const dir = `${stateDir}/people`;
+  const files = fs.existsSync(dir) ? fs.readdirSync(dir).sort() : [];
+  const people = files
+    .filter((file) => file.endsWith('.key'))
+    .map((file) => ({ name: file.slice(0, -4), key_file: `${dir}/${file}` }));
+  out.give({ people }, () => {
+    if (people.length === 0) return ['Nobody has a key of their own: agentctl person add NAME'];
+    const rows = people.map(({ name, key_file }) => [name, key_file]);
+    return renderTable([{ title: 'NAME' }, { title: 'KEY' }], rows, out);
+  });
+}
+
+export async function add({ args, out, stateDir }: Session): Promise<void> {
+  const fs = process.getBuiltinModule('node:fs');
+  const name = args.words[0]!;
+  const file = fileOf(stateDir, name);
+  const key = process.getBuiltinModule('node:crypto').randomBytes(32).toString('base64url');
+  fs.mkdirSync(`${stateDir}/people`, { recursive: true, mode: 0o700 });
+  try {
+    fs.writeFileSync(file, `${key}\n`, { mode: 0o600, flag: 'wx' });
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
+    throw fault('conflict', `${name} has a key already`, {
+      hint: `Take it away first: agentctl person remove ${name}`,
+      cause,
+    });
+  }
+  out.give({ person: { name, key_file: file } }, () => [
+    `${name} has a key now: ${file}`,
+    `Here it is used with --as ${name}; elsewhere as the bearer key of the runtime's port.`,
+  ]);
+}
+
+export async function remove({ args, out, stateDir }: Session): Promise<void> {
+  const fs = process.getBuiltinModule('node:fs');
+  const name = args.words[0]!;
+  const file = fileOf(stateDir, name);
+  if (!fs.existsSync(file)) throw fault('not_found', `${name} has no key of their own`);
+  fs.rmSync(file);
+  out.give({ person: { name, key_file: null } }, () => [
+    `The key of ${name} is worth nothing now.`,
+  ]);
+}

@@ -1,0 +1,184 @@
+// One approval as the person who decides sees it: who asks, what exactly, why a person is needed,
+// what the run has read, what each answer would permit. Nothing is left out and nothing can pass
+// for a line of ours.
+import type { ApprovalView } from '../../../wire/approvald.ts';
+import type { Out, Style } from '../out.ts';
+import { relative, size, some } from './amounts.ts';
+import { breakLine, exact, exactLines, fenced, oddLetters } from './exact.ts';
+import { renderFields } from './table.ts';
+
+export type AboutTask = { goal: string } | undefined;
+
+const RISK_STYLE = { low: 'green', medium: 'yellow', high: 'red' } as const;
+const STATUS_STYLE = {
+  pending: 'yellow',
+  approved: 'green',
+  rejected: 'red',
+  info: 'cyan',
+  expired: 'red',
+  canceled: 'dim',
+} as const;
+
+export function approvalLines(
+  view: ApprovalView,
+  task: AboutTask,
+  { out, nowMs }: { out: Out; nowMs: number },
+): string[] {
+  const { paint } = out;
+  const heading = (text: string) => ['', paint('bold', text)];
+  return [
+    head(view, out, nowMs),
+    ...renderFields(folded(fields(view, task, out, nowMs), out), paint).map((line) => `  ${line}`),
+    ...heading(`What would be done (${exactly(view)}):`),
+    ...argumentLines(view.arguments, out),
+    ...(view.arguments_asked === null
+      ? []
+      : [
+          ...heading('A person changed it. The agent had asked for:'),
+          ...argumentLines(view.arguments_asked, out),
+        ]),
+    ...(view.diff === null
+      ? []
+      : [...heading(`What would change (${measure(view.diff)}):`), ...diffLines(view.diff, out)]),
+    ...(view.thread.length === 0
+      ? []
+      : [...heading('Asked before, and answered with a question:'), ...threadLines(view, out)]),
+    ...(view.answers.length === 0
+      ? []
+      : [...heading('Answers so far:'), ...answerLines(view, out, nowMs)]),
+    ...(view.status === 'pending' ? [...heading('Your answer:'), ...choices(view, out)] : []),
+  ];
+}
+
+function head(view: ApprovalView, { paint }: Out, nowMs: number): string {
+  const until =
+    view.status === 'pending'
+      ? `no answer ${relative(view.expires_at, nowMs)} is a no`
+      : `by ${view.decided_by ?? 'nobody'} ${relative(view.decided_at ?? view.expires_at, nowMs)}`;
+  const id = paint('bold', view.id);
+  return `${id}  ${paint(STATUS_STYLE[view.status], view.status)}, ${until}`;
+}
+
+type Fields = [string, string | undefined][];
+const FIELD_COLUMNS = 16;
+
+/** Folded here and not by the terminal, so that no words of others start a line. */
+const folded = (rows: Fields, { columns }: Out): Fields =>
+  rows.map(([name, value]) => [
+    name,
+    value === undefined ? undefined : breakLine(value, columns - FIELD_COLUMNS).join('\n'),
+  ]);
+
+/** The values stand on their own lines, so what others wrote has no line break in it. */
+function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: number): Fields {
+  const marks = view.labels.includes('outside')
+    ? paint('red', 'this run has read text from outside: it may be doing what that text says')
+    : `${view.labels.join(', ') || 'none'}`;
+  const said = view.asks.map(({ purpose }) => purpose).filter((purpose) => purpose !== '');
+  const needed =
+    view.approvers_needed === 1
+      ? undefined
+      : `${view.approvers_needed} different people; so far ${view.approved_by.join(', ') || 'nobody'}`;
+  return [
+    [
+      'agent',
+      `${view.agent} (${some(view.calls, 'call')}, asked ${relative(view.requested_at, nowMs)})`,
+    ],
+    ['task', `${view.task_id}${task === undefined ? '' : `: ${exact(task.goal)}`}`],
+    ['run', [...new Set(view.asks.map(({ run_id }) => run_id))].join(', ')],
+    ['tool', view.action],
+    [
+      'class',
+      `${view.class}, ${paint(RISK_STYLE[view.risk], `${view.risk} risk`)}, ${view.reversibility}`,
+    ],
+    ['besides', view.chain.length < 2 ? undefined : chainText(view)],
+    ['repository', view.repo === null ? undefined : exact(view.repo)],
+    ['summary', exact(view.summary)],
+    ['it says', [...new Set(said)].map((words) => `"${exact(words)}"`).join(' · ')],
+    ['why asked', `${exact(view.reason)} (${view.rules.map(exact).join(', ') || 'no rule named'})`],
+    ['marks', marks],
+    ['undo', view.rollback === null ? 'nothing was said' : exact(view.rollback)],
+    ['needs', needed],
+    ['passed on', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
+    ['permit', view.permit_id ?? undefined],
+  ];
+}
+
+const chainText = (view: ApprovalView): string =>
+  view.chain.map((link) => `${link.class} (${link.risk}, ${link.reversibility})`).join(' · ');
+
+const measure = (text: string): string =>
+  `${some(text.split('\n').length - (text.endsWith('\n') ? 1 : 0), 'line')}, ${size(Buffer.byteLength(text))}`;
+
+function exactly(view: ApprovalView): string {
+  const odd = oddLetters(JSON.stringify(view.arguments));
+  const warning = odd === 0 ? '' : `, ${some(odd, 'character')} beyond plain ASCII`;
+  return `${size(view.arguments_bytes)}, sha256 ${view.arguments_hash}${warning}`;
+}
+
+/** Text of several lines is shown as lines, everything else as JSON. */
+function argumentLines(given: Record<string, unknown>, out: Out): string[] {
+  const names = Object.keys(given).sort();
+  if (names.length === 0) return fenced(['(no arguments)'], out);
+  return names.flatMap((name) => {
+    const value = given[name];
+    if (typeof value === 'string' && value.includes('\n')) {
+      const title = `${exact(JSON.stringify(name))}: text of ${measure(value)}:`;
+      return [
+        ...fenced([title], out),
+        ...fenced(
+          exactLines(value).map((l) => `  ${l}`),
+          out,
+        ),
+      ];
+    }
+    const text = `${JSON.stringify(name)}: ${JSON.stringify(value, null, 2) ?? 'null'}`;
+    return fenced(exactLines(text), out);
+  });
+}
+
+const DIFF_STYLE: Readonly<Record<string, Style>> = { '+': 'green', '-': 'red', '@': 'cyan' };
+
+export const diffLines = (diff: string, out: Out): string[] =>
+  fenced(exactLines(diff.replace(/\n$/, '')), out, (line) => DIFF_STYLE[line[0] ?? '']);
+
+const threadLines = (view: ApprovalView, out: Out): string[] =>
+  view.thread.flatMap(({ by, question, approval_id }) =>
+    fenced([`${by} (${approval_id}): ${exact(question)}`], out),
+  );
+
+const SAID = {
+  approve: 'approved it',
+  reject: 'said no',
+  'request-info': 'asked',
+  escalate: 'passed it on',
+} as const;
+
+function answerLines(view: ApprovalView, out: Out, nowMs: number): string[] {
+  return view.answers.flatMap((one) => {
+    const reach = one.for === null || one.for === 'once' ? '' : ` for this ${one.for}`;
+    const edited = one.edited_hash === null ? '' : ', with changes';
+    const to = one.to === null ? '' : ` to ${one.to}`;
+    const text = one.text === null || one.text === '' ? '' : `: ${exact(one.text)}`;
+    const when = relative(one.at, nowMs);
+    return fenced([`${one.by} ${SAID[one.answer]}${to}${reach}${edited} ${when}${text}`], out);
+  });
+}
+
+function choices(view: ApprovalView, { paint, columns }: Out): string[] {
+  const seen = view.arguments_asked === null ? '' : ` --seen ${view.nonce}`;
+  const rows: [string, string][] = Object.entries(view.would_permit).map(([reach, what]) => [
+    `agentctl approve ${view.id}${reach === 'once' ? '' : ` --for ${reach}`}${seen}`,
+    exact(what),
+  ]);
+  rows.push(
+    [`agentctl approve ${view.id} --edit FILE`, 'approve other arguments instead'],
+    [`agentctl reject ${view.id}`, 'no'],
+    [`agentctl ask ${view.id} "…"`, 'not yet: the agent gets your question'],
+    [`agentctl escalate ${view.id}`, 'somebody else must decide'],
+  );
+  return rows.flatMap(([command, what]) => [
+    `  ${command}`,
+    ...breakLine(what, columns - 6).map((line) => paint('dim', `      ${line}`)),
+  ]);
+}

@@ -1,0 +1,62 @@
+// What people decided about a call, in the words of somebody who tells it. From the audit log,
+// which has every answer of every person.
+import type { AuditEvent } from '../../../wire/events.ts';
+import { oneLine } from '../show/plain.ts';
+
+type Told = { at: string; kind: 'answer'; text: string; call_id?: string; rule?: string };
+
+export function approvalStep(event: AuditEvent, name: string): Told[] {
+  const text = textOf(event, name);
+  if (text === undefined) return [];
+  return [
+    {
+      ...{ at: event.ts, kind: 'answer', text },
+      ...(event.call_id === undefined ? {} : { call_id: event.call_id }),
+      ...(event.policy === undefined ? {} : { rule: event.policy }),
+    },
+  ];
+}
+
+const word = (event: AuditEvent, key: string): string => oneLine(String(event.data?.[key] ?? ''));
+
+function textOf(event: AuditEvent, name: string): string | undefined {
+  const tool = oneLine(event.tool ?? 'it');
+  const which = `(${word(event, 'approval_id')})`;
+  switch (event.event) {
+    case 'approval.decided':
+      return `${event.principal ?? 'somebody'} ${decided(event, tool, name)} ${which}`;
+    case 'approval.expired':
+      return event.status === 'canceled'
+        ? `nobody needs an answer about ${tool} any more ${which}`
+        : `nobody answered about ${tool} in time, and that is a no ${which}`;
+    case 'permit.used':
+      return `${tool} was covered by ${word(event, 'permit_id')}, a permit for this ${event.status ?? 'task'}`;
+    case 'approval.redeemed':
+      if (event.status === 'refused')
+        return `somebody tried to use an approval of ${tool} for something else: refused ${which}`;
+      return event.status === 'approved'
+        ? `${tool} was let through by the word of ${word(event, 'by')} ${which}`
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function decided(event: AuditEvent, tool: string, name: string): string {
+  const reach = word(event, 'for');
+  const far = reach === '' || reach === 'once' ? '' : ` for this ${reach}`;
+  const edited = event.data?.edited_hash == null ? '' : ', with changes';
+  const first = event.data?.final === false ? '; a second person must too' : '';
+  switch (event.status) {
+    case 'approved':
+      return `approved ${tool}${far}${edited}${first}`;
+    case 'rejected':
+      return `said no to ${tool}`;
+    case 'info':
+      return `wanted to know more about ${tool} and asked ${name}`;
+    default: {
+      const to = word(event, 'to');
+      return `passed ${tool} on${to === '' ? '' : ` to ${to}`}`;
+    }
+  }
+}
