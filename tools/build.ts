@@ -15,6 +15,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import * as esbuild from 'esbuild';
@@ -27,6 +28,8 @@ type Program = {
   splits?: true;
   /** Some of its packages are CommonJS and ask for Node's own modules with `require`. */
   requires?: true;
+  /** Runs for as long as the runtime: memory counts. */
+  stays?: true;
   banned?: readonly Banned[];
 };
 
@@ -37,11 +40,11 @@ const wasm = { input: /\.wasm$|[-/]wasm[-/]/, why: 'it costs start time' };
 const PROGRAMS: readonly Program[] = [
   { name: 'agentctl', source: 'src/clients/agentctl/main.ts', splits: true, banned: [zod] },
   { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, wasm] },
-  { name: 'embedded', source: 'src/entry/embedded.ts', requires: true },
-  { name: 'split', source: 'src/entry/split.ts', requires: true },
-  { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true },
+  { name: 'embedded', source: 'src/entry/embedded.ts', requires: true, stays: true },
+  { name: 'split', source: 'src/entry/split.ts', requires: true, stays: true },
+  { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true, stays: true },
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
-  { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true },
+  { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true, stays: true },
 ];
 
 /** In C, because they start before Node could, or inside a box. */
@@ -67,8 +70,24 @@ const DATA: readonly { from: string; to: string }[] = [
 
 /** CommonJS packages look beside themselves for their data: here that is beside the bundle. */
 const requireBanner =
-  "import { createRequire as makeRequire } from 'node:module';" +
-  'const require = makeRequire(import.meta.url), __dirname = import.meta.dirname;';
+  "const require = process.getBuiltinModule('node:module').createRequire(import.meta.url)," +
+  ' __dirname = import.meta.dirname;';
+
+/**
+ * Node's own modules are asked for directly. An `import` of one reads everything it exports, and so
+ * loads what is otherwise loaded when first used: with http comes undici, 5 MB a process.
+ */
+const builtins: esbuild.Plugin = {
+  name: 'builtins',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^[a-z]/ }, ({ path }) =>
+      isBuiltin(path) ? { path, namespace: 'builtin', sideEffects: false } : undefined,
+    );
+    onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
+    }));
+  },
+};
 
 const { values: options } = parseArgs({
   options: { root: { type: 'string' }, verbose: { type: 'boolean' } },
@@ -130,6 +149,10 @@ async function bundle(program: Program): Promise<string[]> {
     sourcemap: 'linked',
     sourcesContent: false,
     legalComments: 'none',
+    // Less text to hold in memory; names stay, so that stacks can be read.
+    minifyWhitespace: program.stays ?? false,
+    minifySyntax: program.stays ?? false,
+    plugins: program.stays ? [builtins] : [],
     banner: program.requires ? { js: requireBanner } : {},
     metafile: true,
     write: false,
