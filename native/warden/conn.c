@@ -109,17 +109,22 @@ static void send_features(struct conn *conn) {
   int size = snprintf(
       text, sizeof text,
       "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\n"
-      "level1 %s\nlevel2 %s\nmissing %s\nfix %s\n",
+      "level1 %s\nlevel2 %s\nmissing %s\nfix %s\nboxes %u\nspares %u\n",
       WARDEN_VERSION, host.root ? "root" : "user", host.landlock, host.namespaces ? "yes" : "no",
       cgroups_held(HELD_MEMORY), cgroups_held(HELD_PIDS), cgroups_held(HELD_CPU),
       cgroups_held(HELD_TREE), host.landlock ? "yes" : "no",
-      host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix);
+      host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix,
+      boxes_count(), spares_count());
   conn_send(conn, FRAME_FEATURE_LIST, text, (size_t)size);
 }
 
+// A client that does not keep to the protocol loses what it runs, and is told why.
 static void broken(struct conn *conn, const struct failure *why) {
   conn->closing = true;
   conn_refuse(conn, why);
+  struct box *box = conn->box;
+  conn->box = NULL;
+  if (box) box_forget_client(box);
 }
 
 static void on_plan(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size) {
@@ -187,12 +192,13 @@ static int take_frames(struct conn *conn) {
   return 0;
 }
 
+// Until the client has gone: a close with words unread on our side would take back our own.
 static void ignore_input(struct conn *conn) {
-  uint8_t bytes[4096];
+  uint8_t bytes[64 * 1024];
   ssize_t size = recv(conn->watch.fd, bytes, sizeof bytes, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0) conn->ignored += (size_t)size;
-  if (size <= 0 || conn->ignored > 2 * FRAME_MAX) conn_close(conn);
+  if (size <= 0 || conn->ignored > 64 * FRAME_MAX) conn_close(conn);
 }
 
 static void on_ready(struct watch *watch, uint32_t events) {

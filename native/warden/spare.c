@@ -215,6 +215,12 @@ bool spares_reaped(pid_t pid) {
   return false;
 }
 
+unsigned spares_count(void) {
+  unsigned count = 0;
+  for (struct spare *spare = waiting; spare; spare = spare->next) count++;
+  return count;
+}
+
 void spares_drop(const struct entry *entry) {
   struct spare *spare;
   while ((spare = pick(BIRTH_EXEC, entry))) spare_discard(spare);

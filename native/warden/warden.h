@@ -154,6 +154,7 @@ void spare_free(struct spare *spare);    // the struct only
 void spare_discard(struct spare *spare); // with its process and cgroup
 bool spares_reaped(pid_t pid);           // true: it was a spare in waiting
 bool is_spare(pid_t pid);
+unsigned spares_count(void);
 bool spares_fill(const struct entry *entry);  // true: made one
 bool spares_wanted(void);
 void spares_want(void);

@@ -7,7 +7,7 @@ import { after, before, describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './support/host.ts';
-import { type HeldBox, MODES, Warden } from './support/warden.ts';
+import { type HeldBox, MODES, NOTHING, Warden } from './support/warden.ts';
 
 async function soon(what: string, isSo: () => boolean): Promise<void> {
   for (let tries = 0; tries < 250; tries++) {
@@ -192,9 +192,11 @@ for (const mode of MODES) {
       return { warden, held, outcome };
     };
     const gone = async (warden: Warden) => {
-      const left = () => [...named(warden, 'hostile'), ...named(warden, 'box-init')];
-      await soon('no process', () => left().length === 0);
-      await soon('no cgroup', () => cgroupsOf(warden.dir).boxes.length === 0);
+      for (let tries = 0; tries < 100; tries++) {
+        if ((await warden.leftovers()).boxes === 0) break;
+        await sleep(20);
+      }
+      assert.deepEqual(await warden.leftovers(), NOTHING);
     };
 
     it('closing it ends its commands', async (t) => {
@@ -202,8 +204,7 @@ for (const mode of MODES) {
       held.client.closeBox();
       assert.equal(exited(await outcome).endedBy, 'box');
       assert.equal(exited(await held.ended).endedBy, 'client');
-      assert.deepEqual(cgroupsOf(warden.dir).boxes, []);
-      await gone(warden);
+      assert.deepEqual(await warden.leftovers(), NOTHING);
       const late = await warden.exec(held.box, ['/bin/true']);
       assert.equal(late.kind === 'refused' && late.code, 'box');
     });

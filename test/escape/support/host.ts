@@ -61,19 +61,10 @@ function find(name: string, path: string, depth: number): string[] {
   });
 }
 
-// The names of those processes of a cgroup, and of the cgroups in it, that are there now.
-function namesIn(dir: string): string[] {
-  const own = read(join(dir, 'cgroup.procs'))
-    .split('\n')
-    .filter((pid) => pid !== '');
-  const names = own.map((pid) => read(`/proc/${pid}/comm`).trim());
-  return [...names, ...directories(dir).flatMap((one) => namesIn(join(dir, one.name)))];
-}
-
-// A warden's cgroups anywhere below /sys/fs/cgroup, and the boxes inside them. What a spare sits
-// in, which waits for a box to come, is none.
+// A warden's cgroups anywhere below /sys/fs/cgroup, and the names of the boxes inside them; each
+// box has one of the same name in every tree. The spares that wait for a box have theirs too.
 export function cgroupsOf(wardenDir: string): { own: string[]; boxes: string[] } {
   const own = find(cgroupName(join(wardenDir, 'run')), '/sys/fs/cgroup', 0);
-  const all = own.flatMap((dir) => directories(dir).map((box) => join(dir, box.name)));
-  return { own, boxes: all.filter((dir) => !namesIn(dir).includes('box-spare')) };
+  const names = own.flatMap((dir) => directories(dir).map(({ name }) => name));
+  return { own, boxes: [...new Set(names)] };
 }

@@ -31,7 +31,7 @@ import {
   type Outcome,
   WardenClient,
 } from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
-import { processesOf } from './host.ts';
+import { cgroupsOf, processesOf, zombiesOf } from './host.ts';
 
 const REPO = join(import.meta.dirname, '../../..');
 const SOURCE = join(REPO, 'native/warden');
@@ -279,6 +279,24 @@ export class Warden {
     }
   }
 
+  // What boxes left: processes, zombies, cgroups. Spares are counted by the warden itself.
+  async leftovers(): Promise<Leftovers> {
+    const client = await this.client();
+    for (;;) {
+      const before = await client.features();
+      const found = processesOf(this.dir).map(({ name }) => name);
+      const { own, boxes } = cgroupsOf(this.dir);
+      const zombies = zombiesOf(this.process?.pid ?? 0);
+      const after = await client.features();
+      // A spare was made meanwhile: count again.
+      if (JSON.stringify(before) !== JSON.stringify(after)) continue;
+      client.close();
+      const cgroups = own.length === 0 ? 0 : boxes.length - Number(after.spares);
+      const processes = found.filter((name) => /^(hostile|box-init|box-egress)$/.test(name));
+      return { boxes: Number(after.boxes), processes, zombies, cgroups };
+    }
+  }
+
   async stop(): Promise<void> {
     const child = this.process;
     if (child && child.exitCode === null && child.signalCode === null) {
@@ -290,6 +308,9 @@ export class Warden {
     rmSync(this.dir, { recursive: true, force: true });
   }
 }
+
+export type Leftovers = { boxes: number; processes: string[]; zombies: number; cgroups: number };
+export const NOTHING: Leftovers = { boxes: 0, processes: [], zombies: 0, cgroups: 0 };
 
 export type HeldBox = OpenBox & { client: WardenClient };
 
