@@ -82,6 +82,7 @@ export const sandboxdRows = rows({
     check: (answer: { epoch: string }) => assert.match(answer.epoch, /^life_/),
   },
   tellRunner: {
+    unknownId: 'fine',
     good: async (world) => ({ ...(await startedRunner(world)), body: { line: '{}' } }),
   },
   endRunner: {

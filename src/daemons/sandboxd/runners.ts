@@ -24,6 +24,7 @@ export type Runners = {
   start(body: StartRunnerBody): Promise<{ pid: number; epoch: string; sockets: Sockets }>;
   /** Ends that came after a number; waits for the next for a while when there is none. */
   ends(after: number, signal: AbortSignal): Promise<{ epoch: string; ends: RunnerEnded[] }>;
+  /** False when it is not there any more. */
   tell(key: Key, line: string): boolean;
   /** Resolves when it is gone; false when there was none. */
   end(key: Key): Promise<boolean>;
@@ -166,12 +167,7 @@ export function makeRunners(options: RunnersOptions): Runners {
     entry.command.kill();
     await entry.ended;
   };
-  const find = (key: Key): Live => {
-    const entry = live.get(runDirName(key, key.mode));
-    if (entry === undefined)
-      throw fault('not_found', `${key.runId} has no runner under fence ${key.fence}`);
-    return entry;
-  };
+  const find = (key: Key): Live | undefined => live.get(runDirName(key, key.mode));
 
   return {
     start(body) {
@@ -192,11 +188,12 @@ export function makeRunners(options: RunnersOptions): Runners {
       }
     },
     tell(key, line) {
-      void find(key).command.stdin(Buffer.from(`${line}\n`));
-      return true;
+      const entry = find(key);
+      void entry?.command.stdin(Buffer.from(`${line}\n`));
+      return entry !== undefined;
     },
     async end(key) {
-      const entry = live.get(runDirName(key, key.mode));
+      const entry = find(key);
       if (entry === undefined) return false;
       await endOne(entry);
       return true;

@@ -8,6 +8,9 @@ import type { Bind } from './plan.ts';
 export const TOOL_BIN = '/agentd/bin';
 const RUNNER_DIR = '/usr/lib/agentd';
 
+/** Node ends when it may not read the system's own settings of OpenSSL. */
+const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
+
 export type RunnerPlace = { binds: Bind[]; argv: string[]; env: Record<string, string> };
 
 /** Links stay links, so that a merged /usr looks as it does outside. */
@@ -48,7 +51,7 @@ export function runnerPlace(runner: string): RunnerPlace {
         : { kind: 'ro', src: program, dst: join(RUNNER_DIR, basename(program)) },
     ],
     argv: ['/bin/node', join(RUNNER_DIR, basename(program))],
-    env: { LD_LIBRARY_PATH: [...new Set(libraries.map(dirname))].join(':') },
+    env: { ...NODE_ENV, LD_LIBRARY_PATH: [...new Set(libraries.map(dirname))].join(':') },
   };
 }
 
@@ -61,7 +64,7 @@ export function runnerPlaceOnHost(runner: string): RunnerPlace {
   return {
     binds: [...new Set([...sources, own])].map((path) => ({ kind: 'ro', src: path, dst: path })),
     argv: [node, program],
-    env: {},
+    env: NODE_ENV,
   };
 }
 
