@@ -55,6 +55,7 @@ const ROOMS: readonly Room[] = [
   {
     folder: 'src/policy',
     imports: ['src/wire'],
+    types: ['src/platform'],
     node: false,
     packages: [],
     why: 'policy is pure: values in, decision or plan out',
@@ -103,7 +104,13 @@ const ROOMS: readonly Room[] = [
 
 /** Tests live in their subject's room, and may also use these and the values of its `types`. */
 const forTests = {
-  packages: ['@anthropic-ai/sdk', '@electric-sql/pglite', 'fast-check', 'openai'],
+  packages: [
+    '@anthropic-ai/sdk',
+    '@cedar-policy/cedar-wasm',
+    '@electric-sql/pglite',
+    'fast-check',
+    'openai',
+  ],
   imports: ['test/support'],
 };
 

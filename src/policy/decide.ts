@@ -22,7 +22,7 @@ export type Policy = {
   bundle: Bundle;
 };
 
-const AGENTS_MAX = 128;
+const AGENTS_MAX = 64;
 const ANSWERS_MAX = 2_048;
 
 /** Sets of rules in Cedar are named after the policy they belong to. */

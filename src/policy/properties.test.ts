@@ -1,0 +1,218 @@
+// The promises of policy, for any rules, manifests and questions.
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as cedarWasm from '@cedar-policy/cedar-wasm/nodejs';
+import fc from 'fast-check';
+import type { Delegation } from '../wire/agentd.ts';
+import { boxRulesOf } from './box-rules.ts';
+import {
+  ALL_TOOLS,
+  CAPABILITY_WORDS,
+  delegationProblems,
+  grantOf,
+  toolsOf,
+} from './capabilities.ts';
+import { loadCedar } from './cedar.ts';
+import { placeResource } from './entities.ts';
+import { hostMatches } from './hosts.ts';
+import { isWithin } from './paths.ts';
+import type { Answer, Request } from './request.ts';
+import {
+  call,
+  file,
+  net,
+  policyOf,
+  rights,
+  someLabels,
+  somePath,
+  someRequest,
+  someRights,
+  someRule,
+} from './testing/rights.ts';
+
+const STRICTNESS = { allow: 0, ask: 1, deny: 2 } as const;
+const isAtLeastAsStrict = (after: Answer, first: Answer) =>
+  STRICTNESS[after.answer] >= STRICTNESS[first.answer];
+
+const someRules = fc.array(someRule(['permit', 'forbid', 'ask']), { maxLength: 5 });
+const someQuestions = fc.array(someRequest, { minLength: 1, maxLength: 6 });
+const site = (rules: readonly string[]) => ({ site: { '10.cedar': rules.join('\n') } });
+
+before(() => loadCedar());
+
+test('adding a rule that forbids never allows more', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      ...[someRights, someRules, someRule(['forbid']), someQuestions],
+      async (agent, rules, forbid, requests) => {
+        const first = policyOf({ coder: agent }, site(rules));
+        const after = policyOf({ coder: agent }, site([...rules, forbid]));
+        for (const request of requests)
+          assert.ok(
+            isAtLeastAsStrict(await after.decide(request), await first.decide(request)),
+            JSON.stringify(request),
+          );
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test('adding a question to a person never turns a deny into anything else', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      ...[someRights, someRules, someRule(['ask']), someQuestions],
+      async (agent, rules, ask, requests) => {
+        const first = policyOf({ coder: agent }, site(rules));
+        const after = policyOf({ coder: agent }, site([...rules, ask]));
+        for (const request of requests) {
+          const [was, is] = [await first.decide(request), await after.decide(request)];
+          assert.ok(isAtLeastAsStrict(is, was), JSON.stringify(request));
+          assert.equal(is.answer === 'deny', was.answer === 'deny');
+        }
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+/** The same by Cedar alone, with every rule there is and nothing left out. */
+function askCedarAlone(
+  texts: readonly { id: string; text: string; asks: boolean }[],
+  request: Request,
+  parents: { type: string; id: string }[],
+): Answer['answer'] {
+  const placed = placeResource(request.resource);
+  assert.ok(placed.ok);
+  const principal = { type: 'Agent', id: 'coder' };
+  const decide = (chosen: typeof texts) => {
+    const answer = cedarWasm.isAuthorized({
+      principal,
+      action: { type: 'Action', id: request.action },
+      resource: placed.placed.uid,
+      context: { labels: [], ...request.context } as never,
+      policies: { staticPolicies: Object.fromEntries(chosen.map(({ id, text }) => [id, text])) },
+      entities: [
+        { uid: principal, attrs: {}, parents },
+        { ...placed.placed, attrs: {} },
+      ],
+    });
+    assert.ok(answer.type === 'success', JSON.stringify(answer));
+    return answer.response.decision === 'allow';
+  };
+  if (!decide(texts.filter(({ asks }) => !asks))) return 'deny';
+  return decide(texts) ? 'allow' : 'ask';
+}
+
+test('leaving out rules whose scope does not fit changes no answer', async () => {
+  await fc.assert(
+    fc.asyncProperty(someRights, someRules, someQuestions, async (agent, rules, requests) => {
+      const policy = policyOf({ coder: agent }, site(rules));
+      const all = (await policy.rulesOf('agent:coder')).map(({ id, text, ask }) => ({
+        ...{ id, text, asks: ask !== null },
+      }));
+      const others = rules.map((text, i) => ({
+        ...{ id: `all:${i}`, text, asks: text.startsWith('@ask') },
+      }));
+      const parents = (agent.groups ?? []).map((id) => ({ type: 'Group', id }));
+      for (const request of requests)
+        assert.equal(
+          (await policy.decide(request)).answer,
+          askCedarAlone([...all, ...others], request, parents),
+          JSON.stringify(request),
+        );
+    }),
+    { numRuns: 40 },
+  );
+});
+
+test('the tools a manifest gives are the tools policy lets it call', async () => {
+  await fc.assert(
+    fc.asyncProperty(someRights, async (agent) => {
+      const policy = policyOf({ coder: agent });
+      const given = new Set(toolsOf({ spec: rights(agent) }).tools);
+      for (const tool of ALL_TOOLS) {
+        const { answer } = await policy.decide(call(tool));
+        assert.equal(answer !== 'deny', given.has(tool), `${tool}: ${answer}`);
+      }
+    }),
+    { numRuns: 25 },
+  );
+});
+
+const words = fc.array(fc.constantFrom(...CAPABILITY_WORDS), { maxLength: 6 });
+const link = fc.record({
+  tools: fc.record({ allow: words, deny: words }),
+  passes: fc.option(words, { nil: undefined }),
+});
+
+test('no chain of delegations allows what an ancestor could not', async () => {
+  const isDeniable = (word: string) => word !== 'team.basic' && word !== 'task.finish';
+  const basic = toolsOf({ spec: {} }).tools;
+  await fc.assert(
+    fc.asyncProperty(fc.array(link, { minLength: 2, maxLength: 5 }), async (chain) => {
+      const spec = chain.map(({ tools }) => ({
+        tools: { allow: tools.allow, deny: tools.deny.filter(isDeniable) },
+      }));
+      const policy = policyOf(Object.fromEntries(spec.map((one, i) => [`agent-${i}`, one])));
+      const callable = async (i: number, grant: readonly string[]): Promise<Set<string>> => {
+        const may = new Set<string>();
+        for (const tool of ALL_TOOLS) {
+          const request = call(tool, { delegated_tools: grant });
+          const asked = { ...request, principal: `agent:agent-${i}` };
+          if ((await policy.decide(asked)).answer !== 'deny') may.add(tool);
+        }
+        return may;
+      };
+      const above: Delegation[] = [];
+      const ceilings: Set<string>[] = [];
+      for (const [i, { passes }] of chain.entries()) {
+        const { tools } = toolsOf({ spec: spec[i]! });
+        const grant = grantOf({ tools, delegations: above }).tools;
+        const may = await callable(i, grant);
+        for (const ceiling of ceilings)
+          assert.deepEqual([...may.difference(ceiling)], [], `agent-${i}`);
+        // What the giver has not got is refused before it is delegated.
+        const allow = passes?.filter(
+          (word) => delegationProblems([...may], { allow: [word] }).length === 0,
+        );
+        above.push(allow === undefined ? {} : { allow });
+        if (allow !== undefined) ceilings.push(new Set([...may, ...basic]));
+      }
+    }),
+    { numRuns: 15 },
+  );
+});
+
+test('what the kernel plan allows is never more than what policy allows', async () => {
+  const paths = fc.array(somePath, { minLength: 1, maxLength: 8 });
+  await fc.assert(
+    fc.asyncProperty(
+      ...[someRights, someRules, paths, someLabels],
+      async (agent, rules, samples, labels) => {
+        const policy = policyOf({ coder: agent }, { ...site(rules), protected: ['/srv/app/src'] });
+        const box = await boxRulesOf(policy, 'coder');
+        const isDenied = (path: string) => box.deny.some((root) => isWithin(path, root));
+        const isOpen = (path: string, roots: readonly string[]) =>
+          !isDenied(path) && roots.some((root) => isWithin(path, root));
+        const roots = [...box.read, ...box.write].flatMap((root) => [root, `${root}/z`]);
+        for (const path of [...samples, ...roots]) {
+          const may = async (action: 'file.read' | 'file.write' | 'file.delete') =>
+            (await policy.decide(file(action, path, { labels }))).answer !== 'deny';
+          if (isOpen(path, [...box.read, ...box.write]))
+            assert.ok(await may('file.read'), `reads ${path}`);
+          if (!isOpen(path, box.write)) continue;
+          assert.ok(await may('file.write'), `writes ${path}`);
+          assert.ok(await may('file.delete'), `deletes ${path}`);
+        }
+        for (const { host, port } of box.network.allow) {
+          const name = host.startsWith('*.') ? `deep.sub${host.slice(1)}` : host;
+          assert.ok(hostMatches({ host, ports: [port] }, name, port));
+          const { answer } = await policy.decide(net(name, port, { labels, method: 'GET' }));
+          assert.notEqual(answer, 'deny', `${name}:${port}`);
+        }
+      },
+    ),
+    { numRuns: 60 },
+  );
+});

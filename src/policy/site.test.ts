@@ -1,0 +1,134 @@
+// Rules that people write: what is wrong with them, where, and what was probably meant.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { nearest } from '../platform/yaml-file.ts';
+import { loadCedar, readBaseText } from './cedar.ts';
+import { rulesOfManifest } from './manifest-rules.ts';
+import { splitRules } from './rule-text.ts';
+import { checkSiteFile, isSiteFileName, type RuleProblem } from './site.ts';
+import { rights } from './testing/rights.ts';
+
+async function check(text: string) {
+  const cedar = await loadCedar();
+  return checkSiteFile(cedar, { file: '10.cedar', text }, { agents: ['coder'], nearest });
+}
+const told = (problems: readonly RuleProblem[]) =>
+  problems.map(({ line, message, hint }) => `${line}: ${message} | ${hint}`);
+
+test('each problem names its line and what was probably meant', async () => {
+  const { rules, problems } = await check(
+    [
+      '// a comment; with a semicolon and a "quote',
+      'permit (principal, action == Action::"file.reed", resource);',
+      '@aks("ü; \\"why")',
+      'forbid (principal, action == Action::"tool.call",',
+      '  resource) when { context.lables.contains("outside") };',
+      '@ask("no") permit (principal, action, resource);',
+      'forbid (principal, action == Action::"file.read",',
+      '  resource in Path::"/srv/docs/");',
+      'forbid (principal, action == Action::"net.connect", resource == Host::"GitHub.com");',
+      '@until("tomorrow") permit (principal, action == Action::"tool.call", resource);',
+      'forbid (principal == Agnet::"coder", action, resource);',
+      'forbid (principal == ?principal, action, resource);',
+      'permit (principal, action, resource',
+    ].join('\n'),
+  );
+  assert.equal(rules, 9);
+  const lines = told(problems);
+  const expected: [number, RegExp][] = [
+    [2, /unrecognized action.*Did you mean `Action::"file\.read"`/],
+    [3, /unknown annotation @aks \| Did you mean @ask\?/],
+    [5, /lables.*Did you mean `labels`/],
+    [6, /@ask stands on a permit/],
+    [8, /"\/srv\/docs\/": it ends with a slash/],
+    [9, /GitHub\.com.*Write github\.com/],
+    [10, /tomorrow/],
+    [11, /Agnet.*Did you mean `Agent`/],
+    [12, /template/],
+    [13, /unexpected end/],
+  ];
+  for (const [line, what] of expected)
+    assert.ok(
+      lines.some((one) => one.startsWith(`${line}: `) && what.test(one)),
+      `${line} ${what}\n${lines.join('\n')}`,
+    );
+  assert.deepEqual(
+    problems.map(({ line }) => line),
+    problems.map(({ line }) => line).toSorted((a, b) => a! - b!),
+  );
+});
+
+test('a rule that can never hold is a problem, one about something unknown a warning', async () => {
+  const never = await check(
+    'forbid (principal, action == Action::"tool.call", resource == Path::"/a");',
+  );
+  assert.equal(never.problems.length, 1);
+  const slips = await check(
+    [
+      'permit (principal == Agent::"codr", action == Action::"file.read", resource in Path::"/srv");',
+      'forbid (principal, action == Action::"tool.call", resource in Capability::"git.raed");',
+      'forbid (principal is Agent, action == Action::"file.write", resource) when { context.labels.contains("outside") };',
+    ].join('\n'),
+  );
+  assert.deepEqual(slips.problems, []);
+  const lines = told(slips.warnings);
+  assert.match(lines[0]!, /1: .*Did you mean coder\?/);
+  assert.match(lines[1]!, /2: .*Did you mean git\.read\?/);
+  assert.match(lines[2]!, /3: forbids files by circumstances/);
+});
+
+test('a file that is too large is refused whole', async () => {
+  const { problems } = await check('// '.padEnd(300_000, 'x'));
+  assert.match(problems[0]!.message, /bytes/);
+});
+
+test('file names are plain', () => {
+  assert.ok(isSiteFileName('10-prod.cedar'));
+  for (const odd of [
+    'prod.txt',
+    '.hidden.cedar',
+    'a b.cedar',
+    '../a.cedar',
+    'a/b.cedar',
+    'x\n.cedar',
+  ])
+    assert.ok(!isSiteFileName(odd), odd);
+});
+
+test('rules are split as Cedar reads them', () => {
+  const text = 'a "x;\\"y" ; // c; d\n\n b // "\n ; rest';
+  assert.deepEqual(
+    splitRules(text).map((piece) => [piece.text, piece.line]),
+    [
+      ['a "x;\\"y" ;', 1],
+      ['b // "\n ;', 3],
+      ['rest', 4],
+    ],
+  );
+});
+
+test('the rules that ship and those of manifests are themselves without a fault', async () => {
+  const base = await check(readBaseText());
+  assert.deepEqual([base.problems, base.warnings], [[], []]);
+  const texts = rulesOfManifest(
+    'coder',
+    rights({
+      groups: ['agent-deploy-prod'],
+      model: 'a "quoted" \\ model',
+      memory: { read: ['project:app'], write: ['project:app/coder'] },
+      tools: { allow: ['git.read', 'task.delegate'], deny: ['git.log'] },
+      filesystem: {
+        read: ['/srv/"odd"/*', '/srv/ü'],
+        write: ['/srv/app'],
+        deny: ['/home', '/srv/x'],
+      },
+      network: { mode: 'restricted', allow: ['github.com', '*.npmjs.org', 'r.local:5000'] },
+      approvals: { required: ['delete.recursive', 'network.external', 'production.change'] },
+      team: { delegateTo: ['tester'], talkTo: ['ops'] },
+    }),
+  );
+  const own = await check(texts.map(({ text }) => text).join('\n'));
+  assert.deepEqual(own.problems, []);
+  assert.equal(own.rules, texts.length);
+  assert.equal(new Set(texts.map(({ id }) => id)).size, texts.length);
+});
