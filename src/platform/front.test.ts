@@ -12,6 +12,7 @@ import { socketPathOf } from './daemon.ts';
 import { type Front, openFront } from './front.ts';
 import { silentLog } from './log.ts';
 
+const ANN = 'the-key-of-ann-that-is-long-enough-0123456789';
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 type Seen = { daemon: DaemonName; method: string; url: string; headers: object; body: string };
 
@@ -56,7 +57,8 @@ describe('front', () => {
 
   before(async () => {
     servers.push(...DAEMONS.filter((name) => name !== 'toold').map(standIn));
-    front = await openFront({ port: 0, runtimeDir, operatorKey: KEY, log: silentLog });
+    const people = { nameOf: (key: string) => (key === ANN ? 'ann' : undefined), has: () => false };
+    front = await openFront({ port: 0, runtimeDir, operatorKey: KEY, people, log: silentLog });
     where = { host: '127.0.0.1', port: front.port };
   });
   beforeEach(() => void seen.splice(0));
@@ -90,6 +92,8 @@ describe('front', () => {
       ['/v1/models/generate', 'modeld'],
       ['/openai/v1/models', 'modeld'],
       ['/anthropic/v1/messages', 'modeld'],
+      ['/v1/approvals/key', 'approvald'],
+      ['/v1/permits', 'approvald'],
       ['/v1/audit/events', 'auditd-ai'],
       ['/', 'agentd'],
       ['/anything', 'agentd'],
@@ -121,6 +125,10 @@ describe('front', () => {
     assert.equal(got['agentd-person'], 'ann');
     await ask('GET', '/v1/x', { 'agentd-person': '../eve' });
     assert.equal((seen.at(-1)!.headers as Record<string, string>)['agentd-person'], 'operator');
+    await ask('GET', '/v1/x', { authorization: `Bearer ${ANN}` });
+    const hers = seen.at(-1)!.headers as Record<string, string>;
+    assert.equal(hers.authorization, `Bearer ${ANN}`, 'whose key it is stays known');
+    assert.equal(hers['agentd-person'], 'ann');
   });
 
   it('a wrong Host, Origin or key goes no further, and the answer says which', async () => {
