@@ -1,7 +1,6 @@
 // The journal of one call, step by step: decide, write the intent, see its event durable, do it,
 // write what came of it. Every step may be the last before a crash; what then happens is decided
 // from the record.
-import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
@@ -11,16 +10,18 @@ import type { WaitView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
-import type { CallId } from '../../wire/words.ts';
+import type { ApprovalId, CallId } from '../../wire/words.ts';
+import type { Approvals } from './approvals.ts';
 import * as events from './events.ts';
+import type { Marks } from './marks.ts';
 import { neutralise, previewOf, showResult } from './output.ts';
+import type { Permission, Permissions } from './permission.ts';
 import { completedWith, type Finished, type FinishResult, failedWith } from './results.ts';
 import {
-  type BreakerLimits,
   type CallError,
-  type Decision,
+  checksUntil,
+  type Denied,
   DID_NOT_HAPPEN,
-  decide,
   forgetAsked,
   HAPPENED,
   noteAsked,
@@ -30,6 +31,7 @@ import {
 } from './rules.ts';
 import type { Run, Runs } from './runs.ts';
 import type { CallRow, NewCall, Store } from './store.ts';
+import type { Box } from './tools/box.ts';
 import {
   type AgentdClient,
   answerText,
@@ -71,7 +73,10 @@ export type AttemptsOptions = {
   runs: Runs;
   agentd: AgentdClient;
   finishResult: FinishResult;
-  limits: BreakerLimits;
+  permissions: Permissions;
+  approvals: Approvals;
+  marks: Marks;
+  boxOf: (job: Job) => Promise<Box>;
   clock: Clock;
   log: Log;
   moment(name: string): void;
@@ -86,35 +91,8 @@ const ARGUMENTS_CHARS_MAX = 65_536;
 const DENIALS_PAST_QUOTA_MAX = 64;
 
 export function makeAttempts(options: AttemptsOptions): Attempts {
-  const { store, outbox, runs, agentd, clock, log, moment } = options;
-
-  const judge = (job: Job, progress: Progress, again: boolean) => {
-    const parsed =
-      job.tool === undefined ? undefined : checkValue(job.tool.input, job.request.arguments);
-    const decision = decide(
-      {
-        run: job.run,
-        request: {
-          tool: job.toolName,
-          agent: job.request.agent,
-          taskId: job.request.task_id,
-        },
-        grant: {
-          tools: job.run.tools,
-          expiresAtMs: job.run.grantExpiresMs,
-          callsMax: job.run.callsMax,
-        },
-        toolIsKnown: job.tool !== undefined,
-        argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
-        nowMs: clock.nowMs(),
-        key: job.key,
-        progress,
-        limits: options.limits,
-      },
-      { again },
-    );
-    return { decision, input: parsed?.success === true ? parsed.data : undefined };
-  };
+  const { store, outbox, runs, agentd, permissions, approvals, marks, clock, log, moment } =
+    options;
 
   const newCall = (job: Job): NewCall => ({
     call_id: job.callId,
@@ -134,6 +112,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     nowMs: clock.nowMs(),
   });
 
+  const contextOf = (job: Job): ToolContext => contextFrom(job, options.boxOf);
+
   /** Asked again by every denial of the breaker: agentd may have been away the first time. */
   const breakRun = ({ run }: Job, reason: string): void => {
     const body = { run_id: run.runId, fence: run.fence, reason: reason.slice(0, 1_000) };
@@ -142,11 +122,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     });
   };
 
-  const deny = async (
-    job: Job,
-    progress: Progress,
-    decision: Decision & { allowed: false },
-  ): Promise<CallAnswer> => {
+  const deny = async (job: Job, progress: Progress, decision: Denied): Promise<CallAnswer> => {
     if (progress.calls >= job.run.callsMax + DENIALS_PAST_QUOTA_MAX)
       throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
     const { saved, error } = failedWith(decision.error);
@@ -155,6 +131,16 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     noteAsked(progress, { callId: job.callId, key: job.key });
     noteOutcome(progress, job.key, saved.hash);
     if (decision.error.code === 'breaker') breakRun(job, decision.error.message);
+    return { call_id: job.callId, status: 'denied', error, recorded: false };
+  };
+
+  /** Refused after it was written down: by a person, or by a right taken back meanwhile. */
+  const refuse = async (job: Job, decision: Denied): Promise<CallAnswer> => {
+    const { saved, error } = failedWith(decision.error);
+    const denial = { error: saved.error!, hash: saved.hash };
+    const denied = events.denied(about(job), decision);
+    await store.recordRefused(job.callId, denial, { endedMs: clock.nowMs(), denied });
+    noteOutcome(await runs.progressOf(job.run), job.key, saved.hash);
     return { call_id: job.callId, status: 'denied', error, recorded: false };
   };
 
@@ -297,18 +283,84 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return wait;
   };
 
-  const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
-    const { decision, input } = judge(job, await runs.progressOf(job.run), true);
-    if (!decision.allowed) return end(job, record.attempts, failedWith(decision.error));
+  /** One more attempt of a call that is in the record. What it brings is known before it begins. */
+  const attemptAgain = async (job: Job, record: CallRow, may: Go): Promise<CallAnswer> => {
     outbox.assertTaking();
     assertWanted(job);
+    await marks.note({ ...job, tool: job.tool! });
     const attempt = record.attempts + 1;
     moment('toold.before-intent');
     const seq = await store.recordAttempt(
       { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
-      events.attempted(about(job), attempt, decision),
+      events.attempted(about(job), attempt, may.decision),
     );
-    return perform(job, job.tool!, { seq, attempt, input });
+    return perform(job, job.tool!, { seq, attempt, input: may.input });
+  };
+
+  const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
+    const may = await permissions.of(job, await runs.progressOf(job.run), { again: true });
+    if (may.kind === 'no') {
+      return record.attempts === 0
+        ? refuse(job, may.decision)
+        : end(job, record.attempts, failedWith(may.decision.error));
+    }
+    if (may.kind === 'go') return attemptAgain(job, record, may);
+    return askPerson(job, record, may);
+  };
+
+  /** Asked for as often as it takes: approvald knows the call, and answers the same. */
+  const askPerson = async (job: Job, record: CallRow, may: Ask): Promise<CallAnswer> => {
+    const asked = await approvals.request(job, may, contextOf(job));
+    moment('toold.after-approval-asked');
+    if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
+    if (record.status !== 'requested') await store.returnToRequested(job.callId);
+    const wait = await approvals.wait(asked, contextOf(job));
+    await store.recordApprovalWait(job.callId, wait, asked.approvalId);
+    if (wait.status !== 'open') return afterApproval(job, record, asked.approvalId);
+    return waitingFor(job, wait);
+  };
+
+  /** The rights are looked at again: between asking and answering, hours may have passed. */
+  const afterApproval = async (
+    job: Job,
+    record: CallRow,
+    approvalId: ApprovalId,
+  ): Promise<CallAnswer> => {
+    const before = await permissions.of(job, await runs.progressOf(job.run), { again: true });
+    if (before.kind === 'no') return refuse(job, before.decision);
+    const { labels, input } = before;
+    const now = { labels, input, context: contextOf(job) };
+    const answer = await approvals.redeem(job, approvalId, now);
+    if (!answer.approved) {
+      const { error } = answer;
+      const checks = checksUntil('approval');
+      const rule = `approval:${approvalId}`;
+      return refuse(job, { allowed: false, rule, question: 'approval', checks, error });
+    }
+    const may =
+      answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
+    if (may.kind === 'no') return refuse(job, may.decision);
+    const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
+    const decision = { ...may.decision, checks, approval: approvalId };
+    return attemptAgain(job, record, { ...may, kind: 'go', decision });
+  };
+
+  const begin = async (job: Job, progress: Progress, may: Go): Promise<CallAnswer> => {
+    await marks.note({ ...job, tool: job.tool! });
+    moment('toold.before-intent');
+    const intent = events.attempted(about(job), 1, may.decision);
+    const seq = await noted(job, progress, () => store.recordIntent(newCall(job), intent));
+    return perform(job, job.tool!, { seq, attempt: 1, input: may.input });
+  };
+
+  const noted = async <T>(job: Job, progress: Progress, write: () => Promise<T>): Promise<T> => {
+    noteAsked(progress, { callId: job.callId, key: job.key });
+    try {
+      return await write();
+    } catch (error) {
+      forgetAsked(progress, job.callId);
+      throw error;
+    }
   };
 
   return {
@@ -316,31 +368,31 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       outbox.assertTaking();
       const progress = await runs.progressOf(job.run);
       assertWanted(job);
-      const { decision, input } = judge(job, progress, false);
-      if (!decision.allowed) return deny(job, progress, decision);
-      moment('toold.before-intent');
-      noteAsked(progress, { callId: job.callId, key: job.key });
-      let seq: number;
-      try {
-        seq = await store.recordIntent(newCall(job), events.attempted(about(job), 1, decision));
-      } catch (error) {
-        forgetAsked(progress, job.callId);
-        throw error;
-      }
-      return perform(job, job.tool!, { seq, attempt: 1, input });
+      const may = await permissions.of(job, progress, { again: false });
+      assertWanted(job);
+      if (may.kind === 'no') return deny(job, progress, may.decision);
+      if (may.kind === 'go') return begin(job, progress, may);
+      const waiting = events.requested(about(job), may.decision);
+      await noted(job, progress, () => store.recordRequested(newCall(job), waiting));
+      return askPerson(job, (await store.findCall(job.callId))!, may);
     },
     again,
     async afterWait(job, record) {
       const wait = await getWait(record.wait_id!);
       if (wait.status === 'open') return { ...waitingFor(job, wait), recorded: true };
-      if (job.tool !== undefined) return settle(job, job.tool, record.attempts, wait);
-      const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
-      return end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
+      if (job.tool === undefined) {
+        const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
+        return end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
+      }
+      if (record.wait_kind === 'approval') return afterApproval(job, record, record.approval_id!);
+      return settle(job, job.tool, record.attempts, wait);
     },
     afterUnknown,
   };
 }
 
+type Go = Permission & { kind: 'go' };
+type Ask = Permission & { kind: 'ask' };
 type Begun = { seq: number; attempt: number; input: unknown };
 
 const about = ({ run, callId, toolName, argumentsHash }: Job): events.Subject => ({
@@ -350,7 +402,7 @@ const about = ({ run, callId, toolName, argumentsHash }: Job): events.Subject =>
   argumentsHash,
 });
 
-const contextOf = (job: Job): ToolContext => ({
+const contextFrom = (job: Job, boxOf: (job: Job) => Promise<Box>): ToolContext => ({
   runId: job.run.runId,
   fence: job.run.fence,
   callId: job.callId,
@@ -358,9 +410,7 @@ const contextOf = (job: Job): ToolContext => ({
   taskId: job.run.taskId,
   rootTaskId: job.run.rootTaskId,
   signal: job.signal,
-  box: async () => {
-    throw fault('unavailable', `${job.toolName} needs a box, and nothing holds boxes here`);
-  },
+  box: () => boxOf(job),
 });
 
 const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
@@ -378,12 +428,4 @@ function neverKnown(job: Job, said: string | undefined): CallError {
     hint: 'Find out by other means before you do it again.',
     retry: false,
   };
-}
-
-function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
-  const lines = issues.slice(0, 5).map(({ path, message }) => {
-    const where = path.map(String).join('.');
-    return where === '' ? message : `${where}: ${message}`;
-  });
-  return lines.join('; ');
 }

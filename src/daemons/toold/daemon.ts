@@ -4,13 +4,20 @@ import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
+import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { makeHandlers } from './api.ts';
+import { makeApprovals } from './approvals.ts';
 import { makeAttempts } from './attempts.ts';
+import { makeAuthority } from './authority.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
+import { makeMarks } from './marks.ts';
+import { makePermissions } from './permission.ts';
 import { makeFinishResult } from './results.ts';
 import { makeRuns } from './runs.ts';
 import { makeService } from './service.ts';
@@ -24,14 +31,16 @@ export type Parts = {
   floor: Floor<TooldConfig>;
   db: Database;
   outbox: Outbox;
+  policy: PolicySource;
   /** Given only where test tools are wanted. */
   appendLine: AppendLine | undefined;
 };
 
 export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes>> {
-  const { floor, db, outbox, appendLine } = parts;
+  const { floor, db, outbox, policy, appendLine } = parts;
   const { clock, config, log, metrics, moment } = floor;
   const agentd = floor.peer('agentd', agentdRoutes);
+  const approvald = floor.peer('approvald', approvaldRoutes);
   const store = makeStore(db, outbox);
   const registry = makeRegistry({ agentd, clock, appendLine });
   // Before any route answers, so that nothing that runs now can be taken for something left over.
@@ -44,7 +53,14 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     repeatsMax: config.breaker_repeats_max,
     staleCallsMax: config.breaker_stale_calls_max,
   };
-  const own = { store, outbox, runs, agentd, finishResult, limits };
+  const marks = makeMarks({ agentd, store });
+  const authority = makeAuthority(policy);
+  const permissions = makePermissions({ authority, marks, limits, clock });
+  const approvals = makeApprovals({ approvald, agentd });
+  const boxOf = async () => {
+    throw fault('unavailable', 'nothing holds boxes here');
+  };
+  const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const attempts = makeAttempts({ ...own, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const service = makeService({ store, runs, registry, attempts, metrics, inFlightPerRunMax });
@@ -62,6 +78,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
       await service.idle(AUDIT_WAIT_MS);
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
+      policy.close();
       await db.close();
     },
   };
@@ -75,7 +92,8 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
   const outbox = await openOutbox({ db, source: 'toold', clock, append, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
-  return assemble({ floor, db, outbox, appendLine });
+  const policy = openPolicySource({ file: join(stateDir, 'policy', 'bundle.json'), log, clock });
+  return assemble({ floor, db, outbox, policy, appendLine });
 }
 
 export const toold = daemon({ name: 'toold', routes: tooldRoutes, config: tooldConfig, start });

@@ -1,7 +1,10 @@
 // The audit events of a call. Their ids follow from the journal: the call, what happened, which
 // attempt. They carry hashes and sizes, never arguments or results.
+
+import { recordDecision } from '../../policy/recorded.ts';
 import type { EventDraft } from '../../wire/events.ts';
-import type { Decision } from './rules.ts';
+import type { Allowed, Verdict } from './permission.ts';
+import type { Denied } from './rules.ts';
 import type { Run } from './runs.ts';
 
 export type Subject = { run: Run; callId: string; tool: string; argumentsHash: string };
@@ -19,29 +22,53 @@ const about = ({ run, callId, tool }: Subject) => ({
 /**
  * Says at once that the call was asked for, that it was allowed by which rule, and that it begins.
  */
-export function attempted(subject: Subject, attempt: number, decision: Decision): EventDraft {
+export function attempted(subject: Subject, attempt: number, decision: Allowed): EventDraft {
+  const { policy, data } = recordDecision(decision.verdict.facts, decision.verdict);
   return {
     id: `${subject.callId}.attempted.${attempt}`,
     event: 'tool.call.attempted',
     ...about(subject),
     allowed: true,
-    policy: decision.rule,
-    data: { attempt, fence: subject.run.fence, arguments_hash: subject.argumentsHash },
+    policy,
+    data: {
+      ...{ attempt, fence: subject.run.fence, arguments_hash: subject.argumentsHash },
+      ...{ checks: decision.checks, ...data },
+      ...(decision.approval === undefined ? {} : { approval: decision.approval }),
+    },
   };
 }
 
-export function denied(subject: Subject, decision: Decision & { allowed: false }): EventDraft {
+/** A person must be asked before it may begin. */
+export function requested(subject: Subject, decision: Allowed): EventDraft {
+  const { policy, data } = recordDecision(decision.verdict.facts, decision.verdict);
+  return {
+    id: `${subject.callId}.waiting.0`,
+    event: 'tool.call.waiting',
+    ...about(subject),
+    policy,
+    status: 'requested',
+    data: {
+      ...{ fence: subject.run.fence, arguments_hash: subject.argumentsHash },
+      ...{ checks: decision.checks, ...data },
+    },
+  };
+}
+
+/** By the broker's own checks, by policy, or by a person. */
+export function denied(subject: Subject, decision: Denied & { verdict?: Verdict }): EventDraft {
+  const { verdict, rule } = decision;
+  const own = { policy: rule, data: {} };
+  const { policy, data } = verdict === undefined ? own : recordDecision(verdict.facts, verdict);
   return {
     id: `${subject.callId}.denied`,
     event: 'tool.call.denied',
     ...about(subject),
     allowed: false,
-    policy: decision.rule,
+    policy,
     status: 'denied',
     data: {
-      code: decision.error.code,
-      fence: subject.run.fence,
-      arguments_hash: subject.argumentsHash,
+      ...{ code: decision.error.code, fence: subject.run.fence },
+      ...{ arguments_hash: subject.argumentsHash, checks: decision.checks, ...data },
     },
   };
 }

@@ -5,12 +5,13 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import {
   type Asked,
-  checks,
   decide,
   forgetAsked,
   newProgress,
   noteAsked,
   noteOutcome,
+  OWN_CHECKS,
+  QUESTIONS,
   readConfirmation,
 } from './rules.ts';
 
@@ -23,6 +24,7 @@ function asked(more: Partial<Asked> = {}): Asked {
     grant: { tools: new Set(['artifact.get', 'task.finish']), expiresAtMs: null, callsMax: 100 },
     toolIsKnown: true,
     argumentsProblem: undefined,
+    callsOfToolMax: undefined,
     nowMs: 1_000,
     key: 'artifact.get a',
     progress: newProgress(),
@@ -105,10 +107,14 @@ describe('the checks', () => {
   }
 
   it('run in the order of the list: the first that objects decides', () => {
+    const call = { callId: 'call_1', key: 'shell.run x' };
     const wrongs: Partial<Asked> = {
       request: { tool: 'shell.run', agent: 'x', taskId: 'task_9' },
       toolIsKnown: false,
       grant: grant({ expiresAtMs: 0, callsMax: 0 }),
+      callsOfToolMax: 0,
+      progress: { ...newProgress(), recent: [call, call] },
+      key: 'shell.run x',
       argumentsProblem: 'all wrong',
     };
     const order: string[] = [];
@@ -118,7 +124,9 @@ describe('the checks', () => {
       { toolIsKnown: true },
       { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: 0, callsMax: 0 }) },
       { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: null, callsMax: 0 }) },
-      { argumentsProblem: undefined },
+      { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: null, callsMax: 9 }) },
+      { callsOfToolMax: undefined },
+      { progress: newProgress() },
     ];
     let now = asked(wrongs);
     for (const right of [{}, ...rights]) {
@@ -127,7 +135,13 @@ describe('the checks', () => {
     }
     assert.deepEqual(
       order,
-      checks.slice(0, 7).map((check) => `toold:${check.name}`),
+      OWN_CHECKS.map((check) => `toold:${check.name}`),
+    );
+    const asks = OWN_CHECKS.map(({ question }) => QUESTIONS.indexOf(question));
+    assert.deepEqual(
+      asks,
+      asks.toSorted((a, b) => a - b),
+      'the questions are asked in their order',
     );
   });
 

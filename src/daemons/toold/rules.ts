@@ -3,13 +3,33 @@
 // known.
 
 export type CallError = { code: string; message: string; hint: string; retry: boolean };
-export type Decision =
-  | { allowed: true; rule: string }
-  | { allowed: false; rule: string; error: CallError };
+/** The broker's seven questions, in the order they are asked; the last is about the output. */
+export const QUESTIONS = [
+  'caller',
+  'task',
+  'tool',
+  'scope',
+  'sandbox',
+  'approval',
+  'output',
+] as const;
+export type Question = (typeof QUESTIONS)[number];
+
+export type Denied = {
+  allowed: false;
+  rule: string;
+  question: Question;
+  /** What was asked until then, for the log. */
+  checks: string;
+  error: CallError;
+};
+export type Decision = { allowed: true; rule: string } | Denied;
 
 /** What a run has asked so far, as far as the breaker needs it. */
 export type Progress = {
   calls: number;
+  /** How many of them by tool. */
+  perTool: Map<string, number>;
   /** The last calls, oldest first; the key is the tool and the hash of its arguments. */
   recent: { callId: string; key: string }[];
   keys: Set<string>;
@@ -28,6 +48,8 @@ export type Asked = {
   toolIsKnown: boolean;
   /** Why the arguments do not fit the tool's input; undefined when they do. */
   argumentsProblem: string | undefined;
+  /** How many calls of this tool one run may make; undefined when as many as of all. */
+  callsOfToolMax: number | undefined;
   nowMs: number;
   key: string;
   progress: Progress;
@@ -36,14 +58,13 @@ export type Asked = {
 
 export type Check = {
   name: string;
-  /** Which of the broker's questions it answers. */
-  asks: string;
+  question: Question;
   /** True: asked again before a call that was begun once is done again. */
   again: boolean;
   judge(asked: Asked): CallError | undefined;
 };
 
-const refusal = (code: string, message: string, hint: string): CallError => ({
+export const refusal = (code: string, message: string, hint: string): CallError => ({
   code,
   message,
   hint,
@@ -58,7 +79,7 @@ function listed(names: ReadonlySet<string>): string {
 
 const checkCaller: Check = {
   name: 'caller',
-  asks: 'which agent is calling',
+  question: 'caller',
   again: true,
   judge({ run, request }) {
     const said = request.agent?.replace(/^agent:/, '');
@@ -73,7 +94,7 @@ const checkCaller: Check = {
 
 const checkTask: Check = {
   name: 'task',
-  asks: 'what task does this belong to',
+  question: 'task',
   again: true,
   judge({ run, request }) {
     if (request.taskId === undefined || request.taskId === run.taskId) return undefined;
@@ -87,7 +108,7 @@ const checkTask: Check = {
 
 const checkKnown: Check = {
   name: 'known',
-  asks: 'is the tool allowed for this agent',
+  question: 'tool',
   again: true,
   judge({ request, toolIsKnown, grant }) {
     if (toolIsKnown) return undefined;
@@ -101,7 +122,7 @@ const checkKnown: Check = {
 
 const checkGranted: Check = {
   name: 'granted',
-  asks: 'is the tool allowed for this agent',
+  question: 'tool',
   again: true,
   judge({ run, request, grant }) {
     if (grant.tools.has(request.tool)) return undefined;
@@ -115,7 +136,7 @@ const checkGranted: Check = {
 
 const checkExpiry: Check = {
   name: 'expiry',
-  asks: 'is the tool allowed for this agent',
+  question: 'tool',
   again: true,
   judge({ request, grant, nowMs }) {
     if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
@@ -131,7 +152,7 @@ const checkExpiry: Check = {
 
 const checkArguments: Check = {
   name: 'arguments',
-  asks: 'are the arguments inside the allowed path, network and data scope',
+  question: 'scope',
   again: true,
   judge({ request, argumentsProblem }) {
     if (argumentsProblem === undefined) return undefined;
@@ -145,7 +166,7 @@ const checkArguments: Check = {
 
 const checkQuota: Check = {
   name: 'quota',
-  asks: 'is the tool allowed for this agent',
+  question: 'tool',
   again: false,
   judge({ progress, grant }) {
     if (progress.calls < grant.callsMax) return undefined;
@@ -157,9 +178,24 @@ const checkQuota: Check = {
   },
 };
 
+const checkToolQuota: Check = {
+  name: 'tool-quota',
+  question: 'tool',
+  again: false,
+  judge({ request, progress, callsOfToolMax }) {
+    const made = progress.perTool.get(request.tool) ?? 0;
+    if (callsOfToolMax === undefined || made < callsOfToolMax) return undefined;
+    return refusal(
+      'limit',
+      `this run has made all ${callsOfToolMax} calls of ${request.tool} it may make`,
+      'Go on with other tools, or end the task with what there is.',
+    );
+  },
+};
+
 const checkProgress: Check = {
   name: 'breaker',
-  asks: 'is the tool allowed for this agent',
+  question: 'tool',
   again: false,
   judge({ request, progress, key, limits }) {
     const { repeatsMax, staleCallsMax } = limits;
@@ -179,45 +215,62 @@ const checkProgress: Check = {
 };
 
 /**
- * The broker's checks, in order; the first that objects decides. Those of policy, sandbox level and
- * approval take their place after `arguments`, where the call is known to be well formed. What
- * becomes of the output is decided when there is one.
+ * The broker's own checks, in order; the first that objects decides. Policy, the sandbox and a
+ * person are asked after them, when the call is known to be well formed. What becomes of the output
+ * is decided when there is one.
  */
-export const checks: readonly Check[] = [
+export const OWN_CHECKS: readonly Check[] = [
   checkCaller,
   checkTask,
   checkKnown,
   checkGranted,
   checkExpiry,
-  checkArguments,
   checkQuota,
+  checkToolQuota,
   checkProgress,
+  checkArguments,
 ];
 
+/** The questions up to the one that was answered no, as the log has them. */
+export function checksUntil(question: Question): string {
+  return [...QUESTIONS.slice(0, QUESTIONS.indexOf(question)), `!${question}`].join(' ');
+}
+
 export function decide(asked: Asked, { again }: { again: boolean }): Decision {
-  for (const check of checks) {
+  for (const check of OWN_CHECKS) {
     if (again && !check.again) continue;
     const error = check.judge(asked);
-    if (error !== undefined) return { allowed: false, rule: `toold:${check.name}`, error };
+    if (error === undefined) continue;
+    const { question } = check;
+    const checks = checksUntil(question);
+    return { allowed: false, rule: `toold:${check.name}`, question, checks, error };
   }
   return { allowed: true, rule: `toold:${checkGranted.name}` };
 }
 
 export function newProgress(): Progress {
-  return { calls: 0, recent: [], keys: new Set(), outcomes: new Set(), sinceNew: 0 };
+  return {
+    ...{ calls: 0, recent: [], sinceNew: 0 },
+    ...{ perTool: new Map(), keys: new Set(), outcomes: new Set() },
+  };
 }
 
 export function noteAsked(progress: Progress, call: { callId: string; key: string }): void {
   progress.calls++;
+  const tool = toolOf(call.key);
+  progress.perTool.set(tool, (progress.perTool.get(tool) ?? 0) + 1);
   progress.recent.push(call);
   if (progress.recent.length > RECENT_MAX * 2) progress.recent.splice(0, RECENT_MAX);
 }
 const RECENT_MAX = 1_000;
+const toolOf = (key: string): string => key.slice(0, key.indexOf(' '));
 
 /** A call that could not be written down was not asked: trying it again is no repetition. */
 export function forgetAsked(progress: Progress, callId: string): void {
   const at = progress.recent.findLastIndex((call) => call.callId === callId);
   if (at < 0) return;
+  const tool = toolOf(progress.recent[at]!.key);
+  progress.perTool.set(tool, (progress.perTool.get(tool) ?? 1) - 1);
   progress.recent.splice(at, 1);
   progress.calls--;
 }

@@ -5,7 +5,7 @@ import type { RunSockets } from '../../platform/daemon.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AdmitRunBody } from '../../wire/toold.ts';
-import type { RunId, TaskId } from '../../wire/words.ts';
+import type { Label, RunId, TaskId } from '../../wire/words.ts';
 import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
 import type { PastCall, Store } from './store.ts';
 
@@ -19,6 +19,8 @@ export type Run = {
   tools: ReadonlySet<string>;
   grantExpiresMs: number | null;
   callsMax: number;
+  /** What it is marked with, as far as known here; agentd has the truth. */
+  labels: Set<Label>;
   socket: string;
   /**
    * Calls in hand, and what its calls so far amount to; both live on when the run is admitted anew.
@@ -141,6 +143,7 @@ function runOf(runId: RunId, body: AdmitRunBody, before: Run | undefined): Run {
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
+    labels: new Set([...body.labels, ...(before?.labels ?? [])]),
     socket: before?.fence === body.fence ? before.socket : '',
     inFlight: before?.inFlight ?? new Set(),
     history: before?.history ?? { progress: undefined },

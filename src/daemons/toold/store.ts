@@ -6,7 +6,7 @@ import type { Database, Value } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { AdmitRunBody, CallStatus, WaitKind } from '../../wire/toold.ts';
-import type { CallId, RunId, TaskId, WaitId } from '../../wire/words.ts';
+import type { ApprovalId, CallId, Label, RunId, TaskId, WaitId } from '../../wire/words.ts';
 
 /**
  * `place` is the order of the journal, which pages follow. Each index costs every call a written
@@ -49,6 +49,12 @@ CREATE TABLE calls (
 CREATE INDEX calls_by_run ON calls (run_id);
 CREATE INDEX calls_by_tool ON calls (tool);
 CREATE INDEX calls_running ON calls (tool) WHERE status = 'running';`,
+  `ALTER TABLE calls ADD COLUMN approval_id TEXT;
+CREATE TABLE workspace_marks (
+  root_task_id TEXT NOT NULL,
+  label TEXT NOT NULL,
+  PRIMARY KEY (root_task_id, label)
+);`,
 ];
 
 const VERSION = 1;
@@ -73,6 +79,7 @@ export type CallRow = {
   error: string | null;
   wait_id: WaitId | null;
   wait_kind: WaitKind | null;
+  approval_id: ApprovalId | null;
 };
 
 export type NewCall = Pick<
@@ -103,7 +110,7 @@ export type CallFilter = {
 const SELECT =
   'SELECT place, call_id, run_id, calls.fence, task_id, agent, tool, purpose, arguments, ' +
   'arguments_hash, status, attempts, created_ms, started_ms, ended_ms, result, error, wait_id, ' +
-  'wait_kind FROM calls JOIN runs USING (run_id)';
+  'wait_kind, approval_id FROM calls JOIN runs USING (run_id)';
 const INSERT =
   'INSERT INTO calls (call_id, version, run_id, fence, tool, purpose, arguments, arguments_hash, ' +
   'status, attempts, created_ms, started_ms, ended_ms, error, outcome_hash) ' +
@@ -175,6 +182,40 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
     recordDenied: (call: NewCall, denial: { error: string; hash: string }, denied: EventDraft) =>
       insert(call, { status: 'denied', attempts: 0, ...denial }, denied),
 
+    /** A person must be asked first; nothing was begun. */
+    recordRequested: (call: NewCall, waiting: EventDraft) =>
+      insert(call, { status: 'requested', attempts: 0, error: null, hash: null }, waiting),
+
+    /** What could go on before must be asked for now. */
+    returnToRequested: (callId: string) =>
+      change(
+        "UPDATE calls SET status = 'requested', wait_id = NULL, wait_kind = NULL " +
+          "WHERE call_id = ? AND status IN ('allowed', 'unknown')",
+        [callId],
+        undefined,
+      ),
+
+    recordApprovalWait: (callId: string, wait: { id: string; kind: string }, approvalId: string) =>
+      change(
+        "UPDATE calls SET status = 'waiting', wait_id = ?, wait_kind = ?, approval_id = ? " +
+          "WHERE call_id = ? AND status = 'requested'",
+        [wait.id, wait.kind, approvalId, callId],
+        undefined,
+      ),
+
+    /** Asked for, and refused before anything was begun. */
+    recordRefused: (
+      callId: string,
+      denial: { error: string; hash: string },
+      { endedMs, denied }: { endedMs: number; denied: EventDraft },
+    ) =>
+      change(
+        "UPDATE calls SET status = 'denied', error = ?, outcome_hash = ?, ended_ms = ? " +
+          "WHERE call_id = ? AND status IN ('requested', 'waiting', 'allowed')",
+        [denial.error, denial.hash, endedMs, callId],
+        denied,
+      ),
+
     /** A further attempt of a call that has no outcome. */
     recordAttempt: (
       call: { callId: string; fence: number; attempt: number; nowMs: number },
@@ -183,7 +224,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       change(
         "UPDATE calls SET status = 'running', fence = ?, attempts = ?, started_ms = ?, " +
           'wait_id = NULL, wait_kind = NULL WHERE call_id = ? AND attempts = ? ' +
-          "AND status IN ('running', 'allowed', 'unknown')",
+          "AND status IN ('running', 'allowed', 'unknown', 'requested', 'waiting')",
         [call.fence, call.attempt, call.nowMs, call.callId, call.attempt - 1],
         attempted,
       ),
@@ -305,6 +346,26 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
           fence,
         );
         return changed > 0;
+      }),
+
+    workspaceMarks: async (rootTaskId: TaskId): Promise<Label[]> => {
+      const rows = await db.read((sql) =>
+        sql.all<{ label: Label }>(
+          'SELECT label FROM workspace_marks WHERE root_task_id = ? ORDER BY label',
+          rootTaskId,
+        ),
+      );
+      return rows.map(({ label }) => label);
+    },
+
+    markWorkspace: (rootTaskId: TaskId, labels: readonly Label[]): Promise<void> =>
+      db.write(async (sql) => {
+        for (const label of labels)
+          await sql.run(
+            'INSERT INTO workspace_marks (root_task_id, label) VALUES (?, ?) ON CONFLICT DO NOTHING',
+            rootTaskId,
+            label,
+          );
       }),
 
     async liveRuns(): Promise<{ runId: RunId; admission: AdmitRunBody }[]> {

@@ -11,6 +11,7 @@ import { makeMetrics } from '../../platform/metrics.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { Caller, DaemonCaller } from '../../wire/caller.ts';
 import type { NewEvent } from '../../wire/events.ts';
@@ -80,6 +81,7 @@ export async function live(
   const link = {
     agentd: localLink(() => reach('agentd', world.agentd.dispatch), self),
     audit: localLink(() => reach('audit', world.audit.dispatch), self),
+    approvald: localLink(() => reach('approvald', world.approvald.dispatch), self),
   };
   const audit = makeClient({ append: auditRoutes.append }, link.audit);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
@@ -88,10 +90,11 @@ export async function live(
   let dispatch: Dispatch | undefined;
   try {
     outbox = await openOutbox({ db, source: 'toold', clock: world.clock, append, log: silentLog });
-    const floor = floorOf(world, point, <T extends RouteTable>(table: T) =>
-      makeClient(table, link.agentd),
+    const floor = floorOf(world, point, <T extends RouteTable>(name: string, table: T) =>
+      makeClient(table, name === 'approvald' ? link.approvald : link.agentd),
     );
-    const running = await assemble({ floor, db, outbox, appendLine });
+    const policy = policyOf(world);
+    const running = await assemble({ floor, db, outbox, policy, appendLine });
     const common = { log: silentLog, metrics: floor.metrics };
     dispatch = makeDispatch({ routes: tooldRoutes, handlers: running.handlers, ...common });
     await running.begin?.();
@@ -118,10 +121,20 @@ export async function live(
   };
 }
 
+/** Reading it anew in every life would take most of the time of the test. */
+const policies = new WeakMap<World, PolicySource>();
+function policyOf(world: World): PolicySource {
+  const { clock } = world;
+  const file = join(world.dir, 'state', 'policy', 'bundle.json');
+  const found = policies.get(world) ?? openPolicySource({ file, log: silentLog, clock });
+  policies.set(world, found);
+  return found;
+}
+
 function floorOf(
   world: World,
   moment: (name: string) => void,
-  agentd: <T extends RouteTable>(table: T) => Client<T>,
+  peer: <T extends RouteTable>(name: string, table: T) => Client<T>,
 ): Floor<TooldConfig> {
   return {
     ...{ name: 'toold', version: '0.0.0', mode: 'split', moment },
@@ -131,6 +144,6 @@ function floorOf(
     random: (n) => new Uint8Array(n),
     newId: idMaker(world.clock),
     runSockets: { open: async () => 'a socket', close: async () => {} },
-    peer: (_name, table) => agentd(table),
+    peer,
   };
 }

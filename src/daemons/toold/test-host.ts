@@ -9,8 +9,11 @@ import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
 import { derivedId, idMaker } from '../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
+import { sealBundle, writeBundle } from '../../policy/bundle-file.ts';
+import { rightsOf } from '../../policy/manifest-rules.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { Fault } from '../../wire/errors.ts';
+import { Manifest } from '../../wire/manifest.ts';
 import type { DaemonName } from '../../wire/peers.ts';
 import {
   type AdmitRunBody,
@@ -21,6 +24,7 @@ import {
 import type { CallId, RunId, TaskId } from '../../wire/words.ts';
 import { tooldConfig } from './config.ts';
 import { toold } from './daemon.ts';
+import { type FakeApprovald, fakeApprovald } from './test-approvald.ts';
 import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './test-peers.ts';
 
 export type TooldClient = Client<typeof tooldRoutes>;
@@ -49,18 +53,42 @@ export type World = {
   clock: ManualClock;
   agentd: FakeAgentd;
   audit: FakeAudit;
+  approvald: FakeApprovald;
   effectFile: string;
   remove(): void;
 };
 
+/** The agent `coder`, as a manifest that allows the test tools would have it. */
+export const CODER = { tools: { allow: ['task.delegate', 'test.tools'] } };
+
+/** Publishes a policy as agentd does. */
+export function publishPolicy(
+  dir: string,
+  { version = 1, coder = CODER as object, site = '' } = {},
+): void {
+  const manifest = { apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name: 'coder' } };
+  const none = { cpu: null, memoryBytes: null, pids: null };
+  const rights = rightsOf(Manifest.parse({ ...manifest, spec: coder }), none);
+  const content = {
+    ...{ people: null, protected: [], agents: { coder: rights } },
+    site: site === '' ? [] : [{ file: 'test.cedar', text: site }],
+  };
+  const madeAt = '2026-06-29T18:00:00.000Z';
+  mkdirSync(join(dir, 'state', 'policy'), { recursive: true, mode: 0o700 });
+  const file = join(dir, 'state', 'policy', 'bundle.json');
+  writeBundle(file, sealBundle(content, { version, madeAt }));
+}
+
 export function makeWorld(): World {
   const dir = mkdtempSync(join(tmpdir(), 'toold-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
+  publishPolicy(dir);
   return {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
     agentd: fakeAgentd(),
     audit: fakeAudit(),
+    approvald: fakeApprovald(),
     effectFile: join(dir, 'effects'),
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
@@ -91,6 +119,7 @@ export async function hostToold(
   const here = new Map<DaemonName, Hosted>([
     ['agentd', asHosted('agentd', world.agentd.dispatch)],
     ['auditd-ai', asHosted('auditd-ai', world.audit.dispatch)],
+    ['approvald', asHosted('approvald', world.approvald.dispatch)],
   ]);
   const clock = options.clock ?? world.clock;
   const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };

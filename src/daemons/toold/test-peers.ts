@@ -18,16 +18,17 @@ import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import type { DaemonName } from '../../wire/peers.ts';
 import type { RouteTable } from '../../wire/route.ts';
-import type { ArtifactId, CallId, RunId, TaskId, WaitId } from '../../wire/words.ts';
+import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../wire/words.ts';
 
 export const AT = '2026-06-29T18:00:00.000Z';
 
 type ForRun = { run_id: RunId; fence: number; call_id: CallId };
 const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact } = agentdRoutes;
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
+const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
 const usedRoutes = {
   ...{ toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact },
-  ...{ toolAsk, toolTimer, toolBreak, getWait },
+  ...{ toolAsk, toolTimer, toolBreak, getWait, toolMark, runMarks, toolAwaitApproval },
 };
 
 export type FakeAgentd = ReturnType<typeof fakeAgentd>;
@@ -42,10 +43,17 @@ export function fakeAgentd() {
     /** One line per thing really done, as `route call_id`. */
     done: [] as string[],
     breaks: [] as string[],
+    marks: new Map<string, Set<Label>>(),
     /** A lower fence is refused. */
     fenceMin: 0,
     /** Called before every request; may throw. */
     gate: (_route: string): void => {},
+  };
+
+  const marksOf = (runId: string): Set<Label> => {
+    const found = state.marks.get(runId) ?? new Set<Label>();
+    state.marks.set(runId, found);
+    return found;
   };
 
   const doOnce = <T>(route: string, call: ForRun & { wait_key?: string }, work: () => T): T => {
@@ -159,6 +167,20 @@ export function fakeAgentd() {
       state.breaks.push(`${body.run_id} ${body.reason}`);
       return { ended: true };
     },
+    async toolMark({ body }) {
+      state.gate('mark');
+      const now = marksOf(body.run_id);
+      for (const label of body.labels) now.add(label);
+      return { labels: [...now] };
+    },
+    async runMarks({ params }) {
+      state.gate('marks');
+      return { labels: [...marksOf(params.id)] };
+    },
+    async toolAwaitApproval({ body }) {
+      const wait = doOnce('approval', body, () => openWait(body, 'approval', { kind: 'approval' }));
+      return { wait: now(wait)! };
+    },
     async getWait({ params }) {
       state.gate('getWait');
       const wait = waits.get(params.id);
@@ -205,7 +227,7 @@ export function fakeAudit() {
   return { events, state, dispatch };
 }
 
-function dispatchOf<T extends RouteTable>(
+export function dispatchOf<T extends RouteTable>(
   name: DaemonName,
   routes: T,
   handlers: Handlers<T>,

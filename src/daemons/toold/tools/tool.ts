@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
 import { wordsGranting } from '../../../policy/capabilities.ts';
+import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
@@ -10,6 +11,7 @@ import type { CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { CallError } from '../rules.ts';
 import type { Box } from './box.ts';
 
+export type { Touch };
 export type AgentdClient = Client<typeof agentdRoutes>;
 
 export type ToolContext = {
@@ -37,17 +39,6 @@ export type Outcome =
   | { status: 'completed'; result: Record<string, unknown> }
   | { status: 'failed' | 'canceled'; error: CallError };
 
-/** One thing outside the tool that a call would read, change or reach. Policy is asked for each. */
-export type Touch =
-  | { action: 'file.read' | 'file.write' | 'file.delete'; path: string }
-  | {
-      action: 'net.connect';
-      host: string;
-      port: number;
-      method?: string;
-      urlPath?: string;
-    };
-
 type Derived = 'input_schema' | 'output_schema' | 'capabilities';
 export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   input: I;
@@ -68,6 +59,8 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   brings?: readonly Label[];
   /** What would change, for whoever must approve it. */
   preview?(input: z.output<I>, context: ToolContext): Promise<string | undefined>;
+  /** How it could be undone, in words for whoever must approve it. */
+  rollback?: string;
   timeoutMs?: number;
   callsPerRunMax?: number;
 };

@@ -1,0 +1,159 @@
+// Asking a person before a call may begin, and taking their answer: through approvald, which keeps
+// it, and agentd, where the run waits. An answer counts only for exactly what was asked, and only
+// when approvald has signed it.
+import { canonicalJson, sha256Hex } from '../../platform/json.ts';
+import type { Client } from '../../platform/link.ts';
+import { verifyJson } from '../../platform/signed-json.ts';
+import type { WaitView } from '../../wire/agentd.ts';
+import type { approvaldRoutes, Redeemed } from '../../wire/approvald.ts';
+import { fault } from '../../wire/errors.ts';
+import type { ApprovalId, Label } from '../../wire/words.ts';
+import type { Job } from './attempts.ts';
+import { neutralise, previewOf } from './output.ts';
+import type { Permission } from './permission.ts';
+import { type CallError, refusal } from './rules.ts';
+import { type AgentdClient, forRun, peerOptions, type ToolContext } from './tools/tool.ts';
+
+export type ApprovaldClient = Client<typeof approvaldRoutes>;
+
+type Ask = Permission & { kind: 'ask' };
+export type Asked = {
+  approvalId: ApprovalId;
+  /** `answered`: by a permit, or by a person who was asked before. */
+  status: 'pending' | 'answered';
+  expiresAt: string;
+};
+export type Answer =
+  | { approved: true; edited: Record<string, unknown> | undefined }
+  | { approved: false; error: CallError };
+
+export type Approvals = {
+  request(job: Job, may: Ask, context: ToolContext): Promise<Asked>;
+  /** Where the run waits; opened once per call. */
+  wait(asked: Asked, context: ToolContext): Promise<WaitView>;
+  /** The diff is made anew: an answer to another one does not count. */
+  redeem(job: Job, approvalId: ApprovalId, now: Now): Promise<Answer>;
+};
+export type Now = { labels: readonly Label[]; context: ToolContext; input: unknown };
+
+export function makeApprovals(options: {
+  approvald: ApprovaldClient;
+  agentd: Pick<AgentdClient, 'toolAwaitApproval'>;
+}): Approvals {
+  const { approvald, agentd } = options;
+  let known: Promise<string> | undefined;
+
+  const publicKey = (): Promise<string> => {
+    known ??= approvald.approvalKey({}, peerOptions).then((answer) => answer.public_key_pem);
+    known.catch(() => {
+      known = undefined;
+    });
+    return known;
+  };
+
+  const diffOf = async (job: Job, input: unknown, context: ToolContext): Promise<string | null> =>
+    (await job.tool!.preview?.(input, context)) ?? null;
+
+  return {
+    async request(job, may, context) {
+      const { tool, run, request } = job;
+      const { risk, reversibility, view } = tool!;
+      const body = {
+        ...{ call_id: job.callId, run_id: run.runId, agent: run.agent, task_id: run.taskId },
+        root_task_id: run.rootTaskId,
+        ...{ action: job.toolName, class: view.capabilities[0] ?? job.toolName },
+        ...{ risk, reversibility, repo: repoOf(request.arguments) },
+        summary: `${run.agent} wants to use ${job.toolName}`,
+        ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
+        arguments: request.arguments,
+        arguments_hash: job.argumentsHash,
+        diff: await diffOf(job, may.input, context),
+        rollback: tool!.rollback ?? null,
+        labels: [...may.labels],
+        rules: may.decision.verdict.rules.map((rule) => rule.slice(0, 200)).slice(0, 64),
+        reason: may.decision.verdict.reason.slice(0, 2_000),
+      };
+      const { approval, status } = await approvald.askApproval({ body }, peerOptions);
+      return {
+        approvalId: approval.id,
+        status: status === 'pending' ? 'pending' : 'answered',
+        expiresAt: approval.expires_at,
+      };
+    },
+
+    async wait({ approvalId, expiresAt }, context) {
+      const body = { ...forRun(context), approval_id: approvalId, expires_at: expiresAt };
+      return (await agentd.toolAwaitApproval({ body }, peerOptions)).wait;
+    },
+
+    async redeem(job, approvalId, { labels, context, input }) {
+      const diff = await diffOf(job, input, context);
+      const body = {
+        ...{ call_id: job.callId, run_id: job.run.runId, arguments_hash: job.argumentsHash },
+        diff_hash: diff === null ? null : sha256Hex(diff),
+        labels: [...labels],
+      };
+      const params = { id: approvalId };
+      const redeemed = await approvald.redeemApproval({ params, body }, peerOptions);
+      if (redeemed.decision !== 'approved') return { approved: false, error: errorFrom(redeemed) };
+      assertSigned(job, approvalId, redeemed, await publicKey());
+      const edited = redeemed.edited ? (redeemed.arguments ?? undefined) : undefined;
+      return { approved: true, edited };
+    },
+  };
+}
+
+/** What was signed must be about this call and these arguments, and signed by approvald. */
+function assertSigned(
+  job: Job,
+  approvalId: ApprovalId,
+  { statement, signature, arguments: approved, edited }: Redeemed,
+  publicKeyPem: string,
+): void {
+  const signed = verifyJson(statement, signature ?? '', publicKeyPem);
+  const own =
+    statement?.approval_id === approvalId &&
+    statement.call_id === job.callId &&
+    statement.run_id === job.run.runId &&
+    statement.agent === job.run.agent &&
+    statement.action === job.toolName &&
+    statement.decision === 'approved' &&
+    statement.asked_hash === job.argumentsHash &&
+    statement.arguments_hash === sha256Hex(canonicalJson(approved)) &&
+    (edited || statement.arguments_hash === job.argumentsHash);
+  if (!signed || !own)
+    throw fault('denied', `the answer to ${approvalId} is not one that approvald signed for this`, {
+      hint: 'Do not go on. A person should look at the audit log.',
+    });
+}
+
+function errorFrom({ decision, text }: Redeemed): CallError {
+  const said = text === null ? '' : `: ${neutralise(previewOf(text))}`;
+  switch (decision) {
+    case 'info':
+      return refusal(
+        'more_information',
+        `a person wants to know more before they decide${said}`,
+        'Call again and answer the question in the purpose, or do without it.',
+      );
+    case 'rejected':
+      return refusal(
+        'rejected',
+        `a person refused this${said}`,
+        'Do not ask for the same again. Find another way, or end the task and say why.',
+      );
+    default:
+      return refusal(
+        decision === 'expired' ? 'expired' : 'denied',
+        decision === 'expired'
+          ? 'nobody answered in time, so it is refused'
+          : `the approval does not hold (${decision})${said}`,
+        'Go on without it, or end the task and say what was missing.',
+      );
+  }
+}
+
+function repoOf(given: Record<string, unknown>): string | null {
+  const { repo } = given;
+  return typeof repo === 'string' && repo !== '' && repo.length <= 4_096 ? repo : null;
+}

@@ -1,0 +1,19 @@
+// Policy about one call, asked anew every time: about the tool itself, and about every path and
+// host it would touch. The strictest answer counts.
+import { type CallFacts, requestsOfCall } from '../../policy/request.ts';
+import type { PolicySource } from '../../policy/source.ts';
+import type { Authority } from './permission.ts';
+
+export function makeAuthority(policy: Pick<PolicySource, 'decideAll'>): Authority {
+  return {
+    async judge({ run, tool, input, labels }) {
+      const { name, risk, reversibility, idempotent, level } = tool;
+      const facts: CallFacts = {
+        ...{ agent: run.agent, taskId: run.taskId, rootTaskId: run.rootTaskId, labels },
+        tool: { name, risk, reversibility, idempotent, level },
+        touches: tool.touches?.(input) ?? [],
+      };
+      return { facts, ...(await policy.decideAll(requestsOfCall(facts))) };
+    },
+  };
+}

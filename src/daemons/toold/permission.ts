@@ -1,0 +1,143 @@
+// May this call be made, now? The broker's own checks, then policy about the tool and everything
+// it would touch, then whether the sandbox it needs can be had. Asked again before every attempt:
+// a right that was taken back since is gone.
+import { checkValue } from '../../platform/check.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Answer, CallFacts } from '../../policy/request.ts';
+import type { Label } from '../../wire/words.ts';
+import type { Job } from './attempts.ts';
+import type { Marks } from './marks.ts';
+import {
+  type BreakerLimits,
+  type CallError,
+  checksUntil,
+  type Denied,
+  decide,
+  type Progress,
+  type Question,
+  refusal,
+} from './rules.ts';
+import type { Run } from './runs.ts';
+import type { Tool } from './tools/tool.ts';
+
+/** What policy says of one call: the strictest of all its answers, and what it was asked about. */
+export type Verdict = Answer & { facts: CallFacts };
+
+export type Authority = {
+  judge(asked: {
+    run: Run;
+    tool: Tool;
+    input: unknown;
+    labels: readonly Label[];
+  }): Promise<Verdict>;
+};
+
+export type Allowed = {
+  allowed: true;
+  verdict: Verdict;
+  /** Every question of the broker with its answer, in order, for the log. */
+  checks: string;
+  /** The approval that allowed it. */
+  approval?: string;
+};
+export type Permission =
+  | { kind: 'go'; decision: Allowed; input: unknown; labels: readonly Label[] }
+  | { kind: 'ask'; decision: Allowed; input: unknown; labels: readonly Label[] }
+  | { kind: 'no'; decision: Denied & { verdict?: Verdict } };
+
+export type Permissions = {
+  of(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
+  /** The same for arguments that a person changed before approving. */
+  ofEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
+};
+
+const LEVELS_HERE: ReadonlySet<string> = new Set(['L0', 'L1', 'L2']);
+
+export function makePermissions(options: {
+  authority: Authority;
+  marks: Marks;
+  limits: BreakerLimits;
+  clock: Clock;
+}): Permissions {
+  const { authority, marks, clock } = options;
+
+  const askPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
+    const labels = await marks.of(job.run, tool);
+    const verdict = await authority.judge({ run: job.run, tool, input, labels });
+    const no = (question: Question, error: CallError): Permission => {
+      const checks = checksUntil(question);
+      const rule = verdict.rules.join(' ');
+      return { kind: 'no', decision: { allowed: false, rule, question, checks, error, verdict } };
+    };
+    if (verdict.answer === 'deny') return no('scope', denial(job, verdict));
+    if (!LEVELS_HERE.has(tool.level)) return no('sandbox', noLevel(tool));
+    const kind = verdict.answer === 'ask' ? 'ask' : 'go';
+    const asked = kind === 'ask' ? 'asked' : 'none';
+    const checks = `caller task tool scope sandbox:${tool.level} approval:${asked}`;
+    return { kind, decision: { allowed: true, verdict, checks }, input, labels };
+  };
+
+  return {
+    async of(job, progress, { again }) {
+      const { tool, run, request } = job;
+      const parsed = tool === undefined ? undefined : checkValue(tool.input, request.arguments);
+      const decision = decide(
+        {
+          run,
+          request: { tool: job.toolName, agent: request.agent, taskId: request.task_id },
+          grant: { tools: run.tools, expiresAtMs: run.grantExpiresMs, callsMax: run.callsMax },
+          toolIsKnown: tool !== undefined,
+          argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
+          callsOfToolMax: tool?.callsPerRunMax,
+          nowMs: clock.nowMs(),
+          key: job.key,
+          progress,
+          limits: options.limits,
+        },
+        { again },
+      );
+      if (!decision.allowed) return { kind: 'no', decision };
+      if (parsed?.success !== true || tool === undefined) throw new Error('decided without input');
+      return askPolicy(job, tool, parsed.data);
+    },
+
+    async ofEdited(job, edited) {
+      const tool = job.tool!;
+      const parsed = checkValue(tool.input, edited);
+      if (parsed.success) return askPolicy(job, tool, parsed.data);
+      const error = refusal(
+        'bad_arguments',
+        `a person approved other arguments, which do not fit: ${problemsOf(parsed.issues)}`,
+        'Ask again with your own arguments.',
+      );
+      const rule = 'toold:arguments';
+      const checks = checksUntil('scope');
+      return { kind: 'no', decision: { allowed: false, rule, question: 'scope', checks, error } };
+    },
+  };
+}
+
+function denial(job: Job, verdict: Verdict): CallError {
+  const why = verdict.reason === '' ? 'no rule allows it' : verdict.reason;
+  return refusal(
+    'denied',
+    `policy does not let ${job.run.agent} do this with ${job.toolName}: ${why}`,
+    'Do without it, do it with what you may use, or tell a person what you need and why.',
+  );
+}
+
+function noLevel(tool: Tool): CallError {
+  return refusal(
+    'no_such_level',
+    `${tool.name} must run in a sandbox of level ${tool.level}, which this host does not give`,
+    'Do without it. A person can see in agentctl doctor what this host gives.',
+  );
+}
+
+function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
+  const lines = issues.slice(0, 5).map(({ path, message }) => {
+    const where = path.map(String).join('.');
+    return where === '' ? message : `${where}: ${message}`;
+  });
+  return lines.join('; ');
+}
