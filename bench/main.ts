@@ -3,6 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { audit } from './audit.ts';
+import { egress } from './egress.ts';
 import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
 import { idleAgents } from './idle-agents.ts';
@@ -17,6 +18,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   taskStart,
   journaledCall,
   audit,
+  egress,
   status,
   idleAgents,
   endedTasks,
