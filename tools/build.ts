@@ -43,6 +43,7 @@ const PROGRAMS: readonly Program[] = [
   { name: 'embedded', source: 'src/entry/embedded.ts', requires: true, stays: true },
   { name: 'split', source: 'src/entry/split.ts', requires: true, stays: true },
   { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true, stays: true },
+  { name: 'host-check', source: 'src/entry/host-check.ts', requires: true },
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true, stays: true },
 ];
@@ -215,7 +216,10 @@ function compile({ name, folder, flags }: (typeof NATIVE)[number]): void {
   const ran = spawnSync('cc', [...CC_FLAGS, ...flags, '-o', half, ...sources], {
     encoding: 'utf8',
   });
-  if (ran.status === 0) return renameSync(half, output);
+  if (ran.status === 0) {
+    renameSync(half, output);
+    return;
+  }
   rmSync(half, { force: true });
   const why = ran.error === undefined ? ran.stderr.trim() : 'there is no cc: install a C compiler';
   refuse(`${name}: ${why}`);

@@ -6,6 +6,7 @@ import { fault } from '../../wire/errors.ts';
 const SOURCES = {
   embedded: '../../entry/embedded.ts',
   split: '../../entry/split.ts',
+  'host-check': '../../entry/host-check.ts',
   'audit-verify': '../../daemons/auditd-ai/verify-main.ts',
 } as const;
 

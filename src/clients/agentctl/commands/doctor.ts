@@ -9,12 +9,17 @@ import { runChecks } from './doctor/checks.ts';
 import type { Finding } from './doctor/finding.ts';
 import { notProtected } from './doctor/not-protected.ts';
 
-const STYLES: Record<Finding['status'], Style> = { ok: 'green', warn: 'yellow', fail: 'red' };
+const STYLES: Record<Finding['status'], Style> = {
+  ok: 'green',
+  no: 'dim',
+  warn: 'yellow',
+  fail: 'red',
+};
 
 export async function doctor(session: Session): Promise<number> {
   const { out } = session;
-  const checks = await runChecks(session);
-  const open = notProtected(session.stateDir);
+  const { findings: checks, sandboxes } = await runChecks(session);
+  const open = notProtected(session.stateDir, sandboxes);
   out.give({ doctor: { checks, not_protected: open } }, () => [
     ...checks.flatMap(({ status, name, message, fix }) => [
       `${out.paint(STYLES[status], pad(status, 4))}  ${pad(name, 10)}  ${plain(message)}`,

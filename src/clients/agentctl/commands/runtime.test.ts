@@ -84,10 +84,25 @@ test('halt works by the file when nothing answers', async () => {
   assert.equal((await agentctl(['unhalt'], { state })).code, 6);
 });
 
+const tried = (name: string, detail: string, fix: string | null = null, works = false) => ({
+  ...{ name, works, detail, fix },
+});
+const sandboxes = {
+  warden: { version: 1, mode: 'user' as const },
+  ...{ identity: 'single' as const, runner_level: 'L2' as const },
+  levels: [
+    tried('L1', 'no', 'allow it'),
+    tried('L2', 'tried', null, true),
+    tried('L3', 'not built'),
+  ],
+  features: [tried('memory', 'nobody holds it', 'delegate'), tried('pids', 'nor this', 'delegate')],
+};
+
 test('doctor: what works, what does not, what is not protected', async () => {
   fake.script({
     agentd: { listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }) },
     modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
+    sandboxd: { features: async () => sandboxes },
   });
   chmodSync(fake.stateDir, 0o700);
   const good = await run('doctor');
@@ -96,7 +111,13 @@ test('doctor: what works, what does not, what is not protected', async () => {
   assert.match(good.stdout, /ok {4}auditd-ai {3}answers/);
   assert.match(good.stdout, /warn {2}models {6}the rehearsal answers/);
   assert.match(good.stdout, /warn {2}manifests {3}\/agents\/coder\.yaml:7/);
-  assert.match(good.stdout, /What is not protected yet\n {2}- Runners are plain child processes/);
+  assert.match(good.stdout, /ok {4}L2 {10}tried; runners get it/);
+  assert.match(good.stdout, /no {4}L3 {10}not built/);
+  assert.match(
+    good.stdout,
+    /warn {2}memory {6}nobody holds it\n *fix: delegate\nwarn {2}pids {8}nor this\nok/,
+  );
+  assert.match(good.stdout, /What is not protected yet\n {2}- All agents run as the Linux user/);
   chmodSync(fake.stateDir, 0o755);
   const open = await run('doctor', '--json');
   assert.equal(open.code, 1);

@@ -1,12 +1,16 @@
 // The doctor's checks, in the order in which one needs the other.
+import type { FeaturesView } from '../../../../wire/sandboxd.ts';
 import type { Session } from '../../command.ts';
 import { findRunning } from '../../running.ts';
 import { checkAudit, checkClock, checkDisk } from './around.ts';
 import type { Finding } from './finding.ts';
 import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
 import { checkDaemons, checkManifests, checkMode, checkModels } from './running.ts';
+import { checkSandboxes } from './sandboxes.ts';
 
-export async function runChecks(session: Session): Promise<Finding[]> {
+export async function runChecks(
+  session: Session,
+): Promise<{ findings: Finding[]; sandboxes: FeaturesView | undefined }> {
   const { stateDir, env } = session;
   const running = await findRunning(stateDir);
   const found: Finding[] = [
@@ -22,6 +26,11 @@ export async function runChecks(session: Session): Promise<Finding[]> {
     found.push(...(await checkDaemons(runtime)));
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
   }
+  const held = await checkSandboxes(
+    stateDir,
+    running === undefined ? undefined : session.runtime(),
+  );
+  found.push(...held.findings);
   found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));
-  return found;
+  return { findings: found, sandboxes: held.view };
 }

@@ -2,13 +2,15 @@
 
 export type Finding = {
   name: string;
-  status: 'ok' | 'warn' | 'fail';
+  /** `no`: does not work here, and nothing is wrong with that. */
+  status: 'ok' | 'no' | 'warn' | 'fail';
   message: string;
   /** The command that puts it right. */
   fix?: string;
 };
 
 export const ok = (name: string, message: string): Finding => ({ name, status: 'ok', message });
+export const no = (name: string, message: string): Finding => ({ name, status: 'no', message });
 export const warn = (name: string, message: string, fix?: string): Finding => ({
   name,
   status: 'warn',

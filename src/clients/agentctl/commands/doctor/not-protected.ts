@@ -1,21 +1,48 @@
 // What this version does not protect against, in plain words. A line goes away when the code that
 // makes it untrue is there, not before.
 import { userInfo } from 'node:os';
+import type { FeaturesView } from '../../../../wire/sandboxd.ts';
 
-export function notProtected(stateDir: string): string[] {
+export function notProtected(stateDir: string, sandboxes: FeaturesView | undefined): string[] {
   const user = userName();
   return [
-    `Runners are plain child processes of the Linux user ${user}: there is no sandbox yet. ` +
-      `A runner that is taken over can read, write and ptrace whatever ${user} can, the key in ` +
-      `${stateDir} included.`,
+    ...ofBoxes(user, sandboxes),
+    process.getuid?.() === 0
+      ? 'The daemons keep root: whoever takes one of them over has this machine. Boxes never are root.'
+      : `The daemons run as ${user}: any process of ${user} outside a box can read ${stateDir}, its ` +
+        'keys included, and connect to the sockets of running tasks.',
     'What manifests say under filesystem, network, resources and linuxUser is checked and ' +
       'recorded, but nothing enforces it yet. Which tools an agent may call is enforced, by toold.',
     'There are no approvals yet: a tool that is allowed is allowed without asking a person.',
-    'Every process of this user can connect to the sockets of running tasks.',
     `The key that signs the audit log is in ${stateDir}. Whoever can read it can rewrite the log ` +
       'and sign it again; a checkpoint kept on another machine shows that: ' +
       'agentctl audit checkpoint.',
     'State on disk is not encrypted.',
+  ];
+}
+
+function ofBoxes(user: string, sandboxes: FeaturesView | undefined): string[] {
+  if (sandboxes === undefined) return [];
+  const lacks = (name: string) => sandboxes.features.some((f) => f.name === name && !f.works);
+  return [
+    ...(sandboxes.identity === 'single'
+      ? [
+          `All agents run as the Linux user ${user}: what keeps them apart is namespaces, Landlock ` +
+            'and seccomp, not the user.',
+        ]
+      : []),
+    ...(sandboxes.runner_level === 'L1'
+      ? [
+          "Runners have L1: they share the host's tree, process list and network namespace; Landlock " +
+            'and seccomp refuse what they may not have there.',
+        ]
+      : []),
+    ...(lacks('memory') || lacks('pids')
+      ? [
+          'No cgroup holds the boxes: their memory and processes are counted ten times a second, so ' +
+            'a box can go over its limits for a moment.',
+        ]
+      : []),
   ];
 }
 

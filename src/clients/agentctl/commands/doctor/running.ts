@@ -10,12 +10,13 @@ const DAEMONS: readonly DaemonName[] = [
   'agentd',
   'toold',
   'modeld',
+  'sandboxd',
   'approvald',
   'egressd',
   'auditd-ai',
 ];
 const RIGHTS = {
-  embedded: 'auditd-ai is a process of its own, the other daemons share one',
+  embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
   split: 'every daemon is a process of its own',
 } as const;
 

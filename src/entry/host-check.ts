@@ -1,0 +1,49 @@
+// Says what sandboxes this host gives, without a runtime: a warden of its own tries them, and is
+// gone afterwards. One JSON document on standard output.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { makeWarden } from '../daemons/sandboxd/adapters/warden.ts';
+import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import { makeIdentities } from '../daemons/sandboxd/identities.ts';
+import { makeLevels } from '../daemons/sandboxd/levels.ts';
+import { silentLog } from '../platform/log.ts';
+import { ownDir } from '../platform/state-dir.ts';
+import { Fault, fault } from '../wire/errors.ts';
+import { loadRuntimeConfig, readArgv } from './options.ts';
+import { startWarden } from './warden.ts';
+
+async function check(stateArgv: string[]): Promise<unknown> {
+  const config = loadRuntimeConfig(readArgv(stateArgv)).sandboxd;
+  const base = mkdtempSync(join(tmpdir(), 'agentd-check-'));
+  try {
+    const stateDir = ownDir(join(base, 'state'));
+    ownDir(join(stateDir, 'logs'));
+    const runtimeDir = ownDir(join(base, 'r'));
+    const log = silentLog;
+    const held = await startWarden({ config, stateDir, runtimeDir, clientPid: process.pid, log });
+    const warden = makeWarden(wardenPaths(runtimeDir).socket);
+    try {
+      const host = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+      const store = { uidOf: async () => config.uid_last };
+      const identities = makeIdentities({ config, store, host });
+      return await makeLevels({ config, warden, identities }).view();
+    } finally {
+      warden.close();
+      await held.stop(3_000);
+    }
+  } finally {
+    rmSync(base, { recursive: true, force: true });
+  }
+}
+
+const { values } = parseArgs({ options: { state: { type: 'string' } } });
+try {
+  const argv = values.state === undefined ? [] : ['--state', values.state];
+  process.stdout.write(`${JSON.stringify(await check(argv))}\n`);
+} catch (error) {
+  const known = error instanceof Fault ? error : fault('internal', (error as Error).message);
+  process.stdout.write(`${JSON.stringify({ error: known.toBody() })}\n`);
+  process.exitCode = 1;
+}
