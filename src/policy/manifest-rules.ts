@@ -38,6 +38,10 @@ export function rightsOf(
 }
 
 export const WORKSPACE = '/workspace';
+/** No manifest opens these; base.cedar and the rule about homes below forbid them. */
+export const NEVER_FOR_AGENTS: readonly string[] = [
+  ...['/etc', '/home', '/root', '/boot', '/proc', '/sys', '/dev', '/run'],
+];
 export const homeOf = (agent: string): string => `/home/${agent}`;
 
 const FILES = '[Action::"file.read", Action::"file.write", Action::"file.delete"]';

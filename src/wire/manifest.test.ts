@@ -69,6 +69,7 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
     bad: ['git.read', ['git'], ['Git.read'], ['git.'], ['git read'], Array(257).fill('git.read')],
   },
   { path: 'spec.tools.deny', good: [['secrets.read']], bad: [['*'], [null]] },
+  { path: 'spec.groups', good: [['agent-run-tests', 'ours']], bad: ['ours', ['Ours'], ['a b']] },
   { path: 'spec.filesystem.read', good: [['/srv/docs', '/']], bad: [['srv'], ['/a\0b'], ['~']] },
   { path: 'spec.filesystem.write', good: [['/srv/workspaces/app']], bad: [['./a']] },
   { path: 'spec.filesystem.deny', good: [['/etc']], bad: ['/etc'] },

@@ -49,6 +49,10 @@ export const PATHS = {
     putArtifact: 'POST /v1/artifacts',
     listArtifacts: 'GET /v1/artifacts',
     getArtifact: 'GET /v1/artifacts/{id}',
+    getPolicy: 'GET /v1/policy',
+    checkPolicy: 'POST /v1/policy/check',
+    showPolicy: 'GET /v1/policy/agents/{name}',
+    simulatePolicy: 'POST /v1/policy/simulate',
   },
   toold: {
     health: 'GET /healthz',

@@ -4,6 +4,7 @@ import { agentCommands } from './table/agents.ts';
 import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
 import { modelCommands } from './table/models.ts';
+import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
 import { taskCommands } from './table/tasks.ts';
 
@@ -13,6 +14,7 @@ export const COMMANDS: readonly Command[] = [
   ...taskCommands,
   ...approvalCommands,
   ...modelCommands,
+  ...policyCommands,
   ...auditCommands,
 ];
 
@@ -36,7 +38,6 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
 /** Words that are promised and not there yet: they get an answer of their own. */
 export const NOT_YET: readonly string[] = [
   'memory',
-  'policy',
   'tool call',
   'mail',
   'board',

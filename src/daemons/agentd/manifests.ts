@@ -4,6 +4,9 @@
 import { sha256Hex } from '../../platform/json.ts';
 import { nearest, readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
+import { readHostRule } from '../../policy/hosts.ts';
+import { NEVER_FOR_AGENTS, trimSlash } from '../../policy/manifest-rules.ts';
+import { canonicalPath, isWithin } from '../../policy/paths.ts';
 import type { AgentView, Limits, ManifestProblem } from '../../wire/agentd.ts';
 import { Manifest } from '../../wire/manifest.ts';
 
@@ -83,6 +86,7 @@ function complaintsAbout(manifest: Manifest): Complaint[] {
     ...wordComplaints(manifest),
     ...userComplaints(manifest),
     ...pathComplaints(manifest),
+    ...hostComplaints(manifest),
     ...memoryComplaints(manifest),
   ];
 }
@@ -134,21 +138,34 @@ function userComplaints({ metadata, spec }: Manifest): Complaint[] {
   ];
 }
 
-/** A path that goes up would mean another place than it seems to. */
+/** A path of another spelling would mean another place than it seems to, or none. */
 function pathComplaints({ spec }: Manifest): Complaint[] {
   return Object.entries(spec.filesystem ?? {}).flatMap(([key, paths]) =>
-    (paths ?? []).flatMap((path, i) =>
-      path.split('/').includes('..')
-        ? [
-            {
-              path: ['spec', 'filesystem', key, i],
-              message: `${path} goes up with ..`,
-              hint: 'Write the path out.',
-            },
-          ]
-        : [],
-    ),
+    (paths ?? []).flatMap((written, i) => {
+      const path = ['spec', 'filesystem', key, i];
+      const found = canonicalPath(trimSlash(written));
+      if (!found.ok) {
+        const what = found.problem.replace(/^it /, '');
+        return [{ path, message: `${written} ${what}`, hint: 'Write the path out.' }];
+      }
+      const never = NEVER_FOR_AGENTS.find((root) => isWithin(found.path, root));
+      if (key === 'deny' || never === undefined) return [];
+      const hint = 'Leave it out; every agent has a home of its own in its box.';
+      return [{ path, message: `${never} is never for agents`, hint }];
+    }),
   );
+}
+
+/** A host that could never match would look like a right, or like a limit. */
+function hostComplaints({ spec }: Manifest): Complaint[] {
+  return (spec.network?.allow ?? []).flatMap((written, i) => {
+    const read = readHostRule(written);
+    if (read.ok) return [];
+    const hint = 'Write it as github.com, *.github.com or registry.local:5000.';
+    return [
+      { path: ['spec', 'network', 'allow', i], message: `${written}: ${read.problem}`, hint },
+    ];
+  });
 }
 
 const memoryBytesMin = 1024 ** 2;
