@@ -163,7 +163,7 @@ export const ApprovalView = ApprovalSummary.extend({
   thread: z.array(
     z.object({ approval_id: ApprovalId, question: z.string(), by: Principal, at: Timestamp }),
   ),
-  /** What each kind of approval would permit, in words; a kind that is not there is not possible. */
+  /** What each kind of approval would permit, in words; a kind not there is not possible. */
   would_permit: z.record(z.string(), z.string()),
 });
 export type ApprovalView = z.infer<typeof ApprovalView>;
@@ -203,7 +203,7 @@ export const Statement = z.object({
   /** What the agent asked for, and what may be done: the same unless a person changed it. */
   asked_hash: Sha256,
   arguments_hash: Sha256,
-  /** Of the diff that was shown; null when there was none, or when a person changed the arguments. */
+  /** Of the diff that was shown; null when there was none, or a person changed the arguments. */
   diff_hash: Sha256.nullable(),
   by: z.array(Principal),
   permit_id: PermitId.nullable(),

@@ -69,6 +69,7 @@ describe('curl', () => {
     for (const [daemon, path] of [
       ['toold', '/v1/tools'],
       ['modeld', '/v1/models'],
+      ['approvald', '/v1/approvals/key'],
       ['auditd-ai', '/v1/audit/checkpoint'],
     ] as const)
       assert.equal((await socket(daemon, path)).status, 200, daemon);
@@ -84,6 +85,8 @@ describe('curl', () => {
       '/v1/status',
       '/v1/tools',
       '/v1/models',
+      '/v1/approvals',
+      '/v1/permits',
       '/v1/audit/events',
       '/openai/v1/models',
     ])

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { agentdConfig } from '../../src/daemons/agentd/config.ts';
+import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
 import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
@@ -17,6 +18,7 @@ const SECTIONS = {
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
+  approvald: approvaldConfig,
   'auditd-ai': auditdConfig,
 };
 

@@ -95,7 +95,7 @@ describe('a start that must not happen', () => {
     });
 
     // auditd-ai's is only an index, which is made again from the log.
-    for (const name of ['agentd', 'toold', 'modeld']) {
+    for (const name of ['agentd', 'toold', 'modeld', 'approvald']) {
       it(`with a ${name} database of a newer version is refused`, async () => {
         const dir = make();
         const db = new DatabaseSync(join(dir, `${name}.sqlite`));

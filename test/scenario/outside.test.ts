@@ -50,6 +50,7 @@ describe('from outside', () => {
     for (const [daemon, path] of [
       ['toold', '/v1/tools'],
       ['modeld', '/v1/models'],
+      ['approvald', '/v1/approvals'],
       ['auditd-ai', '/v1/audit/events?limit=1'],
     ] as const)
       assert.ok(!('error' in (JSON.parse(curl(daemon, path, ...authorized())) as object)), path);

@@ -193,7 +193,7 @@ function testCallers(asked: Omit<Asked, 'as'>, row: Row): void {
   });
 }
 
-describe('[R273-R279, R287-R293, R299-R302] every route', () => {
+describe('[R273-R279, R287-R302] every route', () => {
   for (const daemon of DAEMONS) {
     describe(daemon, () => {
       it('has a row for every route, and no row for a route there is not', () => {

@@ -1,21 +1,21 @@
 // People's answers: each of the seven, to whom they apply, once, and to nothing else.
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { floorRoutes } from '../../platform/daemon.ts';
+import type { RawAnswer } from '../../platform/dispatch.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
+import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
-import type { AskApproval } from '../../wire/approvald.ts';
-import type { RunId, TaskId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/words.ts';
 import {
   asking,
-  down,
   hostApprovald,
   isCode,
   kinds,
   makeWorld,
   settle,
   type TestHost,
-  until,
   type World,
 } from './test-host.ts';
 
@@ -119,6 +119,20 @@ describe('[R108-R109] approve once', () => {
       'approval.redeemed approved',
     ]);
     assert.equal(JSON.stringify(world.events).includes('abc123'), false, 'no content in events');
+  });
+});
+
+describe('[R368] counters', () => {
+  it('say how many were requested and how they were answered', async () => {
+    const { approval } = await host.ask();
+    await host.alice.reject({ ...at(approval.id), body: {} });
+    const link = localLink(() => host.hosted.dispatch, {
+      ...{ kind: 'operator', principal: 'person:alice' },
+    });
+    const answer = await makeClient(floorRoutes, link).metrics({});
+    const text = String((answer as RawAnswer).body);
+    assert.match(text, /agentd_approvals_requested_total\{.*status="pending".*\} 1/);
+    assert.match(text, /agentd_approvals_answered_total\{.*answer="reject".*\} 1/);
   });
 });
 
@@ -313,210 +327,5 @@ describe('edit before approve', () => {
     const { approval } = await host.ask();
     const body = { for: 'task' as const, edited_arguments: { a: 1 } };
     await assert.rejects(host.alice.approve({ ...at(approval.id), body }), isCode('bad_request'));
-  });
-});
-
-describe('clicking twice, answering late, answering what has changed', () => {
-  it('the same answer twice is one answer and one permit', async () => {
-    const { approval } = await host.ask();
-    const body = { for: 'task' as const };
-    const [one, two] = await Promise.all([
-      host.alice.approve({ ...at(approval.id), body }),
-      host.alice.approve({ ...at(approval.id), body }),
-    ]);
-    assert.equal(one.approval.permit_id, two.approval.permit_id);
-    const { permits } = await host.alice.listPermits({ query: {} });
-    assert.equal(permits.length, 1);
-    await settle();
-    assert.equal(kinds(world).filter((kind) => kind.startsWith('approval.decided')).length, 1);
-  });
-
-  it('another answer to what is over is refused', async () => {
-    const { approval } = await host.ask();
-    await host.alice.reject({ ...at(approval.id), body: {} });
-    await assert.rejects(
-      host.bob.approve({ ...at(approval.id), body: {} }),
-      isCode('conflict', /was rejected already \(person:alice\)/),
-    );
-    await assert.rejects(host.alice.approve({ ...at(approval.id), body: {} }), isCode('conflict'));
-  });
-
-  it('no answer in time is a no, and a late one changes nothing', async () => {
-    await host.stop();
-    host = await hostApprovald(world, { expires_s_for: { 'production.change': 60 } });
-    const { approval, redeem } = await host.ask();
-    world.clock.advance(59_999);
-    await settle();
-    assert.equal((await redeem()).decision, 'pending');
-    world.clock.advance(1);
-    await assert.rejects(
-      host.alice.approve({ ...at(approval.id), body: {} }),
-      isCode('conflict', /has expired/),
-    );
-    assert.equal((await redeem()).decision, 'expired');
-    await settle();
-    assert.ok(kinds(world).includes('approval.expired expired'));
-  });
-
-  it('time itself ends it, without anybody asking', async () => {
-    const { body } = await host.ask();
-    world.waits.add(body.call_id);
-    world.clock.advance(86_400_000);
-    await until(world, () => world.told.length === 1);
-    assert.deepEqual(world.told[0]?.outcome, 'expired');
-  });
-
-  it('an answer to what somebody else has changed meanwhile is refused', async () => {
-    const { approval } = await host.ask();
-    const joined = await host.ask();
-    assert.equal(joined.approval.id, approval.id);
-    const body = { nonce: approval.nonce };
-    await assert.rejects(
-      host.alice.approve({ ...at(approval.id), body }),
-      isCode('conflict', /not what you looked at/),
-    );
-    await host.alice.approve({ ...at(approval.id), body: { nonce: joined.approval.nonce } });
-  });
-
-  it('a used nonce is worth nothing', async () => {
-    const { approval } = await host.ask();
-    await host.alice.escalate({ ...at(approval.id), body: { nonce: approval.nonce } });
-    const body = { nonce: approval.nonce };
-    await assert.rejects(host.bob.approve({ ...at(approval.id), body }), isCode('conflict'));
-  });
-});
-
-describe('equal asks', () => {
-  it('are one approval, and one answer answers each call once', async () => {
-    const one = await host.ask();
-    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
-    assert.equal(two.approval.id, one.approval.id);
-    assert.equal(two.approval.calls, 2);
-    const { approvals, pending } = await host.alice.listApprovals({ query: { status: 'pending' } });
-    assert.equal(approvals.length, 1);
-    assert.equal(pending, 1);
-    await host.alice.approve({ ...at(one.approval.id), body: {} });
-    const answers = [await one.redeem(), await two.redeem()];
-    assert.deepEqual(
-      answers.map(({ decision }) => decision),
-      ['approved', 'approved'],
-    );
-    assert.notEqual(answers[0]?.statement?.nonce, answers[1]?.statement?.nonce);
-    const three = await host.ask();
-    assert.notEqual(three.approval.id, one.approval.id, 'who comes later asks anew');
-  });
-
-  for (const [what, more] of [
-    ['another agent', { agent: 'coder' }],
-    ['another diff', { diff: '-fast\n+slow\n' }],
-    ['marks', { labels: ['outside'] }],
-    ['another tree of tasks', { root_task_id: derivedId<TaskId>('task', 'other') }],
-    ['another rollback', { rollback: 'none' }],
-  ] satisfies [string, Partial<AskApproval>][])
-    it(`${what} is not equal`, async () => {
-      const one = await host.ask();
-      assert.notEqual((await host.ask(more)).approval.id, one.approval.id);
-    });
-
-  it('an agent cannot ask without end', async () => {
-    await host.stop();
-    host = await hostApprovald(world, { pending_per_agent_max: 2 });
-    for (const n of [1, 2]) await host.ask({ arguments: { n }, arguments_hash: hashJson({ n }) });
-    const third = { arguments: { n: 3 }, arguments_hash: hashJson({ n: 3 }) };
-    await assert.rejects(host.ask(third), isCode('limit'));
-    await host.ask({ ...third, agent: 'coder' });
-  });
-});
-
-describe('only people answer', () => {
-  it('no daemon, no run', async () => {
-    const { approval } = await host.ask();
-    const run = host.as({
-      ...{ kind: 'run', principal: 'agent:deployer', runId: derivedId<RunId>('run', 'one') },
-      ...{ fence: 1, mode: 'live', agent: 'deployer', taskId: derivedId('task', 'leaf') },
-    });
-    const agent = host.as({ kind: 'operator', principal: 'agent:deployer' });
-    for (const client of [run, host.toold])
-      await assert.rejects(
-        client.approve({ ...at(approval.id), body: {} }),
-        isCode('forbidden_caller'),
-      );
-    await assert.rejects(agent.approve({ ...at(approval.id), body: {} }), isCode('denied'));
-  });
-});
-
-describe('who waits', () => {
-  it('agentd is told once the call waits, and until it has heard', async () => {
-    const { approval, body } = await host.ask();
-    await host.alice.approve({ ...at(approval.id), body: {} });
-    await settle();
-    assert.deepEqual(world.told, [], 'the call does not wait yet');
-    world.gate = () => {
-      throw down();
-    };
-    world.waits.add(body.call_id);
-    for (let i = 0; i < 5; i++) {
-      world.clock.advance(1_000);
-      await settle();
-    }
-    assert.deepEqual(world.told, []);
-    world.gate = () => {};
-    await until(world, () => world.told.length > 0);
-    assert.deepEqual(world.told, [
-      {
-        ...{ approval_id: approval.id, call_id: body.call_id, decision: 'approved' },
-        ...{ outcome: 'answered', by: 'person:alice' },
-      },
-    ]);
-    world.clock.advance(60_000);
-    await settle();
-    assert.equal(world.told.length, 1);
-  });
-
-  it('what nobody asks for any more is over', async () => {
-    const one = await host.ask();
-    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
-    const withdraw = (run_id: RunId) =>
-      host.toold.withdrawApprovals({ body: { run_id, reason: 'canceled' } });
-    assert.deepEqual(await withdraw(one.body.run_id), { withdrawn: 1 });
-    const status = async () => (await host.alice.getApproval(at(one.approval.id))).approval.status;
-    assert.equal(await status(), 'pending', 'the other call still asks');
-    assert.equal((await one.redeem()).decision, 'canceled');
-    await withdraw(two.body.run_id);
-    assert.equal(await status(), 'canceled');
-    await assert.rejects(
-      host.alice.approve({ ...at(one.approval.id), body: {} }),
-      isCode('conflict', /not asked for any more/),
-    );
-  });
-
-  it('a run that ended while nobody told is found', async () => {
-    const { approval, body } = await host.ask();
-    world.endedRuns.add(body.run_id);
-    world.clock.advance(60_000);
-    await settle();
-    assert.equal((await host.alice.getApproval(at(approval.id))).approval.status, 'canceled');
-  });
-});
-
-describe('when the audit log is away', () => {
-  it('an answer is not given out before it is on record', async () => {
-    const { approval, redeem } = await host.ask();
-    await host.alice.approve({ ...at(approval.id), body: {} });
-    await settle();
-    let away = true;
-    world.gate = (name) => {
-      if (away && name === 'audit') throw down();
-    };
-    const waiting = redeem();
-    let given = false;
-    waiting.then(() => {
-      given = true;
-    });
-    await settle();
-    assert.equal(given, false);
-    away = false;
-    assert.equal((await waiting).decision, 'approved');
-    assert.ok(kinds(world).includes('approval.redeemed approved'));
   });
 });

@@ -26,7 +26,7 @@ const AUDIT_WAIT_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
 
 async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof approvaldRoutes>> {
-  const { clock, config, log, stateDir, newId, random, moment } = floor;
+  const { clock, config, log, stateDir, newId, random, moment, metrics } = floor;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
   const carriers = carriersOf(config, signing);
   const audit = floor.peer('auditd-ai', auditRoutes);
@@ -66,7 +66,7 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
     ...{ log, clock },
   });
   const mayDecide = makeMayDecide(policy);
-  const service = makeService({ store, outbox, config, mayDecide, expiry, moment });
+  const service = makeService({ store, outbox, config, mayDecide, expiry, metrics, moment });
 
   return {
     handlers: makeHandlers({ service, store, signing, clock }),

@@ -1,5 +1,6 @@
 // The steps of approvald's jobs, in order: a call asks, people answer, the answer is redeemed. What
 // is decided is in rules; what lasts is in the store.
+import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
 import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
@@ -44,9 +45,10 @@ export function makeService(parts: {
   config: ApprovaldConfig;
   mayDecide: MayDecide;
   expiry: Pick<Expiry, 'note'>;
+  metrics: Pick<Metrics, 'count'>;
   moment(name: string): void;
 }): Service {
-  const { store, outbox, config, mayDecide, expiry, moment } = parts;
+  const { store, outbox, config, mayDecide, expiry, metrics, moment } = parts;
 
   const view = async (id: string): Promise<ApprovalView> => {
     const { row, asks } = await store.approval(id);
@@ -76,6 +78,7 @@ export function makeService(parts: {
       const { approval, status } = await store.ask(body);
       if (status === 'pending') expiry.note(Number(approval.expires_ms));
       moment('approvald.after-ask');
+      metrics.count('approvals_requested', { status });
       return { approval: await view(approval.id), status };
     },
     async answer(caller, id, said, nonce) {
@@ -106,6 +109,7 @@ export function makeService(parts: {
       const answered = await store.answer({ id, person, rule, second, nonce, ...asAnswer(said) });
       moment('approvald.after-answer');
       if (answered.refusal !== undefined) throw answered.refusal;
+      metrics.count('approvals_answered', { answer: said.answer });
       return view(id);
     },
     async redeem(given) {

@@ -36,7 +36,7 @@ export type Answer = {
   | { answer: 'escalate'; text: string | null; to: string | null }
 );
 
-/** A refusal is a value, so that what came to light on the way (it has expired) is still written. */
+/** A refusal is a value, so that what came to light on the way (it expired) is still written. */
 export type Answered = { row: ApprovalRow; refusal?: Fault };
 
 export async function answer(tx: Tx, given: Answer): Promise<Answered> {
