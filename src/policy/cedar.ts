@@ -53,8 +53,10 @@ let loading: Promise<Cedar> | undefined;
 let loaded: Cedar | undefined;
 
 export function loadCedar(): Promise<Cedar> {
-  loading ??= import('@cedar-policy/cedar-wasm/nodejs').then((wasm) => {
-    loaded = makeCedar(wasm);
+  loading ??= import('@cedar-policy/cedar-wasm/nodejs').then((module) => {
+    // It is CommonJS: Node finds its names, in a bundle it is only the default.
+    const { default: whole } = module as unknown as { default: typeof CedarWasm };
+    loaded = makeCedar(whole);
     return loaded;
   });
   loading.catch(() => {

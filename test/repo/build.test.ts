@@ -1,7 +1,15 @@
 // The bundles: what is in them, what must not be, and that a broken build leaves the last good one.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { addFiles, makeTree, runTool } from './fixture.ts';
@@ -48,6 +56,29 @@ test('CommonJS packages of a daemon find Node modules', (t) => {
   });
   runTool('build.ts', '--root', root);
   assert.equal(run(root, 'daemon.mjs'), 'a/b\n');
+});
+
+test('a daemon away from its packages still decides: rules, schema and Cedar lie beside it', (t) => {
+  const root = makeTree(t, {
+    'src/entry/daemon.ts': `
+      import { sealBundle } from '../policy/bundle-file.ts';
+      import { makePolicy } from '../policy/decide.ts';
+      const content = { site: [], people: null, protected: [], agents: { a: { resources: {} } } };
+      const bundle = sealBundle(content as never, { version: 1, madeAt: '' });
+      const resource = { type: 'Path', id: '/etc/passwd' } as const;
+      const context = { path: resource.id };
+      const request = { principal: 'agent:a', action: 'file.read', resource, context } as const;
+      const { decide } = makePolicy(bundle, { nowMs: () => 0 });
+      console.log((await decide(request)).rules.join());`,
+  });
+  const own = join(import.meta.dirname, '..', '..');
+  for (const part of ['policy', 'platform', 'wire'])
+    cpSync(join(own, 'src', part), join(root, 'src', part), { recursive: true });
+  symlinkSync(join(own, 'node_modules'), join(root, 'node_modules'));
+  assert.deepEqual(runTool('build.ts', '--root', root), { status: 0, output: '' });
+  rmSync(join(root, 'node_modules'));
+  rmSync(join(root, 'src'), { recursive: true });
+  assert.equal(run(root, 'daemon.mjs'), 'base:etc\n');
 });
 
 for (const source of ['src/runner/main.ts', 'src/clients/agentctl/main.ts']) {
