@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type Daemon, hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
+import { giveBackAtRest } from './at-rest.ts';
 import {
   hostOptions,
   loadRuntimeConfig,
@@ -47,6 +48,7 @@ async function main(): Promise<void> {
     }, true);
     sayReady(told.readyFd);
     await hosted.begin();
+    giveBackAtRest();
   } catch (error) {
     refuseToStart(told.readyFd, error);
   }

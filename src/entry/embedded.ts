@@ -7,6 +7,7 @@ import { modeld } from '../daemons/modeld/daemon.ts';
 import { sandboxd } from '../daemons/sandboxd/daemon.ts';
 import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
+import { giveBackAtRest } from './at-rest.ts';
 import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { takeState } from './runtime.ts';
 
@@ -27,6 +28,7 @@ async function main(): Promise<void> {
     const info = await runtime.up();
     for (const one of hosted) await one.begin();
     sayReady(told.readyFd, info);
+    giveBackAtRest();
   } catch (error) {
     refuseToStart(told.readyFd, error);
   }

@@ -1,0 +1,33 @@
+// A process that did much and then nothing gives the memory of its work back.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+/** Grows by objects that live for a while, then waits until the heap is small again, or for ever. */
+const CODE = `
+import { giveBackAtRest } from ${JSON.stringify(join(import.meta.dirname, 'at-rest.ts'))};
+const kept = [];
+for (let i = 0; i < 3_000_000; i++) kept[i % 200_000] = { i, text: String(i) };
+kept.length = 0;
+const grown = process.memoryUsage().heapTotal;
+giveBackAtRest();
+setInterval(() => {
+  const now = process.memoryUsage().heapTotal;
+  if (now > grown / 2) return;
+  console.log(JSON.stringify({ grown, now }));
+  process.exit(0);
+}, 50);
+`;
+
+test('a process at rest gives back what its work made it take', () => {
+  const { stdout, status } = spawnSync(
+    process.execPath,
+    ['--input-type=module-typescript', '-e', CODE],
+    { timeout: 60_000, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  assert.equal(status, 0);
+  const { grown, now } = JSON.parse(stdout) as { grown: number; now: number };
+  assert.ok(grown > 20_000_000, `it took ${grown} bytes`);
+  assert.ok(now < grown / 2);
+});
