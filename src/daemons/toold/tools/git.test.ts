@@ -1,0 +1,202 @@
+// git's tools at work: what they answer, that a worktree can be committed in, and that no argument
+// is taken for an option.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { parseSettings, settingsOver } from './git/config.ts';
+import { gitTools } from './git.ts';
+
+let world: TestBox;
+const tool = (name: string) => gitTools(world.workspace).find((one) => one.name === name);
+const ask = (name: string, input: object = {}) => world.result(tool(name), input);
+const at = (name: string) => join(world.workspace, name);
+const env = {
+  PATH: process.env.PATH,
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_AUTHOR_NAME: 'p',
+  GIT_AUTHOR_EMAIL: 'p@x',
+  GIT_COMMITTER_NAME: 'p',
+  GIT_COMMITTER_EMAIL: 'p@x',
+};
+const plain = (...args: string[]) =>
+  execFileSync('git', args, { cwd: world.workspace, env, encoding: 'utf8' });
+
+beforeEach(async () => {
+  world = await openTestBox({ agent: 'coder' });
+  plain('init', '--quiet', '--initial-branch=main');
+  writeFileSync(at('a.txt'), 'one\n');
+  plain('add', '.');
+  plain('commit', '--quiet', '-m', 'first\n\nwith a body');
+});
+afterEach(() => world.close());
+
+describe('reading', () => {
+  it('status tells branch, commit and every kind of change', async () => {
+    mkdirSync(at('sub dir'));
+    for (const name of ['b.txt', 'sub dir/ü.txt']) writeFileSync(at(name), 'x\n');
+    writeFileSync(at('a.txt'), 'two\n');
+    plain('mv', 'a.txt', 'c d.txt');
+    const status = await ask('git.status');
+    assert.equal(status.branch, 'main');
+    assert.equal(status.commit, plain('rev-parse', 'HEAD').trim());
+    assert.deepEqual(status.changes, [
+      { status: 'RM', path: 'c d.txt', from: 'a.txt' },
+      { status: '??', path: 'b.txt' },
+      { status: '??', path: 'sub dir/' },
+    ]);
+    // Found from a directory inside it too.
+    assert.equal((await ask('git.status', { repo: 'sub dir' })).top, world.workspace);
+  });
+
+  it('diff shows what changed, staged or since a commit, by path', async () => {
+    writeFileSync(at('a.txt'), 'two\n');
+    assert.match(String((await ask('git.diff')).text), /-one\n\+two/);
+    assert.equal((await ask('git.diff', { staged: true })).text, '');
+    plain('add', '.');
+    assert.match(String((await ask('git.diff', { staged: true })).text), /\+two/);
+    assert.match(String((await ask('git.diff', { from: 'HEAD' })).text), /\+two/);
+    assert.equal((await ask('git.diff', { from: 'HEAD', paths: ['none'] })).text, '');
+    assert.match(String((await ask('git.diff', { from: 'HEAD', stat_only: true })).text), /1 file/);
+  });
+
+  it('log and show tell of commits, and of a file as it was', async () => {
+    writeFileSync(at('a.txt'), 'two\n');
+    plain('commit', '--quiet', '-am', 'second');
+    const { commits } = (await ask('git.log')) as { commits: Record<string, string>[] };
+    assert.deepEqual(
+      commits.map(({ subject, body, author }) => [subject, body, author]),
+      [
+        ['second', '', 'p'],
+        ['first', 'with a body', 'p'],
+      ],
+    );
+    assert.equal(((await ask('git.log', { since: 'HEAD~1' })).commits as unknown[]).length, 1);
+    assert.match(String((await ask('git.show')).text), /second[\s\S]*-one\n\+two/);
+    assert.equal((await ask('git.show', { ref: 'HEAD~1', path: 'a.txt' })).text, 'one\n');
+    await assert.rejects(ask('git.show', { ref: 'nowhere' }), { code: 'bad_request' });
+  });
+
+  it('says when there is no repository, or none in the workspace', async () => {
+    const outside = ask('git.status', { repo: world.outside });
+    await assert.rejects(outside, { code: 'denied' });
+    const none = await openTestBox();
+    try {
+      const status = gitTools(none.workspace)[0];
+      await assert.rejects(none.result(status, {}), { code: 'not_found' });
+    } finally {
+      await none.close();
+    }
+  });
+});
+
+describe('committing', () => {
+  it('commits what was named, as the agent', async () => {
+    writeFileSync(at('b.txt'), 'b\n');
+    writeFileSync(at('c.txt'), 'c\n');
+    const preview = await tool('git.commit')!.preview!(
+      tool('git.commit')!.input.parse({ message: 'x', paths: ['b.txt'] }),
+      world.context,
+    );
+    assert.match(preview!, /\?\? b\.txt/);
+    const done = await ask('git.commit', { message: 'add b\n\n# not a comment', paths: ['b.txt'] });
+    assert.equal(done.branch, 'main');
+    assert.match(String(done.summary), /1 file changed/);
+    assert.equal(
+      plain('log', '-1', '--format=%an|%ae|%cn|%B').trim(),
+      ['coder|coder@agents.invalid|coder|add b', '', '# not a comment'].join('\n'),
+    );
+    assert.equal(plain('status', '--porcelain'), '?? c.txt\n');
+    await ask('git.commit', { message: 'rest', all: true });
+    assert.equal(plain('status', '--porcelain'), '');
+    const nothing = ask('git.commit', { message: 'none', all: true });
+    await assert.rejects(nothing, { code: 'conflict' });
+  });
+
+  it('works in a worktree of its own, beside the others', async () => {
+    const added = await ask('git.worktree', { action: 'add', path: 'wt/fix', branch: 'fix' });
+    const worktrees = added.worktrees as { path: string; branch: string }[];
+    assert.deepEqual(
+      worktrees.map(({ path, branch }) => [path, branch]),
+      [
+        [world.workspace, 'main'],
+        [at('wt/fix'), 'fix'],
+      ],
+    );
+    writeFileSync(at('wt/fix/a.txt'), 'fixed\n');
+    const done = await ask('git.commit', { repo: 'wt/fix', message: 'fix it', all: true });
+    assert.deepEqual([done.branch, done.top], ['fix', at('wt/fix')]);
+    assert.equal(plain('show', 'fix:a.txt'), 'fixed\n');
+    assert.equal(plain('show', 'main:a.txt'), 'one\n');
+    const left = await ask('git.worktree', { action: 'remove', path: 'wt/fix' });
+    assert.equal((left.worktrees as unknown[]).length, 1);
+  });
+
+  it('makes, switches and deletes branches', async () => {
+    const made = await ask('git.branch', { action: 'create', name: 'feature/x' });
+    assert.equal(made.current, 'feature/x');
+    assert.equal((await ask('git.branch', { action: 'switch', name: 'main' })).current, 'main');
+    const left = await ask('git.branch', { action: 'delete', name: 'feature/x' });
+    assert.deepEqual(
+      (left.branches as { name: string }[]).map(({ name }) => name),
+      ['main'],
+    );
+  });
+});
+
+describe('arguments', () => {
+  const refused: [string, object][] = [
+    ['git.diff', { from: '--output=/tmp/x' }],
+    ['git.diff', { from: 'a..b' }],
+    ['git.diff', { paths: ['--output=x'] }],
+    ['git.log', { ref: '-x' }],
+    ['git.show', { ref: '--ext-diff' }],
+    ['git.branch', { action: 'create', name: '--force' }],
+    ['git.branch', { action: 'create', name: 'a..b' }],
+    ['git.branch', { action: 'create' }],
+    ['git.worktree', { action: 'add', path: '../out', branch: 'x' }],
+    ['git.worktree', { action: 'add', path: 'x', branch: '-f' }],
+    ['git.commit', { message: '' }],
+  ];
+  for (const [name, input] of refused) {
+    it(`${name} ${JSON.stringify(input)} is refused`, () => {
+      assert.equal(tool(name)!.input.safeParse(input).success, false);
+    });
+  }
+
+  it('a path is taken literally', async () => {
+    writeFileSync(at('b.txt'), 'b\n');
+    const magic = ask('git.commit', { message: 'x', paths: [':(top)*'] });
+    await assert.rejects(magic, { code: 'bad_request' });
+    assert.equal(plain('status', '--porcelain'), '?? b.txt\n');
+  });
+
+  it('no command goes through a shell', async () => {
+    await ask('git.log', { paths: ['$(touch x)', ';touch x'] });
+    assert.ok(world.commands.every(({ argv }) => argv[0] === 'git'));
+    assert.equal(plain('status', '--porcelain'), '');
+  });
+});
+
+describe('settings', () => {
+  const over = (text: string) => settingsOver(parseSettings(text));
+
+  it('keeps what is harmless, switches off what is not known to be, whatever its case', () => {
+    const verdict = over(
+      'core.filemode\ntrue\0user.name\nx\0FILTER.a.B=c.CLEAN\nrm\0new.thing\nx\0',
+    );
+    assert.ok('settings' in verdict);
+    const off = verdict.settings.filter(([, value]) => value === '').map(([key]) => key);
+    assert.ok(off.includes('FILTER.a.B=c.CLEAN') && off.includes('new.thing'));
+    assert.ok(!off.includes('core.filemode') && !off.includes('user.name'));
+  });
+
+  it('refuses what cannot be switched off', () => {
+    for (const text of ['include.path\nx\0', 'includeIf.gitdir:/.path\nx\0', 'core.bare\ntrue\0'])
+      assert.ok('refused' in over(text), text);
+    const many = Array.from({ length: 500 }, (_, i) => `filter.f${i}.clean\nx\0`).join('');
+    assert.ok('refused' in over(many));
+  });
+});

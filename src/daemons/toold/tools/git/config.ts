@@ -1,0 +1,103 @@
+// Which of a repository's settings git may follow in a box. A repository can come from anybody, and
+// many settings name a program to run; so what is not known to be harmless is set to nothing, and
+// what cannot be set to nothing is refused. Pure.
+
+export type Setting = readonly [key: string, value: string];
+
+/** Set whatever the repository says: nothing is run, asked, signed, fetched or shown in a pager. */
+export const ALWAYS: readonly Setting[] = [
+  ['core.hookspath', '/dev/null'],
+  ['core.fsmonitor', 'false'],
+  ['core.pager', 'cat'],
+  ['core.editor', 'false'],
+  ['sequence.editor', 'false'],
+  ['core.askpass', 'false'],
+  ['core.attributesfile', '/dev/null'],
+  ['core.excludesfile', '/dev/null'],
+  ['core.sshcommand', 'false'],
+  ['core.gitproxy', ''],
+  ['core.alternaterefscommand', 'false'],
+  ['core.quotepath', 'false'],
+  ['credential.helper', ''],
+  ['protocol.allow', 'never'],
+  ...['ext', 'file', 'ftp', 'ftps', 'git', 'http', 'https', 'ssh'].map(
+    (name): Setting => [`protocol.${name}.allow`, 'never'],
+  ),
+  ...['gpg.program', 'gpg.openpgp.program', 'gpg.x509.program', 'gpg.ssh.program'].map(
+    (key): Setting => [key, 'false'],
+  ),
+  ['gpg.ssh.defaultkeycommand', ''],
+  ['commit.gpgsign', 'false'],
+  ['tag.gpgsign', 'false'],
+  ['log.showsignature', 'false'],
+  ['diff.external', ''],
+  ['diff.submodule', 'short'],
+  ['diff.ignoresubmodules', 'all'],
+  ['interactive.difffilter', ''],
+  ['submodule.recurse', 'false'],
+  ['status.submodulesummary', 'false'],
+  ['gc.auto', '0'],
+  ['maintenance.auto', 'false'],
+  ['rerere.enabled', 'false'],
+  ['color.ui', 'false'],
+  ['column.ui', 'never'],
+];
+
+/** Harmless settings that change what a repository means. Sections and names are in lower case. */
+const KEPT: readonly RegExp[] = [
+  /^core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks)$/,
+  /^core\.(precomposeunicode|autocrlf|eol|safecrlf|abbrev|commentchar|sharedrepository)$/,
+  /^core\.(compression|loosecompression|bigfilethreshold|trustctime|checkstat|preloadindex)$/,
+  /^core\.(untrackedcache|commitgraph|multipackindex|sparsecheckout|sparsecheckoutcone|whitespace)$/,
+  // Read before any other setting, and never a program.
+  /^extensions\./,
+  /^(user|author|committer)\.(name|email)$/,
+  /^branch\..+\.(remote|merge|rebase|pushremote|description)$/,
+  /^remote\..+\.(url|pushurl|fetch|push|tagopt|prune)$/,
+  /^submodule\..+\.(url|active|branch|ignore|path)$/,
+  /^(init\.defaultbranch|push\.default|pull\.rebase|pull\.ff|merge\.conflictstyle)$/,
+  /^diff\.(renames|renamelimit|algorithm|context|interhunkcontext|noprefix|mnemonicprefix)$/,
+  /^diff\.(indentheuristic|colormoved|statgraphwidth)$/,
+  /^diff\..+\.(xfuncname|funcname|binary|wordregex|algorithm)$/,
+  /^(i18n|index|pack|gc|feature)\./,
+  /^(log\.date|status\.showuntrackedfiles|status\.renames)$/,
+];
+
+export type Verdict = { settings: Setting[] } | { refused: string };
+
+const SETTINGS_MAX = 180;
+
+/** From the output of `git config --list -z`: key, line end, value, NUL. */
+export function parseSettings(output: string): Setting[] {
+  return output
+    .split('\0')
+    .filter((part) => part !== '')
+    .map((part) => {
+      const at = part.indexOf('\n');
+      return at < 0 ? [part, ''] : [part.slice(0, at), part.slice(at + 1)];
+    });
+}
+
+/** Everything that must be set over the repository's own settings. */
+export function settingsOver(own: readonly Setting[]): Verdict {
+  const always = new Set(ALWAYS.map(([key]) => key));
+  const off = new Set<string>();
+  for (const [key, value] of own) {
+    const folded = foldKey(key);
+    if (/^include(if)?\./.test(folded)) return { refused: `it includes another file (${key})` };
+    if (folded === 'core.bare' && /^(true|yes|on|1)?$/i.test(value))
+      return { refused: 'it is a bare repository, without files to work on' };
+    // Where its files are is said by the environment, which wins.
+    if (folded === 'core.worktree' || always.has(folded)) continue;
+    if (!KEPT.some((pattern) => pattern.test(folded))) off.add(key);
+  }
+  if (off.size > SETTINGS_MAX - ALWAYS.length)
+    return { refused: `it has ${off.size} settings that would have to be switched off` };
+  return { settings: [...ALWAYS, ...[...off].map((key): Setting => [key, ''])] };
+}
+
+/** Section and name in lower case; what is between them is as it was written. */
+function foldKey(key: string): string {
+  const [first, last] = [key.indexOf('.'), key.lastIndexOf('.')];
+  return key.slice(0, first).toLowerCase() + key.slice(first, last) + key.slice(last).toLowerCase();
+}

@@ -1,0 +1,153 @@
+// Runs git in the box: by arguments, never through a shell, with nothing of the repository's or the
+// user's settings that could make it run, ask or fetch something.
+import { posix } from 'node:path';
+import { fault } from '../../../../wire/errors.ts';
+import type { Box, ExecResult } from '../box.ts';
+import type { ToolContext } from '../tool.ts';
+import { parseSettings, type Setting, settingsOver } from './config.ts';
+import { findRepository, type Repository } from './repository.ts';
+
+const WALL_MS = 60_000;
+const OUTPUT_BYTES_MAX = 2_000_000;
+/** GIT_CONFIG_COUNT is not known before, and would be ignored without a word. */
+const VERSION_MIN = [2, 31] as const;
+
+const ENV = {
+  PATH: '/usr/local/bin:/usr/bin:/bin',
+  HOME: '/nonexistent',
+  XDG_CONFIG_HOME: '/nonexistent',
+  LC_ALL: 'C.UTF-8',
+  GIT_CONFIG_NOSYSTEM: '1',
+  GIT_CONFIG_SYSTEM: '/dev/null',
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_ATTR_NOSYSTEM: '1',
+  GIT_TERMINAL_PROMPT: '0',
+  GIT_ASKPASS: 'false',
+  SSH_ASKPASS: 'false',
+  GIT_SSH_COMMAND: 'false',
+  GIT_EDITOR: 'false',
+  GIT_PAGER: 'cat',
+  // No protocol has this name, so none may be used, whatever the settings say.
+  GIT_ALLOW_PROTOCOL: 'none',
+  GIT_NO_LAZY_FETCH: '1',
+  GIT_NO_REPLACE_OBJECTS: '1',
+  GIT_OPTIONAL_LOCKS: '0',
+  GIT_LITERAL_PATHSPECS: '1',
+} as const;
+
+export type GitOutput = { stdout: string; truncated: boolean };
+export type Git = Repository & {
+  /** Throws a fault with git's own words when it fails. */
+  run(args: readonly string[], stdin?: string): Promise<GitOutput>;
+  /** The same, for the caller to judge. */
+  try(args: readonly string[], stdin?: string): Promise<ExecResult>;
+};
+
+const checkedBoxes = new WeakSet<Box>();
+
+async function assertVersion(box: Box): Promise<void> {
+  if (checkedBoxes.has(box)) return;
+  const { stdout } = await box.exec({ argv: ['git', '--version'], cwd: '/', env: ENV });
+  const [, major, minor] = /^git version (\d+)\.(\d+)/.exec(stdout.toString()) ?? [];
+  const [leastMajor, leastMinor] = VERSION_MIN;
+  const isNew =
+    Number(major) > leastMajor || (Number(major) === leastMajor && Number(minor) >= leastMinor);
+  if (!isNew)
+    throw fault(
+      'unavailable',
+      'there is no git in the box that can be kept from running programs',
+      {
+        hint: `A person must install git ${VERSION_MIN.join('.')} or newer on this host.`,
+      },
+    );
+  checkedBoxes.add(box);
+}
+
+/**
+ * Read by git's own parser, so that it cannot be read in two ways; from outside every repository,
+ * so that nothing in it is followed yet.
+ */
+async function readSettings(box: Box, file: string): Promise<Setting[]> {
+  const argv = ['git', '--no-pager', 'config', '--file', file, '--no-includes', '-z', '--list'];
+  const done = await box.exec({
+    argv,
+    cwd: '/',
+    env: ENV,
+    wallMs: 10_000,
+    outputBytesMax: 500_000,
+  });
+  if (done.exitCode === 0 && done.endedBy === null) return parseSettings(done.stdout.toString());
+  throw fault('denied', `the settings of the repository in ${file} cannot be read`, {
+    hint: 'A person must correct that file.',
+  });
+}
+
+async function settingsFor(box: Box, { gitDir, commonDir }: Repository): Promise<Setting[]> {
+  const own: Setting[] = [];
+  for (const file of [posix.join(commonDir, 'config'), posix.join(gitDir, 'config.worktree')]) {
+    const found = await box.files.perform({ op: 'stat', path: file }).catch(() => undefined);
+    if (found !== undefined) own.push(...(await readSettings(box, file)));
+  }
+  const verdict = settingsOver(own);
+  if ('settings' in verdict) return verdict.settings;
+  throw fault('denied', `git is not used with the settings of ${commonDir}: ${verdict.refused}`, {
+    hint: 'A person must take that out of its config.',
+  });
+}
+
+function envFor(repository: Repository, settings: readonly Setting[], agent: string) {
+  const env: Record<string, string> = {
+    ...ENV,
+    GIT_DIR: repository.gitDir,
+    GIT_COMMON_DIR: repository.commonDir,
+    GIT_WORK_TREE: repository.top,
+    GIT_CONFIG_COUNT: String(settings.length),
+  };
+  settings.forEach(([key, value], at) => {
+    env[`GIT_CONFIG_KEY_${at}`] = key;
+    env[`GIT_CONFIG_VALUE_${at}`] = value;
+  });
+  for (const role of ['AUTHOR', 'COMMITTER']) {
+    env[`GIT_${role}_NAME`] = agent;
+    env[`GIT_${role}_EMAIL`] = `${agent}@agents.invalid`;
+  }
+  return env;
+}
+
+function failure(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
+  if (endedBy !== null)
+    return fault('limit', `git ${args[0]} was ended by its limit of ${endedBy}`, {
+      hint: 'Ask for less at once: fewer paths, fewer commits.',
+    });
+  const said = stderr.toString().trim() || stdout.toString().trim() || 'nothing';
+  return fault('bad_request', `git ${args[0]} failed: ${said.slice(0, 1_000)}`, {
+    hint: 'Correct the arguments by what git says.',
+  });
+}
+
+export async function openGit(context: ToolContext, from: string): Promise<Git> {
+  const box = await context.box();
+  await assertVersion(box);
+  const repository = await findRepository(box, from);
+  const env = envFor(repository, await settingsFor(box, repository), context.agent);
+  const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
+    box.exec({
+      argv: ['git', '--no-pager', ...args],
+      cwd: repository.top,
+      env,
+      ...(stdin === undefined ? {} : { stdin: Buffer.from(stdin) }),
+      wallMs: WALL_MS,
+      outputBytesMax: OUTPUT_BYTES_MAX,
+      signal: context.signal,
+    });
+  return {
+    ...repository,
+    try: tryGit,
+    async run(args, stdin) {
+      const done = await tryGit(args, stdin);
+      const truncated = done.endedBy === 'output';
+      if (!truncated && (done.exitCode !== 0 || done.endedBy !== null)) throw failure(args, done);
+      return { stdout: done.stdout.toString(), truncated };
+    },
+  };
+}

@@ -1,0 +1,206 @@
+// git.commit, git.branch and git.worktree: what changes a repository. The author is the agent.
+import { posix } from 'node:path';
+import * as z from 'zod';
+import { fault } from '../../../../wire/errors.ts';
+import { boxPath, isWithin, reads, writes } from '../box.ts';
+import { type Tool, type ToolContext, tool } from '../tool.ts';
+import { BranchName, NO_SUBMODULES, PLAIN, Ref, RepoPath, repo } from './input.ts';
+import { type Git, openGit } from './run.ts';
+
+const LIMITS = { timeoutMs: 120_000, callsPerRunMax: 500 } as const;
+
+/**
+ * Staging looks into repositories that are checked out inside this one, with settings of their own
+ * that nobody has looked at.
+ */
+async function refuseInnerRepositories(git: Git, context: ToolContext): Promise<void> {
+  const { stdout, truncated } = await git.run(['ls-files', '--stage', '-z']);
+  if (truncated) throw fault('limit', 'the repository has too many files to look through');
+  const { files } = await context.box();
+  for (const line of stdout.split('\0').filter((one) => one.startsWith('160000 '))) {
+    const path = line.slice(line.indexOf('\t') + 1);
+    const dotGit = posix.join(git.top, path, '.git');
+    const found = await files.perform({ op: 'stat', path: dotGit }).catch(() => undefined);
+    if (found === undefined) continue;
+    throw fault('denied', `${path} is a checked-out submodule, and git is not used with those`, {
+      hint: 'Ask a person to commit it, or to take the submodule out of the workspace.',
+    });
+  }
+}
+
+const CommitInput = (workspace: string) =>
+  z
+    .strictObject({
+      repo: repo(workspace),
+      message: z.string().min(1).max(20_000),
+      paths: z.array(RepoPath).max(500).default([]).describe('stage exactly these first'),
+      all: z.boolean().default(false).describe('stage everything that changed first'),
+    })
+    .refine(({ paths, all }) => !all || paths.length === 0, 'give paths or all, not both');
+
+export const gitCommit = (workspace: string): Tool =>
+  tool({
+    name: 'git.commit',
+    description:
+      'Commit to the current branch: what is staged, after staging paths, or all that changed. ' +
+      'You are the author. Hooks are not run.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: false,
+    ...LIMITS,
+    level: 'L2',
+    box: 'write',
+    input: CommitInput(workspace),
+    output: z.object({
+      top: z.string(),
+      commit: z.string(),
+      branch: z.string().nullable(),
+      summary: z.string(),
+    }),
+    touches: (input) => [reads(input.repo), writes(input.repo)],
+    async preview({ paths, all, ...input }, context) {
+      const git = await openGit(context, input.repo);
+      const what = all || paths.length > 0 ? ['HEAD', '--', ...paths] : ['--cached', '--'];
+      const { stdout } = await git.run(['diff', ...PLAIN, NO_SUBMODULES, ...what]);
+      const status = await git.run(['status', '--short', NO_SUBMODULES]);
+      return `${status.stdout}\n${stdout}`;
+    },
+    async perform({ message, paths, all, ...input }, context) {
+      const git = await openGit(context, input.repo);
+      await refuseInnerRepositories(git, context);
+      if (all) await git.run(['add', '--all']);
+      if (paths.length > 0) await git.run(['add', '--', ...paths]);
+      const how = ['--no-verify', '--no-gpg-sign', '--cleanup=whitespace', '--quiet', '--file=-'];
+      const done = await git.try(['commit', ...how], message);
+      if (done.endedBy !== null) throw new Error(`git commit was ended by ${done.endedBy}`);
+      if (done.exitCode !== 0) throw notCommitted(done.stdout.toString(), done.stderr.toString());
+      const { stdout } = await git.run(['log', '-1', '--format=%H', '--shortstat', ...PLAIN]);
+      const [commit = '', ...summary] = stdout.split('\n').filter((line) => line !== '');
+      const branch = await branchOf(git);
+      return { result: { top: git.top, commit, branch, summary: summary.join(' ').trim() } };
+    },
+  });
+
+function notCommitted(stdout: string, stderr: string) {
+  const said = (stderr.trim() || stdout.trim()).slice(0, 1_000);
+  return fault('conflict', `nothing was committed: ${said}`, {
+    hint: 'See git.status; name paths, or set all, to stage what changed.',
+  });
+}
+
+async function branchOf(git: Git): Promise<string | null> {
+  const { exitCode, stdout } = await git.try(['symbolic-ref', '--quiet', '--short', 'HEAD']);
+  return exitCode === 0 ? stdout.toString().trim() : null;
+}
+
+const BranchInput = (workspace: string) =>
+  z
+    .strictObject({
+      repo: repo(workspace),
+      action: z.enum(['list', 'create', 'switch', 'delete']),
+      name: BranchName.optional(),
+      start: Ref.optional().describe('where a new branch begins; the current commit if absent'),
+    })
+    .refine(({ action, name }) => action === 'list' || name !== undefined, 'name is missing');
+
+export const gitBranch = (workspace: string): Tool =>
+  tool({
+    name: 'git.branch',
+    description:
+      'List branches, create one and switch to it, switch to one, or delete one whose commits ' +
+      'are in another.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: false,
+    ...LIMITS,
+    level: 'L2',
+    box: 'write',
+    input: BranchInput(workspace),
+    output: z.object({
+      top: z.string(),
+      current: z.string().nullable(),
+      branches: z.array(z.object({ name: z.string(), commit: z.string() })),
+    }),
+    touches: (input) => [
+      reads(input.repo),
+      ...(input.action === 'list' ? [] : [writes(input.repo)]),
+    ],
+    async perform({ action, name = '', start, ...input }, context) {
+      const git = await openGit(context, input.repo);
+      if (action !== 'list') await refuseInnerRepositories(git, context);
+      const from = start === undefined ? [] : [start];
+      if (action === 'create') await git.run(['switch', '--quiet', '--create', name, ...from]);
+      if (action === 'switch') await git.run(['switch', '--quiet', '--no-guess', name]);
+      if (action === 'delete') await git.run(['branch', '--quiet', '--delete', '--', name]);
+      const format = '--format=%(refname:short)%09%(objectname)';
+      const { stdout } = await git.run(['for-each-ref', '--count=500', format, 'refs/heads']);
+      const branches = stdout
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => ({ name: line.split('\t')[0]!, commit: line.split('\t')[1] ?? '' }));
+      return { result: { top: git.top, current: await branchOf(git), branches } };
+    },
+  });
+
+const WorktreeInput = (workspace: string) =>
+  z
+    .strictObject({
+      repo: repo(workspace),
+      action: z.enum(['list', 'add', 'remove']),
+      path: boxPath(workspace).optional(),
+      branch: BranchName.optional().describe('with add: the new branch that is checked out there'),
+      start: Ref.optional(),
+    })
+    .refine(({ action, path }) => action === 'list' || path !== undefined, 'path is missing')
+    .refine(({ action, branch }) => action !== 'add' || branch !== undefined, 'branch is missing')
+    .refine(({ path }) => path === undefined || isWithin(path, workspace), {
+      message: 'path must be in the workspace',
+    });
+
+export const gitWorktree = (workspace: string): Tool =>
+  tool({
+    name: 'git.worktree',
+    description:
+      'List worktrees, add one in a directory of its own on a new branch, or remove one without ' +
+      'changes. So several can work on one repository at once, each in their own files.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: false,
+    ...LIMITS,
+    level: 'L2',
+    box: 'write',
+    input: WorktreeInput(workspace),
+    output: z.object({
+      top: z.string(),
+      worktrees: z.array(
+        z.object({ path: z.string(), commit: z.string(), branch: z.string().nullable() }),
+      ),
+    }),
+    touches({ action, path, ...input }) {
+      const change = action === 'list' ? [] : [writes(input.repo)];
+      return [reads(input.repo), ...change, ...(path === undefined ? [] : [writes(path)])];
+    },
+    async perform({ action, path = '', branch = '', start, ...input }, context) {
+      const git = await openGit(context, input.repo);
+      if (action !== 'list') await refuseInnerRepositories(git, context);
+      const from = start === undefined ? [] : [start];
+      if (action === 'add')
+        await git.run(['worktree', 'add', '--quiet', '-b', branch, '--', path, ...from]);
+      if (action === 'remove') await git.run(['worktree', 'remove', '--', path]);
+      const { stdout } = await git.run(['worktree', 'list', '--porcelain', '-z']);
+      return { result: { top: git.top, worktrees: parseWorktrees(stdout) } };
+    },
+  });
+
+export function parseWorktrees(output: string) {
+  const records = output.split('\0\0').filter((record) => record.includes('worktree '));
+  return records.map((record) => {
+    const field = (name: string) =>
+      record
+        .split('\0')
+        .find((line) => line.startsWith(`${name} `))
+        ?.slice(name.length + 1);
+    const branch = field('branch')?.replace(/^refs\/heads\//, '') ?? null;
+    return { path: field('worktree') ?? '', commit: field('HEAD') ?? '', branch };
+  });
+}
