@@ -2,7 +2,7 @@
 // paths hold for https too. A request that may change something is sent at most once per call.
 import http from 'node:http';
 import type net from 'node:net';
-import tls from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../platform/clock.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { FetchAnswer, FetchBody } from '../../wire/egressd.ts';
@@ -202,7 +202,9 @@ function translate(
   return fault('unreachable', message, { details, cause: error });
 }
 
-function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<tls.TLSSocket> {
+async function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<TLSSocket> {
+  // Loaded when first needed: most runs never need it.
+  const tls = await import('node:tls');
   return new Promise((resolve, reject) => {
     const secured = tls.connect({
       ...{ socket, ALPNProtocols: ['http/1.1'] },

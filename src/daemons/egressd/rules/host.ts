@@ -48,7 +48,7 @@ function readName(name: string, isAscii: boolean): Read<Host> {
       ? problem('it is an address in an odd form; write it as four decimal numbers')
       : { value: { name, ip } };
   }
-  // Also refuses punycode that means nothing.
+  // What the URL parser would spell otherwise is no name either.
   if (hostnameOf(name) !== name) return problem('it is not a host name');
   return { value: { name, ip: undefined } };
 }

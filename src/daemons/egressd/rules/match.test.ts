@@ -1,0 +1,113 @@
+// Who may be reached: exact names, suffixes, ports, methods and paths, and nothing that is not
+// listed.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { GrantedRule } from '../../../wire/egressd.ts';
+import { readHost } from './host.ts';
+import { decide, type Rule, readRule, type Verdict, type Wanted } from './match.ts';
+
+const rule = (given: GrantedRule): Rule => {
+  const read = readRule(given);
+  assert.ok('value' in read, JSON.stringify(read));
+  return read.value;
+};
+const host = (text: string) => {
+  const read = readHost(text);
+  assert.ok('value' in read, text);
+  return read.value;
+};
+const tunnel = (name: string, port = 443): Wanted => ({ host: host(name), port, how: 'tunnel' });
+const get = (name: string, path = '/', method = 'GET', port = 80): Wanted => ({
+  ...{ host: host(name), port, how: 'http', method, path },
+});
+const said = (rules: GrantedRule[], wanted: Wanted, nowMs = 0): string => {
+  const verdict: Verdict = decide(rules.map(rule), wanted, nowMs);
+  return verdict.allowed ? 'allowed' : verdict.reason;
+};
+
+describe('what is listed', () => {
+  it('nothing: nothing', () => assert.equal(said([], tunnel('a.example')), 'host'));
+
+  it('a name is that name, on the ports of the web', () => {
+    const rules = [{ host: 'Example.COM' }];
+    assert.equal(said(rules, tunnel('example.com')), 'allowed');
+    assert.equal(said(rules, get('EXAMPLE.com.')), 'allowed');
+    for (const other of ['notexample.com', 'example.com.evil.test', 'a.example.com', 'example.co'])
+      assert.equal(said(rules, tunnel(other)), 'host', other);
+    for (const port of [22, 25, 8443])
+      assert.equal(said(rules, tunnel('example.com', port)), 'port');
+  });
+
+  it('a suffix is everything below it, at any depth, and not itself', () => {
+    const rules = [{ host: '*.example.com', port: 443 }];
+    assert.equal(said(rules, tunnel('a.example.com')), 'allowed');
+    assert.equal(said(rules, tunnel('a.b.example.com')), 'allowed');
+    for (const other of ['example.com', 'notexample.com', 'a.example.com.evil.test'])
+      assert.equal(said(rules, tunnel(other)), 'host', other);
+    assert.equal(said([{ host: '*.0.0.1x' }], tunnel('127.0.0.1')), 'host');
+  });
+
+  it('an address is listed only as itself', () => {
+    assert.equal(said([{ host: '8.8.8.8' }], tunnel('8.8.8.8')), 'allowed');
+    assert.equal(said([{ host: '2a00::1' }], tunnel('[2a00:0::1]')), 'allowed');
+    assert.equal(said([{ host: 'example.com' }], tunnel('8.8.8.8')), 'host');
+    for (const bad of ['*.8.8.8.8', '0x7f.1', 'a b', '*', '*.'])
+      assert.ok('problem' in readRule({ host: bad }), bad);
+  });
+
+  it('methods and paths hold for what can be read, and allow no tunnel', () => {
+    const rules = [{ host: 'a.example', methods: ['GET'], paths: ['/api/*', '/exact'] }];
+    assert.equal(said(rules, get('a.example', '/api/x')), 'allowed');
+    assert.equal(said(rules, get('a.example', '/exact')), 'allowed');
+    assert.equal(said(rules, get('a.example', '/api/x', 'POST')), 'method');
+    for (const path of ['/', '/apix', '/exact/more', '/API/x', '/api'])
+      assert.equal(said(rules, get('a.example', path)), 'path', path);
+    for (const path of [
+      ...['/api/../secret', '/api/%2e%2e/secret', '/api/%2E%2e/secret', '/api//x', '/api/..;/x'],
+      ...['/api/%2fsecret', '/api/x%5c..', '/api/./x', '/api/..', '/api/%252e%252e/x', '/api/%00'],
+    ])
+      assert.equal(said(rules, get('a.example', path)), 'path', path);
+    assert.equal(said(rules, tunnel('a.example')), 'unreadable');
+  });
+
+  it('a granted rule ends when it says', () => {
+    const rules = [{ host: 'a.example', expires_at: '2026-01-01T00:00:00Z' }];
+    const end = Date.parse('2026-01-01T00:00:00Z');
+    assert.equal(said(rules, tunnel('a.example'), end - 1), 'allowed');
+    assert.equal(said(rules, tunnel('a.example'), end), 'host');
+  });
+});
+
+it('no rule more ever allows less, and no rule less allows more', () => {
+  const name = fc.constantFrom('a.test', 'b.a.test', '*.a.test', 'c.test');
+  const one = fc.record(
+    {
+      host: name,
+      port: fc.constantFrom(80, 443, 22),
+      methods: fc.constant(['GET']),
+      paths: fc.constant(['/x*']),
+      plain: fc.boolean(),
+    },
+    { requiredKeys: ['host'] },
+  ) as fc.Arbitrary<GrantedRule>;
+  const wanted = fc.oneof(
+    fc
+      .record({
+        name: fc.constantFrom('a.test', 'b.a.test', 'c.test'),
+        port: fc.constantFrom(80, 22),
+      })
+      .map((w) => tunnel(w.name, w.port)),
+    fc
+      .record({ name: fc.constantFrom('a.test', 'b.a.test'), path: fc.constantFrom('/x', '/y') })
+      .map((w) => get(w.name, w.path)),
+  );
+  fc.assert(
+    fc.property(fc.array(one, { maxLength: 5 }), one, wanted, (rules, more, what) => {
+      const before = said(rules, what);
+      const after = said([...rules, more], what);
+      if (before === 'allowed') assert.equal(after, 'allowed');
+      if (after !== 'allowed') assert.notEqual(before, 'allowed');
+    }),
+  );
+});
