@@ -95,6 +95,12 @@ export function programPath(name: 'runner' | 'daemon' | 'rehearsal'): string {
   );
 }
 
+/** A program in C that the build made beside the bundles. */
+export function nativePath(name: 'warden' | 'boxfs'): string {
+  const beside = join(dirname(fileURLToPath(import.meta.url)), name);
+  return existsSync(beside) ? beside : join(rootDir(), 'build', name);
+}
+
 /** The top of the tree that this program belongs to: beside build/ or src/. */
 export function rootDir(): string {
   let at = dirname(fileURLToPath(import.meta.url));
@@ -109,6 +115,7 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
     told.configFile !== undefined,
   );
   config.sandboxd.runner ??= programPath('runner');
+  config.sandboxd.boxfs ??= nativePath('boxfs');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
   if (told.configFile !== undefined)
     config.agentd.policies_dir ??= join(dirname(told.configFile), 'policies');

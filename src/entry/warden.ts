@@ -1,21 +1,14 @@
 // Starts the warden before everything else: its bounds are written first, by whoever holds the
 // rights, and it ends with this process. When it dies it is started again; its boxes died with it.
 import { existsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
 import type { Log } from '../platform/log.ts';
 import { ownDir, writeAtomically } from '../platform/state-dir.ts';
 import { type Supervised, supervise } from '../platform/supervise.ts';
 import { fault } from '../wire/errors.ts';
-
-/** A program in C that `tools/build.ts` made. */
-export function nativePath(name: 'warden' | 'boxfs'): string {
-  const here = dirname(fileURLToPath(import.meta.url));
-  const beside = join(here, name);
-  return existsSync(beside) ? beside : join(here, '..', '..', 'build', name);
-}
+import { nativePath } from './options.ts';
 
 export type WardenOptions = {
   config: SandboxdConfig;
@@ -40,7 +33,6 @@ export async function startWarden(options: WardenOptions): Promise<Supervised> {
     config: { ...config, runner: config.runner ?? '' },
     host: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     ...{ stateDir, runtimeDir, clientPid: options.clientPid },
-    programs: [nativePath('boxfs')],
   });
   writeAtomically(paths.bounds, text);
   const argv = [

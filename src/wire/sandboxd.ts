@@ -2,6 +2,7 @@
 // are as they are seen inside a box.
 import * as z from 'zod';
 import { route, routes } from './route.ts';
+import { FileAnswer, FileRequest } from './sandboxd/files.ts';
 import { AgentName, BoxId, CallId, PageQuery, RunId, TaskId, Timestamp } from './words.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
@@ -280,6 +281,15 @@ export const sandboxdRoutes = routes({
     output: Collected,
     streams: true,
     bodySizeBytesMax: 10_000_000,
+  }),
+  boxFiles: route({
+    method: 'POST',
+    path: '/v1/boxes/{id}/files',
+    callers: ['toold'],
+    params: box,
+    body: FileRequest,
+    output: FileAnswer,
+    bodySizeBytesMax: 12_000_000,
   }),
   closeBox: route({
     method: 'DELETE',

@@ -151,7 +151,7 @@ describe('the audit log', () => {
     await modeld.addProvider({ params: { name: 'other' }, body: { dialect, base_url: model.url } });
     const { calls } = await modeld.listCalls({ query: { task_id: task.id } });
     await modeld.forgetPart({ params: { hash: calls[0]!.context[1]! } });
-    await assert.rejects(asToold(runtime).runOnce({ body: lookingAt('/proc') }), {
+    await assert.rejects(asToold(runtime).runOnce({ body: lookingAt('/root') }), {
       code: 'denied',
     });
     await runtime.audit.rotateKey({});

@@ -94,6 +94,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
       }),
       sandboxd: sandboxdConfig.parse({
         runner: join(ROOT, 'build', 'runner.mjs'),
+        boxfs: join(ROOT, 'build', 'boxfs'),
         ...options.sandboxd,
       }),
       approvald: approvaldConfig.parse(options.approvald ?? {}),

@@ -128,6 +128,17 @@ export const sandboxdRows = rows({
       ],
     ],
   },
+  boxFiles: {
+    good: async (world) => ({
+      ...(await openedBox(world)),
+      body: { op: 'list', path: '/workspace' },
+    }),
+    check: (answer: { entries: unknown[] }) => assert.ok(Array.isArray(answer.entries)),
+    bad: [
+      ['a path of nobody', (good) => withBody(good, { path: '/etc/passwd' }), 'denied'],
+      ['a path that is not there', (good) => withBody(good, { path: '/workspace/x' }), 'not_found'],
+    ],
+  },
   closeBox: {
     unknownId: 'fine',
     good: openedBox,

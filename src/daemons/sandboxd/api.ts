@@ -59,6 +59,7 @@ export function makeHandlers(parts: {
       const command = await boxes.exec(params.id, body);
       return answer(command, body.collect === true, signal);
     },
+    boxFiles: async ({ params, body }) => (await boxes.files(params.id)).perform(body),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     async runOnce({ body, signal }) {
       const command = await boxes.runOnce(body);

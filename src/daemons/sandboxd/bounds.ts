@@ -17,8 +17,6 @@ export type BoundsPlaces = {
   host: HostUser;
   /** The one process that may ask; any of this user when absent. */
   clientPid?: number | undefined;
-  /** Programs of ours that boxes get beside the runner. */
-  programs: readonly string[];
 };
 
 /** Where the warden is found. */
@@ -49,11 +47,10 @@ export function boundsText(places: BoundsPlaces): string {
   const runtimeDir = realpathSync(places.runtimeDir);
   const runner =
     config.runner_level === 'L1' ? runnerPlaceOnHost(config.runner) : runnerPlace(config.runner);
-  const shown = [...systemBinds(config.system_paths), ...runner.binds, ...toolBinds()]
+  const shown = [...systemBinds(config.system_paths), ...runner.binds, ...toolBinds(config.boxfs)]
     .filter(({ kind }) => kind === 'ro')
     .map(({ src }) => src!);
   const sockets = RUNNER_DAEMONS.map((name) => join(runtimeDir, name));
-  const programs = places.programs.filter((path) => existsSync(path)).map(real);
   const writable = [
     ...[join(stateDir, 'workspaces'), join(stateDir, 'homes')],
     ...[...config.write_roots, ...config.workspace_roots].map(real),
@@ -63,10 +60,11 @@ export function boundsText(places: BoundsPlaces): string {
     `client_uid ${host.uid}`,
     ...(places.clientPid === undefined ? [] : [`client_pid ${places.clientPid}`]),
     `boxes ${config.boxes_max}`,
-    ...outermost([...shown, ...programs, ...sockets, ...config.read_roots.map(real)]).map(
+    ...outermost([...shown, ...sockets, ...config.read_roots.map(real)]).map(
       (path) => `ro ${path}`,
     ),
     ...outermost(writable).map((path) => `rw ${path}`),
+    `egress ${join(runtimeDir, 'egressd')}`,
     '',
   ].join('\n');
 }

@@ -1,6 +1,7 @@
 // Tool boxes: opened for a run, held open so that a command costs no mount work, closed with the
 // run. Also the disposable ones, for one command only.
 import { existsSync } from 'node:fs';
+import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
@@ -13,9 +14,11 @@ import type {
   RunOnceBody,
 } from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
+import type { BoxfsRoot } from './adapters/boxfs-client.ts';
 import { TOOL_BIN } from './adapters/host-places.ts';
 import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
 import type { Command, HeldBox, Warden } from './adapters/warden.ts';
+import { type BoxFiles, makeBoxFiles } from './box-files.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
@@ -27,6 +30,7 @@ import type { Workspaces } from './workspaces.ts';
 export type Boxes = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
   exec(id: BoxId, body: Omit<ExecBody, 'call_id'>): Promise<Command>;
+  files(id: BoxId): Promise<BoxFiles>;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody): Promise<Command>;
   closeAll(): Promise<number>;
@@ -34,7 +38,8 @@ export type Boxes = {
 };
 
 type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'>;
-type Held = { opened: Promise<{ box: HeldBox; view: OpenBox; limits: Limits }>; whose: Whose };
+type Opened = { box: HeldBox; view: OpenBox; limits: Limits; files: BoxFiles };
+type Held = { opened: Promise<Opened>; whose: Whose };
 
 const YEAR_MS = 365 * 86_400_000;
 const OUTPUT_MAX = 2 ** 40;
@@ -48,6 +53,7 @@ export type BoxesOptions = {
   store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   system: readonly Bind[];
   secrets: () => readonly string[];
+  clock: Clock;
   newId: NewId;
   log: Log;
   moment: (name: string) => void;
@@ -101,7 +107,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { id, kind, level: 'L2', uid, run_id, fence, agent, task_id, root_task_id };
   };
 
-  const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Awaited<Held['opened']>> => {
+  const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
     const { plan, identity, home, missing } = await planBox(id, body, 'L2');
     const record = boxOf(id, 'tools', body, identity.uid);
     options.moment('sandboxd.before-open');
@@ -135,7 +141,12 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       gid: plan.gid,
       missing,
     };
-    return { box, view, limits: plan.limits };
+    const files = makeBoxFiles({
+      roots: rootsOf(plan.binds, body.rules),
+      ...{ clock: options.clock, log },
+      run: (args) => box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0 } }),
+    });
+    return { box, view, limits: plan.limits, files };
   };
 
   const find = async (id: BoxId) => {
@@ -172,6 +183,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       feed(command, body.stdin_base64);
       return command;
     },
+    files: async (id) => (await find(id)).files,
     async close(id) {
       const found = held.get(id);
       if (found === undefined) return false;
@@ -220,6 +232,18 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     },
     count: () => held.size,
   };
+}
+
+/** What file requests may name: what was declared and is there, the workspace before all. */
+function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
+  const declared = new Set([...rules.read, ...rules.write]);
+  const roots = binds.flatMap(({ kind, dst }): BoxfsRoot[] =>
+    (kind === 'ro' || kind === 'rw') && declared.has(dst)
+      ? [{ path: dst, writable: kind === 'rw' }]
+      : [],
+  );
+  const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
+  return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
 }
 
 function feed(command: Command, stdinBase64: string | undefined): void {

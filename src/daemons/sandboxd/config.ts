@@ -25,6 +25,8 @@ export const sandboxdConfig = z.strictObject({
   runner_level: z.enum(['L1', 'L2']).default('L2'),
   /** The runner's program; the one that was built with this sandboxd when absent. */
   runner: z.string().max(4_096).optional(),
+  /** The program that serves the files of a box. Set by whoever starts the daemon. */
+  boxfs: z.string().max(4_096).optional(),
   /** What one runner may take. */
   runner_memory_bytes: z
     .int()

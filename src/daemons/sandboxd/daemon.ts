@@ -58,7 +58,7 @@ async function start(floor: Floor<SandboxdConfig>) {
   const workspaces = makeWorkspaces({ stateDir, config, store, ownUsers, gid: host.gid });
   let place: RunnerPlace | undefined;
   const runner = config.runner ?? '';
-  const common = { config, identities, warden, store, newId, log, moment };
+  const common = { config, clock, identities, warden, store, newId, log, moment };
   const runners = makeRunners({
     ...common,
     runtimeDir,
@@ -72,7 +72,7 @@ async function start(floor: Floor<SandboxdConfig>) {
   const boxes = makeBoxes({
     ...common,
     workspaces,
-    system: [...systemBinds(config.system_paths), ...toolBinds()],
+    system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
     secrets: () => {
       secrets ??= secretPaths([stateDir, runtimeDir]);
       return secrets;

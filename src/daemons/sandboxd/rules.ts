@@ -24,6 +24,9 @@ export const PROTECTED: readonly { path: string; kind: 'protectFile' | 'protectD
   { path: `${WORKSPACE}/.git/info/attributes`, kind: 'protectFile' },
 ];
 
+/** Every box has these of its own; the host's are never shown. */
+const OWN = ['/proc', '/dev', '/sys', '/tmp', '/run', '/agentd'];
+
 /** True when `path` is `root` or below it. */
 export function isWithin(root: string, path: string): boolean {
   return root === '/' || path === root || path.startsWith(`${root}/`);
@@ -61,6 +64,7 @@ export function boxBinds(
   const declared: Bind[] = [];
   const declare = (kind: 'ro' | 'rw', path: string): void => {
     if (path === '/' || !isPlainPath(path) || isDenied(path)) return;
+    if (OWN.some((own) => isWithin(own, path))) return;
     const src = sourceOf(path, places);
     if (exists(src)) declared.push({ kind, src, dst: path });
     else missing.push(path);

@@ -68,10 +68,13 @@ export function runnerPlaceOnHost(runner: string): RunnerPlace {
   };
 }
 
-/** agentd's Node for tool boxes, where the system has none of its own. */
-export function toolBinds(): Bind[] {
+/** agentd's Node, where the system has none of its own, and what serves the files of the box. */
+export function toolBinds(boxfs: string | undefined): Bind[] {
   const node = realpathSync(process.execPath);
-  return node.startsWith('/usr/') ? [] : [{ kind: 'ro', src: node, dst: `${TOOL_BIN}/node` }];
+  return [
+    ...(node.startsWith('/usr/') ? [] : [{ src: node, dst: `${TOOL_BIN}/node` }]),
+    ...(boxfs === undefined ? [] : [{ src: realpathSync(boxfs), dst: `${TOOL_BIN}/boxfs` }]),
+  ].map((bind) => ({ kind: 'ro', ...bind }));
 }
 
 const SECRET_NAMES = [

@@ -1,0 +1,91 @@
+// The files of a box, through the one boxfs that lives in it: started at the first request, and
+// again when it has gone. What it does is its own; here are only its streams.
+import { Duplex } from 'node:stream';
+import type { Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/log.ts';
+import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
+import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
+import { TOOL_BIN } from './adapters/host-places.ts';
+import type { Command } from './adapters/warden.ts';
+
+export const BOXFS = `${TOOL_BIN}/boxfs`;
+
+export type BoxFiles = {
+  perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>>;
+  close(): void;
+};
+
+export function makeBoxFiles(options: {
+  roots: readonly BoxfsRoot[];
+  /** Runs a program in the box. */
+  run: (argv: string[]) => Promise<Command>;
+  clock: Clock;
+  log: Log;
+}): BoxFiles {
+  const { roots, clock, log } = options;
+  let open: Promise<BoxfsClient> | undefined;
+
+  const start = async (): Promise<BoxfsClient> => {
+    const command = await options.run([BOXFS, ...boxfsArgs(roots)]);
+    const client = await openBoxfs({ stream: duplexOf(command, log), roots, clock });
+    void client.ended.then(() => {
+      open = undefined;
+      command.kill();
+    });
+    return client;
+  };
+
+  return {
+    async perform(request) {
+      open ??= start();
+      const starting = open;
+      starting.catch(() => {
+        if (open === starting) open = undefined;
+      });
+      return (await starting).perform(request);
+    },
+    close() {
+      open?.then(
+        (client) => client.close(),
+        () => undefined,
+      );
+    },
+  };
+}
+
+/** A command's stdin and stdout as one stream; what it says on stderr goes to the log. */
+export function duplexOf(command: Command, log: Log): Duplex {
+  const pieces = command.pieces()[Symbol.asyncIterator]();
+  let reading = false;
+  const pull = async (): Promise<void> => {
+    if (reading) return;
+    reading = true;
+    try {
+      for (;;) {
+        const next = await pieces.next();
+        if (next.done === true) return void stream.push(null);
+        const { stream: from, bytes } = next.value;
+        if (from === 'stderr')
+          log.warn('a program in a box complained', { said: bytes.toString() });
+        else if (!stream.push(bytes)) return;
+      }
+    } finally {
+      reading = false;
+    }
+  };
+  const stream: Duplex = new Duplex({
+    read: () => void pull(),
+    write(bytes: Buffer, _encoding, done) {
+      command.stdin(bytes).then(() => done(), done);
+    },
+    final(done) {
+      command.stdinEnd();
+      done();
+    },
+    destroy(error, done) {
+      command.kill();
+      done(error);
+    },
+  });
+  return stream;
+}
