@@ -3,13 +3,15 @@
 import * as z from 'zod';
 import { boxPath, deletes } from '../box.ts';
 import { type Tool, type ToolContext, tool } from '../tool.ts';
+import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf } from './limits.ts';
 import { previewOfText } from './write.ts';
 
 async function deleteAt(context: ToolContext, path: string, recursive: boolean) {
-  const { files } = await context.box();
+  const box = await context.box();
+  await assertNotGit(box, path);
   try {
-    const { deleted, complete } = await files.perform({ op: 'delete', path, recursive });
+    const { deleted, complete } = await box.files.perform({ op: 'delete', path, recursive });
     return { path, deleted, complete };
   } catch (error) {
     if (reasonOf(error) === 'not_found') return { path, deleted: 0, complete: true };

@@ -6,6 +6,7 @@ import { Sha256 } from '../../../../wire/words.ts';
 import { type Box, boxPath, reads, writes } from '../box.ts';
 import { unifiedDiff } from '../diff.ts';
 import { type Tool, tool } from '../tool.ts';
+import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
 
 const DIFF_CHARS_MAX = 20_000;
@@ -65,12 +66,14 @@ export const writeFile = (workspace: string): Tool =>
       sha256: z.string(),
     }),
     touches: ({ path }) => [writes(path)],
+    rollback: 'Write the earlier content again; the diff shows it.',
     async preview({ path, text }, context) {
       return previewOfText(await context.box(), path, text);
     },
     async perform({ path, text, base64, expected_sha256, ...how }, context) {
-      const { files } = await context.box();
-      const { created, size_bytes, sha256 } = await files.perform({
+      const box = await context.box();
+      await assertNotGit(box, path);
+      const { created, size_bytes, sha256 } = await box.files.perform({
         op: 'write',
         path,
         encoding: text === undefined ? 'base64' : 'utf8',
@@ -156,6 +159,7 @@ export const editFile = (workspace: string): Tool =>
       diff: z.string(),
     }),
     touches: ({ path }) => [reads(path), writes(path)],
+    rollback: 'Edit it back; the diff shows how it was.',
     async preview({ path, edits }, context) {
       const { content } = await readForEdit(await context.box(), path);
       const { text } = applyEdits(content, edits, path);
@@ -163,6 +167,7 @@ export const editFile = (workspace: string): Tool =>
     },
     async perform({ path, edits, expected_sha256 }, context) {
       const box = await context.box();
+      await assertNotGit(box, path);
       const found = await readForEdit(box, path);
       if (expected_sha256 !== undefined && expected_sha256 !== found.sha256)
         throw fault('conflict', `${path} has changed since it was read`, {

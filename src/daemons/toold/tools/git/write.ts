@@ -58,6 +58,7 @@ export const gitCommit = (workspace: string): Tool =>
       summary: z.string(),
     }),
     touches: (input) => [reads(input.repo), writes(input.repo)],
+    rollback: 'git reset --soft HEAD~1 takes the commit back and keeps the files.',
     async preview({ paths, all, ...input }, context) {
       const git = await openGit(context, input.repo);
       const what = all || paths.length > 0 ? ['HEAD', '--', ...paths] : ['--cached', '--'];

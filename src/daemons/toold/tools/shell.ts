@@ -1,0 +1,142 @@
+// shell.exec, tests.run and package.request: commands in the box. What they can reach is the box's
+// business; what they print is made safe like every other result.
+import * as z from 'zod';
+import { fault } from '../../../wire/errors.ts';
+import { type Box, boxPath, ExecOutput, reads, showExec, WORKSPACE, writes } from './box.ts';
+import { type Tool, type ToolContext, tool } from './tool.ts';
+
+const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
+const SHELL_TIMEOUT_S = { usual: 120, most: 1_800 } as const;
+const TESTS_TIMEOUT_S = { usual: 600, most: 3_600 } as const;
+
+/** What a command finds set; the box adds how to reach its proxy, where it has one. */
+const envOf = ({ roots }: Box) => ({
+  PATH: '/usr/local/bin:/usr/bin:/bin',
+  HOME: roots.home,
+  TMPDIR: '/tmp',
+  LANG: 'C.UTF-8',
+});
+
+type Command = { argv: readonly string[]; cwd: string; timeoutS: number };
+
+async function runIn(context: ToolContext, { argv, cwd, timeoutS }: Command) {
+  const box = await context.box();
+  return showExec(
+    await box.exec({
+      argv,
+      cwd,
+      env: envOf(box),
+      wallMs: timeoutS * 1_000,
+      outputBytesMax: OUTPUT_BYTES_MAX,
+      signal: context.signal,
+    }),
+  );
+}
+
+const shellExec = (workspace: string): Tool =>
+  tool({
+    name: 'shell.exec',
+    description:
+      'Run a command line with /bin/sh in your box: your files, no network but what you are ' +
+      'allowed, limits on time, memory and output. Standard input is empty. Everything it starts ' +
+      'ends with it. Prefer the file and git tools where they do.',
+    risk: 'high',
+    // Nobody knows beforehand what a command line does to the workspace.
+    reversibility: 'irreversible',
+    idempotent: false,
+    timeoutMs: (SHELL_TIMEOUT_S.most + 30) * 1_000,
+    callsPerRunMax: 2_000,
+    level: 'L2',
+    box: 'write',
+    input: z.strictObject({
+      command: z
+        .string()
+        .min(1)
+        .max(32_000)
+        .regex(/^[^\0]*$/, 'cannot hold a NUL character'),
+      cwd: boxPath(workspace).default(workspace),
+      timeout_s: z.int().min(1).max(SHELL_TIMEOUT_S.most).default(SHELL_TIMEOUT_S.usual),
+    }),
+    output: ExecOutput,
+    touches: ({ cwd }) => [reads(cwd), writes(cwd)],
+    preview: async ({ command, cwd }) => `in ${cwd}:\n${command}\n`,
+    async perform({ command, cwd, timeout_s }, context) {
+      const argv = ['/bin/sh', '-c', command];
+      return { result: await runIn(context, { argv, cwd, timeoutS: timeout_s }) };
+    },
+  });
+
+/** Commands by name, as the operator declared them: never what an agent makes up. */
+export type TestCommands = Readonly<Record<string, readonly string[]>>;
+
+const testsRun = (commands: TestCommands, workspace: string): Tool =>
+  tool({
+    name: 'tests.run',
+    description:
+      'Run the tests of the workspace, by one of the commands the operator declared: ' +
+      `${Object.keys(commands).join(', ') || 'none'}. passed tells whether the command succeeded.`,
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    timeoutMs: (TESTS_TIMEOUT_S.most + 30) * 1_000,
+    callsPerRunMax: 500,
+    level: 'L2',
+    box: 'write',
+    input: z.strictObject({
+      name: z.string().max(64).default('default').describe('of the declared command'),
+      cwd: boxPath(workspace).default(workspace),
+      timeout_s: z.int().min(1).max(TESTS_TIMEOUT_S.most).default(TESTS_TIMEOUT_S.usual),
+    }),
+    output: ExecOutput.extend({ passed: z.boolean(), command: z.string() }),
+    touches: ({ cwd }) => [reads(cwd), writes(cwd)],
+    async perform({ name, cwd, timeout_s }, context) {
+      const argv = Object.hasOwn(commands, name) ? commands[name] : undefined;
+      if (argv === undefined)
+        throw fault('not_found', `no test command is called ${name}`, {
+          hint: `Use one of: ${Object.keys(commands).join(', ') || 'none is declared'}.`,
+        });
+      const done = await runIn(context, { argv, cwd, timeoutS: timeout_s });
+      return { result: { ...done, passed: done.exit_code === 0, command: argv.join(' ') } };
+    },
+  });
+
+const packageRequest: Tool = tool({
+  name: 'package.request',
+  description:
+    'Ask for a package to be installed, from a registry, for the workspace. Code of packages is ' +
+    'not trusted, so this needs a stronger sandbox than other commands.',
+  risk: 'high',
+  reversibility: 'externally-reversible',
+  idempotent: true,
+  timeoutMs: 60_000,
+  callsPerRunMax: 50,
+  level: 'L3',
+  input: z.strictObject({
+    manager: z.enum(['npm', 'pip', 'cargo', 'go', 'apt']),
+    name: z
+      .string()
+      .max(214)
+      .regex(/^@?[A-Za-z0-9][\w./@-]*$/, 'must be the name of a package'),
+    version: z
+      .string()
+      .max(64)
+      .regex(/^[\w.+~^*-]+$/, 'must be a version')
+      .optional(),
+    reason: z.string().min(1).max(1_000).describe('what it is needed for'),
+  }),
+  output: z.object({ installed: z.boolean() }),
+  touches: () => [],
+  // Reached only where a level says it is there and this tool does not know how to use it.
+  async perform({ manager, name }) {
+    const message = `${name} was not installed: ${manager} may run only in a sandbox of level L3`;
+    const hint = 'This host has none. Do without it, or ask a person to install it.';
+    return { error: { code: 'level_unavailable', message, hint, retry: false } };
+  },
+});
+
+export function shellTools(
+  options: { tests: TestCommands },
+  workspace: string = WORKSPACE,
+): Tool[] {
+  return [shellExec(workspace), testsRun(options.tests, workspace), packageRequest];
+}
