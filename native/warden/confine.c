@@ -235,7 +235,8 @@ static int open_command(struct setup *setup, struct failure *why) {
 int confine(struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return broken(why, "setsid");
-  umask(022);
+  // Where agents have users of their own, those of one task share its files by the group.
+  umask(host.root && plan->profile == PROFILE_TOOL ? 007 : 022);
   // No way back through a descriptor of ours that is still open.
   int cwd = k_openat2(AT_FDCWD, plan->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_MAGICLINKS);
