@@ -1,7 +1,17 @@
 // A real runtime for tests: its own processes, state directory and sockets, reached as an operator
 // would.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import {
+  chmodSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -56,6 +66,8 @@ export type RuntimeOptions = {
   agents?: Record<string, string>;
   faults?: boolean;
   port?: number;
+  /** As this user instead of this process's own; only root can. */
+  uid?: number;
   /** Reuse this directory instead of a fresh one. */
   base?: string;
 };
@@ -112,7 +124,8 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.port === undefined ? [] : ['--port', String(options.port)]),
     ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
   ];
-  const child = spawn(process.execPath, argv, {
+  const as = options.uid === undefined ? [process.execPath] : asUser(options.uid, base);
+  const child = spawn(as[0]!, [...as.slice(1), ...argv], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -155,6 +168,15 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
       rmSync(base, { recursive: true, force: true });
     },
   };
+}
+
+/** Node where that user can read it, all that is there already given to it, and its rights. */
+function asUser(uid: number, base: string): string[] {
+  const node = join(base, 'node');
+  if (!existsSync(node)) copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
+  chmodSync(node, 0o755);
+  execFileSync('chown', ['-R', `${uid}:${uid}`, base]);
+  return ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--', node];
 }
 
 function readyLine(child: ChildProcess, log: () => string): Promise<RuntimeInfo> {

@@ -1,0 +1,312 @@
+// Every runner and every tool in its own box, seen from outside by the kernel's own words: as root,
+// where agents have users of their own, and as an ordinary user.
+import assert from 'node:assert/strict';
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import http from 'node:http';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
+import { type Collected, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
+import { create, runnerPids, scriptedModels, TEAM } from '../support/scripted-world.ts';
+
+const NOBODY = 65_534;
+const IS_ROOT = process.getuid?.() === 0;
+const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
+
+const statusOf = (pid: number) => readFileSync(`/proc/${pid}/status`, 'utf8');
+const fieldOf = (pid: number, name: string) =>
+  new RegExp(`^${name}:\\s+(.*)$`, 'm').exec(statusOf(pid))?.[1]?.split(/\s+/)[0];
+
+/** The processes whose parent this is. */
+function childrenOf(parent: number): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        return Number(fieldOf(pid, 'PPid')) === parent;
+      } catch {
+        return false;
+      }
+    });
+}
+
+/** The one process of this name whose parent is a box's first process. */
+const boxInit = (name: string): number =>
+  readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .map(Number)
+    .find((pid) => {
+      try {
+        const parent = Number(fieldOf(pid, 'PPid'));
+        return fieldOf(pid, 'Name') === name && fieldOf(parent, 'Name') === 'box-init';
+      } catch {
+        return false;
+      }
+    })!;
+
+const linkOf = (pid: number, space: string) => readlinkSync(`/proc/${pid}/ns/${space}`);
+/** One that has ended may stay a zombie for as long as nobody collects it. */
+function isAlive(pid: number): boolean {
+  try {
+    return fieldOf(pid, 'State') !== 'Z';
+  } catch {
+    return false;
+  }
+}
+
+for (const mode of MODES) {
+  describe(`sandboxes, as ${mode}`, () => {
+    let runtime: TestRuntime;
+    let model: ScriptedModel;
+    let toold: Client<typeof sandboxdRoutes>;
+    let made = 0;
+    before(async () => {
+      model = await startScriptedModel();
+      runtime = await startRuntime({
+        agents: TEAM,
+        config: JSON.stringify({ modeld: scriptedModels(model.url) }),
+        ...(mode === 'user' && IS_ROOT ? { uid: NOBODY } : {}),
+      });
+      connect();
+    });
+    after(async () => {
+      await runtime.remove();
+      await model.close();
+    });
+    const peerSocket = () => socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+    const connect = () => {
+      toold = makeClient(sandboxdRoutes, socketLink({ socketPath: peerSocket() }));
+    };
+
+    const whose = (agent: string, tree: string) => ({
+      run_id: derivedId<RunId>('run', mode, agent, tree),
+      ...{ fence: 1, agent },
+      task_id: derivedId<TaskId>('task', mode, tree),
+      root_task_id: derivedId<TaskId>('task', mode, tree),
+    });
+    const open = async (agent: string, tree: string) => {
+      const id = derivedId<BoxId>('box', mode, made++);
+      const rules = { read: [], write: ['/workspace', `/home/${agent}`], deny: [] };
+      const network = { egress_socket: null };
+      const body = { ...whose(agent, tree), level: 'L2' as const, rules, network };
+      return (await toold.openBox({ params: { id }, body })).box_id;
+    };
+    const exec = async (id: BoxId, script: string, limits = {}): Promise<Collected> =>
+      (await toold.execBox({
+        params: { id },
+        body: {
+          call_id: derivedId<CallId>('call', mode, made++),
+          argv: ['/bin/sh', '-c', script],
+          ...{ limits, collect: true },
+        },
+      })) as Collected;
+    const textOf = (end: Collected) => Buffer.from(end.stdout_base64, 'base64').toString();
+
+    it('[R22] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
+      model.on('Be looked at', { hang: true });
+      const task = await create(runtime, 'Be looked at', { agent: 'coder' });
+      await eventually('it to work', async () => model.askedFor('Be looked at')[0]);
+      const [init] = await runnerPids(runtime.stateDir, 1);
+      const [runner] = childrenOf(init!);
+      assert.ok(runner !== undefined, 'the box has a process');
+      const uid = mode === 'root' ? 200_000 : IS_ROOT ? NOBODY : process.getuid!();
+      assert.ok(Number(fieldOf(runner, 'Uid')) >= uid, fieldOf(runner, 'Uid'));
+      assert.notEqual(fieldOf(runner, 'Uid'), '0');
+      assert.equal(fieldOf(runner, 'CapEff'), '0000000000000000');
+      assert.equal(fieldOf(runner, 'NoNewPrivs'), '1');
+      assert.equal(fieldOf(runner, 'Seccomp'), '2');
+      const root = `/proc/${runner}/root`;
+      assert.deepEqual(readdirSync(join(root, 'run/agentd')).sort(), ['agentd', 'modeld', 'toold']);
+      assert.deepEqual(readdirSync(join(root, 'run/agentd/toold')), ['toold.sock']);
+      for (const path of ['workspace', 'home', 'root', 'srv', 'usr/bin', 'var'])
+        assert.equal(existsSync(join(root, path)), false, `/${path} is not there`);
+      assert.deepEqual(
+        readFileSync(`/proc/${runner}/environ`, 'utf8').match(/KEY|TOKEN|HOME/),
+        null,
+      );
+      assert.deepEqual(childrenOf(runner), []);
+      for (const space of ['mnt', 'pid', 'net', 'ipc', 'uts', 'user', 'cgroup'])
+        assert.notEqual(linkOf(runner, space), linkOf(process.pid, space), space);
+      await runtime.agentd.cancelTask({ params: { id: task.id }, body: {} });
+      await taskEnded(runtime, task.id);
+      await eventually('no process', async () => (existsSync(`/proc/${init}`) ? undefined : true));
+    });
+
+    it('agents of one task share its files, those of another see none of them', async () => {
+      const [coder, tester, other] = [
+        await open('coder', 'one'),
+        await open('planner', 'one'),
+        await open('coder', 'other'),
+      ];
+      const wrote = await exec(coder, 'mkdir dir && echo one > dir/a && cat dir/a && id -u');
+      assert.equal(wrote.exit_code, 0, JSON.stringify(wrote));
+      const changed = await exec(tester, 'echo two >> dir/a && touch dir/b && cat dir/a && id -u');
+      assert.match(textOf(changed), /^one\ntwo\n\d+\n$/);
+      if (mode === 'root')
+        assert.notEqual(textOf(wrote).split('\n')[1], textOf(changed).split('\n')[2]);
+      const [mine, theirs] = [
+        await exec(coder, 'echo me > ~/mine; ls ~'),
+        await exec(tester, 'ls ~'),
+      ];
+      assert.equal(textOf(mine), 'mine\n');
+      assert.equal(textOf(theirs), '', 'a home is an agent’s own');
+      assert.equal(textOf(await exec(other, 'ls -A /workspace | grep -v "^.git$"; true')), '');
+      for (const id of [coder, tester, other]) await toold.closeBox({ params: { id } });
+    });
+
+    it('a command is ended by the limit it met, and says which', async () => {
+      const id = await open('coder', 'limits');
+      const wall = await exec(id, 'sleep 30', { wall_ms: 200 });
+      assert.deepEqual([wall.ended_by, wall.exit_code], ['wall', null]);
+      const output = await exec(id, 'yes', { output_bytes: 100_000 });
+      assert.equal(output.ended_by, 'output');
+      assert.equal(output.usage.stdout_bytes, 100_000);
+      assert.equal(textOf(output).length, 100_000);
+      const fine = await exec(id, 'echo fine; echo bad >&2; exit 3', { wall_ms: 20_000 });
+      assert.deepEqual([fine.exit_code, fine.ended_by, textOf(fine)], [3, null, 'fine\n']);
+      assert.equal(Buffer.from(fine.stderr_base64, 'base64').toString(), 'bad\n');
+      await toold.closeBox({ params: { id } });
+      await assert.rejects(exec(id, 'true'), { code: 'not_found' });
+    });
+
+    it('a reader that is slow holds the command up, and one that goes away ends it', async () => {
+      const id = await open('coder', 'stream');
+      const argv = ['/bin/sh', '-c', 'yes & echo $! > /workspace/pid; wait'];
+      const limits = { output_bytes: 60_000_000 };
+      const body = { call_id: derivedId<CallId>('call', mode, made++), argv, limits };
+      const request = http.request({
+        ...{ socketPath: peerSocket(), method: 'POST', path: `/v1/boxes/${id}/exec` },
+        headers: { host: 'agentd', 'content-type': 'application/json' },
+      });
+      request.end(JSON.stringify(body));
+      const response = await new Promise<http.IncomingMessage>((resolve) =>
+        request.once('response', resolve),
+      );
+      assert.equal(response.headers['content-type'], 'application/x-ndjson');
+      const first = await new Promise<Buffer>((resolve) => response.once('data', resolve));
+      response.pause();
+      const line = JSON.parse(first.toString().split('\n')[0]!) as { stdout: string };
+      assert.match(Buffer.from(line.stdout, 'base64').toString(), /^y\ny\n/);
+      const yes = childrenOf(boxInit('sh')).find((pid) => fieldOf(pid, 'Name') === 'yes')!;
+      const written = () => /wchar: (\d+)/.exec(readFileSync(`/proc/${yes}/io`, 'utf8'))![1];
+      await eventually('it to stand still', async () => {
+        const before_ = written();
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return written() === before_ ? true : undefined;
+      });
+      assert.ok(Number(written()) < 10_000_000, `${written()} bytes on their way`);
+      request.destroy();
+      await eventually('the command to be gone', async () => {
+        const left = await exec(id, 'ls /proc | grep -c "^[0-9]*$"; true');
+        return Number(textOf(left)) <= 4 ? true : undefined;
+      });
+      await toold.closeBox({ params: { id } });
+    });
+
+    it('files are read, written and refused by what the box itself can see', async () => {
+      const id = await open('coder', 'files');
+      const ask = (body: object) => toold.boxFiles({ params: { id }, body: body as never });
+      await ask({ op: 'write', path: '/workspace/a.txt', content: 'hello' });
+      const read = (await ask({ op: 'read', path: '/workspace/a.txt' })) as { content: string };
+      assert.equal(read.content, 'hello');
+      await exec(id, 'ln -s /etc/passwd out; ln -s /proc/1/root/etc up');
+      for (const path of ['/etc/shadow', '/workspace/out', '/workspace/up/passwd', '/root/.ssh'])
+        await assert.rejects(ask({ op: 'read', path }), (error: { code: string }) =>
+          ['denied', 'not_found'].includes(error.code),
+        );
+      await toold.closeBox({ params: { id } });
+    });
+
+    it('.git/config, hooks and attributes of a workspace cannot be written, nor made', async () => {
+      const id = await open('coder', 'git');
+      for (const path of ['.git/config', '.git/hooks/pre-commit', '.git/info/attributes']) {
+        const tried = await exec(id, `mkdir -p $(dirname ${path}); echo x > ${path} && echo done`);
+        assert.equal(textOf(tried), '', path);
+      }
+      assert.equal(textOf(await exec(id, 'echo x > free && cat free')), 'x\n', 'control');
+      await toold.closeBox({ params: { id } });
+    });
+
+    it('no box reaches the sockets of the runtime, the host’s files or its network', async () => {
+      const id = await open('coder', 'walls');
+      const tries = [
+        `ls ${runtime.runtimeDir}`,
+        `ls ${runtime.stateDir}`,
+        'ls /run/agentd',
+        'cat /etc/shadow',
+        'exec 3<>/dev/tcp/127.0.0.1/22',
+        'kill -9 1',
+      ];
+      for (const script of tries)
+        assert.notEqual((await exec(id, `bash -c '${script}'`)).exit_code, 0, script);
+      await toold.closeBox({ params: { id } });
+    });
+
+    it('[K97] HALT ends boxes within two seconds and lets none begin; afterwards all goes on', async () => {
+      const id = await open('coder', 'halt');
+      const running = exec(id, 'sleep 60');
+      await eventually('it to run', async () =>
+        textOf(await exec(id, 'ls /proc | grep -c "^[0-9]*$"')) >= '3' ? true : undefined,
+      );
+      const began = Date.now();
+      writeFileSync(join(runtime.stateDir, 'HALT'), 'a test\n');
+      const ended = await running.catch((error: { code: string }) => error);
+      assert.ok(Date.now() - began < 2_000);
+      assert.ok(
+        'code' in ended || ['halt', 'box'].includes(ended.ended_by ?? ''),
+        JSON.stringify(ended),
+      );
+      await assert.rejects(open('coder', 'halt'), { code: 'halted' });
+      rmSync(join(runtime.stateDir, 'HALT'));
+      await eventually('a box again', () => open('coder', 'halt'));
+    });
+
+    it('a warden that is killed takes its boxes along, and is there again', async () => {
+      const id = await open('coder', 'warden');
+      const running = exec(id, 'sleep 60').catch((error: { code: string }) => error.code);
+      const warden = childrenOf(runtime.process.pid!).find(
+        (pid) => fieldOf(pid, 'Name') === 'warden',
+      );
+      const boxed = childrenOf(warden!);
+      assert.ok(boxed.length >= 1);
+      process.kill(warden!, 'SIGKILL');
+      assert.equal(await running, 'unavailable');
+      for (const pid of boxed)
+        await eventually('nothing left', async () => (isAlive(pid) ? undefined : true));
+      await eventually('a box again', () => open('coder', 'warden'));
+      model.on('After the warden', finishes('still here'));
+      const task = await create(runtime, 'After the warden', { agent: 'coder' });
+      assert.equal((await taskEnded(runtime, task.id)).result, 'still here');
+    });
+
+    it('a runtime that is killed leaves no process, and comes back with the same users', async () => {
+      const id = await open('coder', 'one');
+      const before_ = textOf(await exec(id, 'echo kept > kept; id -u'));
+      void exec(id, 'sleep 60').catch(() => undefined);
+      const warden = childrenOf(runtime.process.pid!).find(
+        (pid) => fieldOf(pid, 'Name') === 'warden',
+      );
+      const tree = [warden!, ...childrenOf(warden!)];
+      await runtime.kill();
+      for (const pid of tree)
+        await eventually('nothing left', async () => (isAlive(pid) ? undefined : true));
+      runtime = await runtime.restart();
+      connect();
+      const again = await open('coder', 'one');
+      assert.equal(textOf(await exec(again, 'id -u; cat kept')), `${before_}kept\n`);
+    });
+  });
+}
