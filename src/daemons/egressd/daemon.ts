@@ -9,7 +9,7 @@ import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { egressdRoutes } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
-import { makeDial } from './adapters/dial.ts';
+import { type Dial, makeDial } from './adapters/dial.ts';
 import { makeOwnAddresses, makeResolve, type Resolve } from './adapters/resolve.ts';
 import { makeHandlers } from './api.ts';
 import { type EgressdConfig, egressdConfig } from './config.ts';
@@ -30,10 +30,11 @@ export type Parts = {
   db: Database;
   outbox: Outbox;
   resolve: Resolve;
+  dial: Dial;
 };
 
 export async function assemble(parts: Parts): Promise<Running<typeof egressdRoutes>> {
-  const { floor, db, outbox, resolve } = parts;
+  const { floor, db, outbox, resolve, dial } = parts;
   const { clock, config, log, metrics, newId, moment } = floor;
   const store = makeStore(db, outbox);
   const lost = await store.closeLost();
@@ -41,8 +42,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof egressdRout
   const halt = join(floor.stateDir, 'HALT');
   const isHalted = () => existsSync(halt);
   const gate = makeGate({
-    ...{ store, outbox, clock, newId, log, metrics, moment, resolve, isHalted },
-    dial: makeDial({ timeoutMs: config.connect_timeout_ms }),
+    ...{ store, outbox, clock, newId, log, metrics, moment, resolve, dial, isHalted },
     ownAddresses: makeOwnAddresses(() => clock.nowMs()),
     allowPrivate: allowPrivateOf(config),
     limits: { perRunMax: config.connections_per_run_max, totalMax: config.connections_max },
@@ -122,7 +122,8 @@ async function start(floor: Floor<EgressdConfig>): Promise<Running<typeof egress
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'egressd.sqlite'), migrations: MIGRATIONS });
   const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
-  return assemble({ floor, db, outbox, resolve });
+  const dial = makeDial({ timeoutMs: config.connect_timeout_ms });
+  return assemble({ floor, db, outbox, resolve, dial });
 }
 
 export const egressd = daemon({

@@ -18,6 +18,7 @@ import { type EgressRule, egressdRoutes, type PutEgressBody } from '../../../wir
 import type { NewEvent } from '../../../wire/events.ts';
 import type { DaemonName } from '../../../wire/peers.ts';
 import type { RunId, TaskId } from '../../../wire/words.ts';
+import { type Dial, makeDial } from '../adapters/dial.ts';
 import type { Resolve } from '../adapters/resolve.ts';
 import { egressdConfig } from '../config.ts';
 import { assemble, egressd, resolveOf } from '../daemon.ts';
@@ -77,6 +78,7 @@ export async function startHost(
   options: {
     config?: object;
     resolve?: Resolve;
+    dial?: Dial;
     clock?: Clock;
     dir?: string;
     audit?: FakeAudit;
@@ -88,7 +90,7 @@ export async function startHost(
   const audit = options.audit ?? { events: [], gate: () => {} };
   const here = new Map<DaemonName, Hosted>([['auditd-ai', auditOf(audit)]]);
   const clock = options.clock ?? systemClock();
-  const hosted = await hostDaemon(withResolve(options.resolve), {
+  const hosted = await hostDaemon(withNetwork(options), {
     ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
     stateDir: join(dir, 'state'),
     runtimeDir: join(dir, 'run'),
@@ -120,8 +122,8 @@ export async function startHost(
   };
 }
 
-/** The same daemon with names that a test gives. */
-function withResolve(resolve: Resolve | undefined) {
+/** The same daemon with names and connections that a test gives. */
+function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
   return daemon({
     ...egressd,
     async start(floor) {
@@ -131,7 +133,11 @@ function withResolve(resolve: Resolve | undefined) {
       const db = openSqlite({ file, migrations: MIGRATIONS });
       const { clock, log } = floor;
       const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
-      return assemble({ floor, db, outbox, resolve: resolve ?? resolveOf(floor.config) });
+      const network = {
+        resolve: resolve ?? resolveOf(floor.config),
+        dial: dial ?? makeDial({ timeoutMs: floor.config.connect_timeout_ms }),
+      };
+      return assemble({ floor, db, outbox, ...network });
     },
   });
 }

@@ -80,8 +80,11 @@ function textOf(bytes: Buffer, isCut: boolean): string | undefined {
 
 function failure(error: unknown): Effect {
   if (!isFault(error)) throw error;
-  if (error.details?.outcome === 'unknown')
-    return { error: { ...errorOf(error), code: 'outcome_unknown' } };
+  const { outcome, sent } = error.details ?? {};
+  if (outcome === 'unknown' || sent === true) {
+    const hint = 'It may have happened. Find out by other means before you do it again.';
+    return { error: { ...errorOf(error), code: 'outcome_unknown', hint } };
+  }
   if (error.code !== 'not_found') throw error;
   const hint = 'Go on without it, or ask a person to allow the hosts you need.';
   const message = 'this run has no way out to the network';

@@ -1,0 +1,200 @@
+// One request for a tool: decided on like any other, with TLS that egressd speaks itself, and sent
+// at most once where it may change something.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { derivedId } from '../../platform/ids.ts';
+import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
+import { Fault } from '../../wire/errors.ts';
+import type { CallId } from '../../wire/words.ts';
+import { CERT, KEY } from './testing/cert.ts';
+import { startHost, type TestHost } from './testing/host.ts';
+import { type Place, startHttp } from './testing/wires.ts';
+
+const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
+const callId = (name: string) => derivedId<CallId>('call', 'fetch', name);
+
+describe('a fetch', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'egress-fetch-'));
+  const secure = https.createServer({ cert: CERT, key: KEY }, (request, response) =>
+    response.end(`tls ${request.method} ${request.url}`),
+  );
+  let web: Place;
+  let tlsPort: number;
+  let host: TestHost;
+  let seen: string[] = [];
+  /** Set to make the next POST die after it has arrived. */
+  let hang = false;
+
+  before(async () => {
+    writeFileSync(join(dir, 'ca.pem'), CERT);
+    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
+    tlsPort = (secure.address() as AddressInfo).port;
+    web = await startHttp((request, response) => {
+      seen.push(`${request.method} ${request.url} ${request.headers.authorization ?? ''}`.trim());
+      if (hang) return void request.socket.destroy();
+      if (request.url === '/big') return void response.end(Buffer.alloc(50_000, 'x'));
+      const to = /^\/to\?(.*)$/.exec(request.url ?? '')?.[1];
+      if (to !== undefined) return void response.writeHead(302, { location: to }).end();
+      let body = '';
+      request.on('data', (chunk: Buffer) => {
+        body += chunk.toString();
+      });
+      request.on('end', () => {
+        response.setHeader('set-cookie', ['a=1', 'b=2']);
+        response.end(`${request.method} ${request.url} ${body}`.trim());
+      });
+    });
+    host = await startHost({ config: configOf() });
+  });
+  after(async () => {
+    await host.stop();
+    await web.close();
+    secure.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  const configOf = () => ({
+    hosts: { 'good.test': '127.0.0.1', 'other.test': '127.0.0.1', 'bad.test': '127.0.0.1' },
+    allow_private: ['good.test', 'other.test', 'bad.test'].flatMap((name) => [
+      `${name}:${web.port}`,
+      `${name}:${tlsPort}`,
+    ]),
+    tls_ca_file: join(dir, 'ca.pem'),
+  });
+  const rules = (): EgressRule[] => [
+    { host: 'good.test', port: web.port },
+    { host: 'other.test', port: web.port },
+    { host: 'good.test', port: tlsPort, methods: ['GET'], paths: ['/open/*'] },
+    { host: 'bad.test', port: tlsPort },
+  ];
+  const url = (path: string, name = 'good.test') => `http://${name}:${web.port}${path}`;
+  const fetch = async (name: string, more: Partial<FetchBody>, on = host) => {
+    const run = await on.open('fetch', rules());
+    const body = { fence: 1, call_id: callId(name), method: 'GET', url: url('/'), ...more };
+    const answer = await on.toold.fetch({ params: { id: run.id }, body });
+    return { ...answer, text: Buffer.from(answer.body_base64, 'base64').toString() };
+  };
+
+  it('gets what it asks for', async () => {
+    const { status, text, headers } = await fetch('get', { url: url('/x?y') });
+    assert.deepEqual([status, text], [200, 'GET /x?y']);
+    assert.equal(headers['set-cookie'], 'a=1, b=2');
+    const [allowed] = (await host.eventsOf('network.allowed')).filter(
+      (event) => event.call_id === callId('get'),
+    );
+    assert.equal(allowed?.data?.kind, 'fetch');
+  });
+
+  it('speaks TLS itself, so that methods and paths hold', async () => {
+    const base = `https://good.test:${tlsPort}`;
+    assert.equal((await fetch('tls', { url: `${base}/open/x` })).text, 'tls GET /open/x');
+    for (const [i, [method, path]] of [
+      ['GET', '/closed'],
+      ['GET', '/open/%2e%2e%2fclosed'],
+      ['POST', '/open/x'],
+    ].entries())
+      await assert.rejects(
+        fetch(`tls ${i}`, { method: method!, url: base + path }),
+        isCode('denied'),
+      );
+    // The certificate is not for this name.
+    const other = fetch('cert', { url: `https://bad.test:${tlsPort}/` });
+    await assert.rejects(other, isCode('unreachable'));
+  });
+
+  it('follows redirects only to where it may go', async () => {
+    const authorization = 'Bearer secret';
+    seen = [];
+    const there = await fetch('redirect', {
+      url: url(`/to?${url('/end', 'other.test')}`),
+      headers: { Authorization: authorization },
+    });
+    assert.equal(there.url, url('/end', 'other.test'));
+    assert.match(seen[0]!, /Bearer secret/);
+    assert.equal(seen[1], 'GET /end', 'a key for one host is not told to another');
+    const inside = fetch('inside', { url: url('/to?http://169.254.169.254/latest') });
+    await assert.rejects(inside, isCode('denied'));
+    const file = fetch('file', { url: url('/to?file:///etc/passwd') });
+    await assert.rejects(file, isCode('denied'));
+    const stay = await fetch('stay', { url: url('/to?/x'), redirects_max: 0 });
+    assert.deepEqual([stay.status, stay.headers.location], [302, '/x']);
+    const loop = await fetch('loop', { url: url('/to?/to'), redirects_max: 1 });
+    assert.equal(loop.text, 'GET /to');
+  });
+
+  it('takes no more of an answer than asked for', async () => {
+    const { text, truncated, size_bytes } = await fetch('big', {
+      ...{ url: url('/big'), response_bytes_max: 1_000 },
+    });
+    assert.deepEqual([text.length, truncated, size_bytes], [1_000, true, 1_000]);
+  });
+
+  it('sends what may change something once per call', async () => {
+    const body_base64 = Buffer.from('pay').toString('base64');
+    const pay = { method: 'POST', url: url('/pay'), body_base64 };
+    seen = [];
+    const [first, beside] = await Promise.all([fetch('pay', pay), fetch('pay', pay)]);
+    const again = await fetch('pay', pay);
+    assert.deepEqual(seen, ['POST /pay']);
+    assert.deepEqual([first.text, beside.text, again.text], Array(3).fill('POST /pay pay'));
+    assert.deepEqual([first.recorded, again.recorded], [false, true]);
+    const changed = fetch('pay', { ...pay, url: url('/pay-more') });
+    await assert.rejects(changed, isCode('idempotency_mismatch'));
+    assert.deepEqual(seen, ['POST /pay']);
+  });
+
+  it('says so when nobody knows whether it was carried out', async () => {
+    const order = { method: 'POST', url: url('/maybe') };
+    hang = true;
+    seen = [];
+    await assert.rejects(fetch('maybe', order), isCode('unreachable'));
+    hang = false;
+    await assert.rejects(fetch('maybe', order), isCode('conflict'));
+    assert.deepEqual(seen, ['POST /maybe']);
+    // What was certainly not sent may be sent when asked again.
+    const denied = { ...order, url: 'http://evil.test/' };
+    await assert.rejects(fetch('never', denied), isCode('denied'));
+    await assert.rejects(fetch('never', denied), isCode('denied'));
+  });
+
+  it('sets no header that is not its own to set', async () => {
+    const bad: Record<string, string>[] = [
+      { Host: 'evil.test' },
+      { 'Content-Length': '5' },
+      { 'Transfer-Encoding': 'chunked' },
+      { 'Proxy-Authorization': 'x' },
+      { 'X-A': 'b\r\nX-C: d' },
+      { 'X\r\nY': 'z' },
+    ];
+    for (const [i, headers] of bad.entries())
+      await assert.rejects(fetch(`header ${i}`, { headers }), isCode('bad_request'));
+  });
+
+  it('gives up in time, and belongs to the newest activation', async () => {
+    const slow = await startHttp(() => undefined);
+    const own = await startHost({
+      config: { hosts: { 'good.test': '127.0.0.1' }, allow_private: [`good.test:${slow.port}`] },
+    });
+    try {
+      const run = await own.open('slow', [{ host: 'good.test', port: slow.port }], { fence: 2 });
+      const ask = (fence: number) =>
+        own.toold.fetch({
+          params: { id: run.id },
+          body: {
+            ...{ fence, call_id: callId('slow'), method: 'GET', time_ms_max: 200 },
+            url: `http://good.test:${slow.port}/`,
+          },
+        });
+      await assert.rejects(ask(2), isCode('unreachable'));
+      await assert.rejects(ask(1), isCode('stale_fence'));
+    } finally {
+      await own.stop();
+      await slow.close();
+    }
+  });
+});
