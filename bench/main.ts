@@ -10,6 +10,7 @@ import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
 import { describeMachine } from './machine.ts';
 import { modeld } from './modeld.ts';
+import { policy } from './policy.ts';
 import { status } from './status.ts';
 import { taskStart } from './task-start.ts';
 
@@ -19,6 +20,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   journaledCall,
   audit,
   egress,
+  policy,
   status,
   idleAgents,
   endedTasks,

@@ -4,7 +4,7 @@ import type { Policy } from './decide.ts';
 import type { HostRule } from './hosts.ts';
 import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
-import { actionFits, namedIn, type Rule } from './rule.ts';
+import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
 export type BoxRules = {
   /** Canonical roots, as the box shows them; no root lies in another of the same list. */
@@ -67,17 +67,17 @@ type Reach = { roots: string[]; closed: string[] };
 const nothing: Reach = { roots: [], closed: [] };
 
 function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reach {
-  const fitting = rules.filter(({ json }) => actionFits(json.action, action));
+  const fitting = rules.filter(({ scope }) => actionFits(scope.action, action));
   const closed: string[] = [];
-  for (const { effect, ask, json } of fitting) {
+  for (const { effect, ask, scope } of fitting) {
     if (effect !== 'forbid' || ask !== null) continue;
-    const named = namedIn(json.resource);
+    const named = namedIn(scope.resource);
     // The kernel sees no circumstances: a rule about any path in some of them closes all.
-    if (named === undefined && concernsPaths(json.resource)) return nothing;
+    if (named === undefined && concernsPaths(scope.resource)) return nothing;
     if (named?.type === 'Path') closed.push(named.id);
   }
-  const roots = fitting.flatMap(({ effect, isUnconditional, json }) => {
-    const named = namedIn(json.resource);
+  const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
+    const named = namedIn(scope.resource);
     const isOpen = effect === 'permit' && isUnconditional && named?.type === 'Path';
     return isOpen && named.id !== SCRATCH ? [named.id] : [];
   });
@@ -87,7 +87,7 @@ function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reac
   return { roots: roots.filter((path) => !isClosed(path)), closed };
 }
 
-const concernsPaths = (resource: Rule['json']['resource']): boolean =>
+const concernsPaths = (resource: Scope['resource']): boolean =>
   resource.op !== 'is' || resource.entity_type === 'Path';
 
 /** Of all these roots, those that lie in a root of every list. */
@@ -106,11 +106,11 @@ function topmost(paths: readonly string[]): string[] {
 /** Hosts of the manifest that no rule forbids in any circumstances. */
 function networkOf(rules: readonly Rule[], hosts: readonly HostRule[]): BoxRules['network'] {
   const forbids = rules.filter(
-    ({ effect, ask, json }) =>
-      effect === 'forbid' && ask === null && actionFits(json.action, 'net.connect'),
+    ({ effect, ask, scope }) =>
+      effect === 'forbid' && ask === null && actionFits(scope.action, 'net.connect'),
   );
   const allow = hosts
-    .filter(({ host }) => !forbids.some(({ json }) => concerns(namedIn(json.resource)?.id, host)))
+    .filter(({ host }) => !forbids.some(({ scope }) => concerns(namedIn(scope.resource)?.id, host)))
     .flatMap(({ host, ports }) => ports.map((port) => ({ host, port })));
   return { mode: allow.length === 0 ? 'none' : 'restricted', allow };
 }

@@ -15,9 +15,9 @@ export type Question = {
   context: Circumstances;
   entities: { uid: Uid; parents: Uid[] }[];
 };
-/** `errors`: rules that could not be evaluated. Cedar leaves them out; whoever asks must not. */
+/** Ids of the rules whose conditions hold, and of those that could not be evaluated. */
 export type Response =
-  | { ok: true; allow: boolean; reasons: string[]; errors: string[] }
+  | { ok: true; holding: string[]; failed: string[] }
   | { ok: false; problem: string };
 
 export type ParseResult = { ok: true; json: PolicyJson } | { ok: false; errors: DetailedError[] };
@@ -31,13 +31,13 @@ export type Cedar = {
     warnings: { id: string; error: DetailedError }[];
   };
   /**
-   * Answers from a set of rules that is parsed once and kept under its key. The key must stand for
-   * the same rules for ever.
+   * Which of these rules hold; all of them permit, or all of them forbid, because Cedar names only
+   * those that decided. They are parsed once and kept under the key, which must stand for the same
+   * rules for ever.
    */
-  ask(key: string, rules: () => Record<string, string>, question: Question): Response;
+  hold(key: string, rules: () => Record<string, string>, question: Question): Response;
 };
 
-const SCHEMA_NAME = 'agentd';
 /**
  * Parsed sets that are kept. Cedar has no way to drop one, but a name can be used again.
  */
@@ -70,8 +70,6 @@ export const cedarIfLoaded = (): Cedar | undefined => loaded;
 
 function makeCedar(wasm: typeof CedarWasm): Cedar {
   const schema = readText('schema.cedarschema');
-  const prepared = wasm.preparseSchema(SCHEMA_NAME, schema);
-  if (prepared.type === 'failure') throw new Error(`schema: ${prepared.errors[0]?.message}`);
   const slots = makeSlots(wasm);
   return {
     parse(text) {
@@ -89,7 +87,7 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
         warnings: found.validationWarnings.map(plain),
       };
     },
-    ask(key, rules, { entities, ...question }) {
+    hold(key, rules, { entities, ...question }) {
       const slot = slots.slotOf(key, rules);
       if (!slot.ok) return slot;
       const answer = wasm.statefulIsAuthorized({
@@ -97,18 +95,12 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
         context: question.context as CedarWasm.Context,
         entities: entities.map((entity) => ({ ...entity, attrs: {} })),
         preparsedPolicySetId: slot.name,
-        preparsedSchemaName: SCHEMA_NAME,
-        validateRequest: true,
+        validateRequest: false,
       });
       if (answer.type === 'failure')
         return { ok: false, problem: answer.errors.map(({ message }) => message).join('; ') };
-      const { decision, diagnostics } = answer.response;
-      return {
-        ok: true,
-        allow: decision === 'allow',
-        reasons: diagnostics.reason,
-        errors: diagnostics.errors.map(({ policyId }) => policyId),
-      };
+      const { reason, errors } = answer.response.diagnostics;
+      return { ok: true, holding: reason, failed: errors.map(({ policyId }) => policyId) };
     },
   };
 }

@@ -47,7 +47,7 @@ export function compileAgent(
   uid: EntityUid,
 ): Compiled {
   const principal: Placed = { uid, parents: parentsOf(bundle, uid) };
-  const shared = base.rules.filter(({ json }) => scopeFits(json.principal, principal));
+  const shared = base.rules.filter(({ scope }) => scopeFits(scope.principal, principal));
   if (uid.type !== 'Agent' || !Object.hasOwn(bundle.agents, uid.id))
     return { principal, rules: shared };
   const manifest = read(cedar, rulesOfManifest(uid.id, bundle.agents[uid.id]!));

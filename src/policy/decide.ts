@@ -6,6 +6,7 @@ import { type Compiled, type CompiledBase, compileAgent, compileBase } from './c
 import { type Placed, placeResource, readPrincipal } from './entities.ts';
 import { type Answer, type Request, strictest } from './request.ts';
 import { type Rule, ruleFits } from './rule.ts';
+import { shapeProblem } from './shapes.ts';
 
 export type Policy = {
   version: number;
@@ -70,7 +71,11 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     if (uid === undefined) return say('deny', ['base:unknown'], 'nobody has such a name');
     if (uid.type === 'Agent' && !Object.hasOwn(bundle.agents, uid.id))
       return say('deny', ['base:unknown'], `there is no agent ${uid.id}`);
-    const place = placeResource(request.resource);
+    const context = { labels: [], ...request.context };
+    const { action, resource } = request;
+    const odd = shapeProblem({ principal: uid.type, action, resource: resource.type, context });
+    if (odd !== undefined) return say('deny', ['base:shape'], `it cannot be decided: ${odd}`);
+    const place = placeResource(resource);
     if (!place.ok) return say('deny', ['base:canonical'], place.problem);
     let found: Compiled;
     try {
@@ -79,18 +84,20 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       return say('deny', ['base:error'], `it cannot be decided: ${(error as Error).message}`);
     }
     const { rules, principal } = found;
-    const asked = { principal, action: request.action, resource: place.placed };
+    const asked = { principal, action, resource: place.placed };
     const fitting = inForce(rules, now).filter((rule) => ruleFits(rule, asked));
     const question: Question = {
       principal: uid,
-      action: { type: 'Action', id: request.action },
+      action: { type: 'Action', id: action },
       resource: place.placed.uid,
-      context: { labels: [], ...request.context },
+      context,
       entities: [principal, place.placed],
     };
-    const verdict = judge(cedar, `${own}`, fitting, question);
-    const reason =
-      verdict.reason ?? `nothing allows ${uid.id} ${request.action} on ${request.resource.id}`;
+    const holding = holdingOf(cedar, own, fitting, question);
+    if ('problem' in holding)
+      return say('deny', ['base:error'], `it cannot be decided: ${holding.problem}`);
+    const verdict = judge(holding);
+    const reason = verdict.reason ?? `nothing allows ${uid.id} ${action} on ${resource.id}`;
     return say(verdict.answer, verdict.rules, reason);
   };
 
@@ -134,73 +141,43 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
 
 type Verdict = { answer: Answer['answer']; rules: string[]; reason?: string };
 
-/** Only rules whose scope fits are given to Cedar: none of the others could hold. */
-function judge(
-  cedar: Cedar,
-  policy: string,
-  fitting: readonly Rule[],
-  question: Question,
-): Verdict {
-  const permits = fitting.filter(({ effect }) => effect === 'permit');
-  if (permits.length === 0) {
-    // Which rule would forbid it besides is worth saying.
-    const forbids = fitting.filter((rule) => rule.ask === null);
-    const hit = forbids.length === 0 ? undefined : evaluate(cedar, policy, forbids, question);
-    if (hit === undefined || hit.problem !== undefined || hit.holding.length === 0)
-      return { answer: 'deny', rules: [] };
-    return because('deny', hit.holding);
-  }
-  const whole = evaluate(cedar, policy, fitting, question);
-  if (whole.problem !== undefined)
-    return { answer: 'deny', rules: ['base:error'], reason: whole.problem };
-  const forbids = whole.holding.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
-  if (forbids.length > 0) return because('deny', forbids);
-  const asks = whole.holding.filter(({ ask }) => ask !== null);
-  if (whole.allow && asks.length === 0)
-    return {
-      answer: 'allow',
-      rules: idsOf(whole.holding),
-      reason: whyOf(whole.holding, 'allowed'),
-    };
-  if (asks.length === 0) return { answer: 'deny', rules: [] };
-  const alone = evaluate(cedar, policy, permits, question);
-  return alone.problem === undefined && alone.allow
-    ? because('ask', asks)
-    : { answer: 'deny', rules: [] };
+function judge(holding: readonly Rule[]): Verdict {
+  const forbids = holding.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
+  if (forbids.length > 0) return because('deny', forbids, 'forbidden');
+  const permits = holding.filter(({ effect }) => effect === 'permit');
+  if (permits.length === 0) return { answer: 'deny', rules: [] };
+  const asks = holding.filter(({ ask }) => ask !== null);
+  return asks.length > 0 ? because('ask', asks, 'asked') : because('allow', permits, 'allowed');
 }
 
-const idsOf = (rules: readonly Rule[]): string[] => rules.map(({ id }) => id);
-const whyOf = (rules: readonly Rule[], otherwise: string): string => {
+function because(answer: Answer['answer'], rules: readonly Rule[], how: string): Verdict {
+  const ids = rules.map(({ id }) => id);
   const words = rules.flatMap(({ ask, why }) => ask ?? why ?? []);
-  return words.length === 0 ? `${otherwise} by ${idsOf(rules).join(', ')}` : words.join('; ');
-};
-const because = (answer: 'ask' | 'deny', rules: readonly Rule[]): Verdict => ({
-  answer,
-  rules: idsOf(rules),
-  reason: whyOf(rules, 'forbidden'),
-});
-
-type Evaluated = { allow: boolean; holding: Rule[]; problem?: string };
+  const reason = words.length === 0 ? `${how} by ${ids.join(', ')}` : words.join('; ');
+  return { answer, rules: ids, reason };
+}
 
 /**
- * Cedar drops a rule that it cannot evaluate. For a permit that is right; a forbid must not vanish
- * that way, so it counts as holding.
+ * The rules that hold. One without conditions holds where its scope fits; the others are Cedar's to
+ * say. What Cedar cannot evaluate counts as not permitting, and as forbidding.
  */
-function evaluate(
+function holdingOf(
   cedar: Cedar,
-  policy: string,
-  rules: readonly Rule[],
+  policy: number,
+  fitting: readonly Rule[],
   question: Question,
-): Evaluated {
-  const texts = () => Object.fromEntries(rules.map(({ id, text }) => [id, text]));
-  const key = `${policy} ${rules.map(({ id }) => id).join(' ')}`;
-  const response = cedar.ask(key, texts, question);
-  if (!response.ok)
-    return { allow: false, holding: [], problem: `it cannot be decided: ${response.problem}` };
-  const named = new Set(response.reasons);
-  const failed = new Set(response.errors);
-  const holding = rules.filter(
-    ({ id, effect }) => named.has(id) || (effect === 'forbid' && failed.has(id)),
-  );
-  return { allow: response.allow, holding };
+): Rule[] | { problem: string } {
+  const holds = new Set<string>();
+  for (const effect of ['forbid', 'permit'] as const) {
+    const open = fitting.filter((rule) => !rule.isUnconditional && rule.effect === effect);
+    if (open.length === 0) continue;
+    const key = `${policy} ${open.map(({ id }) => id).join(' ')}`;
+    // As text: numbers of 64 bits would not survive as JSON.
+    const texts = () => Object.fromEntries(open.map(({ id, text }) => [id, text]));
+    const response = cedar.hold(key, texts, question);
+    if (!response.ok) return response;
+    for (const id of response.holding) holds.add(id);
+    if (effect === 'forbid') for (const id of response.failed) holds.add(id);
+  }
+  return fitting.filter(({ id, isUnconditional }) => isUnconditional || holds.has(id));
 }

@@ -11,6 +11,9 @@ export type RuleText = {
   from: string;
 };
 
+/** For whom, what and which thing. */
+export type Scope = Pick<PolicyJson, 'principal' | 'action' | 'resource'>;
+
 export type Rule = RuleText & {
   effect: 'permit' | 'forbid';
   /** Why a person is needed; null when it is no question to a person. */
@@ -21,12 +24,13 @@ export type Rule = RuleText & {
   untilMs: number | null;
   /** Holds always where its scope fits. */
   isUnconditional: boolean;
-  json: PolicyJson;
+  scope: Scope;
 };
 
 export const ANNOTATIONS: readonly string[] = ['id', 'ask', 'why', 'until'];
 
 export function makeRule(text: RuleText, json: PolicyJson): Rule {
+  const { principal, action, resource } = json;
   const { ask, why, until } = json.annotations ?? {};
   return {
     ...text,
@@ -35,7 +39,7 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
     why: why ?? null,
     untilMs: until === undefined ? null : Date.parse(until),
     isUnconditional: json.conditions.length === 0,
-    json,
+    scope: { principal, action, resource },
   };
 }
 
@@ -76,11 +80,11 @@ export function actionFits(constraint: PolicyJson['action'], action: string): bo
 
 export type Asked = { principal: Placed; action: string; resource: Placed };
 
-export function ruleFits({ json }: Rule, { principal, action, resource }: Asked): boolean {
+export function ruleFits({ scope }: Rule, { principal, action, resource }: Asked): boolean {
   return (
-    actionFits(json.action, action) &&
-    scopeFits(json.principal, principal) &&
-    scopeFits(json.resource, resource)
+    actionFits(scope.action, action) &&
+    scopeFits(scope.principal, principal) &&
+    scopeFits(scope.resource, resource)
   );
 }
 
