@@ -4,7 +4,7 @@
 import type { ApprovalView } from '../../../wire/approvald.ts';
 import type { Out, Style } from '../out.ts';
 import { relative, size, some } from './amounts.ts';
-import { breakLine, exact, exactLines, fenced, oddLetters } from './exact.ts';
+import { exact, exactLines, fenced, folded, oddLetters } from './exact.ts';
 import { renderFields } from './table.ts';
 
 export type AboutTask = { goal: string } | undefined;
@@ -28,7 +28,9 @@ export function approvalLines(
   const heading = (text: string) => ['', paint('bold', text)];
   return [
     head(view, out, nowMs),
-    ...renderFields(folded(fields(view, task, out, nowMs), out), paint).map((line) => `  ${line}`),
+    ...renderFields(foldFields(fields(view, task, out, nowMs), out), paint).map(
+      (line) => `  ${line}`,
+    ),
     ...heading(`What would be done (${exactly(view)}):`),
     ...argumentLines(view.arguments, out),
     ...(view.arguments_asked === null
@@ -53,7 +55,7 @@ export function approvalLines(
 function head(view: ApprovalView, { paint }: Out, nowMs: number): string {
   const until =
     view.status === 'pending'
-      ? `no answer ${relative(view.expires_at, nowMs)} is a no`
+      ? `expires ${relative(view.expires_at, nowMs)}: no answer is a no`
       : `by ${view.decided_by ?? 'nobody'} ${relative(view.decided_at ?? view.expires_at, nowMs)}`;
   const id = paint('bold', view.id);
   return `${id}  ${paint(STATUS_STYLE[view.status], view.status)}, ${until}`;
@@ -63,10 +65,10 @@ type Fields = [string, string | undefined][];
 const FIELD_COLUMNS = 16;
 
 /** Folded here and not by the terminal, so that no words of others start a line. */
-const folded = (rows: Fields, { columns }: Out): Fields =>
+const foldFields = (rows: Fields, { columns }: Out): Fields =>
   rows.map(([name, value]) => [
     name,
-    value === undefined ? undefined : breakLine(value, columns - FIELD_COLUMNS).join('\n'),
+    value === undefined ? undefined : folded(value, columns - FIELD_COLUMNS).join('\n'),
   ]);
 
 /** The values stand on their own lines, so what others wrote has no line break in it. */
@@ -179,6 +181,6 @@ function choices(view: ApprovalView, { paint, columns }: Out): string[] {
   );
   return rows.flatMap(([command, what]) => [
     `  ${command}`,
-    ...breakLine(what, columns - 6).map((line) => paint('dim', `      ${line}`)),
+    ...folded(what, columns - 6).map((line) => paint('dim', `      ${line}`)),
   ]);
 }

@@ -1,13 +1,13 @@
 // Text of others shown so that it hides nothing and imitates nothing: whatever would not show as
 // itself is written out, and every line stands behind a bar, also where the terminal would wrap it.
 import type { Paint, Style } from '../out.ts';
-import { widthOf } from './width.ts';
+import { widthOf, wrap } from './width.ts';
 
 /**
  * Controls, format and direction marks, private and unassigned characters, lone surrogates, marks
- * that draw nothing, and every space but the plain one. Lines and tabs are dealt with apart.
+ * that draw nothing, and every space or blank but the plain one. Lines and tabs are dealt with apart.
  */
-const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]|\p{Default_Ignorable_Code_Point}|(?! )\p{Zs}/gu;
+const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]|\p{Default_Ignorable_Code_Point}|(?! )\p{Zs}|\u2800/gu;
 
 const spell = (char: string): string =>
   `\\u{${char.codePointAt(0)!.toString(16).padStart(4, '0')}}`;
@@ -37,8 +37,11 @@ export function fenced(
   });
 }
 
-/** In parts of so many columns, wherever that is. */
-export function breakLine(line: string, columns: number): string[] {
+/** At spaces where there are any, and else anywhere: the terminal has nothing left to wrap. */
+export const folded = (line: string, columns: number): string[] =>
+  wrap(line, columns).flatMap((part) => breakLine(part, columns));
+
+function breakLine(line: string, columns: number): string[] {
   if (widthOf(line) <= columns) return [line];
   const parts: string[] = [];
   let part = '';

@@ -34,7 +34,7 @@ test('what became of it', () => {
   assert.match(said({ event: 'approval.expired', status: 'expired' })!, /that is a no/);
   assert.match(
     said({ event: 'approval.redeemed', status: 'approved', data: { by: 'person:a person:b' } })!,
-    /let through by the word of person:a person:b/,
+    /let through by the word of person:a and person:b/,
   );
   assert.match(said({ event: 'approval.redeemed', status: 'refused' })!, /for something else/);
   assert.equal(said({ event: 'approval.redeemed', status: 'rejected' }), undefined);

@@ -35,7 +35,7 @@ function textOf(event: AuditEvent, name: string): string | undefined {
       if (event.status === 'refused')
         return `somebody tried to use an approval of ${tool} for something else: refused ${which}`;
       return event.status === 'approved'
-        ? `${tool} was let through by the word of ${word(event, 'by')} ${which}`
+        ? `${tool} was let through by the word of ${word(event, 'by').replaceAll(' ', ' and ')} ${which}`
         : undefined;
     default:
       return undefined;

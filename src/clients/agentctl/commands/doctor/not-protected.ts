@@ -13,7 +13,8 @@ export function notProtected(stateDir: string, sandboxes: FeaturesView | undefin
         'keys included, and connect to the sockets of running tasks.',
     'What manifests say under filesystem, network, resources and linuxUser is checked and ' +
       'recorded, but nothing enforces it yet. Which tools an agent may call is enforced, by toold.',
-    'There are no approvals yet: a tool that is allowed is allowed without asking a person.',
+    `Whoever can read ${stateDir}/operator.key can approve what agents ask for, under any name that ` +
+      'has no key of its own; whoever can read a key in people/ is that person.',
     `The key that signs the audit log is in ${stateDir}. Whoever can read it can rewrite the log ` +
       'and sign it again; a checkpoint kept on another machine shows that: ' +
       'agentctl audit checkpoint.',
