@@ -35,6 +35,8 @@ function readTarget({ run, gate, request }: TunnelOptions): Target {
     const what = { host: url.slice(0, 253), port: 0, method: 'CONNECT' };
     return gate.refused(run, refuse('request', what, `CONNECT ${what.host}: ${text}`));
   };
+  // Node takes a line without a version too.
+  if (!/^1\.[01]$/.test(request.httpVersion)) throw problem('it is not HTTP/1.1');
   const read = readAuthority(url);
   if ('problem' in read) throw problem(read.problem);
   const target = read.value;

@@ -1,0 +1,71 @@
+// The proxy people write first, with the guards off: it looks at the name in the request, compares
+// strings, lets the system find the address, and passes bytes on. What succeeds through it is an
+// attack; the same attack is then tried on egressd.
+import net, { type AddressInfo } from 'node:net';
+
+export type NaiveOptions = {
+  /** Names it lets through; all when absent. */
+  allows?: (host: string) => boolean;
+  /** The system's when absent: it also reads 0x7f.1 and 2130706433. */
+  lookup?: (host: string) => Promise<string>;
+  /** Looks up and checks first, and lets the dialling look up again. */
+  checks?: (address: string) => boolean;
+};
+
+export type NaiveProxy = { port: number; close(): Promise<void> };
+
+type Wanted = { host: string; port: number; isTunnel: boolean };
+
+function wantedOf(head: string): Wanted {
+  const [method = '', target = ''] = head.split(' ');
+  if (method === 'CONNECT') {
+    const at = target.lastIndexOf(':');
+    const host = target.slice(0, at).replace(/^\[|\]$/g, '');
+    return { host, port: Number(target.slice(at + 1)), isTunnel: true };
+  }
+  const host = /^host: *(.*?)\r$/im.exec(head)?.[1] ?? '';
+  const [, name = host, port = '80'] = /^(.*):(\d+)$/.exec(host) ?? [];
+  return { host: name.replace(/^\[|\]$/g, ''), port: Number(port), isTunnel: false };
+}
+
+async function serve(client: net.Socket, first: Buffer, options: NaiveOptions): Promise<void> {
+  const { host, port, isTunnel } = wantedOf(first.toString('latin1'));
+  if (options.allows?.(host) === false) return void client.end('HTTP/1.1 403 No\r\n\r\n');
+  if (options.checks !== undefined && !options.checks(await options.lookup!(host)))
+    return void client.end('HTTP/1.1 403 No\r\n\r\n');
+  const address = options.lookup === undefined ? host : await options.lookup(host);
+  const target = net.connect(port, address);
+  for (const socket of [client, target])
+    socket.on('error', () => {
+      client.destroy();
+      target.destroy();
+    });
+  target.on('connect', () => {
+    if (isTunnel) client.write('HTTP/1.1 200 OK\r\n\r\n');
+    else target.write(first);
+    client.pipe(target);
+    target.pipe(client);
+  });
+}
+
+export async function startNaive(options: NaiveOptions = {}): Promise<NaiveProxy> {
+  const open = new Set<net.Socket>();
+  const server = net.createServer({ allowHalfOpen: true }, (client) => {
+    open.add(client);
+    client.on('close', () => open.delete(client));
+    client.on('error', () => client.destroy());
+    client.once('data', (first: Buffer) => {
+      client.pause();
+      serve(client, first, options).catch(() => client.destroy());
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const socket of open) socket.destroy();
+      await closed;
+    },
+  };
+}
