@@ -1,5 +1,6 @@
 // A person in the loop, over real sockets: a call asks, its run parks and holds no process, a
-// person answers, the run is woken and gets exactly what was approved. The test plays toold and the run.
+// person answers, the run is woken and gets exactly what was approved. The test plays toold and
+// the run.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

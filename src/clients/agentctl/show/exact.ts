@@ -5,7 +5,8 @@ import { widthOf, wrap } from './width.ts';
 
 /**
  * Controls, format and direction marks, private and unassigned characters, lone surrogates, marks
- * that draw nothing, and every space or blank but the plain one. Lines and tabs are dealt with apart.
+ * that draw nothing, and every space or blank but the plain one. Lines and tabs are dealt with
+ * apart.
  */
 const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]|\p{Default_Ignorable_Code_Point}|(?! )\p{Zs}|\u2800/gu;
 
