@@ -49,6 +49,7 @@ export async function takeState(told: Told): Promise<Runtime> {
     // Read once: what is decided here and what the daemons get must be the same file.
     const config = loadRuntimeConfig(told);
     const needsRehearsal = Object.keys(config.modeld.providers).length === 0;
+    const { screenplays_dir: plays } = config.modeld;
     const options = hostOptions(told, config);
     const address = join(ownDir(join(options.runtimeDir, 'rehearsal')), 'rehearsal.sock');
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
@@ -63,6 +64,7 @@ export async function takeState(told: Told): Promise<Runtime> {
         '--listen',
         address,
         '--exit-with-stdin',
+        ...(plays === undefined ? [] : ['--screenplays', plays]),
       ]);
     return runtime;
   } catch (error) {

@@ -96,6 +96,8 @@ export const modeldConfig = z.strictObject({
     .prefault({}),
   /** Where the played model answers while no real one is configured. Set by the entry. */
   rehearsal: z.strictObject({ address: baseUrl }).optional(),
+  /** A directory of screenplays that the rehearsal plays before its own. */
+  screenplays_dir: z.string().min(1).max(4_096).optional(),
   /** Where the service manager put credentials. Set by the entry. */
   credentials_dir: z.string().max(4_096).optional(),
 });

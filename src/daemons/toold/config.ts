@@ -9,6 +9,12 @@ export const tooldConfig = z.strictObject({
   /** So many calls in a row that brought nothing new trip it too. */
   breaker_stale_calls_max: z.int().min(2).max(10_000).default(40),
   calls_in_flight_per_run_max: z.int().min(1).max(1_024).default(64),
+  /** The commands that tests.run may run in a workspace, by name; `default` is the usual one. */
+  tests: z
+    .record(z.string().min(1).max(64), z.array(z.string().max(4_096)).min(1).max(64))
+    .default({}),
+  /** What one run may send and receive through egressd, in all. */
+  egress_bytes_max: z.int().min(0).default(1_073_741_824),
   /** How long a stop waits for calls in hand before it signals them to give up. */
   drain_wait_ms: z.int().min(0).max(60_000).default(5_000),
   /** Tools with a counted effect, for fault tests only. */

@@ -8,13 +8,16 @@ import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
-import { fault } from '../../wire/errors.ts';
+import { egressdRoutes } from '../../wire/egressd.ts';
 import type { NewEvent } from '../../wire/events.ts';
+import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
+import type { BoxId, RunId } from '../../wire/words.ts';
 import { makeHandlers } from './api.ts';
 import { makeApprovals } from './approvals.ts';
-import { makeAttempts } from './attempts.ts';
+import { type Job, makeAttempts } from './attempts.ts';
 import { makeAuthority } from './authority.ts';
+import { makeBoxes } from './boxes.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
@@ -42,24 +45,40 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const agentd = floor.peer('agentd', agentdRoutes);
   const approvald = floor.peer('approvald', approvaldRoutes);
   const store = makeStore(db, outbox);
-  const registry = makeRegistry({ agentd, clock, appendLine });
+  const egressd = floor.peer('egressd', egressdRoutes);
+  const fetch: typeof egressd.fetch = async (request, asked) => {
+    await boxes.openEgress(runs.held(request.params.id as RunId));
+    return egressd.fetch(request, asked);
+  };
+  const registry = makeRegistry({
+    ...{ agentd, egressd: { fetch }, clock, appendLine },
+    tests: config.tests,
+  });
   // Before any route answers, so that nothing that runs now can be taken for something left over.
   const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
   if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
 
-  const runs = makeRuns({ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() });
+  const boxes = makeBoxes({
+    sandboxd: floor.peer('sandboxd', sandboxdRoutes),
+    egressd,
+    newBoxId: () => floor.newId<BoxId>('box'),
+    egressBytesMax: config.egress_bytes_max,
+    ...{ policy, log },
+  });
+  const runs = makeRuns({
+    ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() },
+    onGone: (run) => void boxes.close(run),
+  });
   const finishResult = makeFinishResult({ agentd, sizeBytesMax: config.result_size_bytes_max });
   const limits = {
     repeatsMax: config.breaker_repeats_max,
     staleCallsMax: config.breaker_stale_calls_max,
   };
-  const marks = makeMarks({ agentd, store });
+  const marks = makeMarks({ agentd, store, onMarked: boxes.narrow });
   const authority = makeAuthority(policy);
   const permissions = makePermissions({ authority, marks, limits, clock });
   const approvals = makeApprovals({ approvald, agentd });
-  const boxOf = async () => {
-    throw fault('unavailable', 'nothing holds boxes here');
-  };
+  const boxOf = ({ run, callId, signal }: Job) => boxes.of(run, { callId, signal });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const attempts = makeAttempts({ ...own, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;

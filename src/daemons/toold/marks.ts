@@ -20,8 +20,16 @@ type Noted = { run: Run; callId: CallId; tool: Tool };
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
   store: Pick<Store, 'workspaceMarks' | 'markWorkspace'>;
+  /** A run has a new mark: what is open to it may have to be narrowed. */
+  onMarked: (run: Run) => Promise<void>;
 }): Marks {
   const { agentd, store } = options;
+
+  const learn = async (run: Run, labels: readonly Label[]): Promise<void> => {
+    const before = run.labels.size;
+    for (const label of labels) run.labels.add(label);
+    if (run.labels.size > before) await options.onMarked(run);
+  };
 
   const tell = async ({ run, callId }: Noted, labels: Label[], why: string): Promise<void> => {
     const fresh = labels.filter((label) => !run.labels.has(label));
@@ -31,15 +39,14 @@ export function makeMarks(options: {
       ...{ labels: fresh, why, part: `mark.${fresh.join('+')}` },
     };
     const { labels: now } = await agentd.toolMark({ body }, peerOptions);
-    for (const label of now) run.labels.add(label);
+    await learn(run, now);
   };
 
   return {
     async of(run, tool) {
-      // What stays inside and can be undone is decided alike for marked runs and others.
       if (!matters(tool)) return [...run.labels];
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
-      for (const label of labels) run.labels.add(label);
+      await learn(run, labels);
       return labels;
     },
 
@@ -56,11 +63,12 @@ export function makeMarks(options: {
   };
 }
 
-function matters(tool: Tool): boolean {
-  return (
-    tool.reversibility === 'externally-reversible' ||
-    tool.reversibility === 'irreversible' ||
-    tool.touches !== undefined ||
-    tool.risk === 'high'
-  );
+/** What stays in the box and can be undone is decided alike for marked runs and others. */
+function matters({ reversibility, risk, level, touches, box }: Tool): boolean {
+  const leavesTraces =
+    reversibility === 'externally-reversible' || reversibility === 'irreversible';
+  // Commands in a box have its way out; tools without a box that touch something reach outside.
+  const canSend =
+    (level !== 'L0' && level !== 'L1') || (touches !== undefined && box === undefined);
+  return leavesTraces || risk === 'high' || canSend;
 }

@@ -19,6 +19,8 @@ export type Run = {
   tools: ReadonlySet<string>;
   grantExpiresMs: number | null;
   callsMax: number;
+  /** A directory of this host; null: one of its tree's own. */
+  workspace: string | null;
   /** What it is marked with, as far as known here; agentd has the truth. */
   labels: Set<Label>;
   socket: string;
@@ -35,6 +37,8 @@ export type Runs = {
   dismiss(runId: RunId, fence: number): Promise<boolean>;
   /** The run of this caller, or a fault when its activation is over. */
   current(caller: RunCaller): Run;
+  /** The live activation of this run, or a fault when there is none. */
+  held(runId: RunId): Run;
   progressOf(run: Run): Promise<Progress>;
   /** After a restart: sockets of the runs that were live, so that their runners find us again. */
   reopen(): Promise<void>;
@@ -46,6 +50,8 @@ export function makeRuns(options: {
   store: Store;
   sockets: RunSockets;
   nowMs: () => number;
+  /** An activation is over: what was held for it can go. */
+  onGone: (run: Run) => void;
 }): Runs {
   const { store, sockets, nowMs } = options;
   const live = new Map<string, Run>();
@@ -100,6 +106,7 @@ export function makeRuns(options: {
           dismissed = true;
           for (const controller of run.inFlight) controller.abort();
           closeSocket(run);
+          options.onGone(run);
         }
         return (await store.dismissRun(runId, fence)) || dismissed;
       }),
@@ -109,6 +116,12 @@ export function makeRuns(options: {
       if (run !== undefined && run.fence === caller.fence) return run;
       const now = run === undefined ? 'it was dismissed' : `${run.fence} holds it now`;
       throw fault('stale_fence', `activation ${caller.fence} of ${caller.runId} is over: ${now}`);
+    },
+
+    held(runId) {
+      const run = live.get(runId);
+      if (run === undefined) throw fault('stale_fence', `${runId} was dismissed`);
+      return run;
     },
 
     progressOf(run) {
@@ -143,6 +156,8 @@ function runOf(runId: RunId, body: AdmitRunBody, before: Run | undefined): Run {
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
+    // Admissions of an earlier version have none.
+    workspace: body.workspace ?? null,
     labels: new Set([...body.labels, ...(before?.labels ?? [])]),
     socket: before?.fence === body.fence ? before.socket : '',
     inFlight: before?.inFlight ?? new Set(),

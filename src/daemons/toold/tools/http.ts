@@ -91,7 +91,7 @@ function failure(error: unknown): Effect {
   return { error: { code: 'denied', message, hint, retry: false } };
 }
 
-export function httpTools(egressd: EgressdClient): Tool[] {
+export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
   const fetch = tool({
     name: 'http.fetch',
     description:

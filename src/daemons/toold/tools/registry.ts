@@ -1,7 +1,12 @@
 // The list of every tool there is. A tool that is not here cannot be called.
 import type { Clock } from '../../../platform/clock.ts';
 import { artifactTools } from './artifacts.ts';
+import { fileTools } from './files.ts';
+import { gitTools } from './git.ts';
+import { type EgressdClient, httpTools } from './http.ts';
+import { logTools } from './logs.ts';
 import { messageTools } from './messages.ts';
+import { shellTools, type TestCommands } from './shell.ts';
 import { taskTools } from './tasks.ts';
 import { type AppendLine, testTools } from './test-tools.ts';
 import type { AgentdClient, Tool } from './tool.ts';
@@ -11,16 +16,24 @@ export type Registry = { get(name: string): Tool | undefined; list(): readonly T
 
 export function makeRegistry(options: {
   agentd: AgentdClient;
+  /** Opens the way out of the run before it is used. */
+  egressd: Pick<EgressdClient, 'fetch'>;
   clock: Clock;
+  tests: TestCommands;
   /** Given only where test tools are wanted. */
   appendLine: AppendLine | undefined;
 }): Registry {
-  const { agentd, clock, appendLine } = options;
+  const { agentd, egressd, clock, appendLine } = options;
   const tools = [
     ...taskTools(agentd),
     ...messageTools(agentd),
     ...artifactTools(agentd),
     ...waitTools(agentd),
+    ...fileTools(),
+    ...gitTools(),
+    ...httpTools(egressd),
+    ...logTools(),
+    ...shellTools({ tests: options.tests }),
     ...(appendLine === undefined ? [] : testTools({ clock, appendLine })),
   ];
   const byName = new Map(tools.map((one) => [one.name, one]));

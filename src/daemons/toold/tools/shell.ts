@@ -40,9 +40,9 @@ const shellExec = (workspace: string): Tool =>
       'Run a command line with /bin/sh in your box: your files, no network but what you are ' +
       'allowed, limits on time, memory and output. Standard input is empty. Everything it starts ' +
       'ends with it. Prefer the file and git tools where they do.',
-    risk: 'high',
-    // Nobody knows beforehand what a command line does to the workspace.
-    reversibility: 'irreversible',
+    risk: 'medium',
+    // Whatever it does stays in the box: the worst is a workspace to be made anew.
+    reversibility: 'reversible',
     idempotent: false,
     timeoutMs: (SHELL_TIMEOUT_S.most + 30) * 1_000,
     callsPerRunMax: 2_000,

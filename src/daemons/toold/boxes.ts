@@ -1,0 +1,205 @@
+// The box of each run, opened at sandboxd when a tool first needs it, with the rules that policy
+// gives the agent now; and its way out through egressd, where policy gives one. When the rules have
+// changed since, the box is closed and opened anew: the kernel never allows more than policy does.
+import { isFault } from '../../platform/daemon.ts';
+import type { Client } from '../../platform/link.ts';
+import type { Log } from '../../platform/log.ts';
+import type { BoxRules } from '../../policy/box-rules.ts';
+import { proxyEnvironment } from '../../policy/egress.ts';
+import type { PolicySource } from '../../policy/source.ts';
+import { fault } from '../../wire/errors.ts';
+import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
+import type { Collected, OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
+import type { BoxId, CallId } from '../../wire/words.ts';
+import type { Run } from './runs.ts';
+import type { Box, ExecRequest, ExecResult } from './tools/box.ts';
+import type { EgressdClient } from './tools/http.ts';
+import { peerOptions } from './tools/tool.ts';
+
+export type SandboxdClient = Client<typeof sandboxdRoutes>;
+
+export type Boxes = {
+  of(run: Run, call: { callId: CallId; signal: AbortSignal }): Promise<Box>;
+  /** The way out alone, for a tool that fetches without a box. */
+  openEgress(run: Run): Promise<string | null>;
+  /** It has read something: what it may reach is narrowed at once. */
+  narrow(run: Run): Promise<void>;
+  /** The run is over, or this activation of it. */
+  close(run: Run): Promise<void>;
+};
+
+type Open = { id: BoxId; rules: string; view: OpenBox; env: Record<string, string> };
+type Held = { fence: number; opened: Promise<Open> };
+
+const EXEC_GRACE_MS = 10_000;
+/**
+ * A run that has read text from outside may still read: what egressd can see to be a plain request
+ * goes through, a tunnel could carry anything out and does not.
+ */
+const ONLY_READS = ['GET', 'HEAD'];
+
+export function makeBoxes(options: {
+  sandboxd: SandboxdClient;
+  egressd: EgressdClient;
+  policy: Pick<PolicySource, 'boxRulesOf'>;
+  newBoxId: () => BoxId;
+  egressBytesMax: number;
+  log: Log;
+}): Boxes {
+  const { sandboxd, egressd, policy, log } = options;
+  const held = new Map<string, Held>();
+  /** Runs whose way out is open. */
+  const ways = new Set<string>();
+
+  const putEgress = async (run: Run, rules: BoxRules): Promise<string | null> => {
+    if (rules.network.mode === 'none') return null;
+    const marked = run.labels.has('outside');
+    const body = {
+      ...{ fence: run.fence, agent: run.agent, task_id: run.taskId, root_task_id: run.rootTaskId },
+      allow: rules.network.allow.map((rule) => (marked ? { ...rule, methods: ONLY_READS } : rule)),
+      ...{ bytes_max: options.egressBytesMax, labels: [...run.labels] },
+    };
+    ways.add(run.runId);
+    return (await egressd.putEgress({ params: { id: run.runId }, body }, peerOptions)).socket;
+  };
+
+  const open = async (run: Run, rules: BoxRules): Promise<Open> => {
+    const id = options.newBoxId();
+    const { read, write, deny, resources } = rules;
+    const egressSocket = await putEgress(run, rules);
+    const body = {
+      ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId },
+      ...{ root_task_id: run.rootTaskId, level: 'L2' as const },
+      rules: { read, write, deny, resources: resourcesOf(resources) },
+      network: { egress_socket: egressSocket },
+      ...(run.workspace === null ? {} : { workspace_path: run.workspace }),
+    };
+    const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
+    if (view.missing.length > 0)
+      log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
+    const env = egressSocket === null ? {} : proxyEnvironment();
+    return { id, view, env, rules: JSON.stringify(rules) };
+  };
+
+  const closeBox = async ({ opened }: Held): Promise<void> => {
+    const found = await opened.catch(() => undefined);
+    if (found === undefined) return;
+    await sandboxd.closeBox({ params: { id: found.id } }, peerOptions).catch((error: unknown) => {
+      if (!isFault(error, 'not_found')) log.warn('a box was not closed', { box: found.id, error });
+    });
+  };
+
+  const forget = (run: Run, entry: Held): void => {
+    if (held.get(run.runId) === entry) held.delete(run.runId);
+  };
+
+  const current = async (run: Run): Promise<{ entry: Held; box: Open }> => {
+    const rules = await policy.boxRulesOf(run.agent);
+    const found = held.get(run.runId);
+    if (found !== undefined) {
+      const box = await found.opened;
+      if (found.fence === run.fence && box.rules === JSON.stringify(rules))
+        return { entry: found, box };
+      forget(run, found);
+      await closeBox(found);
+    }
+    // Another call may have opened it while this one waited.
+    const again = held.get(run.runId);
+    if (again !== undefined) return { entry: again, box: await again.opened };
+    const entry: Held = { fence: run.fence, opened: open(run, rules) };
+    held.set(run.runId, entry);
+    entry.opened.catch(() => forget(run, entry));
+    return { entry, box: await entry.opened };
+  };
+
+  /** A box that went with its warden: nothing was done, and the next call opens another. */
+  const inBox = async <T>(run: Run, entry: Held, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isFault(error, 'not_found') || !/open box/.test(error.message)) throw error;
+      forget(run, entry);
+      throw fault('unavailable', `the box of ${run.runId} has ended; it is opened again`, {
+        cause: error,
+      });
+    }
+  };
+
+  return {
+    async of(run, { callId, signal }) {
+      const { entry, box } = await current(run);
+      const params = { id: box.id };
+      return {
+        roots: { workspace: box.view.workspace, home: box.view.home },
+        files: {
+          perform: <R extends FileAsk>(request: R) =>
+            inBox(run, entry, async () => {
+              const asked = { params, body: request as FileAsk as never };
+              return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
+            }),
+        },
+        exec: (request) =>
+          inBox(run, entry, async () => {
+            const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
+            const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
+            const asked = { deadlineMs, signal: request.signal ?? signal };
+            return resultOf(await sandboxd.execBox({ params, body }, asked));
+          }),
+      };
+    },
+
+    openEgress: async (run) => putEgress(run, await policy.boxRulesOf(run.agent)),
+
+    async narrow(run) {
+      if (ways.has(run.runId)) await putEgress(run, await policy.boxRulesOf(run.agent));
+    },
+
+    async close(run) {
+      const found = held.get(run.runId);
+      if (found !== undefined && found.fence <= run.fence) {
+        held.delete(run.runId);
+        await closeBox(found);
+      }
+      if (!ways.delete(run.runId)) return;
+      const asked = { params: { id: run.runId }, query: { fence: run.fence } };
+      await egressd.dropEgress(asked, peerOptions).catch((error: unknown) => {
+        log.warn('a way out was not closed', { run_id: run.runId, error });
+      });
+    },
+  };
+}
+
+function resourcesOf({ memoryBytes, pids }: BoxRules['resources']) {
+  return {
+    ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),
+    ...(pids === null ? {} : { pids }),
+  };
+}
+
+function commandOf(request: ExecRequest, env: Record<string, string>) {
+  const { argv, cwd, stdin, wallMs, outputBytesMax } = request;
+  return {
+    argv: [...argv],
+    env: { ...env, ...request.env },
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(stdin === undefined ? {} : { stdin_base64: stdin.toString('base64') }),
+    limits: {
+      ...(wallMs === undefined ? {} : { wall_ms: wallMs }),
+      ...(outputBytesMax === undefined ? {} : { output_bytes: outputBytesMax }),
+    },
+  };
+}
+
+function resultOf(done: Collected): ExecResult {
+  const truncated = done.ended_by === 'output';
+  return {
+    exitCode: done.exit_code,
+    signal: done.signal === null ? null : String(done.signal),
+    endedBy: done.ended_by,
+    stdout: Buffer.from(done.stdout_base64, 'base64'),
+    stderr: Buffer.from(done.stderr_base64, 'base64'),
+    stdoutTruncated: truncated,
+    stderrTruncated: truncated,
+    wallMs: done.usage.wall_ms,
+  };
+}

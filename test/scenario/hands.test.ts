@@ -1,0 +1,138 @@
+// Agents that act: files, git and the network through the broker, inside the kernel's box. What
+// outside text does to a run, and what a marked run may still do.
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { eventually, taskEnded } from '../support/runtime.ts';
+import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import {
+  create,
+  doTask,
+  manifestOf,
+  type ScriptedWorld,
+  startScriptedWorld,
+} from '../support/scripted-world.ts';
+
+const HANDS =
+  '{ tools: { allow: [file.read, file.write_workspace, git.read, git.write_branch, http.fetch, ' +
+  'task.delegate, test.tools] }, network: { mode: restricted, allow: [docs.example.com] } }';
+
+describe('hands', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({
+      agents: {
+        coder: manifestOf('coder', HANDS),
+        reader: manifestOf('reader', '{ tools: { allow: [file.read] } }'),
+      },
+    });
+  });
+  after(() => world.stop());
+
+  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const filesOf = async (taskId: string) => join(world.stateDir, 'workspaces', taskId);
+
+  it('a file is written, read and edited in the workspace of the task, and nowhere else', async () => {
+    world.model.on(
+      'Write a note',
+      says(call('file.write', { path: 'note.txt', text: 'one two' })),
+      says(
+        call('file.edit', { path: 'note.txt', edits: [{ old_text: 'two', new_text: 'three' }] }),
+      ),
+      says(call('file.read', { path: 'note.txt' })),
+      repeat,
+    );
+    const task = await doTask(world, 'Write a note', { agent: 'coder' });
+    assert.equal(task.status, 'completed', JSON.stringify(task.error));
+    assert.match(task.result ?? '', /one three/);
+    assert.equal(readFileSync(join(await filesOf(task.id), 'note.txt'), 'utf8'), 'one three');
+  });
+
+  it('what policy does not open is refused by the broker, whatever the path looks like', async () => {
+    const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/root/.ssh/id_rsa'];
+    world.model.on(
+      'Look around',
+      says(...paths.map((path) => call('file.read', { path }))),
+      repeat,
+    );
+    const task = await doTask(world, 'Look around', { agent: 'coder' });
+    const { calls } = await world.toold.listCalls({ query: { task_id: task.id } });
+    const reads = calls.filter(({ tool }) => tool === 'file.read');
+    assert.deepEqual(
+      reads.map(({ status }) => status),
+      paths.map(() => 'denied'),
+    );
+  });
+
+  it('agents of one task share its workspace; one that may not write cannot', async () => {
+    world.model.on(
+      'Share it',
+      says(call('file.write', { path: 'shared.txt', text: 'for you' })),
+      says(call('task.delegate', { agent: 'reader', goal: 'Read what is shared' })),
+      repeat,
+    );
+    world.model.on('Read what is shared', says(call('file.read', { path: 'shared.txt' })), repeat);
+    const task = await doTask(world, 'Share it', { agent: 'coder' });
+    assert.match(task.result ?? '', /for you/);
+  });
+
+  it('outside text marks the run, its workspace, and whoever reads there', async () => {
+    world.model.on(
+      'Fetch a page',
+      says(call('http.fetch', { url: 'http://docs.example.com/' })),
+      says(call('file.write', { path: 'page.txt', text: 'copied' })),
+      says(call('task.delegate', { agent: 'reader', goal: 'Read the copy' })),
+      repeat,
+    );
+    world.model.on('Read the copy', says(call('file.read', { path: 'page.txt' })), repeat);
+    const task = await doTask(world, 'Fetch a page', { agent: 'coder' });
+    assert.ok(task.labels.includes('outside'), JSON.stringify(task));
+    const { tree } = await world.agentd.getTree({ params: { id: task.id } });
+    assert.ok(tree.children[0]?.task.labels.includes('outside'));
+  });
+
+  it('a marked run does nothing that cannot be undone without a person', async () => {
+    const count = says(call('test.count_effect', { key: 'marked' }));
+    world.model.on(
+      'Be led astray',
+      says(call('http.fetch', { url: 'http://docs.example.com/' })),
+      count,
+      repeat,
+    );
+    const task = await create(world, 'Be led astray', { agent: 'coder' });
+    const asked = await eventually('somebody to be asked', async () => {
+      const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
+      return approvals.find(({ task_id }) => task_id === task.id);
+    });
+    assert.deepEqual(asked.labels.includes('outside'), true);
+    assert.match(asked.rules.join(), /base:outside-irreversible/);
+    await world.approvald.reject({ params: { id: asked.id }, body: { reason: 'no' } });
+    const ended = await taskEnded(world, task.id);
+    assert.match(ended.result ?? '', /refused this: no/);
+
+    // The control: without the mark, the same call is made at once.
+    world.model.on('Be left alone', count, repeat);
+    const free = await doTask(world, 'Be left alone', { agent: 'coder' });
+    assert.match(free.result ?? '', /counted/);
+  });
+
+  it('a site rule takes effect at the next call, and not only at the next start', async () => {
+    world.model.on(
+      'Write twice',
+      says(call('file.write', { path: 'first.txt', text: '1' })),
+      () => {
+        const text = 'forbid (principal, action == Action::"file.write", resource);\n';
+        mkdirSync(join(world.stateDir, 'policies'), { recursive: true });
+        writeFileSync(join(world.stateDir, 'policies', '10-freeze.cedar'), text);
+        return says(call('timer.wait', { after_s: 2 }));
+      },
+      says(call('file.write', { path: 'second.txt', text: '2' })),
+      repeat,
+    );
+    const task = await create(world, 'Write twice', { agent: 'coder' });
+    const moved = setInterval(() => world.clock.advance(1_000), 200);
+    const ended = await taskEnded(world, task.id).finally(() => clearInterval(moved));
+    assert.match(ended.result ?? '', /policy does not let coder do this with file.write/);
+  });
+});
