@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { agentdConfig } from '../../src/daemons/agentd/config.ts';
 import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
 import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
+import { egressdConfig } from '../../src/daemons/egressd/config.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
 import { loadConfig } from '../../src/platform/config.ts';
@@ -19,6 +20,7 @@ const SECTIONS = {
   toold: tooldConfig,
   modeld: modeldConfig,
   approvald: approvaldConfig,
+  egressd: egressdConfig,
   'auditd-ai': auditdConfig,
 };
 

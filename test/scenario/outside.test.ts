@@ -51,6 +51,7 @@ describe('from outside', () => {
       ['toold', '/v1/tools'],
       ['modeld', '/v1/models'],
       ['approvald', '/v1/approvals'],
+      ['egressd', '/v1/egress'],
       ['auditd-ai', '/v1/audit/events?limit=1'],
     ] as const)
       assert.ok(!('error' in (JSON.parse(curl(daemon, path, ...authorized())) as object)), path);
