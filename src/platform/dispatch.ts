@@ -54,6 +54,10 @@ export type DispatchRequest = {
   rawBody?: string | undefined;
   caller: Caller;
   signal?: AbortSignal | undefined;
+  /** The same for a link that has no signal: takes what is to be called when the caller goes. */
+  onGone?: ((listener: () => void) => void) | undefined;
+  /** What `match` said, from a link that has asked already. */
+  matched?: Matched | undefined;
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
   trace?: Trace | undefined;
@@ -180,10 +184,14 @@ export function currentTrace(): Trace | undefined {
   return traces.getStore();
 }
 
+/** A UUID without its hyphens. */
+function hexOf(id: string): string {
+  return id.slice(0, 8) + id.slice(9, 13) + id.slice(14, 18) + id.slice(19, 23) + id.slice(24);
+}
+
 export function newTrace(): Trace {
-  const hex = randomUUID().replaceAll('-', '');
-  const span = randomUUID().replaceAll('-', '').slice(0, 16);
-  return { requestId: hex, traceparent: `00-${hex}-${span}-01` };
+  const hex = hexOf(randomUUID());
+  return { requestId: hex, traceparent: `00-${hex}-${hexOf(randomUUID()).slice(0, 16)}-01` };
 }
 
 export function makeDispatch<T extends RouteTable>(options: {
@@ -197,7 +205,8 @@ export function makeDispatch<T extends RouteTable>(options: {
   let inFlight = 0;
 
   const handle = async (request: DispatchRequest): Promise<unknown> => {
-    const { name, route, params } = matchPath(root, request.method, request.path);
+    const { name, route, params } =
+      request.matched ?? matchPath(root, request.method, request.path);
     assertCaller(route, request.caller);
     const checked = {
       params: check(route.params, params, 'path'),
@@ -208,22 +217,29 @@ export function makeDispatch<T extends RouteTable>(options: {
       request.deadlineMs ?? Number.POSITIVE_INFINITY,
       route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS,
     );
-    const watch = watchRequest(request.signal, deadlineMs, name);
+    const watch = watchRequest(request, deadlineMs, name);
     const trace = request.trace ?? newTrace();
+    let ownLog: Log | undefined;
     const context = {
-      ...checked,
+      params: checked.params,
+      query: checked.query,
+      body: checked.body,
       caller: request.caller,
       signal: watch.signal,
       deadlineMs,
       trace,
       idempotencyKey: request.idempotencyKey,
       rawBody: request.rawBody,
-      log: log.with({ route: name, request_id: trace.requestId }),
+      // Most requests say nothing.
+      get log() {
+        ownLog ??= log.with({ route: name, request_id: trace.requestId });
+        return ownLog;
+      },
     };
     const handler = handlers[name] as (context: unknown) => Promise<unknown>;
     let answer: unknown;
     try {
-      answer = await Promise.race([traces.run(trace, () => handler(context)), watch.late]);
+      answer = await watch.first(traces.run(trace, handler, context));
     } catch (error) {
       watch.end();
       throw error;
@@ -288,26 +304,38 @@ function asInternal(error: unknown, log: Log, request: DispatchRequest): Fault {
   return fault('internal', `something went wrong here (reference ${reference})`, { cause: error });
 }
 
-/** One signal for both reasons to give up, and a promise that fails when the time is over. */
-function watchRequest(gone: AbortSignal | undefined, deadlineMs: number, name: string) {
+/** One signal for both reasons to give up, and an answer that fails when the time is over. */
+function watchRequest(
+  { signal: gone, onGone }: Pick<DispatchRequest, 'signal' | 'onGone'>,
+  deadlineMs: number,
+  name: string,
+) {
   const controller = new AbortController();
+  let isOver = false;
   let fail: (error: Fault) => void = () => {};
-  const late = new Promise<never>((_, reject) => {
-    fail = reject;
-  });
-  late.catch(() => undefined);
   const timer = setTimeout(() => {
     const error = fault('deadline', `${name} was not done in time`);
     fail(error);
     controller.abort(error);
   }, deadlineMs);
   timer.unref();
-  const onGone = () => controller.abort(fault('canceled', 'the caller went away'));
-  if (gone?.aborted === true) onGone();
-  else gone?.addEventListener('abort', onGone, { once: true });
-  const end = (): void => {
-    clearTimeout(timer);
-    gone?.removeEventListener('abort', onGone);
+  const leave = (): void => {
+    if (!isOver) controller.abort(fault('canceled', 'the caller went away'));
   };
-  return { signal: controller.signal, late, end };
+  if (gone?.aborted === true) leave();
+  else gone?.addEventListener('abort', leave, { once: true });
+  onGone?.(leave);
+  return {
+    signal: controller.signal,
+    first: <T>(answer: Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => {
+        fail = reject;
+        answer.then(resolve, reject);
+      }),
+    end(): void {
+      isOver = true;
+      clearTimeout(timer);
+      gone?.removeEventListener('abort', leave);
+    },
+  };
 }

@@ -90,13 +90,12 @@ export function makeHttpFace(options: {
     try {
       const url = parseUrl(target);
       const caller = authenticate();
-      route = dispatch.match(method, url.path).route;
+      const matched = dispatch.match(method, url.path);
+      route = matched.route;
       // Also asked by dispatch; here so that nobody's body is read who may not send one.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
       const rawBody = await readBody(exchange, sizeBytesMax, budgets);
-      const gone = new AbortController();
-      exchange.onGone(() => gone.abort());
       const value = await dispatch.run({
         method,
         path: url.path,
@@ -105,7 +104,8 @@ export function makeHttpFace(options: {
         rawBody,
         caller,
         trace,
-        signal: gone.signal,
+        onGone: (listener) => exchange.onGone(listener),
+        matched,
         deadlineMs: deadlineOf(headers),
         idempotencyKey: keyOf(headers),
       });

@@ -7,37 +7,46 @@ const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 export type Random = (bytes: number) => Uint8Array;
 export type NewId = <T extends string>(kind: string) => T;
 
+/**
+ * 16 bytes are 128 bits; 26 characters hold 130, so the first character carries only 3 bits. Five
+ * bytes at a time are eight characters.
+ */
 function encode(bytes: Uint8Array): string {
-  // 16 bytes are 128 bits; 26 characters hold 130, so the first character carries only 3 bits.
-  let value = 0n;
-  for (const byte of bytes) value = (value << 8n) | BigInt(byte);
-  let text = '';
-  for (let i = 0; i < 26; i++) {
-    text = ALPHABET[Number(value & 31n)] + text;
-    value >>= 5n;
+  let text = ALPHABET[bytes[0]! >> 5]!;
+  let bits = 5;
+  let left = bytes[0]! & 31;
+  for (let i = 1; ; ) {
+    while (bits >= 5) {
+      bits -= 5;
+      text += ALPHABET[(left >> bits) & 31];
+    }
+    if (i === 16) return text;
+    left = ((left & 31) << 8) | bytes[i++]!;
+    bits += 8;
   }
-  return text;
+}
+
+/** Counts the last ten bytes up by one; the first of them has room for it. */
+function countUp(bytes: Uint8Array): void {
+  for (let i = 15; i >= 6; i--) {
+    bytes[i] = (bytes[i]! + 1) & 255;
+    if (bytes[i] !== 0) return;
+  }
 }
 
 /** Ids of one maker grow strictly, also within a millisecond. */
 export function idMaker(clock: Clock, random: Random = randomBytes): NewId {
+  const bytes = new Uint8Array(16);
   let lastMs = -1;
-  let tail = 0n;
   return <T extends string>(kind: string): T => {
     const ms = clock.nowMs();
     if (ms > lastMs) {
       lastMs = ms;
-      tail = 0n;
-      for (const byte of random(10)) tail = (tail << 8n) | BigInt(byte);
-      tail &= (1n << 79n) - 1n; // room to count up
-    } else {
-      tail += 1n;
-    }
-    const bytes = new Uint8Array(16);
-    let head = BigInt(lastMs);
-    for (let i = 5; i >= 0; i--, head >>= 8n) bytes[i] = Number(head & 255n);
-    let rest = tail;
-    for (let i = 15; i >= 6; i--, rest >>= 8n) bytes[i] = Number(rest & 255n);
+      bytes.set(random(10), 6);
+      bytes[6]! &= 127; // room to count up
+      let head = ms;
+      for (let i = 5; i >= 0; i--, head = Math.floor(head / 256)) bytes[i] = head % 256;
+    } else countUp(bytes);
     return `${kind}_${encode(bytes)}` as T;
   };
 }

@@ -1,5 +1,5 @@
 // JSON as it crosses boundaries: strict UTF-8, bounded depth, one canonical form for hashing.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
 
 const DEPTH_MAX = 64;
@@ -13,18 +13,26 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
+/** The index after the string whose opening quote is before `from`; the end when it has none. */
+function skipString(text: string, from: number): number {
+  for (let at = from; ; ) {
+    const end = text.indexOf('"', at);
+    if (end < 0) return text.length;
+    let slashes = 0;
+    while (text.charCodeAt(end - 1 - slashes) === 92 && end - 1 - slashes >= from) slashes++;
+    at = end + 1;
+    if (slashes % 2 === 0) return at;
+  }
+}
+
 /**
  * Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack.
  */
 function assertDepth(text: string): void {
   let depth = 0;
-  let inString = false;
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
-    if (inString) {
-      if (c === 92) i++;
-      else if (c === 34) inString = false;
-    } else if (c === 34) inString = true;
+    if (c === 34) i = skipString(text, i + 1) - 1;
     else if (c === 123 || c === 91) {
       if (++depth > DEPTH_MAX)
         throw fault('too_deep', `the body nests deeper than ${DEPTH_MAX} levels`);
@@ -54,7 +62,7 @@ export function canonicalJson(value: unknown): string {
 }
 
 export function sha256Hex(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex');
+  return hash('sha256', data, 'hex');
 }
 
 export function hashJson(value: unknown): string {

@@ -15,6 +15,15 @@ export type CallOptions = {
   trace?: Trace | undefined;
 };
 
+/** A body that is JSON text already: the socket link sends it as it is. */
+export class JsonText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
 type LinkRequest = {
   route: Route;
   path: string;
@@ -35,6 +44,7 @@ type AnyRequest = {
 };
 
 function fillPath(path: string, params: Record<string, unknown> | undefined): string {
+  if (params === undefined) return path;
   return path.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(String(params?.[name])),
   );
@@ -62,8 +72,11 @@ export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T
   return client as Client<T>;
 }
 
+const textOf = (value: unknown): string =>
+  value instanceof JsonText ? value.text : JSON.stringify(value);
+
 const copy = (value: unknown): unknown =>
-  value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+  value === undefined ? undefined : JSON.parse(textOf(value));
 
 /** In the same process. `dispatch` is asked for late, because daemons start one after another. */
 export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
@@ -101,15 +114,14 @@ export function socketLink({
   const pool = makePool({ connect: () => net.connect({ path: socketPath }), connectionsMax });
   return {
     call: ({ route, path, query, body, options }) => {
-      const search = new URLSearchParams(query).toString();
-      const text = body === undefined ? undefined : JSON.stringify(body);
+      const text = body === undefined ? undefined : textOf(body);
       const deadlineMs = options.deadlineMs ?? 30_000;
       const trace = options.trace ?? currentTrace();
       return requestJson({
         pool,
         socketPath,
         method: route.method,
-        path: search === '' ? path : `${path}?${search}`,
+        path: withQuery(path, query),
         text,
         signal: options.signal,
         deadlineMs,
@@ -127,6 +139,11 @@ export function socketLink({
     },
     close: () => pool.close(),
   };
+}
+
+function withQuery(path: string, query: Record<string, string>): string {
+  for (const _ in query) return `${path}?${new URLSearchParams(query).toString()}`;
+  return path;
 }
 
 type JsonRequest = {

@@ -13,12 +13,15 @@ export type Metrics = {
 };
 
 const escaped = (value: string) =>
-  value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n');
+  /[\\"\n]/.test(value)
+    ? value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n')
+    : value;
 
 function key(labels: Labels | undefined): string {
   if (labels === undefined) return '';
-  const members = Object.keys(labels).map((name) => `${name}="${escaped(labels[name]!)}"`);
-  return members.join(',');
+  let text = '';
+  for (const name in labels) text += `${text === '' ? '' : ','}${name}="${escaped(labels[name]!)}"`;
+  return text;
 }
 
 const braces = (inner: string) => (inner === '' ? '' : `{${inner}}`);

@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { fault } from '../wire/errors.ts';
-import { NewEvent } from '../wire/events.ts';
+import { type EventDraft, NewEvent } from '../wire/events.ts';
 import { manualClock } from './clock.ts';
 import { silentLog } from './log.ts';
-import { OUTBOX_TABLES, type Outbox, openOutbox } from './outbox.ts';
+import { isPlainDraft, OUTBOX_TABLES, type Outbox, openOutbox } from './outbox.ts';
 import type { Database } from './sql/database.ts';
 import { openSqlite } from './sql/sqlite.ts';
 
@@ -61,9 +61,68 @@ async function openBench(
   };
 }
 
+const plainText = fc.string({ maxLength: 300 });
+const anyValue = fc.oneof(
+  ...[plainText, fc.double(), fc.boolean(), fc.constant(null), fc.constant(undefined)],
+  fc.array(fc.nat()),
+);
+const mostly = <T>(usual: fc.Arbitrary<T>) =>
+  fc.oneof(
+    { weight: 12, arbitrary: usual as fc.Arbitrary<unknown> },
+    { weight: 1, arbitrary: anyValue },
+  );
+const anyDraft = fc.record(
+  {
+    id: fc.string({ maxLength: 140 }),
+    event: fc.constantFrom('task.created', 'run.ended', 'task.ended', 'no.such'),
+    principal: mostly(plainText),
+    status: mostly(plainText),
+    policy: fc.string({ maxLength: 600 }),
+    allowed: mostly(fc.boolean()),
+    data: mostly(fc.dictionary(plainText, mostly(fc.oneof(plainText, fc.integer())))),
+  },
+  { requiredKeys: ['id', 'event'] },
+);
+
 const idsOf = (events: NewEvent[]) => events.map((event) => event.id);
 
 describe('outbox', () => {
+  it('takes at first sight only what the schema takes', () => {
+    const Draft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
+    let plain = 0;
+    fc.assert(
+      fc.property(anyDraft, (draft) => {
+        if (!isPlainDraft(draft as EventDraft)) return;
+        plain++;
+        assert.ok(Draft.safeParse(draft).success, JSON.stringify(draft));
+      }),
+      { numRuns: 2_000 },
+    );
+    assert.ok(plain > 50, `${plain} were plain`);
+  });
+
+  it('more events than it keeps in memory are read back, in order and once each', async () => {
+    const bench = await openBench();
+    await bench.outbox.delivered(await bench.add('first'));
+    bench.down.is = true;
+    const many = (n: number, from: number) =>
+      bench.db.write(async (sql) => {
+        let seq = 0;
+        for (let i = 0; i < n; i++)
+          seq = await bench.outbox.add(sql, { id: `e${from + i}`, event: 'task.created' });
+        return seq;
+      });
+    await many(3_000, 0);
+    await many(3_000, 3_000);
+    bench.outbox.poke();
+    bench.down.is = false;
+    await bench.outbox.delivered(await many(10, 6_000), 20_000);
+    await bench.outbox.delivered(await bench.add('last'));
+    const wanted = Array.from({ length: 6_010 }, (_, i) => `e${i}`);
+    assert.deepEqual(idsOf(bench.taken), ['first', ...wanted, 'last']);
+    await bench.close();
+  });
+
   it('delivers events in order, once each, with source, store and a growing number', async () => {
     const bench = await openBench();
     const seqs = await Promise.all(['a', 'b', 'c'].map((name) => bench.add(name)));

@@ -1,6 +1,7 @@
 // modeld as a value: the one file that knows all its parts.
 import { join } from 'node:path';
 import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -27,10 +28,12 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const { clock, config, log, stateDir, metrics, moment, newId } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const appendTexts = (texts: string[]) =>
+    audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
   const file = join(stateDir, 'modeld.sqlite');
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file);
   await db.write(renameOutbox);
-  const outbox = await openOutbox({ db, source: 'modeld', clock, append, log });
+  const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const upstream = makeUpstream({
     clock,
     random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,

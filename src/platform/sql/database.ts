@@ -11,6 +11,11 @@ export type Sql = {
   one<T = Row>(text: string, ...values: Value[]): Promise<T | undefined>;
   /** How many rows it changed. */
   run(text: string, ...values: Value[]): Promise<number>;
+  /**
+   * Inside `write`, where a database can do it: called when the transaction has been committed, in
+   * the order of commits and before anybody is told; not when it was rolled back.
+   */
+  afterCommit?(work: () => void): void;
 };
 
 export type Database = {

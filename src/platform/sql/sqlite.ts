@@ -59,23 +59,28 @@ export function openSqlite({ file, migrations }: SqliteOptions): Database {
     one: async <T = Row>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
     run: async (text: string, ...values: Value[]) => Number(prepare(text).run(...values).changes),
+    afterCommit: (work) => void after.push(work),
   };
-  return new SqliteDatabase({ db, file, sql });
+  const after: (() => void)[] = [];
+  return new SqliteDatabase({ db, file, sql, after });
 }
 
 class SqliteDatabase implements Database {
   private readonly db: DatabaseSync;
   private readonly file: string;
   private readonly sql: Sql;
+  /** What is to be called when the group in progress is committed. */
+  private readonly after: (() => void)[];
   private queue: Waiting[] = [];
   private busy = false;
   private closed: Promise<void> | undefined;
   private idle: (() => void)[] = [];
 
-  constructor({ db, file, sql }: { db: DatabaseSync; file: string; sql: Sql }) {
-    this.db = db;
-    this.file = file;
-    this.sql = sql;
+  constructor(parts: { db: DatabaseSync; file: string; sql: Sql; after: (() => void)[] }) {
+    this.db = parts.db;
+    this.file = parts.file;
+    this.sql = parts.sql;
+    this.after = parts.after;
   }
 
   write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -139,22 +144,26 @@ class SqliteDatabase implements Database {
       this.db.exec('COMMIT');
     } catch (error) {
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
+      this.after.length = 0;
       const reason = translate(error, this.file) as Fault;
       // Rejecting twice is harmless: a promise settles once.
       for (const waiting of group) waiting.reject(reason);
       return;
     }
+    for (const work of this.after.splice(0)) work();
     for (const { waiting, value } of done) waiting.resolve(value);
   }
 
   private async attempt(waiting: Waiting): Promise<{ value: unknown } | { error: unknown }> {
     this.db.exec('SAVEPOINT one');
+    const before = this.after.length;
     try {
       const value = await waiting.work(this.sql);
       this.db.exec('RELEASE one');
       return { value };
     } catch (error) {
       const translated = translate(error, this.file);
+      this.after.length = before;
       // SQLite may have rolled the whole transaction back itself (disk full): then the group fails.
       if (!this.db.isTransaction) throw translated;
       this.db.exec('ROLLBACK TO one; RELEASE one');

@@ -4,7 +4,13 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Usage } from '../../../wire/modeld.ts';
 import { PRICE_ROWS } from './price-table.ts';
-import { boundMicrousd, costMicrousd, makePriceBook, surchargeOf } from './prices.ts';
+import {
+  boundMicrousd,
+  costMicrousd,
+  makePriceBook,
+  type PriceRow,
+  surchargeOf,
+} from './prices.ts';
 import { boundEmbedTokens, boundInputTokens } from './tokens.ts';
 
 const usage = (more: Partial<Usage>): Usage => ({
@@ -138,4 +144,20 @@ test('tools, images and things of unknown size raise the bound', () => {
   const search = { ...says('x'), tools: [{ type: 'web_search_20260318', name: 'web_search' }] };
   assert.equal(bound(search).isOpenEnded, true);
   assert.equal(boundEmbedTokens(['é', 'ab']), 132);
+});
+
+test('small and large sums are rounded up alike', () => {
+  const row = (price: number): PriceRow => ({
+    ...{ model: 'm', input: price, output: 0, cache_read: 0, cache_write: 0 },
+  });
+  const tokens = fc.oneof(fc.nat(5_000_000), fc.nat({ max: 2 ** 31 - 1 }));
+  const price = fc.oneof(fc.nat(100_000_000), fc.constantFrom(1, 1_000_000, 999_999_999));
+  fc.assert(
+    fc.property(tokens, price, fc.constantFrom(1, 1.1, 2.5, 6), (input, each, times) => {
+      const used = usage({ input_tokens: input });
+      const scaled = BigInt(input) * BigInt(each) * BigInt(Math.ceil(times * 1_000));
+      const exact = Number((scaled + 999_999_999n) / 1_000_000_000n);
+      assert.equal(costMicrousd(row(each), { usage: used, times }), exact);
+    }),
+  );
 });

@@ -77,15 +77,28 @@ function pricesAt(row: PriceRow, inputTokens: number): Prices {
   return row.long !== undefined && inputTokens > row.long.above_input_tokens ? row.long : row;
 }
 
+const UNIT = 1_000_000_000;
+
 /**
- * Sums of tokens times prices pass what a number holds exactly, so they are added up as big
+ * Sums of tokens times prices may pass what a number holds exactly; those are added up as big
  * integers.
  */
 function toMicrousd(terms: readonly [tokens: number, price: number][], times: number): number {
+  let sum = 0;
+  for (const [tokens, price] of terms) sum += tokens * price;
+  const scaled = sum * Math.ceil(times * 1_000);
+  if (!(scaled <= Number.MAX_SAFE_INTEGER)) return toMicrousdLarge(terms, times);
+  const whole = Math.floor(scaled / UNIT);
+  // Exact, unlike the quotient: both are whole numbers that a number holds.
+  const rest = scaled - whole * UNIT;
+  return rest > 0 ? whole + 1 : whole;
+}
+
+function toMicrousdLarge(terms: readonly [tokens: number, price: number][], times: number): number {
   let sum = 0n;
   for (const [tokens, price] of terms) sum += BigInt(tokens) * BigInt(price);
   const scaled = sum * BigInt(Math.ceil(times * 1_000));
-  const unit = 1_000_000_000n;
+  const unit = BigInt(UNIT);
   return Number((scaled + unit - 1n) / unit);
 }
 

@@ -15,13 +15,19 @@ export function keyText(key: BudgetKey): string {
   return `${key.subject} ${key.name} ${key.period}`;
 }
 
+const DAY_MS = 86_400_000;
+let lastDay = { number: -1, text: '' };
+
 export function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
+  const number = Math.floor(ms / DAY_MS);
+  if (lastDay.number !== number)
+    lastDay = { number, text: new Date(ms).toISOString().slice(0, 10) };
+  return lastDay.text;
 }
 
 export function renewsAt(key: BudgetKey): string | null {
   if (key.period === '') return null;
-  return new Date(Date.parse(`${key.period}T00:00:00.000Z`) + 86_400_000).toISOString();
+  return new Date(Date.parse(`${key.period}T00:00:00.000Z`) + DAY_MS).toISOString();
 }
 
 export function budgetKey(subject: BudgetSubject, name: string, day: string): BudgetKey {
@@ -84,8 +90,22 @@ function outputForCost(costMicrousd: number, bound: Bound): number {
   return low;
 }
 
+/** Every budget asks for the same few costs. */
+function onceEach(costOf: Bound['costOf']): Bound['costOf'] {
+  let lastTokens = -1;
+  let lastCost = 0;
+  return (tokens) => {
+    if (tokens !== lastTokens) {
+      lastCost = costOf(tokens);
+      lastTokens = tokens;
+    }
+    return lastCost;
+  };
+}
+
 /** How much the call may take so that no budget can be overspent, or which budget refuses it. */
-export function clampToLeft(budgets: readonly Left[], bound: Bound): Fit | Refusal {
+export function clampToLeft(budgets: readonly Left[], given: Bound): Fit | Refusal {
+  const bound = { ...given, costOf: onceEach(given.costOf) };
   let outputTokensMax = bound.outputTokensWanted;
   const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
   for (const budget of budgets) {

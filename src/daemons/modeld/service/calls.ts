@@ -123,14 +123,17 @@ export class Calls {
   async #begin(order: Order): Promise<{ held: Held; recorded: Promise<void> }> {
     const { budgets, journal, moment } = this.#parts;
     const held = this.#hold(order);
+    // From here on it can be stopped, and a drain waits for it.
+    this.#listen(held);
     moment('modeld.before-intent');
     try {
       const { seq, recorded } = await journal.intent(intentOf(held));
       held.seq = seq;
       moment('modeld.after-intent');
-      this.#listen(held);
       return { held, recorded };
     } catch (error) {
+      held.stopListening();
+      this.#underWay.delete(held);
       budgets.settle(held.reservations[0]!, NOTHING);
       if (isStep(order)) order.who.run!.steps--;
       throw error;
