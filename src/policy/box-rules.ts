@@ -1,5 +1,5 @@
-// The same rules as a plan for the kernel: which paths a box of this agent shows, which hosts it may
-// reach. Never more than policy allows: what a plan cannot express is left out of the box.
+// The same rules as a plan for the kernel: which paths a box of this agent shows, which hosts it
+// may reach. Never more than policy allows: what a plan cannot express is left out of the box.
 import type { Policy } from './decide.ts';
 import type { HostRule } from './hosts.ts';
 import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';

@@ -82,14 +82,14 @@ test("the runtime's own directories stay closed inside what an agent may read", 
 test('hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
   const network = {
     mode: 'restricted' as const,
-    allow: ['github.com', '*.npmjs.org', 'r.local:5000'],
+    allow: ['github.com', '*.mirror.example', 'r.local:5000'],
   };
   const listed = policyOf({ coder: { network } });
   const requests = [
     net('github.com', 443),
     net('github.com', 22),
-    net('registry.npmjs.org', 443),
-    net('npmjs.org', 443),
+    net('a.mirror.example', 443),
+    net('mirror.example', 443),
     net('r.local', 5000),
     net('10.0.0.1', 443),
     net('GitHub.com', 443),

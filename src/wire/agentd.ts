@@ -38,7 +38,14 @@ import {
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
 export * from './agentd/messages.ts';
-export * from './agentd/policy.ts';
+export {
+  AgentPolicyView,
+  PolicyCheckView,
+  type PolicyFile,
+  PolicyView,
+  RuleView,
+  SimulationView,
+} from './agentd/policy.ts';
 export * from './agentd/tasks.ts';
 
 const idOf = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });

@@ -4,13 +4,8 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { Context, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Once } from '../../platform/sql/once.ts';
-import type {
-  agentdRoutes,
-  ManifestProblem,
-  policyRoutes,
-  SendMessage,
-  StatusView,
-} from '../../wire/agentd.ts';
+import type { policyRoutes } from '../../wire/agentd/policy.ts';
+import type { agentdRoutes, ManifestProblem, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RecordedBriefing } from './activations.ts';

@@ -10,7 +10,7 @@ import type { Context } from '../../platform/dispatch.ts';
 import { silentLog } from '../../platform/log.ts';
 import { readBundle } from '../../policy/bundle-file.ts';
 import { recordDecision } from '../../policy/recorded.ts';
-import type { policyRoutes } from '../../wire/agentd.ts';
+import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { readManifest } from './manifests.ts';
