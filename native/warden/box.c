@@ -44,7 +44,7 @@ static uint64_t micros(struct timeval time) {
 
 // u8 ended by, u8 signal, u8 exit code, u8 pids limit met, u32 zero, then u64: wall, user and
 // system time in µs, peak memory of the largest process in KiB, stdout bytes, stderr bytes.
-static void send_exit(struct box *box) {
+static void send_exit(const struct box *box, struct conn *conn) {
   uint8_t body[56] = {(uint8_t)box->by};
   if (box->ended && WIFEXITED(box->status)) body[2] = (uint8_t)WEXITSTATUS(box->status);
   else body[1] = (uint8_t)(box->ended ? WTERMSIG(box->status) : SIGKILL);
@@ -55,7 +55,7 @@ static void send_exit(struct box *box) {
   put64(body + 32, (uint64_t)box->usage.ru_maxrss);
   put64(body + 40, box->out[0].bytes);
   put64(body + 48, box->out[1].bytes);
-  conn_send(box->conn, FRAME_EXIT, body, sizeof body);
+  conn_send(conn, FRAME_EXIT, body, sizeof body);
 }
 
 struct box *box_find(uint64_t handle) {
@@ -111,10 +111,12 @@ void box_finish(struct box *box) {
   if (!box->swept || box->out[0].open || box->out[1].open) return;
   box->gone = true;
   // Last: whoever hears of the end finds nothing left of the box.
-  if (box->conn) {
-    if (box->failed) conn_refuse(box->conn, &box->why);
-    else send_exit(box);
-    conn_box_gone(box->conn);
+  struct conn *conn = box->conn;
+  box->conn = NULL;
+  if (conn) {
+    conn_box_gone(conn);  // first: the client may be found gone while it is told
+    if (box->failed) conn_refuse(conn, &box->why);
+    else send_exit(box, conn);
   }
   for (struct box **at = &boxes; *at; at = &(*at)->next)
     if (*at == box) {

@@ -164,6 +164,7 @@ export class Warden {
   async start(): Promise<this> {
     const binary = buildWarden(this.#options.build ?? 'guards');
     const own = join(this.dir, 'bin/warden');
+    rmSync(own, { force: true }); // one before may still run from it
     copyFileSync(binary, own);
     chmodSync(own, 0o755);
     const words = [

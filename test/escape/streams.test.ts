@@ -1,0 +1,74 @@
+// Streams under a reader that does not read: the command waits, the warden stays small, others go on.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Outcome, WardenClient } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
+import { exited } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+const MIB = 2 ** 20;
+const SCRIPT = 'yes xxxxxxxxxxxxxxx | head -c 6000000; head -c 1000 /dev/zero >&2';
+const LIMITS = { outputBytes: 64 * MIB };
+
+function residentBytes(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
+}
+
+for (const mode of MODES) {
+  describe(`a reader that does not read, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+    });
+    after(() => warden.stop());
+
+    const stall = async (begin: (client: WardenClient) => Promise<Outcome>) => {
+      const pid = warden.process?.pid ?? 0;
+      // Before, so that what any box costs is not counted.
+      assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
+      const clients = await Promise.all(Array.from({ length: 8 }, () => warden.client()));
+      const before = residentBytes(pid);
+      const outcomes = clients.map((client) => {
+        const outcome = begin(client);
+        client.socket.pause();
+        return outcome;
+      });
+      await sleep(700);
+      const grown = residentBytes(pid) - before;
+      assert.ok(grown < 6 * MIB, `the warden grew by ${grown} bytes for 48 MB of output`);
+      assert.equal(exited(await warden.run(['/bin/echo', 'on'])).stdout, 'on\n', 'others go on');
+      for (const client of clients) client.socket.resume();
+      for (const outcome of await Promise.all(outcomes)) {
+        const exit = exited(outcome);
+        assert.deepEqual([exit.endedBy, exit.code], ['itself', 0]);
+        assert.deepEqual([exit.stdout.length, exit.stderr.length], [6_000_000, 1000]);
+      }
+      for (const client of clients) client.close();
+    };
+
+    it('holds back a box', () =>
+      stall((client) => client.run(warden.plan(['/bin/sh', '-c', SCRIPT], { limits: LIMITS }))));
+
+    it('holds back commands of an open box', async () => {
+      const held = await warden.open({ limits: { ...LIMITS, pids: 200 } });
+      const words = ['/bin/sh', '-c', SCRIPT];
+      await stall((client) => client.exec(warden.command(held.box, words, LIMITS)));
+      held.client.close();
+    });
+
+    it('does not keep a command from its time', async () => {
+      const client = await warden.client();
+      const limits = { ...LIMITS, wallMs: 300 };
+      const outcome = client.run(warden.plan(['/bin/sh', '-c', SCRIPT], { limits }));
+      client.socket.pause();
+      await sleep(800);
+      client.socket.resume();
+      const exit = exited(await outcome);
+      assert.equal(exit.endedBy, 'wall');
+      assert.ok(exit.stdout.length < 2 * MIB, String(exit.stdout.length));
+      client.close();
+    });
+  });
+}

@@ -1,0 +1,105 @@
+// Kills any part of it at any moment, over and over: warden, janitor, spares, inits, relays. Then the
+// next warden finds or leaves nothing, and works.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { WardenClient } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
+import { exited, fillWorkspace } from './support/cases.ts';
+import { cgroupsOf, processesOf } from './support/host.ts';
+import { MODES, NOTHING, Warden } from './support/warden.ts';
+
+const ROUNDS = process.env.FUZZ === 'long' ? 500 : 12;
+const pick = <T>(from: readonly T[]): T | undefined =>
+  from[Math.floor(Math.random() * from.length)];
+
+// Boxes of every kind, each at whatever point it has reached when the blow falls.
+async function crowd(warden: Warden): Promise<WardenClient[]> {
+  const clients = await Promise.all(Array.from({ length: 6 }, () => warden.client()));
+  const [one, two, three, four, five, six] = clients as [
+    ...[WardenClient, WardenClient, WardenClient, WardenClient, WardenClient, WardenClient],
+  ];
+  const sleeper = ['/opt/hostile', 'stubborn', '100', warden.dir];
+  const binds = ['a', '.tool/b'].map((name) => ({
+    kind: 'protectFile' as const,
+    dst: `/ws/${name}`,
+  }));
+  void one.run(warden.plan(sleeper, { binds }));
+  void two.run(warden.plan([warden.hostile, ...sleeper.slice(1)], { level: 1 }));
+  void three.run(warden.plan(['/bin/sh', '-c', '(setsid sleep 50 &) ; sleep 50'], { binds }));
+  const {
+    args: _,
+    env: __,
+    cwd: ___,
+    ...plan
+  } = warden.plan([], {
+    egress: join(warden.dir, 'egress/none.sock'),
+  });
+  void four.open(plan).then((box) => {
+    if (box.kind !== 'opened') return;
+    void five.exec(warden.command(box.box, sleeper));
+    void six.exec(warden.command(box.box, ['/bin/sh', '-c', '(setsid sleep 50 &) ; sleep 50']));
+  });
+  return clients;
+}
+
+for (const mode of MODES) {
+  describe(`sudden ends, as ${mode}`, () => {
+    it(`A25 ${ROUNDS} rounds of SIGKILL leave nothing`, {
+      timeout: 280_000 * ROUNDS,
+    }, async (t) => {
+      const warden = new Warden({ mode });
+      t.after(() => warden.stop());
+      mkdirSync(join(warden.dir, 'egress'));
+      fillWorkspace(warden);
+      await warden.start();
+      for (let round = 0; round < ROUNDS; round++) {
+        const clients = await crowd(warden);
+        await sleep(Math.random() * 60);
+        const killed: string[] = [];
+        let isWardenKilled = false;
+        for (let blow = 0; blow < 3; blow++) {
+          const victim = pick(processesOf(warden.dir));
+          if (!victim) break;
+          killed.push(victim.name);
+          isWardenKilled ||= victim.pid === warden.process?.pid;
+          try {
+            process.kill(victim.pid, 'SIGKILL');
+          } catch {
+            // It went by itself, just now.
+          }
+          await sleep(Math.random() * 10);
+        }
+        const told = `round ${round}, killed ${killed.join()}`;
+        const child = warden.process!;
+        const isGone = () => child.exitCode !== null || child.signalCode !== null;
+        if (isWardenKilled) {
+          if (!isGone()) await once(child, 'exit');
+          await warden.start();
+        }
+        assert.ok(
+          isWardenKilled || !isGone(),
+          `the warden ended by itself: ${warden.stderr} ${told}`,
+        );
+        for (const client of clients) client.close();
+        for (let tries = 0; tries < 250; tries++) {
+          if ((await warden.leftovers()).boxes === 0 && !hasOld(warden)) break;
+          await sleep(20);
+        }
+        assert.deepEqual(await warden.leftovers(), NOTHING, told);
+        assert.deepEqual(readdirSync(warden.workspace), [], told);
+        assert.equal(exited(await warden.run(['/bin/true'])).code, 0, told);
+      }
+      warden.process?.kill('SIGTERM');
+      await once(warden.process!, 'exit');
+      // A janitor that was killed was the last that would have known: the warden itself sweeps.
+      assert.deepEqual(cgroupsOf(warden.dir).own, []);
+    });
+  });
+}
+
+// Of a warden before this one: its janitor sweeps beside us, its boxes are on their way out.
+const hasOld = (warden: Warden): boolean =>
+  processesOf(warden.dir).some(({ name }) => name === 'hostile');
