@@ -69,6 +69,11 @@ export const isWithin = (path: string, top: string): boolean =>
 export const reads = (path: string): Touch => ({ action: 'file.read', path });
 export const writes = (path: string): Touch => ({ action: 'file.write', path });
 export const deletes = (path: string): Touch => ({ action: 'file.delete', path });
+export const deletesTree = (path: string): Touch => ({
+  action: 'file.delete',
+  path,
+  recursive: true,
+});
 
 /** Shared by tools that change nothing. */
 export const READ_ONLY = { risk: 'low', reversibility: 'read-only', idempotent: true } as const;

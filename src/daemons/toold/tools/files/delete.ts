@@ -1,7 +1,7 @@
 // file.delete and delete.recursive. What is gone is gone, whoever did it: asked again, the answer
 // is that nothing was there.
 import * as z from 'zod';
-import { boxPath, deletes } from '../box.ts';
+import { boxPath, deletes, deletesTree } from '../box.ts';
 import { type Tool, type ToolContext, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf } from './limits.ts';
@@ -65,7 +65,7 @@ export const deleteTree = (workspace: string): Tool =>
     output: Deleted.extend({
       complete: z.boolean().describe('false: a part is still there, because of rights or time'),
     }),
-    touches: ({ path }) => [deletes(path)],
+    touches: ({ path }) => [deletesTree(path)],
     async preview({ path }, context) {
       const { files } = await context.box();
       const ask = { op: 'search', path, mode: 'names', results_max: 500 } as const;

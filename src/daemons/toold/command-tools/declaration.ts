@@ -1,0 +1,156 @@
+// A tool as an operator declares it in YAML: a program with typed arguments. Everything that can be
+// wrong with a declaration is found here, with its place, before the tool exists.
+import * as z from 'zod';
+import { nearest } from '../../../platform/yaml-file.ts';
+import { checkDashes, namesIn } from './template.ts';
+
+const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
+const description = z.string().max(500).optional();
+
+const TextParam = z.strictObject({
+  type: z.literal('string'),
+  description,
+  pattern: z
+    .string()
+    .max(500)
+    .refine(isPattern, 'is not a regular expression')
+    .optional()
+    .describe('the whole value must match'),
+  enum: z.array(z.string().min(1).max(200)).min(1).max(100).optional(),
+  max: z.int().min(1).max(4_096).default(256).describe('characters'),
+  default: z.string().max(4_096).optional(),
+  optional: z.boolean().default(false),
+});
+const IntegerParam = z.strictObject({
+  type: z.literal('integer'),
+  description,
+  min: z.int().default(0),
+  max: z.int().default(Number.MAX_SAFE_INTEGER),
+  default: z.int().optional(),
+  optional: z.boolean().default(false),
+});
+const BooleanParam = z.strictObject({
+  type: z.literal('boolean'),
+  description,
+  default: z.boolean().default(false),
+});
+const Param = z.discriminatedUnion('type', [TextParam, IntegerParam, BooleanParam]);
+export type Param = z.output<typeof Param>;
+
+function isPattern(text: string): boolean {
+  try {
+    new RegExp(text, 'u');
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const Word = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .regex(/^[^\0]*$/, 'cannot hold a NUL character');
+const Piece = z.union([Word, z.strictObject({ if: ParamName, add: z.array(Word).min(1).max(16) })]);
+export type Piece = z.output<typeof Piece>;
+
+const AbsolutePath = z
+  .string()
+  .max(4_095)
+  .regex(/^\/[^\0]*$/, 'must be an absolute path');
+const Field = z.strictObject({
+  type: z.enum(['string', 'integer', 'number', 'boolean']),
+  optional: z.boolean().default(false),
+});
+
+const Shape = z.strictObject({
+  name: z
+    .string()
+    .max(64)
+    .regex(/^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, 'must look like service.restart'),
+  description: z.string().min(1).max(2_000),
+  argv: z.array(Piece).min(1).max(100),
+  input: z.record(ParamName, Param).default({}),
+  /** text: what it prints. json: one object on stdout, with these fields. */
+  output: z
+    .strictObject({
+      format: z.enum(['text', 'json']).default('text'),
+      fields: z.record(z.string().min(1).max(64), Field).default({}),
+    })
+    .prefault({}),
+  /** box: in the agent's own box. host: in a sandbox of its own with the paths named here. */
+  place: z.enum(['box', 'host']).default('box'),
+  level: z.enum(['L1', 'L2']).default('L2'),
+  read: z.array(AbsolutePath).max(64).default([]),
+  write: z.array(AbsolutePath).max(64).default([]),
+  /** host: this machine's own network, for what listens on loopback. */
+  network: z
+    .union([z.enum(['none', 'host']), z.array(z.string().max(253)).max(64)])
+    .default('none'),
+  risk: z.enum(['low', 'medium', 'high']),
+  reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
+  idempotent: z.boolean(),
+  approval: z.enum(['required', 'policy']).default('policy'),
+  rollback: z.string().max(1_000).optional(),
+  timeout_s: z.int().min(1).max(3_600).default(60),
+  calls_per_run_max: z.int().min(1).max(10_000).default(100),
+  env: z.record(z.string().regex(/^[A-Za-z_]\w*$/), z.string().max(4_096)).default({}),
+  cwd: AbsolutePath.optional(),
+});
+
+type Issue = { path: (string | number)[]; message: string };
+
+/** What the pieces of the command line say of parameters that are not so. */
+function findProblems(declared: z.output<typeof Shape>): Issue[] {
+  const { argv, input, place } = declared;
+  const known = Object.keys(input);
+  const unknown = (name: string) => {
+    const near = nearest(name, known);
+    return `{${name}} is not among the inputs${near === undefined ? '' : `; did you mean ${near}?`}`;
+  };
+  const issues: Issue[] = [];
+  argv.forEach((piece, at) => {
+    const path = ['argv', at];
+    const words = typeof piece === 'string' ? [piece] : piece.add;
+    const when = typeof piece === 'string' ? undefined : piece.if;
+    if (when !== undefined && !known.includes(when)) issues.push({ path, message: unknown(when) });
+    for (const name of words.flatMap(namesIn)) {
+      const param = input[name];
+      if (param === undefined) issues.push({ path, message: unknown(name) });
+      else if (canBeAbsent(param) && when !== name)
+        issues.push({ path, message: `{${name}} may be absent: put it under "if: ${name}"` });
+    }
+  });
+  const program = argv[0];
+  if (typeof program !== 'string' || namesIn(program).length > 0)
+    issues.push({ path: ['argv', 0], message: 'the program itself must be fixed' });
+  else if (place === 'host' && !program.startsWith('/'))
+    issues.push({ path: ['argv', 0], message: 'the program must be an absolute path' });
+  const used = new Set(
+    argv.flatMap((p) => (typeof p === 'string' ? namesIn(p) : [p.if, ...p.add.flatMap(namesIn)])),
+  );
+  for (const name of known.filter((one) => !used.has(one)))
+    issues.push({ path: ['input', name], message: 'is used nowhere in argv' });
+  for (const [name, param] of Object.entries(input)) issues.push(...paramProblems(name, param));
+  if (place === 'box' && (declared.read.length > 0 || declared.write.length > 0))
+    issues.push({ path: ['place'], message: 'paths are for place: host; a box has its own' });
+  return [...issues, ...checkDashes(argv, input)];
+}
+
+export const canBeAbsent = (param: Param): boolean =>
+  param.type !== 'boolean' && param.optional && param.default === undefined;
+
+function paramProblems(name: string, param: Param): Issue[] {
+  const path = ['input', name];
+  if (param.type === 'string' && param.pattern === undefined && param.enum === undefined)
+    return [{ path, message: 'a string needs a pattern or an enum' }];
+  if (param.type === 'integer' && param.min > param.max)
+    return [{ path, message: 'min is more than max' }];
+  return [];
+}
+
+export const Declaration = Shape.superRefine((declared, context) => {
+  for (const { path, message } of findProblems(declared))
+    context.addIssue({ code: 'custom', path, message });
+});
+export type Declaration = z.output<typeof Declaration>;

@@ -1,0 +1,168 @@
+// From a declaration to a tool like any other: its schemas, and how it is run.
+import * as z from 'zod';
+import { fault } from '../../../wire/errors.ts';
+import { ExecOutput, type ExecResult, reads, showExec, WORKSPACE, writes } from '../tools/box.ts';
+import { type Effect, type Tool, type ToolContext, type Touch, tool } from '../tools/tool.ts';
+import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
+import { fillIn, leadingNames, type Values } from './template.ts';
+
+/** A sandbox of its own for one command, with exactly these paths of the host. */
+export type PlaceRequest = {
+  level: 'L1' | 'L2';
+  argv: readonly string[];
+  cwd: string;
+  env: Readonly<Record<string, string>>;
+  read: readonly string[];
+  write: readonly string[];
+  /** `host`: the machine's own network. A list: these names, through the run's way out. */
+  network: 'none' | 'host' | readonly string[];
+  wallMs: number;
+  outputBytesMax: number;
+  signal: AbortSignal;
+};
+/** Throws as Box.exec does: a fault only when it was certainly not started. */
+export type Place = { run(context: ToolContext, request: PlaceRequest): Promise<ExecResult> };
+
+export type CommandTool = Tool & {
+  /** `required`: a person is asked before every call, whatever policy says. */
+  approval: 'required' | 'policy';
+};
+
+const OUTPUT_BYTES_MAX = 1_000_000;
+const TOLD_CHARS_MAX = 1_500;
+const PATH = '/usr/local/bin:/usr/bin:/bin';
+const HTTPS_PORT = 443;
+
+function schemaOfParam(param: Param, leads: boolean): z.ZodType {
+  const described = (schema: z.ZodType) =>
+    param.description === undefined ? schema : schema.describe(param.description);
+  if (param.type === 'boolean') return described(z.boolean().default(param.default));
+  if (param.type === 'integer') {
+    const number = z.int().min(param.min).max(param.max);
+    return described(withAbsence(number, param));
+  }
+  let text = z
+    .string()
+    .max(param.max)
+    .regex(/^\P{Cc}*$/u, 'cannot hold control characters');
+  if (param.pattern !== undefined)
+    text = text.regex(new RegExp(`^(?:${param.pattern})$`, 'u'), `must match ${param.pattern}`);
+  if (leads) text = text.regex(/^(?!-)/, 'must not begin with -');
+  const { enum: allowed } = param;
+  const whole = allowed === undefined ? text : z.enum(allowed).pipe(text);
+  return described(withAbsence(whole, param));
+}
+
+function withAbsence(schema: z.ZodType, param: Param): z.ZodType {
+  if (param.default !== undefined) return schema.default(param.default as never);
+  return canBeAbsent(param) ? schema.optional() : schema;
+}
+
+function inputOf({ argv, input }: Declaration) {
+  const leading = leadingNames(argv);
+  const members = Object.entries(input).map(([name, param]): [string, z.ZodType] => [
+    name,
+    schemaOfParam(param, leading.has(name)),
+  ]);
+  return z.strictObject(Object.fromEntries(members));
+}
+
+const FIELD = {
+  string: () => z.string(),
+  integer: () => z.int(),
+  number: () => z.number(),
+  boolean: () => z.boolean(),
+} as const;
+
+function outputOf({ output }: Declaration): z.ZodType<Record<string, unknown>> {
+  if (output.format === 'text') return ExecOutput;
+  const members = Object.entries(output.fields).map(([name, { type, optional }]) => {
+    const field: z.ZodType = FIELD[type]();
+    return [name, optional ? field.optional() : field] as const;
+  });
+  return z.object(Object.fromEntries(members));
+}
+
+function touchesOf({ place, network, cwd }: Declaration): Touch[] {
+  const paths = place === 'box' ? [reads(cwd ?? WORKSPACE), writes(cwd ?? WORKSPACE)] : [];
+  const hosts = typeof network === 'string' ? [] : network;
+  return [
+    ...paths,
+    ...hosts.map((host): Touch => ({ action: 'net.connect', host, port: HTTPS_PORT })),
+  ];
+}
+
+function runIn(declared: Declaration, places: { host: Place }) {
+  const { argv, env, cwd, level, read, write, network, timeout_s } = declared;
+  const limits = { wallMs: timeout_s * 1_000, outputBytesMax: OUTPUT_BYTES_MAX };
+  return async (values: Values, context: ToolContext): Promise<ExecResult> => {
+    const command = { argv: fillIn(argv, values), env: { PATH, LANG: 'C.UTF-8', ...env } };
+    const { signal } = context;
+    if (declared.place === 'host') {
+      const sandbox = { level, read, write, network, cwd: cwd ?? '/' };
+      return places.host.run(context, { ...command, ...sandbox, ...limits, signal });
+    }
+    const box = await context.box();
+    return box.exec({ ...command, cwd: cwd ?? box.roots.workspace, ...limits, signal });
+  };
+}
+
+const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_MAX);
+
+function effectOf(declared: Declaration, done: ExecResult): Effect {
+  const { name, idempotent, output } = declared;
+  if (done.endedBy !== null) {
+    const message = `${name} was ended by its limit of ${done.endedBy}`;
+    // How far it came is not known; only what can be done again may be called failed.
+    if (!idempotent) throw new Error(message);
+    throw fault('limit', message, { hint: 'Ask for less, or ask a person to raise its limit.' });
+  }
+  if (done.exitCode !== 0) {
+    const said = [endOf(done.stderr), endOf(done.stdout)].filter((text) => text !== '').join('\n');
+    const how = done.exitCode === null ? `signal ${done.signal}` : `status ${done.exitCode}`;
+    const message = `${name} failed with ${how}: ${said || 'it printed nothing'}`;
+    const hint = 'Read what it says; do not assume that it changed nothing.';
+    return { error: { code: 'command_failed', message, hint, retry: false } };
+  }
+  if (output.format === 'text') return { result: showExec(done) };
+  const result = objectIn(done.stdout);
+  if (result !== undefined) return { result };
+  const message = `${name} was done, but printed something else than one JSON object`;
+  const hint = 'Do not count on its result; a person should look at the program.';
+  return { error: { code: 'bad_output', message, hint, retry: false } };
+}
+
+function objectIn(stdout: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(stdout.toString('utf8'));
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    return isObject ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function makeCommandTool(declared: Declaration, places: { host: Place }): CommandTool {
+  const { name, description, risk, reversibility, idempotent, rollback, timeout_s } = declared;
+  const run = runIn(declared, places);
+  const made = tool({
+    ...{ name, description, risk, reversibility, idempotent, level: declared.level },
+    timeoutMs: (timeout_s + 10) * 1_000,
+    callsPerRunMax: declared.calls_per_run_max,
+    ...(declared.place === 'box' ? { box: 'write' as const } : {}),
+    ...(rollback === undefined ? {} : { rollback }),
+    input: inputOf(declared),
+    output: outputOf(declared),
+    touches: () => touchesOf(declared),
+    async preview(input) {
+      return `${fillIn(declared.argv, input as Values)
+        .map((word) => JSON.stringify(word))
+        .join(' ')}\n`;
+    },
+    async perform(input, context) {
+      return effectOf(declared, await run(input as Values, context));
+    },
+  });
+  const capabilities = [...new Set([...made.view.capabilities, name])];
+  return { ...made, view: { ...made.view, capabilities }, approval: declared.approval };
+}

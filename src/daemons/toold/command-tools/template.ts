@@ -1,0 +1,57 @@
+// The command line of a declared tool: pieces with {names} in them, filled in with values. A value
+// is always part of one argument, never several, never an option, never seen by a shell. Pure.
+import type { Param, Piece } from './declaration.ts';
+
+const NAME = /\{([a-z][a-z0-9_]*)\}/g;
+
+export const namesIn = (word: string): string[] =>
+  [...word.matchAll(NAME)].map(([, name]) => name!);
+
+export type Values = Readonly<Record<string, string | number | boolean | undefined>>;
+
+const fill = (word: string, values: Values): string =>
+  word.replace(NAME, (_, name: string) => String(values[name]));
+
+export function fillIn(argv: readonly Piece[], values: Values): string[] {
+  return argv.flatMap((piece) => {
+    if (typeof piece === 'string') return [fill(piece, values)];
+    const given = values[piece.if];
+    if (given === undefined || given === false) return [];
+    return piece.add.map((word) => fill(word, values));
+  });
+}
+
+type Placed = { word: string; path: (string | number)[]; afterDashes: boolean };
+
+function wordsOf(argv: readonly Piece[]): Placed[] {
+  let afterDashes = false;
+  return argv.flatMap((piece, at) => {
+    const words = typeof piece === 'string' ? [piece] : piece.add;
+    const placed = words.map((word) => ({ word, path: ['argv', at], afterDashes }));
+    // Only what is always there ends the options.
+    if (piece === '--') afterDashes = true;
+    return placed;
+  });
+}
+
+/** The parameters whose value begins an argument that a program might take for an option. */
+export function leadingNames(argv: readonly Piece[]): Set<string> {
+  const leading = wordsOf(argv)
+    .filter(({ afterDashes }) => !afterDashes)
+    .map(({ word }) => /^\{([a-z][a-z0-9_]*)\}/.exec(word)?.[1]);
+  return new Set(leading.filter((name) => name !== undefined));
+}
+
+/** Values that could not be given although they are declared. */
+export function checkDashes(argv: readonly Piece[], input: Readonly<Record<string, Param>>) {
+  const leading = leadingNames(argv);
+  return Object.entries(input).flatMap(([name, param]) => {
+    if (!leading.has(name)) return [];
+    const isDashed =
+      (param.type === 'integer' && param.min < 0) ||
+      (param.type === 'string' && param.enum?.some((value) => value.startsWith('-')) === true) ||
+      (param.type === 'string' && param.default?.startsWith('-') === true);
+    const message = 'could begin with "-" and be taken for an option: put "--" before it in argv';
+    return isDashed ? [{ path: ['input', name], message }] : [];
+  });
+}
