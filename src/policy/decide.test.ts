@@ -10,7 +10,7 @@ async function answers(policy: Policy, requests: readonly Request[]): Promise<st
   return found.map(({ answer, rules }) => [answer, ...rules].join(' '));
 }
 
-test("a manifest's lists become rules with readable names", async () => {
+test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable names", async () => {
   const policy = policyOf({
     coder: {
       tools: { allow: ['git.read', 'file.write_workspace'], deny: ['git.log'] },
@@ -43,7 +43,7 @@ test("a manifest's lists become rules with readable names", async () => {
   );
 });
 
-test('/etc and the homes of others are never for agents, whatever a manifest says', async () => {
+test('[R185] [R186] /etc and the homes of others are never for agents, whatever a manifest says', async () => {
   const policy = policyOf({
     coder: { filesystem: { read: ['/etc', '/home', '/'], write: ['/home/other', '/proc/self'] } },
   });
@@ -79,7 +79,7 @@ test("the runtime's own directories stay closed inside what an agent may read", 
   );
 });
 
-test('hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
+test('[R202] [R203] [R320] hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
   const network = {
     mode: 'restricted' as const,
     allow: ['github.com', '*.mirror.example', 'r.local:5000'],
@@ -112,7 +112,7 @@ test('hosts: listed ones on their ports, the rest denied or asked for, addresses
   ]);
 });
 
-test('what needs a person is asked for, with the reason; approvals.required adds to it', async () => {
+test('[R116] [R117] [R118] [R120] [R207] what needs a person is asked for, with the reason', async () => {
   const policy = policyOf({
     coder: {
       tools: { allow: ['production.change', 'email.send_external', 'tests.run', 'secrets.read'] },
@@ -143,7 +143,7 @@ test('what needs a person is asked for, with the reason; approvals.required adds
   assert.equal(reason, 'it changes production');
 });
 
-test('a run that read text from outside does nothing irreversible and sends nothing out alone', async () => {
+test('[R414] a run that read text from outside does nothing irreversible and sends nothing out alone', async () => {
   const policy = policyOf({
     coder: {
       tools: { allow: ['http.fetch', 'test.tools', 'git.write_branch'] },
@@ -268,6 +268,50 @@ test('who may answer an approval is policy: roles when people are named, else an
       'deny site:10-deploys.cedar:1',
     ],
   );
+});
+
+test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specification holds', async () => {
+  const own = (principal: string, path: string, action: Request['action']) => ({
+    ...{ ...file(action, path), principal: `agent:${principal}` },
+  });
+  const policy = policyOf({
+    researcher: { filesystem: { read: ['/srv/docs'] } },
+    coder: { filesystem: { read: ['/srv/repos/app'], write: ['/srv/workspaces/app'] } },
+    'ops-agent': { tools: { allow: ['logs.read'] }, filesystem: { read: ['/var/log/app'] } },
+    deployer: { tools: { allow: ['prod.deploy'] }, filesystem: { deny: ['/srv/prod'] } },
+  });
+  const may = async (request: Request) => (await policy.decide(request)).answer;
+  const table: [string, string, string, string][] = [
+    ['researcher', '/srv/docs', 'allow', 'deny'],
+    ['coder', '/srv/repos/app', 'allow', 'deny'],
+    ['coder', '/srv/workspaces/app', 'allow', 'allow'],
+    ['ops-agent', '/var/log/app', 'allow', 'deny'],
+    ['researcher', '/srv/repos/app', 'deny', 'deny'],
+    ['deployer', '/srv/prod', 'deny', 'deny'],
+  ];
+  for (const [agent, dir, read, write] of table) {
+    assert.equal(await may(own(agent, `${dir}/x`, 'file.read')), read, `${agent} ${dir}`);
+    assert.equal(await may(own(agent, `${dir}/x`, 'file.write')), write, `${agent} ${dir}`);
+  }
+  assert.equal(await may({ ...call('prod.deploy'), principal: 'agent:deployer' }), 'ask');
+});
+
+test('[R175-R180] each group brings its capability and no other', async () => {
+  const groups: [string, string][] = [
+    ['agent-read-docs', 'file.read'],
+    ['agent-write-workspace', 'file.write'],
+    ['agent-run-tests', 'tests.run'],
+    ['agent-read-logs', 'logs.read'],
+    ['agent-deploy-staging', 'staging.deploy'],
+    ['agent-deploy-prod', 'prod.deploy'],
+  ];
+  const tools = groups.map(([, tool]) => tool).filter((tool) => tool !== 'file.read');
+  for (const [group, own] of groups) {
+    const policy = policyOf({ coder: { groups: [group] } });
+    assert.notEqual((await policy.decide(call(own))).answer, 'deny', group);
+    for (const other of tools)
+      if (other !== own) assert.equal((await policy.decide(call(other))).answer, 'deny', other);
+  }
 });
 
 test('groups bring capabilities, and rules of the site can refer to them', async () => {

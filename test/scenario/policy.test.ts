@@ -1,0 +1,128 @@
+// Rules in the way of a running agent: they come and go while it works, are told with their names,
+// and can be tried on what it did.
+import assert from 'node:assert/strict';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { AuditEvent } from '../../src/wire/events.ts';
+import { eventually } from '../support/runtime.ts';
+import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import {
+  doTask,
+  manifestOf,
+  type ScriptedWorld,
+  startScriptedWorld,
+} from '../support/scripted-world.ts';
+
+const noEcho = `@why("echoes are over")
+forbid (principal == Agent::"coder", action == Action::"tool.call", resource == Tool::"test.echo");
+`;
+
+describe('policy', () => {
+  let world: ScriptedWorld;
+  before(async () => {
+    world = await startScriptedWorld({
+      agents: {
+        coder: manifestOf('coder', '{ tools: { allow: [test.tools, file.read] } }'),
+        other: manifestOf('other', '{ tools: { allow: [test.tools] } }'),
+      },
+    });
+  });
+  after(() => world.stop());
+
+  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const echo = async (goal: string, agent = 'coder'): Promise<string> => {
+    world.model.on(goal, says(call('test.echo', { text: 'it works' })), repeat);
+    return (await doTask(world, goal, { agent })).result ?? '';
+  };
+  const rulesFile = () => join(world.stateDir, 'policies', '10-echo.cedar');
+  const version = async () => (await world.agentd.getPolicy({})).policy.version;
+  const published = (than: number) =>
+    eventually('a newer policy', async () => ((await version()) > than ? true : undefined));
+  const eventsOf = async (kind: string): Promise<AuditEvent[]> =>
+    (await world.audit.events({ query: { event: kind, order: 'desc', limit: 50 } })).events;
+
+  it('[R311] [R319] a new rule holds at the next call, and its name is in the log', async () => {
+    assert.match(await echo('Echo before'), /it works/);
+    const before = await version();
+    writeFileSync(rulesFile(), noEcho, { mode: 0o600 });
+    await published(before);
+    // The daemon that decides follows the file by itself.
+    const denied = await eventually('the rule to hold', async () => {
+      const result = await echo(`Echo after ${Math.random()}`);
+      return /echoes are over/.test(result) ? result : undefined;
+    });
+    assert.doesNotMatch(denied, /it works/);
+    const [event] = await eventsOf('tool.call.denied');
+    assert.equal(event?.policy, 'site:10-echo.cedar:1');
+    assert.equal(event?.data?.answer, 'deny');
+    assert.match(await echo('Echo as another', 'other'), /it works/);
+    const { rules } = await world.agentd.showPolicy({ params: { name: 'coder' } });
+    assert.ok(rules.some(({ id, why }) => id === event?.policy && why === 'echoes are over'));
+  });
+
+  it('a broken rule file changes nothing and is said loudly', async () => {
+    writeFileSync(rulesFile(), 'forbid (principal', { mode: 0o600 });
+    await eventually('the refusal', async () => (await eventsOf('policy.refused'))[0]);
+    const { policy } = await world.agentd.getPolicy({});
+    assert.equal(policy.problems[0]?.line, 1);
+    assert.match(await echo('Echo while it is broken'), /echoes are over/);
+  });
+
+  it('with the file the rule is gone', async () => {
+    const before = await version();
+    rmSync(rulesFile());
+    await published(before);
+    await eventually('the rule to be gone', async () =>
+      /it works/.test(await echo(`Echo again ${Math.random()}`)) ? true : undefined,
+    );
+  });
+
+  it('a change is tried on the recorded past: each decision that would be another', async () => {
+    const files = [{ name: '20-try.cedar', text: noEcho }];
+    const { simulation } = await world.agentd.simulatePolicy({ body: { files } });
+    const echoes = (await eventsOf('tool.call.attempted')).filter(
+      ({ tool, agent }) => tool === 'test.echo' && agent === 'coder',
+    );
+    assert.ok(echoes.length >= 2);
+    assert.deepEqual(
+      simulation.changes
+        .filter(({ recorded }) => recorded.answer === 'allow')
+        .map(({ event }) => event)
+        .sort(),
+      echoes.map(({ id }) => id).sort(),
+    );
+    assert.ok(
+      simulation.changes.every(({ tool, agent }) => tool === 'test.echo' && agent === 'coder'),
+    );
+    assert.equal(simulation.unreadable, 0);
+    const { simulation: same } = await world.agentd.simulatePolicy({
+      body: { files: [{ name: '20-try.cedar', text: '// nothing' }] },
+    });
+    // Denied then by a rule that is gone now: without any change it would be allowed today.
+    assert.ok(
+      same.changes.every(
+        ({ recorded, today }) => recorded.answer === 'deny' && today.answer === 'allow',
+      ),
+    );
+  });
+
+  it('[R93] [R312] a file tool is asked about its path too', async () => {
+    world.model.on('Read a secret', says(call('file.read', { path: '/etc/passwd' })), repeat);
+    await doTask(world, 'Read a secret', { agent: 'coder' });
+    const [event] = await eventsOf('tool.call.denied');
+    assert.equal(event?.policy, 'base:etc');
+    assert.deepEqual(event?.data?.touch_1, '["file.read","/etc/passwd",false]');
+  });
+
+  it('a right that a manifest loses is gone while the agent is known', async () => {
+    const before = await version();
+    await world.agentd.putAgent({
+      params: { name: 'other' },
+      body: { manifest_yaml: manifestOf('other', '{}') },
+    });
+    assert.ok((await version()) > before);
+    const { rules } = await world.agentd.showPolicy({ params: { name: 'other' } });
+    assert.ok(!rules.some(({ id }) => id.startsWith('manifest:other:tool.call')));
+  });
+});
