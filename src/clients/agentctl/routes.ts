@@ -58,6 +58,7 @@ export const PATHS = {
     health: 'GET /healthz',
     listTools: 'GET /v1/tools',
     listCalls: 'GET /v1/tools/calls',
+    getCall: 'GET /v1/tools/calls/{id}',
   },
   modeld: {
     health: 'GET /healthz',

@@ -36,8 +36,10 @@ export async function list({ out, runtime }: Session): Promise<void> {
   });
 }
 
-export async function show({ args, out, runtime }: Session): Promise<void> {
+export async function show(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const name = args.words[0]!;
+  if (name.startsWith('call_')) return showCall(session, name);
   const { tools } = await runtime().ask('toold', 'listTools', {});
   const tool = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
   if (tool === undefined) {
@@ -57,5 +59,33 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
     ),
     '',
     ...toYaml({ input: tool.input_schema, output: tool.output_schema }).map(plain),
+  ]);
+}
+
+/** One use of a tool: what was asked, and what came of it. */
+async function showCall({ out, runtime }: Session, id: string): Promise<void> {
+  const { call } = await runtime().ask('toold', 'getCall', { params: { id } });
+  out.give({ call }, () => [
+    ...renderFields(
+      [
+        ['call', call.call_id],
+        ['tool', call.tool],
+        ['agent', call.agent],
+        ['task', call.task_id],
+        ['run', `${call.run_id}, activation ${call.fence}`],
+        ['purpose', plain(call.purpose) || undefined],
+        ['status', call.status],
+        ['attempts', String(call.attempts)],
+        ['asked', call.created_at],
+        ['ended', call.ended_at ?? undefined],
+      ],
+      out.paint,
+    ),
+    '',
+    ...toYaml({
+      arguments: call.arguments,
+      ...(call.result === null ? {} : { result: call.result }),
+      ...(call.error === null ? {} : { error: call.error }),
+    }).map(plain),
   ]);
 }

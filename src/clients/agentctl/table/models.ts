@@ -12,7 +12,7 @@ export const modelCommands: readonly Command[] = [
   {
     path: ['tool', 'show'],
     words: [{ name: 'NAME', completes: 'tool' }],
-    help: 'one tool with its schemas',
+    help: 'one tool with its schemas, or one call of a tool (call_…)',
     load: async () => (await import('../commands/tools.ts')).show,
   },
   {
