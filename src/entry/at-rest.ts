@@ -8,7 +8,7 @@ const LOOK_MS_MAX = 60_000;
 /** At rest: the share of the time since the last look in which the process did anything. */
 const BUSY_SHARE_MAX = 0.05;
 /** Less is not worth the pause of some tens of milliseconds. */
-const GROWN_BYTES_MIN = 6_000_000;
+const GROWN_BYTES_MIN = 3_000_000;
 
 /** Looks soon after there was work, and ever more seldom while there is none. */
 export function giveBackAtRest(): void {

@@ -1,8 +1,9 @@
 // A directory of manifests: read, watched, and told as one whole set whenever anything about it
 // changes. What a manifest means is manifests.ts's, which ones are in force is manifest-set.ts's.
-import { constants, type FSWatcher, watch } from 'node:fs';
+import { constants, type FSWatcher, type Stats, statSync, watch } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -60,7 +61,7 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
     takeTurn(async () => {
       if (closed) return;
       const set = await reader.read(current.agents, trustStat);
-      if (closed || fingerprint(set) === fingerprint(current)) return;
+      if (closed || isSameSet(set, current)) return;
       await options.onChange(set);
       current = set;
     });
@@ -106,11 +107,16 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
   };
 }
 
-function fingerprint({ agents, problems }: ManifestSet): string {
-  return JSON.stringify([
-    agents.map(({ agent, file }) => [agent.name, agent.hash, file]),
-    problems,
-  ]);
+function isSameSet(a: ManifestSet, b: ManifestSet): boolean {
+  return (
+    a.agents.length === b.agents.length &&
+    a.agents.every(({ agent, file }, i) => {
+      const other = b.agents[i]!;
+      const isSameAgent = agent.name === other.agent.name && agent.hash === other.agent.hash;
+      return isSameAgent && file === other.file;
+    }) &&
+    JSON.stringify(a.problems) === JSON.stringify(b.problems)
+  );
 }
 
 /** Watches the directory that has this name now, even after it was replaced by another. */
@@ -141,6 +147,21 @@ function makeWatcher(dir: string, onEvent: () => void) {
 
 type Known = { stamp: string; hash: string; result: ManifestResult };
 
+const STATS_PER_TURN = 100;
+
+const formatStamp = ({ dev, ino, size, mtimeMs, ctimeMs }: Stats): string =>
+  `${dev} ${ino} ${size} ${mtimeMs} ${ctimeMs}`;
+
+/** Tells whether the file is still the one that was read; undefined when it cannot be looked at. */
+function stampOf(file: string): string | undefined {
+  try {
+    const found = statSync(file, { throwIfNoEntry: false });
+    return found === undefined ? undefined : formatStamp(found);
+  } catch {
+    return undefined;
+  }
+}
+
 function makeReader(dir: string) {
   let known = new Map<string, Known>();
   return {
@@ -156,7 +177,11 @@ function makeReader(dir: string) {
       const readings: Reading[] = [];
       for (const name of names.filter((one) => /^[^.].*\.ya?ml$/.test(one)).sort()) {
         const file = join(dir, name);
-        const found = await readOne(file, known.get(file), trustStat);
+        const before = known.get(file);
+        const isSame = trustStat && before !== undefined && stampOf(file) === before.stamp;
+        const found = isSame ? before : await readOne(file, before);
+        // Looks that find nothing new leave no garbage behind, but give others a turn.
+        if (next.size % STATS_PER_TURN === 0) await setImmediate();
         if (found === undefined) continue;
         next.set(file, found);
         readings.push({ file, result: found.result });
@@ -168,11 +193,7 @@ function makeReader(dir: string) {
 }
 
 /** undefined: the file has gone since the directory was listed. */
-async function readOne(
-  file: string,
-  before: Known | undefined,
-  trustStat: boolean,
-): Promise<Known | undefined> {
+async function readOne(file: string, before: Known | undefined): Promise<Known | undefined> {
   const refuse = (problem: ManifestProblem): Known => ({
     stamp: '',
     hash: '',
@@ -182,14 +203,13 @@ async function readOne(
   try {
     // Without O_NONBLOCK, opening a pipe would wait for ever for somebody to write into it.
     handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
-    const { dev, ino, size, mtimeNs, ctimeNs, ...kind } = await handle.stat({ bigint: true });
-    if ((kind.mode & BigInt(constants.S_IFMT)) !== BigInt(constants.S_IFREG)) {
+    const stats = await handle.stat();
+    if (!stats.isFile()) {
       return refuse({ file, line: null, message: 'is not a file', hint: 'Remove it.' });
     }
-    const stamp = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-    if (trustStat && before?.stamp === stamp) return before;
-    if (size > manifestSizeBytesMax) return refuse(tooLarge(file, Number(size)));
-    const text = decode(await readUpTo(handle, Number(size) + 1));
+    const stamp = formatStamp(stats);
+    if (stats.size > manifestSizeBytesMax) return refuse(tooLarge(file, stats.size));
+    const text = decode(await readUpTo(handle, stats.size + 1));
     if (text === undefined) return refuse(notText(file));
     const hash = sha256Hex(text);
     if (hash === before?.hash) return { ...before, stamp };
