@@ -37,8 +37,6 @@ export function canonicalPath(path: string): PathResult {
   return problem === undefined ? { ok: true, path } : refuse(problem);
 }
 
-export const isCanonicalPath = (path: string): boolean => problemOf(path) === undefined;
-
 /**
  * A path as a tool's caller writes it: relative ones begin at `base`, and a leading ./ or one slash
  * at the end mean nothing. Everything else must be canonical already.

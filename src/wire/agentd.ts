@@ -42,7 +42,6 @@ export {
   AgentPolicyView,
   PolicyCheckView,
   type PolicyFile,
-  PolicyView,
   RuleView,
   SimulationView,
 } from './agentd/policy.ts';

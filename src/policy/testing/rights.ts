@@ -38,6 +38,12 @@ export const policyOf = (
   return makePolicy(bundleOf(agents, rest), { nowMs });
 };
 
+/** Each answer with the rules that decided. */
+export async function answers(policy: Policy, requests: readonly Request[]): Promise<string[]> {
+  const found = await Promise.all(requests.map((one) => policy.decide(one)));
+  return found.map(({ answer, rules }) => [answer, ...rules].join(' '));
+}
+
 const by = 'agent:coder';
 
 export const file = (action: Action, path: string, context: Context = {}): Request => ({
