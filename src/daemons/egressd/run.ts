@@ -1,5 +1,5 @@
-// One run with a way out: its rules as they are now, what it has used, and what it has open. Who may
-// reach what is decided in rules/; how a connection comes about is gate.ts.
+// One run with a way out: its rules as they are now, what it has used, and what it has open. Who
+// may reach what is decided in rules/; how a connection comes about is gate.ts.
 import type { PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';

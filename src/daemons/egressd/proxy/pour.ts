@@ -14,8 +14,8 @@ export function pour(from: Readable, to: Writable, take: (bytes: number) => bool
 const FREED_BYTES_MIN = 16_384;
 
 /**
- * Gives the memory of a chunk back at once. Left to the collector, the buffers of a fast tunnel make
- * it run so often that it costs as much as passing the bytes on.
+ * Gives the memory of a chunk back at once. Left to the collector, the buffers of a fast tunnel
+ * make it run so often that it costs as much as passing the bytes on.
  */
 function free(chunk: Buffer): void {
   const { buffer, length } = chunk;

@@ -1,5 +1,5 @@
-// A URL that a tool asks for, read by one reader only: where the URL parser and ours would not agree
-// on the host, there is no place.
+// A URL that a tool asks for, read by one reader only: where the URL parser and ours would not
+// agree on the host, there is no place.
 import { type Host, type Read, readAuthority } from './host.ts';
 
 export type Place = {

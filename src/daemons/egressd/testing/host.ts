@@ -1,5 +1,5 @@
-// For tests: egressd hosted as in a runtime beside an auditd-ai that keeps events in memory. A state
-// directory can be taken over by the next host, as after a restart.
+// For tests: egressd hosted as in a runtime beside an auditd-ai that keeps events in memory. A
+// state directory can be taken over by the next host, as after a restart.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
