@@ -1,6 +1,7 @@
-// What a model may be shown of a result: no control or bidirectional characters that could hide
-// text or steer a terminal, and no more bytes than the limit. Storing what is too large is left to
-// the service.
+// What a model may be shown of a result: no secrets of a known shape, no control or bidirectional
+// characters that could hide text or steer a terminal, and no more bytes than the limit. Storing
+// what is too large is left to the service.
+import { mayHoldSecret, redact } from './secrets.ts';
 
 /**
  * C0 but tab and line ends, DEL, C1, bidirectional marks and overrides, line separators, tag
@@ -19,24 +20,34 @@ export function neutralise(text: string): string {
   return text.replace(UNSAFE, shown);
 }
 
-function neutraliseAll(value: unknown): unknown {
-  if (typeof value === 'string') return neutralise(value);
-  if (Array.isArray(value)) return value.map(neutraliseAll);
+/** A text from anywhere as it may be shown. Secrets go first, while their shape is whole. */
+export const makeSafe = (text: string, found?: Set<string>): string =>
+  neutralise(redact(text, found));
+
+function makeAllSafe(value: unknown, found: Set<string>): unknown {
+  if (typeof value === 'string') return makeSafe(value, found);
+  if (Array.isArray(value)) return value.map((one) => makeAllSafe(one, found));
   if (value === null || typeof value !== 'object') return value;
   // fromEntries defines members, so a key such as __proto__ stays a key.
   return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [neutralise(key), neutraliseAll(member)]),
+    Object.entries(value).map(([key, member]) => [makeSafe(key), makeAllSafe(member, found)]),
   );
 }
 
-export type Shown = { value: Record<string, unknown>; text: string };
+export type Shown = {
+  value: Record<string, unknown>;
+  text: string;
+  /** The kinds of secrets that were taken out. */
+  redacted: string[];
+};
 
 /** A result as the model will see it, with its JSON text. */
 export function showResult(value: Record<string, unknown>): Shown {
   const text = JSON.stringify(value);
-  if (!MAY_BE_UNSAFE.test(text)) return { value, text };
-  const clean = neutraliseAll(value) as Record<string, unknown>;
-  return { value: clean, text: JSON.stringify(clean) };
+  if (!MAY_BE_UNSAFE.test(text) && !mayHoldSecret(text)) return { value, text, redacted: [] };
+  const found = new Set<string>();
+  const clean = makeAllSafe(value, found) as Record<string, unknown>;
+  return { value: clean, text: JSON.stringify(clean), redacted: [...found].sort() };
 }
 
 const PREVIEW_CHARS_MAX = 2_000;

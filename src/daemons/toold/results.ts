@@ -4,7 +4,7 @@ import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
 import { Fault } from '../../wire/errors.ts';
-import { neutralise, previewOf, type Shown, showResult } from './output.ts';
+import { makeSafe, previewOf, type Shown, showResult } from './output.ts';
 import type { CallError } from './rules.ts';
 import type { SavedOutcome } from './store.ts';
 import {
@@ -27,7 +27,7 @@ export type Finished = {
 
 export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'failed'): Finished {
   const { code, message, hint, retry } = error;
-  const clean = { code, message: neutralise(message), hint: neutralise(hint), retry };
+  const clean = { code, message: makeSafe(message), hint: makeSafe(hint), retry };
   const text = JSON.stringify(clean);
   return {
     saved: { status, result: null, error: text, hash: sha256Hex(text) },
