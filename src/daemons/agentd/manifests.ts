@@ -148,6 +148,10 @@ function pathComplaints({ spec }: Manifest): Complaint[] {
         const what = found.problem.replace(/^it /, '');
         return [{ path, message: `${written} ${what}`, hint: 'Write the path out.' }];
       }
+      if (/[*?]/.test(found.path)) {
+        const hint = 'Name the directory: everything below it is meant too.';
+        return [{ path, message: `${written} is a pattern; only paths are understood`, hint }];
+      }
       const never = NEVER_FOR_AGENTS.find((root) => isWithin(found.path, root));
       if (key === 'deny' || never === undefined) return [];
       const hint = 'Leave it out; every agent has a home of its own in its box.';
