@@ -1,0 +1,110 @@
+// Attacks through what is not there yet, or is not what it was: denied paths that appear later, odd
+// denials, a temporary directory that is pointed elsewhere, names that only other layers understand.
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
+import { exited, fillWorkspace, secretIsUntouched } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+const places = {
+  system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
+  ...{ workspace: '/w', home: '/h', homeAt: '/home/coder', secrets: [] },
+};
+
+for (const mode of MODES) {
+  describe(`paths that change, as ${mode}`, () => {
+    let warden: Warden;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+    });
+    beforeEach(() => fillWorkspace(warden));
+    after(() => warden.stop());
+
+    const sh = async (script: string, binds: Bind[] = [], guardsOff: Guard[] = []) =>
+      exited(await warden.run(['/bin/sh', '-c', script], { binds, guardsOff }));
+    const outside = (): Bind => ({ kind: 'ro', src: warden.outside, dst: '/outside' });
+    const mask: Bind = { kind: 'mask', dst: '/ws/.env' };
+
+    it('A12 a denied file that is not there yet cannot be made', async () => {
+      const script = 'echo KEY=1 > /ws/.env && cat /ws/.env';
+      assert.notEqual((await sh(script, [mask])).code, 0);
+      assert.ok(!existsSync(join(warden.workspace, '.env')));
+      assert.equal((await sh(script)).stdout, 'KEY=1\n', 'control');
+    });
+    it('A12 one that a person makes while the box is open is not read', async () => {
+      const readIn = async (binds: Bind[]) => {
+        const held = await warden.open({ binds });
+        try {
+          writeFileSync(join(warden.workspace, '.env'), 'KEY=1\n');
+          return exited(await warden.exec(held.box, ['/bin/cat', '/ws/.env'])).stdout;
+        } finally {
+          held.client.close();
+          await held.ended;
+        }
+      };
+      assert.equal(await readIn([mask]), '');
+      assert.equal(await readIn([]), 'KEY=1\n', 'control');
+    });
+    it('A14 a denial of .. or / is refused, and never opens more', async () => {
+      for (const dst of ['..', '../..', '/', '/ws/..', '/ws/../outside']) {
+        const outcome = await warden.run(['/bin/true'], { binds: [{ kind: 'mask', dst }] });
+        assert.ok(outcome.kind === 'refused', dst);
+        assert.match(outcome.code, /plan|bounds/, dst);
+      }
+      assert.equal((await sh('pwd', [{ kind: 'mask', dst: '/ws/x' }])).stdout, '/ws\n', 'control');
+    });
+    it('A17 the place for temporary files cannot be pointed elsewhere', async () => {
+      const aim = 'ln -sfn /outside "$TMPDIR"; ln -sfn /outside "$TMPDIR/out"; ';
+      const script = `TMPDIR=/tmp; ${aim} echo owned > "$TMPDIR/out/secret"`;
+      assert.notEqual((await sh(script, [outside()])).code, 0);
+      secretIsUntouched(warden);
+      const replaced = await sh('mv /tmp /ws/old || rmdir /tmp || rm -rf /tmp; test -L /tmp');
+      assert.notEqual(replaced.code, 0);
+      const control = await sh(script, [outside()], ['readonly', 'landlock']);
+      assert.equal(control.code, 0, JSON.stringify(control));
+      assert.equal(readFileSync(join(warden.outside, 'secret'), 'utf8'), 'owned\n');
+    });
+    it('A23 no whiteout of an overlay can be made, with or without a right to', async () => {
+      const whiteout = 'mknod /ws/gone c 0 0';
+      const held = await sh(whiteout);
+      assert.notEqual(held.code, 0);
+      assert.ok(!existsSync(join(warden.workspace, 'gone')));
+      const control = await sh(whiteout, [], ['landlock', 'seccomp', 'caps', 'userns']);
+      assert.equal(control.code, 0, JSON.stringify(control));
+    });
+    it('A23 nor a link or directory by the names . and ..', async () => {
+      const held = await sh('ln -sfT /outside /ws/.. ; ln -sfT /outside /ws/. ; ls -A /ws');
+      assert.equal(held.stdout, '');
+    });
+    it('A8 a link that comes later does not lead around a denied directory', async () => {
+      fillWorkspace(warden, { 'real/': '', 'real/.env': 'KEY=1\n' });
+      const binds: Bind[] = [{ kind: 'mask', dst: '/ws/real' }];
+      const script =
+        'ln -s real /ws/alias; ln -s /ws/real/.env /ws/late; cat /ws/alias/.env /ws/late';
+      assert.equal((await sh(script, binds)).stdout, '');
+      fillWorkspace(warden, { 'real/': '', 'real/.env': 'KEY=1\n' });
+      assert.equal((await sh(script)).stdout, 'KEY=1\nKEY=1\n', 'control');
+    });
+    it('A1 a link in the workspace leads only to what the box shows anyway', async () => {
+      symlinkSync(join(warden.outside, 'secret'), join(warden.workspace, 'link'));
+      assert.equal((await sh('cat /ws/link')).stdout, '');
+      const same: Bind = { kind: 'ro', src: warden.outside, dst: warden.outside };
+      assert.equal((await sh('cat /ws/link', [same])).stdout, 'untouched\n', 'control');
+    });
+  });
+}
+
+describe('denials that make no sense', () => {
+  const rules = { read: ['/srv/docs'], write: ['/workspace'] };
+  const show = (deny: string[]) => boxBinds({ ...rules, deny }, places, () => true);
+  it('A14 show nothing at all, rather than something that was meant to be closed', () => {
+    for (const odd of ['..', '../..', '/srv/..', 'srv/docs', '/srv//docs', './x', ''])
+      assert.deepEqual(show([odd]), { binds: [], missing: ['/srv/docs', '/workspace'] }, odd);
+    assert.deepEqual(show(['/']).binds, []);
+    const shown = show([]).binds.map(({ dst }) => dst);
+    assert.ok(shown.includes('/srv/docs') && shown.includes('/workspace'), 'control');
+  });
+});
