@@ -1,20 +1,6 @@
 // A thousand declared agents with nothing to do: no process, no model call, little memory.
-import { randomBytes } from 'node:crypto';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { agentd } from '../src/daemons/agentd/daemon.ts';
-import { auditdAi } from '../src/daemons/auditd-ai/daemon.ts';
-import { modeld } from '../src/daemons/modeld/daemon.ts';
-import { toold } from '../src/daemons/toold/daemon.ts';
-import { manualClock } from '../src/platform/clock.ts';
-import { type Daemon, type Hosted, hostDaemon } from '../src/platform/daemon.ts';
-import { idMaker } from '../src/platform/ids.ts';
-import { localLink, makeClient } from '../src/platform/link.ts';
-import { silentLog } from '../src/platform/log.ts';
-import { prepareStateDir } from '../src/platform/state-dir.ts';
-import { agentdRoutes } from '../src/wire/agentd.ts';
-import type { DaemonName } from '../src/wire/peers.ts';
-import { eventually, freshDir, ROOT, startRuntime } from '../test/support/runtime.ts';
+import { startWorld } from '../test/support/in-process.ts';
+import { eventually, startRuntime } from '../test/support/runtime.ts';
 import { startUpstream } from './children.ts';
 import { type Benchmark, exactly, type Figure } from './figure.ts';
 import { type Memory, memoryOf, treeOf } from './memory.ts';
@@ -74,62 +60,32 @@ type Site = {
 };
 
 /** The same daemons in this process, under a clock that only moves when told. */
-async function hostAll(base: string, upstreamPort: number): Promise<Site> {
-  const agentsDir = join(base, 'agents');
-  mkdirSync(agentsDir, { recursive: true });
-  for (const [name, text] of Object.entries(manifests()))
-    writeFileSync(join(agentsDir, `${name}.yaml`), text);
-  const stateDir = join(base, 'state');
-  prepareStateDir(stateDir);
-  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
-  const provider = {
-    ...{ dialect: 'openai', models: [MODEL] },
-    base_url: `http://127.0.0.1:${upstreamPort}/v1`,
-  };
-  const given: Record<string, object> = {
-    agentd: { agents_dir: agentsDir, runner: join(ROOT, 'build', 'runner.mjs') },
-    modeld: { providers: { bench: provider } },
-  };
-  const here = new Map<DaemonName, Hosted>();
-  const hosted: Hosted[] = [];
-  for (const daemon of [auditdAi, modeld, toold, agentd] as unknown as Daemon[])
-    hosted.push(
-      await hostDaemon(daemon, {
-        ...{ version: '0.0.0', mode: 'embedded', stateDir, runtimeDir: join(base, 'r') },
-        ...{ operatorKey: 'bench', clock, random: randomBytes, newId: idMaker(clock), here },
-        log: silentLog,
-        config: { [daemon.name]: daemon.config.parse(given[daemon.name] ?? {}) },
-      }),
-    );
-  for (const one of hosted) await one.begin();
-  const operator = { kind: 'operator', principal: 'person:bench' } as const;
-  const client = makeClient(
-    agentdRoutes,
-    localLink(() => here.get('agentd')!.dispatch, operator),
-  );
+async function hostAll(upstreamPort: number): Promise<Site> {
+  const base_url = `http://127.0.0.1:${upstreamPort}/v1`;
+  const provider = { dialect: 'openai', models: [MODEL], base_url };
+  const world = await startWorld({
+    ...{ agents: manifests(), modeld: { providers: { bench: provider } }, upstream: base_url },
+    startMs: Date.parse('2026-01-01T00:00:00Z'),
+  });
   return {
     async tick(seconds) {
       for (let second = 0; second < seconds; second++) {
-        clock.advance(1_000);
+        world.clock.advance(1_000);
         for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
       }
     },
     async createTask() {
-      await client.createTask({ body: { goal: 'goal-number-1', agent: 'keeper-0001' } });
+      await world.agentd.createTask({ body: { goal: 'goal-number-1', agent: 'keeper-0001' } });
     },
-    async stop() {
-      for (const one of hosted.toReversed()) await one.drain();
-      for (const one of hosted.toReversed()) await one.stop();
-    },
+    stop: () => world.stop(),
   };
 }
 
 /** How many model calls ten minutes bring, and that one would have been seen. */
 async function callsWhileIdle(): Promise<number> {
-  const base = freshDir();
   const upstream = await startUpstream();
   try {
-    const site = await hostAll(base, upstream.port);
+    const site = await hostAll(upstream.port);
     try {
       await site.tick(SECONDS);
       const calls = await upstream.requests();
@@ -143,7 +99,6 @@ async function callsWhileIdle(): Promise<number> {
     }
   } finally {
     await upstream.stop();
-    rmSync(base, { recursive: true, force: true });
   }
 }
 
