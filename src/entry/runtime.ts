@@ -60,6 +60,7 @@ export async function takeState(told: Told): Promise<Runtime> {
       await runtime.process('rehearsal', [
         // It answers little and seldom: a young heap of 1 MB is enough.
         '--max-semi-space-size=1',
+        '--expose-gc',
         programPath('rehearsal'),
         '--listen',
         address,
