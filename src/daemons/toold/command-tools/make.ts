@@ -1,7 +1,15 @@
 // From a declaration to a tool like any other: its schemas, and how it is run.
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
-import { ExecOutput, type ExecResult, reads, showExec, WORKSPACE, writes } from '../tools/box.ts';
+import {
+  ExecOutput,
+  type ExecResult,
+  mayHaveHappened,
+  reads,
+  showExec,
+  WORKSPACE,
+  writes,
+} from '../tools/box.ts';
 import { type Effect, type Tool, type ToolContext, type Touch, tool } from '../tools/tool.ts';
 import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
 import { fillIn, leadingNames, type Values } from './template.ts';
@@ -98,12 +106,14 @@ function runIn(declared: Declaration, places: { host: Place }) {
   return async (values: Values, context: ToolContext): Promise<ExecResult> => {
     const command = { argv: fillIn(argv, values), env: { PATH, LANG: 'C.UTF-8', ...env } };
     const { signal } = context;
+    const settle = <T>(running: Promise<T>): Promise<T> =>
+      declared.idempotent ? running : running.catch(mayHaveHappened);
     if (declared.place === 'host') {
       const sandbox = { level, read, write, network, cwd: cwd ?? '/' };
-      return places.host.run(context, { ...command, ...sandbox, ...limits, signal });
+      return settle(places.host.run(context, { ...command, ...sandbox, ...limits, signal }));
     }
     const box = await context.box();
-    return box.exec({ ...command, cwd: cwd ?? box.roots.workspace, ...limits, signal });
+    return settle(box.exec({ ...command, cwd: cwd ?? box.roots.workspace, ...limits, signal }));
   };
 }
 

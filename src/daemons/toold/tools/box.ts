@@ -2,6 +2,7 @@
 // known here.
 import { posix } from 'node:path';
 import * as z from 'zod';
+import { Fault } from '../../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
 import type { Touch } from './tool.ts';
@@ -46,6 +47,23 @@ export type Box = {
    */
   exec(request: ExecRequest): Promise<ExecResult>;
 };
+
+/** Faults that come before anything is started, although trying again may help. */
+const NOT_STARTED: ReadonlySet<string> = new Set(['overloaded', 'halted', 'rate_limited']);
+
+/**
+ * For what must not be done twice: a link that broke says nothing of what it carried, and must not
+ * be taken for "nothing was done". A box that was gone beforehand is another thing.
+ */
+export function mayHaveHappened(error: unknown): never {
+  const isGone = error instanceof Fault && (error.cause as Fault | undefined)?.code === 'not_found';
+  const isSure = !(error instanceof Fault) || !error.retry || NOT_STARTED.has(error.code);
+  if (isSure || isGone) throw error;
+  throw new Error('the box went away while something was done in it', { cause: error });
+}
+
+export const execOnce = (box: Box, request: ExecRequest): Promise<ExecResult> =>
+  box.exec(request).catch(mayHaveHappened);
 
 /** Where a box shows its workspace. Relative paths begin here. */
 export const WORKSPACE = '/workspace';

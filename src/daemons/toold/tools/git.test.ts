@@ -138,6 +138,13 @@ describe('committing', () => {
     const made = await ask('git.branch', { action: 'create', name: 'feature/x' });
     assert.equal(made.current, 'feature/x');
     assert.equal((await ask('git.branch', { action: 'switch', name: 'main' })).current, 'main');
+    const current = ask('git.branch', { action: 'delete', name: 'main' });
+    await assert.rejects(current, { code: 'conflict', message: /checked out/ });
+    plain('branch', 'alone');
+    plain('update-ref', 'refs/heads/alone', plain('commit-tree', '-m', 'x', 'HEAD^{tree}').trim());
+    const alone = ask('git.branch', { action: 'delete', name: 'alone' });
+    await assert.rejects(alone, { code: 'conflict', message: /no other branch/ });
+    plain('branch', '-D', 'alone');
     const left = await ask('git.branch', { action: 'delete', name: 'feature/x' });
     assert.deepEqual(
       (left.branches as { name: string }[]).map(({ name }) => name),

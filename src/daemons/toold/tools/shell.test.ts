@@ -4,6 +4,7 @@ import { appendFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { fault } from '../../../wire/errors.ts';
 import { fileTools } from './files.ts';
 import { logTools, pickLines, timeOf } from './logs.ts';
 import { shellTools } from './shell.ts';
@@ -42,6 +43,29 @@ describe('shell.exec', () => {
     assert.deepEqual([slow.exit_code, slow.ended_by], [null, 'wall']);
     const loud = await ask('shell.exec', { command: 'yes' });
     assert.deepEqual([loud.ended_by, loud.truncated], ['output', true]);
+  });
+});
+
+describe('a box that goes away', () => {
+  const failing = (error: unknown) => ({
+    ...world.context,
+    box: async () => ({
+      ...world.box,
+      exec: async () => {
+        throw error;
+      },
+    }),
+  });
+  const doing = (name: string, error: unknown) =>
+    tool(name)!.perform(tool(name)!.input.parse({ command: 'x' }), failing(error));
+
+  it('leaves open whether a command was done, unless it was gone before', async () => {
+    const lost = doing('shell.exec', fault('unavailable', 'gone'));
+    await assert.rejects(lost, { name: 'Error', message: /went away/ });
+    const cause = fault('not_found', 'no such box');
+    const gone = doing('shell.exec', fault('unavailable', 'gone', { cause }));
+    await assert.rejects(gone, { code: 'unavailable' });
+    await assert.rejects(doing('shell.exec', fault('denied', 'no')), { code: 'denied' });
   });
 });
 

@@ -2,7 +2,16 @@
 // business; what they print is made safe like every other result.
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
-import { type Box, boxPath, ExecOutput, reads, showExec, WORKSPACE, writes } from './box.ts';
+import {
+  type Box,
+  boxPath,
+  ExecOutput,
+  execOnce,
+  reads,
+  showExec,
+  WORKSPACE,
+  writes,
+} from './box.ts';
 import { type Tool, type ToolContext, tool } from './tool.ts';
 
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
@@ -17,20 +26,17 @@ const envOf = ({ roots }: Box) => ({
   LANG: 'C.UTF-8',
 });
 
-type Command = { argv: readonly string[]; cwd: string; timeoutS: number };
+type Command = { argv: readonly string[]; cwd: string; timeoutS: number; again: boolean };
 
-async function runIn(context: ToolContext, { argv, cwd, timeoutS }: Command) {
+/** `again`: whether it may be done twice when nobody knows how it ended. */
+async function runIn(context: ToolContext, { argv, cwd, timeoutS, again }: Command) {
   const box = await context.box();
-  return showExec(
-    await box.exec({
-      argv,
-      cwd,
-      env: envOf(box),
-      wallMs: timeoutS * 1_000,
-      outputBytesMax: OUTPUT_BYTES_MAX,
-      signal: context.signal,
-    }),
-  );
+  const request = {
+    ...{ argv, cwd, env: envOf(box), wallMs: timeoutS * 1_000 },
+    outputBytesMax: OUTPUT_BYTES_MAX,
+    signal: context.signal,
+  };
+  return showExec(await (again ? box.exec(request) : execOnce(box, request)));
 }
 
 const shellExec = (workspace: string): Tool =>
@@ -62,7 +68,7 @@ const shellExec = (workspace: string): Tool =>
     preview: async ({ command, cwd }) => `in ${cwd}:\n${command}\n`,
     async perform({ command, cwd, timeout_s }, context) {
       const argv = ['/bin/sh', '-c', command];
-      return { result: await runIn(context, { argv, cwd, timeoutS: timeout_s }) };
+      return { result: await runIn(context, { argv, cwd, timeoutS: timeout_s, again: false }) };
     },
   });
 
@@ -95,7 +101,7 @@ const testsRun = (commands: TestCommands, workspace: string): Tool =>
         throw fault('not_found', `no test command is called ${name}`, {
           hint: `Use one of: ${Object.keys(commands).join(', ') || 'none is declared'}.`,
         });
-      const done = await runIn(context, { argv, cwd, timeoutS: timeout_s });
+      const done = await runIn(context, { argv, cwd, timeoutS: timeout_s, again: true });
       return { result: { ...done, passed: done.exit_code === 0, command: argv.join(' ') } };
     },
   });

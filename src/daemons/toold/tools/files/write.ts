@@ -1,9 +1,9 @@
 // file.write and file.edit: changing a file as a whole or in exact pieces, never over what somebody
 // else did meanwhile.
 import * as z from 'zod';
-import { Fault, fault } from '../../../../wire/errors.ts';
+import { fault } from '../../../../wire/errors.ts';
 import { Sha256 } from '../../../../wire/words.ts';
-import { type Box, boxPath, reads, writes } from '../box.ts';
+import { type Box, boxPath, mayHaveHappened, reads, writes } from '../box.ts';
 import { unifiedDiff } from '../diff.ts';
 import { type Tool, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
@@ -123,13 +123,6 @@ async function readForEdit(box: Box, path: string): Promise<{ content: string; s
   throw fault('bad_request', `${path} is not text, or longer than ${TEXT_BYTES_MAX} bytes`, {
     hint: 'Write the whole file, or change it with a command.',
   });
-}
-
-/** A fault that says nothing of whether it was done must not be taken for "nothing was done". */
-function mayHaveHappened(error: unknown): never {
-  const isUncertain = error instanceof Fault && error.retry && error.code !== 'overloaded';
-  if (!isUncertain) throw error;
-  throw new Error('the box went away while the file was being written', { cause: error });
 }
 
 export const editFile = (workspace: string): Tool =>

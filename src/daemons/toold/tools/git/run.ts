@@ -2,7 +2,7 @@
 // user's settings that could make it run, ask or fetch something.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
-import type { Box, ExecResult } from '../box.ts';
+import { type Box, type ExecResult, execOnce } from '../box.ts';
 import type { ToolContext } from '../tool.ts';
 import { parseSettings, type Setting, settingsOver } from './config.ts';
 import { findRepository, type Repository } from './repository.ts';
@@ -43,16 +43,17 @@ export type Git = Repository & {
   try(args: readonly string[], stdin?: string): Promise<ExecResult>;
 };
 
-const checkedBoxes = new WeakSet<Box>();
+/** Every box sees the host's git, so one look at it is enough. */
+let isNewEnough = false;
 
 async function assertVersion(box: Box): Promise<void> {
-  if (checkedBoxes.has(box)) return;
+  if (isNewEnough) return;
   const { stdout } = await box.exec({ argv: ['git', '--version'], cwd: '/', env: ENV });
   const [, major, minor] = /^git version (\d+)\.(\d+)/.exec(stdout.toString()) ?? [];
   const [leastMajor, leastMinor] = VERSION_MIN;
-  const isNew =
+  isNewEnough =
     Number(major) > leastMajor || (Number(major) === leastMajor && Number(minor) >= leastMinor);
-  if (!isNew)
+  if (!isNewEnough)
     throw fault(
       'unavailable',
       'there is no git in the box that can be kept from running programs',
@@ -60,7 +61,6 @@ async function assertVersion(box: Box): Promise<void> {
         hint: `A person must install git ${VERSION_MIN.join('.')} or newer on this host.`,
       },
     );
-  checkedBoxes.add(box);
 }
 
 /**
@@ -125,13 +125,19 @@ function failure(args: readonly string[], { stderr, stdout, endedBy }: ExecResul
   });
 }
 
-export async function openGit(context: ToolContext, from: string): Promise<Git> {
+/** `once`: what it does must not be done twice when nobody knows how it ended. */
+export async function openGit(
+  context: ToolContext,
+  from: string,
+  { once }: { once: boolean } = { once: false },
+): Promise<Git> {
   const box = await context.box();
   await assertVersion(box);
   const repository = await findRepository(box, from);
   const env = envFor(repository, await settingsFor(box, repository), context.agent);
+  const exec = once ? execOnce.bind(undefined, box) : box.exec;
   const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
-    box.exec({
+    exec({
       argv: ['git', '--no-pager', ...args],
       cwd: repository.top,
       env,

@@ -67,7 +67,7 @@ export const gitCommit = (workspace: string): Tool =>
       return `${status.stdout}\n${stdout}`;
     },
     async perform({ message, paths, all, ...input }, context) {
-      const git = await openGit(context, input.repo);
+      const git = await openGit(context, input.repo, { once: true });
       await refuseInnerRepositories(git, context);
       if (all) await git.run(['add', '--all']);
       if (paths.length > 0) await git.run(['add', '--', ...paths]);
@@ -127,12 +127,14 @@ export const gitBranch = (workspace: string): Tool =>
       ...(input.action === 'list' ? [] : [writes(input.repo)]),
     ],
     async perform({ action, name = '', start, ...input }, context) {
-      const git = await openGit(context, input.repo);
+      const git = await openGit(context, input.repo, { once: true });
       if (action !== 'list') await refuseInnerRepositories(git, context);
       const from = start === undefined ? [] : [start];
-      if (action === 'create') await git.run(['switch', '--quiet', '--create', name, ...from]);
+      // What a branch follows would be written to the settings, which are protected.
+      const create = ['switch', '--quiet', '--no-track', '--create', name, ...from];
+      if (action === 'create') await git.run(create);
       if (action === 'switch') await git.run(['switch', '--quiet', '--no-guess', name]);
-      if (action === 'delete') await git.run(['branch', '--quiet', '--delete', '--', name]);
+      if (action === 'delete') await deleteBranch(git, name);
       const format = '--format=%(refname:short)%09%(objectname)';
       const { stdout } = await git.run(['for-each-ref', '--count=500', format, 'refs/heads']);
       const branches = stdout
@@ -142,6 +144,22 @@ export const gitBranch = (workspace: string): Tool =>
       return { result: { top: git.top, current: await branchOf(git), branches } };
     },
   });
+
+/** By its reference alone: `git branch --delete` would write to the settings, too. */
+async function deleteBranch(git: Git, name: string): Promise<void> {
+  const ref = `refs/heads/${name}`;
+  const { stdout: found } = await git.run(['rev-parse', '--verify', '--quiet', ref]);
+  const { stdout: worktrees } = await git.run(['worktree', 'list', '--porcelain', '-z']);
+  if (parseWorktrees(worktrees).some(({ branch }) => branch === name))
+    throw fault('conflict', `${name} is checked out`, { hint: 'Switch to another one first.' });
+  const holders = ['for-each-ref', '--count=2', '--format=%(refname)', `--contains=${ref}`];
+  const { stdout } = await git.run([...holders, 'refs/heads']);
+  if (stdout.split('\n').every((one) => one === '' || one === ref))
+    throw fault('conflict', `${name} has commits that no other branch has`, {
+      hint: 'Keep it, or bring its commits into another branch first.',
+    });
+  await git.run(['update-ref', '-d', ref, found.trim()]);
+}
 
 const WorktreeInput = (workspace: string) =>
   z
@@ -182,11 +200,21 @@ export const gitWorktree = (workspace: string): Tool =>
       return [reads(input.repo), ...change, ...(path === undefined ? [] : [writes(path)])];
     },
     async perform({ action, path = '', branch = '', start, ...input }, context) {
-      const git = await openGit(context, input.repo);
+      const git = await openGit(context, input.repo, { once: true });
       if (action !== 'list') await refuseInnerRepositories(git, context);
       const from = start === undefined ? [] : [start];
       if (action === 'add')
-        await git.run(['worktree', 'add', '--quiet', '-b', branch, '--', path, ...from]);
+        await git.run([
+          'worktree',
+          'add',
+          '--quiet',
+          '--no-track',
+          '-b',
+          branch,
+          '--',
+          path,
+          ...from,
+        ]);
       if (action === 'remove') await git.run(['worktree', 'remove', '--', path]);
       const { stdout } = await git.run(['worktree', 'list', '--porcelain', '-z']);
       return { result: { top: git.top, worktrees: parseWorktrees(stdout) } };
