@@ -1,0 +1,210 @@
+// Who agents are and where their files are: uids for ever, groups for task trees, directories that
+// an operator allowed, and the bounds that follow from the configuration.
+import assert from 'node:assert/strict';
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { manualClock } from '../../platform/clock.ts';
+import { silentLog } from '../../platform/log.ts';
+import { openOutbox } from '../../platform/outbox.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
+import { secretPaths } from './adapters/host-places.ts';
+import { boundsText } from './bounds.ts';
+import { sandboxdConfig } from './config.ts';
+import { makeIdentities } from './identities.ts';
+import { MIGRATIONS, makeStore, type NewBox, type Store } from './store.ts';
+import { makeWorkspaces } from './workspaces.ts';
+
+const ROOT = { uid: 0, gid: 0 };
+const ALICE = { uid: 1_000, gid: 1_000 };
+const isRoot = process.getuid?.() === 0;
+
+describe('sandboxd remembers', () => {
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'sandboxd-')));
+  const events: NewEvent[] = [];
+  let db: Database;
+  let store: Store;
+  const open = async () => {
+    db = openSqlite({ file: join(dir, 'sandboxd.sqlite'), migrations: MIGRATIONS });
+    const clock = manualClock(1_000_000);
+    const append = async (more: NewEvent[]) => void events.push(...more);
+    const outbox = await openOutbox({ db, source: 'sandboxd', clock, log: silentLog, append });
+    store = makeStore(db, outbox, () => clock.nowMs());
+  };
+  before(open);
+  after(async () => {
+    await db.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+  const config = sandboxdConfig.parse({});
+  const identities = (more: object, host = ROOT, passwd = '') =>
+    makeIdentities({
+      ...{ config: sandboxdConfig.parse(more), store, host },
+      passwd: () => passwd,
+    });
+
+  it('a name has one uid for ever, and nobody else gets it', async () => {
+    const { of } = identities({});
+    const names = ['coder', 'planner', 'coder', 'tester'];
+    const found = await Promise.all(names.map(of));
+    assert.deepEqual(
+      found.map(({ uid }) => uid),
+      [200_000, 200_001, 200_000, 200_002],
+    );
+    assert.equal(found[0]!.user, 'agent-coder');
+    await db.close();
+    await open();
+    assert.equal((await identities({}).of('tester')).uid, 200_002);
+    assert.equal((await identities({}).of('other')).uid, 200_003);
+  });
+
+  it('a range that is used up is a refusal, not a second use', async () => {
+    const { of } = identities({ uid_first: 5_000, uid_last: 5_002 });
+    assert.equal((await of('one')).uid, 5_000);
+    assert.equal((await of('two')).uid, 5_001);
+    await assert.rejects(of('three'), { code: 'limit' });
+    // Known before, in another range.
+    assert.equal((await of('coder')).uid, 200_000);
+  });
+
+  it('users are accounts of the host; single is this user, and never root', async () => {
+    const passwd =
+      'root:x:0:0::/root:/bin/sh\nagent-coder:x:200500:200500::/:/bin/false\nagent-bad:x:7:7::/:\n';
+    const users = identities({ identity: 'users' }, ROOT, passwd);
+    assert.deepEqual(await users.of('coder'), { uid: 200_500, gid: 200_500, user: 'agent-coder' });
+    await assert.rejects(users.of('nobody'), /no account agent-nobody/);
+    await assert.rejects(users.of('bad'), /outside 200000/);
+    assert.deepEqual(await identities({}, ALICE).of('coder'), { ...ALICE, user: 'agent-coder' });
+    assert.throws(() => identities({ identity: 'single' }, ROOT), { code: 'bad_config' });
+    assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });
+  });
+
+  const workspaces = (more: object, ownUsers = isRoot) =>
+    makeWorkspaces({
+      ...{ stateDir: dir, config: sandboxdConfig.parse(more), store, ownUsers },
+      gid: process.getgid?.() ?? 0,
+    });
+
+  it('a task tree has one workspace, with a group of its own where there are users', async () => {
+    const { workspaceOf } = workspaces({});
+    const one = await workspaceOf({ rootTaskId: 'task_1' });
+    assert.deepEqual(one, { ...(await workspaceOf({ rootTaskId: 'task_1' })), layers: [] });
+    assert.equal(one.upper, join(dir, 'workspaces', 'task_1'));
+    const two = await workspaceOf({ rootTaskId: 'task_2' });
+    assert.notEqual(one.upper, two.upper);
+    if (!isRoot) return;
+    assert.notEqual(one.gid, two.gid);
+    const { mode, gid } = statSync(one.upper);
+    assert.deepEqual([mode & 0o7777, gid], [0o2770, one.gid]);
+  });
+
+  it('a directory is used in place only where an operator allowed it, and never through a link', async () => {
+    const roots = join(dir, 'allowed');
+    const place = join(roots, 'repo');
+    mkdirSync(join(place, 'sub'), { recursive: true });
+    writeFileSync(join(place, 'sub', 'file'), 'x', { mode: 0o600 });
+    symlinkSync('/etc', join(place, 'link'));
+    symlinkSync('/etc', join(roots, 'etc'));
+    const { workspaceOf } = workspaces({ workspace_roots: [roots] });
+    const used = await workspaceOf({ rootTaskId: 'task_3', path: place });
+    assert.equal(used.upper, place);
+    await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: '/etc' }), { code: 'denied' });
+    const up = join(roots, '..', 'workspaces');
+    await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: up }), { code: 'denied' });
+    for (const path of [`${roots}/../workspaces`, join(roots, 'etc'), join(roots, 'none')])
+      await assert.rejects(
+        workspaceOf({ rootTaskId: 'task_4', path }),
+        /may not be used|not a directory/,
+      );
+    const again = workspaces({ workspace_roots: [roots] });
+    assert.equal((await again.workspaceOf({ rootTaskId: 'task_3' })).upper, place);
+    await assert.rejects(again.workspaceOf({ rootTaskId: 'task_1', path: place }), {
+      code: 'conflict',
+    });
+    if (!isRoot) return;
+    assert.equal(statSync(join(place, 'sub', 'file')).mode & 0o777, 0o660);
+    assert.equal(statSync(join(place, 'sub', 'file')).gid, used.gid);
+    assert.equal(lstatSync(join(place, 'link')).gid, used.gid, 'the link, not what it names');
+    assert.equal(statSync('/etc').gid, 0);
+  });
+
+  it('boxes are told when they open and when they end, once; those left are ended', async () => {
+    const box = (id: string): NewBox => ({
+      ...{ id: id as BoxId, kind: 'tools', level: 'L2', run_id: 'run_1' as RunId, fence: 1 },
+      ...{ agent: 'coder', task_id: 'task_1' as TaskId, root_task_id: 'task_1' as TaskId, uid: 7 },
+    });
+    await store.recordOpened(box('box_a'));
+    await store.recordOpened(box('box_b'));
+    await store.recordClosed('box_a' as BoxId, { endedBy: 'itself', data: { exit_code: 0 } });
+    await store.recordClosed('box_a' as BoxId, { endedBy: 'killed' });
+    await store.recordRefused(box('box_c'), { code: 'denied', message: 'no' });
+    assert.equal(await store.closeLeft(), 1);
+    const seen = () => events.map(({ id, status }) => [id, status]);
+    for (let tries = 0; tries < 200 && events.length < 5; tries++)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(seen(), [
+      ['box_a.opened', undefined],
+      ['box_b.opened', undefined],
+      ['box_a.ended', 'itself'],
+      ['box_c.refused', 'denied'],
+      ['box_b.ended', 'restart'],
+    ]);
+    const rows = await store.list({ after: 0, limit: 10, open: false });
+    assert.deepEqual(
+      rows.map(({ id, ended_by }) => [id, ended_by]),
+      [
+        ['box_a', 'itself'],
+        ['box_b', 'restart'],
+      ],
+    );
+  });
+
+  it('bounds: the ranges, the client, and paths without a link in them', () => {
+    const runner = join(dir, 'runner.mjs');
+    writeFileSync(runner, '');
+    mkdirSync(join(dir, 'data'), { recursive: true });
+    symlinkSync(join(dir, 'data'), join(dir, 'link'));
+    const text = boundsText({
+      config: { ...sandboxdConfig.parse({ write_roots: [join(dir, 'link')] }), runner },
+      ...{ stateDir: dir, runtimeDir: dir, host: ROOT, clientPid: 42 },
+    });
+    const lines = text.trimEnd().split('\n');
+    assert.ok(lines.includes('uid 200000 265535'));
+    assert.ok(lines.includes('gid 200000 1299999'));
+    assert.ok(lines.includes('client_pid 42'));
+    assert.ok(lines.includes(`ro ${runner}`));
+    for (const daemon of ['agentd', 'toold', 'modeld'])
+      assert.ok(lines.includes(`ro ${dir}/${daemon}`));
+    assert.ok(lines.includes(`rw ${dir}/workspaces`) && lines.includes(`rw ${dir}/data`));
+    assert.ok(lines.includes(`egress ${dir}/egressd`));
+    assert.ok(!lines.some((line) => /^(ro|rw) \/$/.test(line)), 'never the whole host');
+    assert.ok(!lines.some((line) => line.startsWith('rw /usr') || line === 'rw /'));
+    const single = boundsText({
+      config: { ...config, runner },
+      ...{ stateDir: dir, runtimeDir: dir, host: ALICE },
+    });
+    assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nboxes/);
+  });
+
+  it('secrets are those of every home of the host, and our own state', () => {
+    const file = join(dir, 'passwd');
+    writeFileSync(file, 'root:x:0:0::/root:/bin/sh\nann:x:1:1::/home/ann:/bin/sh\nd:x:2:2::/:/\n');
+    const paths = secretPaths(['/state'], file);
+    for (const path of ['/state', '/root/.ssh', '/home/ann/.aws', '/etc/shadow'])
+      assert.ok(paths.includes(path), path);
+    assert.ok(!paths.some((path) => path.startsWith('/.')));
+  });
+});
