@@ -1,0 +1,258 @@
+// Runners and tool boxes over a played warden: what is planned for them, what is recorded, and that
+// nothing runs that nobody waits for or that could not be recorded.
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { systemClock } from '../../platform/clock.ts';
+import { idMaker } from '../../platform/ids.ts';
+import { silentLog } from '../../platform/log.ts';
+import { fault } from '../../wire/errors.ts';
+import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
+import type { BoxPlan, Plan } from './adapters/plan.ts';
+import type { Command, CommandExit, HeldBox } from './adapters/warden.ts';
+import { makeBoxes } from './boxes.ts';
+import { sandboxdConfig } from './config.ts';
+import { makeRunners } from './runners.ts';
+import type { NewBox } from './store.ts';
+
+const EXIT: Exclude<CommandExit, 'lost'> = {
+  ...{ endedBy: null, exitCode: 0, signal: null, wallMs: 1, cpuMs: 1 },
+  ...{ memoryPeakBytes: 1, stdoutBytes: 0, stderrBytes: 0 },
+};
+
+function playedCommand(stderr = '') {
+  const ended = Promise.withResolvers<CommandExit>();
+  const told: string[] = [];
+  const command: Command = {
+    pid: process.pid,
+    async *pieces() {
+      if (stderr !== '') yield { stream: 'stderr', bytes: Buffer.from(stderr) };
+      await ended.promise;
+    },
+    discard: () => undefined,
+    stdin: async (bytes) => void told.push(bytes.toString()),
+    stdinEnd: () => void told.push('end'),
+    signal: () => undefined,
+    kill: () => ended.resolve({ ...EXIT, endedBy: 'killed', exitCode: null, signal: 9 }),
+    ended: ended.promise,
+  };
+  return { command, told, end: ended.resolve };
+}
+
+describe('runners and boxes', () => {
+  let dir: string;
+  let plans: (Plan | BoxPlan)[];
+  let journal: string[];
+  let canRecord: boolean;
+  let played: ReturnType<typeof playedCommand>;
+  beforeEach(() => {
+    dir = realpathSync(mkdtempSync(join(tmpdir(), 'runners-')));
+    plans = [];
+    journal = [];
+    canRecord = true;
+    played = playedCommand('last words');
+  });
+  afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+  const store = {
+    async recordOpened(box: NewBox) {
+      if (!canRecord) throw fault('storage_full', 'no room');
+      journal.push(`${box.kind} opened`);
+    },
+    recordClosed: async (_id: BoxId, { endedBy }: { endedBy: string }) =>
+      void journal.push(`ended: ${endedBy}`),
+    recordRefused: async (_box: NewBox, { code }: { code: string }) =>
+      void journal.push(`refused: ${code}`),
+  };
+  const heldBox = (): HeldBox => {
+    const ended = Promise.withResolvers<CommandExit>();
+    return {
+      pid: 1,
+      exec: async (command) => {
+        plans.push(command as unknown as Plan);
+        return played.command;
+      },
+      close: async () => ended.resolve({ ...EXIT, endedBy: 'killed' }),
+      ended: ended.promise,
+    };
+  };
+  let refusal: Error | undefined;
+  const warden = {
+    async start(plan: Plan) {
+      plans.push(plan);
+      if (refusal !== undefined) throw refusal;
+      return played.command;
+    },
+    async open(plan: BoxPlan) {
+      plans.push(plan);
+      return heldBox();
+    },
+  };
+  const clock = systemClock();
+  const common = () => ({
+    ...{ config: sandboxdConfig.parse({}), warden, store, log: silentLog, clock },
+    ...{ newId: idMaker(clock), moment: () => undefined },
+    identities: {
+      mode: 'dynamic' as const,
+      nobody: { uid: 9, gid: 9 },
+      of: async (agent: string) => ({ uid: 7, gid: 7, user: `agent-${agent}` }),
+    },
+  });
+  const runners = () =>
+    makeRunners({
+      ...common(),
+      runtimeDir: dir,
+      place: () => ({ binds: [], argv: ['/bin/node', '/r.mjs'], env: {} }),
+      records: { add: () => () => undefined, sweep: async () => 0 },
+    });
+  const whose = {
+    ...{ run_id: 'run_1' as RunId, fence: 2, agent: 'coder' },
+    ...{ task_id: 'task_1' as TaskId, root_task_id: 'task_1' as TaskId },
+  };
+  const key = { runId: 'run_1' as RunId, fence: 2, mode: 'live' as const };
+  const never = new AbortController().signal;
+
+  it('a runner gets three directories, made before the sockets, and its sockets are told as it sees them', async () => {
+    const all = runners();
+    const { sockets } = await all.start({ ...whose, mode: 'live' });
+    const plan = plans[0] as Plan;
+    assert.deepEqual(
+      [plan.profile, plan.level, plan.uid, plan.user],
+      ['runner', 2, 7, 'agent-coder'],
+    );
+    assert.deepEqual(
+      plan.binds.map(({ kind, src, dst }) => [kind, src, dst]),
+      ['agentd', 'toold', 'modeld'].map((name) => [
+        ...['ro', join(dir, name, 'run_1.2'), `/run/agentd/${name}`],
+      ]),
+    );
+    for (const { src } of plan.binds) assert.ok(existsSync(src!));
+    assert.equal(sockets.toold, '/run/agentd/toold/toold.sock');
+    assert.equal(all.tell(key, 'hello'), true);
+    assert.deepEqual(played.told, ['hello\n']);
+    played.end(EXIT);
+    const { ends } = await all.ends(0, never);
+    assert.deepEqual(ends[0]!.end, {
+      ...{ code: 0, signal: null, ended_by: null, stderr_tail: 'last words' },
+    });
+    assert.deepEqual(readdirSync(join(dir, 'toold')), [], 'nothing is left');
+    assert.deepEqual(journal, ['runner opened', 'ended: itself']);
+    assert.equal(all.tell(key, 'still there?'), false);
+  });
+
+  it('an end is kept until whoever asks has it, and then not told again', async () => {
+    const all = runners();
+    await all.start({ ...whose, mode: 'live' });
+    played.end('lost');
+    const first = await all.ends(0, never);
+    assert.deepEqual(
+      first.ends.map(({ seq, end }) => [seq, end.ended_by]),
+      [[1, 'warden']],
+    );
+    assert.deepEqual((await all.ends(0, never)).ends.length, 1, 'asked again: told again');
+    const gone = new AbortController();
+    const waiting = all.ends(1, gone.signal);
+    gone.abort();
+    assert.deepEqual((await waiting).ends, []);
+  });
+
+  it('a runner whose opening cannot be recorded does not go on', async () => {
+    canRecord = false;
+    await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'storage_full' });
+    const exit = await played.command.ended;
+    assert.ok(exit !== 'lost' && exit.endedBy === 'killed');
+  });
+
+  it('a refusal is recorded and leaves no directory; a replay leaves no record', async () => {
+    refusal = fault('denied', 'out of bounds');
+    await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'denied' });
+    refusal = undefined;
+    assert.deepEqual(journal, ['refused: denied']);
+    assert.deepEqual(readdirSync(join(dir, 'modeld')), []);
+    const all = runners();
+    await all.start({ ...whose, mode: 'replay' });
+    assert.equal(await all.endAll(), 1);
+    assert.deepEqual(journal, ['refused: denied']);
+  });
+
+  it('two runners of one activation cannot be', async () => {
+    const all = runners();
+    await all.start({ ...whose, mode: 'live' });
+    await assert.rejects(all.start({ ...whose, mode: 'live' }), { code: 'conflict' });
+    assert.equal(await all.end(key), true);
+    assert.equal(await all.end(key), false);
+  });
+
+  it('runners that nobody waits for are ended', async () => {
+    const all = runners();
+    await all.start({ ...whose, mode: 'live' });
+    const exit = await played.command.ended;
+    assert.ok(exit !== 'lost' && exit.endedBy === 'killed');
+  });
+
+  const boxes = () =>
+    makeBoxes({
+      ...common(),
+      system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
+      secrets: () => [],
+      workspaces: {
+        workspaceOf: async () => ({ layers: [], upper: dir, gid: 77 }),
+        homeOf: () => dir,
+      },
+    });
+  const body = {
+    ...whose,
+    level: 'L2' as const,
+    rules: { read: [], write: ['/workspace'], deny: [], resources: { pids: 10 } },
+    network: { egress_socket: '/run/e.sock' },
+  };
+  const id = 'box_1' as BoxId;
+
+  it('a box has the workspace’s group, the limits of its rules, and its way out', async () => {
+    const all = boxes();
+    const [one, two] = await Promise.all([all.open(id, body), all.open(id, body)]);
+    assert.deepEqual(one, two);
+    assert.equal(plans.length, 1, 'opened once');
+    const plan = plans[0] as BoxPlan;
+    assert.deepEqual(
+      [plan.uid, plan.gid, plan.limits.pids, plan.egress],
+      [7, 77, 10, '/run/e.sock'],
+    );
+    assert.equal(one.home, '/tmp', 'no home was declared');
+    await assert.rejects(all.open(id, { ...body, fence: 3 }), { code: 'conflict' });
+    for (const level of ['L0', 'L3', 'L4'] as const)
+      await assert.rejects(all.open('box_2' as BoxId, { ...body, level }), {
+        code: 'level_unavailable',
+      });
+    await all.close(id);
+    assert.deepEqual(journal, ['tools opened', 'ended: closed']);
+    assert.equal(await all.close(id), false);
+  });
+
+  it('a command gets no more than its box, and only the environment that was declared', async () => {
+    const all = boxes();
+    await all.open(id, body);
+    const limits = { wall_ms: 50, pids: 1_000, memory_bytes: 2 ** 50 };
+    await all.exec(id, { argv: ['ls', '-l'], env: { A: '1' }, limits, stdin_base64: 'aGk=' });
+    const command = plans[1] as Plan;
+    assert.deepEqual(command.args, ['/usr/bin/env', '--', 'ls', '-l']);
+    assert.equal(command.cwd, '/workspace');
+    assert.deepEqual([command.limits.wallMs, command.limits.pids], [50, 10]);
+    assert.equal(command.limits.memoryBytes, sandboxdConfig.parse({}).box_memory_bytes);
+    assert.deepEqual(Object.keys(command.env ?? {}).sort(), [
+      'A',
+      'HOME',
+      'LANG',
+      'LOGNAME',
+      'PATH',
+      'TERM',
+      'TMPDIR',
+      'USER',
+    ]);
+    assert.deepEqual(played.told, ['hi', 'end']);
+    played.end(EXIT);
+    await all.closeAll();
+  });
+});
