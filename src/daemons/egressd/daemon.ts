@@ -15,7 +15,7 @@ import { makeHandlers } from './api.ts';
 import { type EgressdConfig, egressdConfig } from './config.ts';
 import { makeFetch } from './fetch.ts';
 import { makeGate } from './gate.ts';
-import { openProxy } from './proxy/server.ts';
+import { openProxy, sweepSockets } from './proxy/server.ts';
 import { type Ip, readIp } from './rules/address.ts';
 import { authorityOf, type Read, readAuthority, readHost } from './rules/host.ts';
 import { makeService } from './service.ts';
@@ -52,11 +52,13 @@ export async function assemble(parts: Parts): Promise<Running<typeof egressdRout
     idleTimeoutMs: config.idle_timeout_ms,
     clientsMax: config.connections_per_run_max,
   };
+  const runtimeDir = join(floor.runtimeDir, 'egressd');
   const service = makeService({
     ...{ store, gate, clock, newId, log },
     fetch: makeFetch({ gate, store, clock, ca: caOf(config), moment }),
     openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits }),
-    runtimeDir: join(floor.runtimeDir, 'egressd'),
+    sweep: (isLive) => sweepSockets(runtimeDir, isLive),
+    runtimeDir,
   });
 
   const timers = [

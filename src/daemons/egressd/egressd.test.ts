@@ -291,6 +291,42 @@ describe('the way out of a run', () => {
     assert.equal(opened.length, 1, 'one connection, one event');
   });
 
+  it('opens so many connections at once, and no more before time has passed', async () => {
+    const clock = manualClock(Date.parse('2026-06-29T18:00:00Z'));
+    const own = await startHost({ config: configOf(), clock });
+    try {
+      const run = await own.open('fast', [rule(echo)]);
+      const statuses: number[] = [];
+      const tryOnce = async () => {
+        const { wire, answer } = await connectThrough(run.socket, at(echo));
+        wire.socket.destroy();
+        statuses.push(answer.status);
+      };
+      for (let i = 0; i < 260; i++) await tryOnce();
+      assert.deepEqual(new Set(statuses.slice(0, 250)), new Set([200]));
+      assert.equal(statuses.at(-1), 503);
+      clock.advance(1_000);
+      await tryOnce();
+      assert.equal(statuses.at(-1), 200);
+    } finally {
+      await own.stop();
+    }
+  });
+
+  it('a refusal reaches a client that is still sending', async () => {
+    const run = await host.open('body', []);
+    const wire = await connectTo(run.socket);
+    wire.send(
+      'POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\nContent-Length: 4000000\r\n\r\n',
+    );
+    wire.send(Buffer.alloc(2_000_000));
+    await wire.until('is not among the hosts');
+    wire.send(Buffer.alloc(2_000_000));
+    wire.send('GET http://other.evil.test/ HTTP/1.1\r\nHost: other.evil.test\r\n\r\n');
+    await wire.until('other.evil.test is not among');
+    wire.socket.destroy();
+  });
+
   it('refuses rules and configuration that mean nothing', async () => {
     await assert.rejects(host.open('bad', [{ host: '127.1' }]), isCode('bad_request'));
     for (const config of [

@@ -174,7 +174,7 @@ async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise
   socket.on('close', () => gate.finish(run, connection));
   connection.ending.signal.addEventListener('abort', end);
   signal.addEventListener('abort', end, { once: true });
-  if (signal.aborted) end();
+  if (signal.aborted || connection.ending.signal.aborted) end();
   let isSent = false;
   try {
     const through = order.place.isTls ? await secure(sending, reached, order.place) : socket;

@@ -38,6 +38,10 @@ export type GateOptions = {
 export type Reached = { connection: Connection; socket: net.Socket; isPlain: boolean };
 export type Asked = { kind: ConnectionKind; callId?: string | undefined };
 
+/** So many at once, and so many more each second. */
+export const OPENINGS_MAX = 256;
+const OPENINGS_PER_SECOND = 64;
+
 export type Gate = {
   /** Throws `denied` when it is not, and says so in the audit log. */
   assertAllowed(run: Run, wanted: Wanted, asked: Asked): Verdict & { allowed: true };
@@ -105,12 +109,24 @@ export function makeGate(options: GateOptions): Gate {
     }
   };
 
+  /** Each one is written down twice, so that opening ever new ones would fill the log. */
+  const assertNotTooFast = ({ openings }: Run): void => {
+    const nowMs = clock.nowMs();
+    const gained = ((nowMs - openings.atMs) * OPENINGS_PER_SECOND) / 1_000;
+    openings.left = Math.min(OPENINGS_MAX, openings.left + gained);
+    openings.atMs = nowMs;
+    if (openings.left < 1)
+      throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs: 1_000 });
+    openings.left--;
+  };
+
   const begin = (run: Run, wanted: Wanted, asked: Asked, isPlain: boolean): Connection => {
     const { perRunMax, totalMax } = options.limits;
     if (run.connections.size >= perRunMax || open >= totalMax)
       throw fault('overloaded', `${run.connections.size} connections of this run are open`, {
         retryAfterMs: 1_000,
       });
+    assertNotTooFast(run);
     const connection: Connection = {
       ...{ id: newId<string>('net'), kind: asked.kind, wanted, isPlain, callId: asked.callId },
       ...{ address: null, openedMs: clock.nowMs(), bytesSent: 0, bytesReceived: 0, requests: 0 },

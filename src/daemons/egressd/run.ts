@@ -41,6 +41,8 @@ export type Run = {
   usage: Usage;
   connections: Set<Connection>;
   denials: Denials;
+  /** How many more connections may be opened right now, and when that was true. */
+  openings: { left: number; atMs: number };
   /** Dismissed, or held by a newer activation: nothing is opened any more. */
   isOver: boolean;
 };

@@ -18,7 +18,7 @@ import type { RunId } from '../../wire/words.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetch } from './fetch.ts';
-import type { Gate } from './gate.ts';
+import { type Gate, OPENINGS_MAX } from './gate.ts';
 import { type Run, rulesOf, usedBytes } from './run.ts';
 import type { Store, Usage } from './store.ts';
 
@@ -45,6 +45,8 @@ export function makeService(options: {
   gate: Gate;
   fetch: Fetch;
   openProxy: OpenProxy;
+  /** Removes the directories of runs that are not live. */
+  sweep(isLive: (dirName: string) => boolean): void;
   runtimeDir: string;
   clock: Clock;
   newId: NewId;
@@ -69,6 +71,7 @@ export function makeService(options: {
       ...{ runId, fence: body.fence, agent: body.agent, taskId: body.task_id },
       ...{ rootTaskId: body.root_task_id, body, rules: rulesOf(body), usage, isOver: false },
       connections: new Set(),
+      openings: { left: OPENINGS_MAX, atMs: clock.nowMs() },
       denials: makeDenials({
         clock,
         say(refused, repeats, callId) {
@@ -197,7 +200,10 @@ export function makeService(options: {
     },
 
     async reopen() {
-      for (const { runId, body, bytesSent, bytesReceived } of await store.liveRuns())
+      const live = await store.liveRuns();
+      const names = new Set(live.map(({ runId, body: { fence } }) => runDirName({ runId, fence })));
+      options.sweep((name) => names.has(name));
+      for (const { runId, body, bytesSent, bytesReceived } of live)
         await inTurn(runId, async () => {
           if (!held.has(runId)) await open(runId, body, { bytesSent, bytesReceived });
         });

@@ -9,12 +9,12 @@ export function knownFault(error: unknown): Fault {
 
 function textOf(known: Fault): { head: [string, string][]; body: string } {
   const body = `${JSON.stringify({ error: known.toBody() })}\n`;
+  const length = String(Buffer.byteLength(body));
   return {
     body,
     head: [
       ['content-type', 'application/json'],
-      ['content-length', String(Buffer.byteLength(body))],
-      ['connection', 'close'],
+      ['content-length', length],
     ],
   };
 }
@@ -22,7 +22,7 @@ function textOf(known: Fault): { head: [string, string][]; body: string } {
 /** For a connection that has no response object: a refused tunnel. */
 export function endWith(socket: Duplex, known: Fault): void {
   const { head, body } = textOf(known);
-  const lines = head.map(([name, value]) => `${name}: ${value}`);
+  const lines = [...head, ['connection', 'close']].map((pair) => pair.join(': '));
   const status = `HTTP/1.1 ${known.http} ${http.STATUS_CODES[known.http]}`;
   socket.on('error', () => undefined);
   socket.on('finish', () => socket.destroy());
@@ -32,6 +32,10 @@ export function endWith(socket: Duplex, known: Fault): void {
 export function sendFault(response: http.ServerResponse, known: Fault): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   const { head, body } = textOf(known);
+  // What could be read in two ways is not read on.
+  if (known.details?.reason === 'request') response.setHeader('connection', 'close');
   response.writeHead(known.http, Object.fromEntries(head));
   response.end(body);
+  // A client that still sends would otherwise lose the answer with the connection.
+  response.req.resume();
 }

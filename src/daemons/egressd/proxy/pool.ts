@@ -29,9 +29,11 @@ export function makePool({ run, gate, asked }: { run: Run; gate: Gate; asked: As
 
   const adopt = ({ connection, socket }: Reached): net.Socket => {
     known.set(socket, connection);
-    connection.ending.signal.addEventListener('abort', () => socket.destroy());
     socket.on('error', () => socket.destroy());
     socket.on('close', () => gate.finish(run, connection));
+    const { signal } = connection.ending;
+    signal.addEventListener('abort', () => socket.destroy());
+    if (signal.aborted) socket.destroy();
     return socket;
   };
 

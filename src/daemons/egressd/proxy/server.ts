@@ -1,9 +1,9 @@
 // The proxy of one run: a Unix socket that speaks HTTP/1.1, one request at a time on each
 // connection. Whoever connects is the run; what it may do is the gate's.
-import { chmodSync, mkdirSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import type net from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { assertSocketPath } from '../../../platform/http-server.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Gate } from '../gate.ts';
@@ -114,6 +114,13 @@ export async function openProxy(options: {
       rmSync(dirname(socketPath), { recursive: true, force: true });
     },
   };
+}
+
+/** Directories of runs that a process before this one left. */
+export function sweepSockets(dir: string, isLive: (name: string) => boolean): void {
+  for (const name of existsSync(dir) ? readdirSync(dir) : [])
+    if (name.startsWith('run_') && !isLive(name))
+      rmSync(join(dir, name), { recursive: true, force: true });
 }
 
 async function listen(server: http.Server, socketPath: string): Promise<void> {

@@ -96,6 +96,7 @@ function tie({ run, gate, client, idleTimeoutMs }: TunnelOptions, reached: Reach
   socket.setTimeout(idleTimeoutMs, onIdle);
   socket.on('close', onClose);
   signal.addEventListener('abort', onAbort);
+  if (signal.aborted) onAbort();
   return () => {
     socket.setTimeout(0, onIdle);
     socket.off('close', onClose);
