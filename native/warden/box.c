@@ -201,6 +201,7 @@ static void tell_started(struct box *box) {
 static void on_report(struct box *box, const struct report *report, const int *fds,
                       unsigned count) {
   switch (report->kind) {
+    case REPORT_READY: return;
     case REPORT_FAILED:
       box->failed = true;
       box->why = report->why;

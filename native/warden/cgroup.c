@@ -164,9 +164,20 @@ static int set_limit(const struct cgroup *group, enum held what, const char *v1,
   return write_at(group->dirs[what], trees[what].version == 2 ? v2 : v1, text);
 }
 
+// Of the things one v2 group holds, the first stands for all.
+static int first_of(int what) {
+  for (int i = 0; i < what; i++)
+    if (trees[i].version == 2 && trees[what].version == 2) return i;
+  return what;
+}
+
 static int open_groups(struct cgroup *group) {
   for (int i = 0; i < HELD_COUNT; i++) {
     if (!trees[i].version) continue;
+    if (first_of(i) != i) {
+      group->dirs[i] = group->dirs[first_of(i)];
+      continue;
+    }
     char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
     if (mkdir(path, 0755) && errno != EEXIST) return -1;
@@ -201,11 +212,15 @@ int group_limit(const struct cgroup *group, const uint64_t *limits, unsigned own
   int bad = 0;
   if (group->dirs[HELD_MEMORY] >= 0) {
     bool v2 = trees[HELD_MEMORY].version == 2;
-    bad = set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max",
-                    limits[LIMIT_MEMORY_BYTES]);
-    // Swap would only make a box slower before it ends; hosts without it lack the files.
-    set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
-              v2 ? 0 : limits[LIMIT_MEMORY_BYTES]);
+    uint64_t bytes = limits[LIMIT_MEMORY_BYTES];
+    // Swap would only make a box slower before it ends; hosts without it lack the files. In v1 it
+    // may never be less than the memory: first for a higher limit, last for a lower one.
+    for (int time = 0; time < 2 && !bad; time++) {
+      set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+                v2 ? 0 : bytes);
+      if (time == 0)
+        bad = set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max", bytes);
+    }
     if (v2) write_at(group->dirs[HELD_MEMORY], "memory.oom.group", "1");
   }
   if (!bad && group->dirs[HELD_PIDS] >= 0)
@@ -329,15 +344,17 @@ bool group_remove(struct cgroup *group) {
     group->leaf = -1;
   }
   for (int i = 0; i < HELD_COUNT; i++) {
-    if (!trees[i].version) continue;
+    if (!trees[i].version || first_of(i) != i) continue;
     char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
     if (rmdir(path) && errno != ENOENT) {
       gone = false;
       continue;
     }
-    if (group->dirs[i] >= 0) close(group->dirs[i]);
-    group->dirs[i] = -1;
+    int dir = group->dirs[i];
+    if (dir >= 0) close(dir);
+    for (int same = i; same < HELD_COUNT; same++)
+      if (group->dirs[same] == dir) group->dirs[same] = -1;
   }
   return gone;
 }

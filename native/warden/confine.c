@@ -54,14 +54,21 @@ static void keep_capabilities(void) {
 }
 #endif
 
-int capabilities_drop(struct failure *why) {
-  // Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes it moot.
-  bool may = host.root || host.namespaces;
-  for (int cap = 0; may && cap <= 63; cap++) {
+// Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes it moot.
+int capabilities_unbind(struct failure *why) {
+  static bool done;  // by this process, ahead of its job
+  for (int cap = 0; (host.root || host.namespaces) && !done && cap <= 63; cap++) {
     if (!prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)) continue;
     if (errno != EINVAL) return broken(why, "dropping the bounding set");
     break;  // past the last one this kernel knows
   }
+  done = true;
+  return 0;
+}
+
+int capabilities_drop(struct failure *why) {
+  bool may = host.root || host.namespaces;
+  if (capabilities_unbind(why)) return -1;
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
     return broken(why, "clearing ambient capabilities");
   unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
@@ -165,6 +172,10 @@ int confine_ruleset(const struct setup *setup, struct failure *why) {
        allow(ruleset, "/dev/shm", USE_PRIVATE, why) || allow(ruleset, "/tmp", USE_PRIVATE, why)))
     return -1;
   if (plan->level == LEVEL_1 && allow(ruleset, "/dev/null", USE_DEVICE, why)) return -1;
+  // Not there everywhere; without it the loader looks for each library in two dozen places.
+  if (plan->level == LEVEL_1 && !access("/etc/ld.so.cache", R_OK) &&
+      allow(ruleset, "/etc/ld.so.cache", USE_READ, why))
+    return -1;
   return ruleset;
 }
 
@@ -262,5 +273,6 @@ int confine(struct setup *setup, struct failure *why) {
   if (GUARDED(plan, GUARD_DESCRIPTORS) &&
       syscall(SYS_close_range, 3, ~0u, 4 /* CLOSE_RANGE_CLOEXEC */))
     return broken(why, "close_range");
+  setup->confined = true;
   return 0;
 }

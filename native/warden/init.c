@@ -92,7 +92,8 @@ static int prepare(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (join_groups(setup->group, why)) return -1;
   if (setup->birth == BIRTH_EXEC) return entry_go(setup, why) || identity_take(setup, why);
-  if (setup->birth == BIRTH_LEVEL_1) return 0;
+  if (setup->birth == BIRTH_LEVEL_1)
+    return GUARDED(plan, GUARD_CAPS) ? capabilities_unbind(why) : 0;
   if (unshare(CLONE_NEWCGROUP))
     return fail(why, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
   if (GUARDED(plan, GUARD_UTSNS) && sethostname("box", 3))
@@ -143,16 +144,14 @@ static void exec_command(const struct setup *setup, struct failure *why) {
   fail(why, REFUSED_EXEC, "%.220s: %s", args[0], strerror(errno));
 }
 
-static void start_command(struct setup *setup, int errors) {
-  struct failure why = {0};
+static void start_command(struct setup *setup, struct failure *why) {
   for (int i = 0; i < 3; i++)
     if (dup2(setup->stdio[i], i) < 0) _exit(127);
   sigset_t none;
   sigemptyset(&none);
   signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  if (!confine(setup, &why)) exec_command(setup, &why);
-  if (write(errors, &why, sizeof why) < 0) _exit(126);
+  if (!confine(setup, why)) exec_command(setup, why);
   _exit(127);
 }
 
@@ -209,17 +208,19 @@ static void close_all_but(int fd) {
   syscall(SYS_close_range, fd + 1, ~0u, 0);
 }
 
+// The command's process lives in our memory until it becomes the command: no copy is made for the
+// little it does, and what went wrong is simply there. We go on when it has, or has died.
 static int start(struct setup *setup, pid_t *command, struct failure *why) {
-  int errors[2];
-  if (pipe2(errors, O_CLOEXEC)) return fail(why, REFUSED_OVERLOAD, "pipe: %s", strerror(errno));
-  *command = fork();
-  if (*command == 0) start_command(setup, errors[1]);
-  close(errors[1]);
-  for (int i = 0; i < 3; i++) close(setup->stdio[i]);
-  ssize_t size = *command < 0 ? -1 : read(errors[0], why, sizeof *why);
-  if (size == 0) return 0;
-  if (size != sizeof *why) fail(why, REFUSED_SETUP, "the command's process died early");
-  return -1;
+  fail(why, 0, "%s", "");
+  pid_t child = vfork();
+  if (child == 0) start_command(setup, why);
+  *command = child;
+  if (child < 0) return fail(why, REFUSED_OVERLOAD, "vfork: %s", strerror(errno));
+  if (why->code) return -1;
+  siginfo_t early = {0};
+  if (setup->confined) return 0;
+  waitid(P_PID, (id_t)child, &early, WEXITED | WNOWAIT);
+  return fail(why, REFUSED_SETUP, "the command's process died early");
 }
 
 // Gives the warden what leads into this box, and waits.
@@ -261,6 +262,7 @@ void init_main(struct setup *setup) {
   be_born(setup);
   int bad = prepare(setup, &why);
   prctl(PR_SET_PDEATHSIG, death);  // again: a change of user clears it
+  if (!bad) report(setup->control, REPORT_READY, 0, NULL);
   if (!bad && take_order(setup)) _exit(0);
   prctl(PR_SET_NAME, "box-init");
   pid_t command = -1;

@@ -3,7 +3,6 @@
 #include "warden.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,10 +11,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define SPARES_MOST 2  // of each kind, once the kind was asked for
+#define SPARES_MOST 4  // of each kind, once the kind was asked for
 
 static struct spare *waiting;
 static bool asked[2];  // BIRTH_LEVEL_1, BIRTH_LEVEL_2
+static uint64_t usual[3][LIMIT_COUNT];
 static bool wanted;
 static int64_t pause_us;  // until then none is made: the last one failed
 
@@ -120,6 +120,9 @@ static struct spare *make(enum birth birth, const struct entry *entry, uint32_t 
   if (control[1] >= 0) close(control[1]);
   group_joined(&spare->group);
   spare->control = control[0];
+  // A failure here is met again, and told, when the job comes.
+  if (!bad && spare->pid > 0 && usual[birth][LIMIT_PIDS])
+    spare_limit(spare, usual[birth], false, why);
   if (!bad && spare->pid > 0) return spare;
   spare_discard(spare);
   return NULL;
@@ -129,14 +132,47 @@ none:
   return NULL;
 }
 
+int spare_limit(struct spare *spare, const uint64_t *limits, bool hold, struct failure *why) {
+  uint64_t *had = spare->limits;
+  memcpy(usual[spare->birth], limits, sizeof spare->limits);
+  if (!hold && had[LIMIT_MEMORY_BYTES] == limits[LIMIT_MEMORY_BYTES] &&
+      had[LIMIT_PIDS] == limits[LIMIT_PIDS])
+    return 0;
+  // Our own processes are not the box's: its init, and in an open box one for each command.
+  if (group_limit(&spare->group, limits, hold ? 64 : 1, why)) return -1;
+  memcpy(had, limits, sizeof spare->limits);
+  return 0;
+}
+
+static struct spare *pull(struct spare **at) {
+  struct spare *spare = *at;
+  *at = spare->next;
+  return spare;
+}
+
 static struct spare *pick(enum birth birth, const struct entry *entry) {
-  for (struct spare **at = &waiting; *at; at = &(*at)->next) {
-    struct spare *spare = *at;
-    if (spare->birth != birth || spare->entry != entry) continue;
-    *at = spare->next;
-    return spare;
-  }
+  for (struct spare **at = &waiting; *at; at = &(*at)->next)
+    if ((*at)->birth == birth && (*at)->entry == entry) return pull(at);
   return NULL;
+}
+
+// One that is ready before one that is still at it; one that failed, never.
+static struct spare *pick_ready(enum birth birth, const struct entry *entry) {
+  for (struct spare **at = &waiting; *at;) {
+    struct spare *spare = *at;
+    struct report report;
+    if (spare->birth == birth && spare->entry == entry && !spare->ready &&
+        recv(spare->control, &report, sizeof report, MSG_DONTWAIT) >= 0) {
+      spare->ready = report.kind == REPORT_READY;
+      if (!spare->ready) {
+        spare_discard(pull(at));
+        continue;
+      }
+    }
+    if (spare->birth == birth && spare->entry == entry && spare->ready) return pull(at);
+    at = &spare->next;
+  }
+  return pick(birth, entry);
 }
 
 struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t guards_off,
@@ -144,13 +180,8 @@ struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t g
   if (birth != BIRTH_EXEC) asked[birth] = true;
   wanted = true;
   // Guards are switched off in tests only, and some of them before the job is known.
-  struct spare *spare;
-  while (!(guards_off && !entry) && (spare = pick(birth, entry))) {
-    struct pollfd ended = {.fd = spare->control, .events = POLLIN};
-    if (!poll(&ended, 1, 0)) return spare;
-    spare_discard(spare);  // it has something to say already: it failed
-  }
-  return make(birth, entry, guards_off, why);
+  struct spare *spare = guards_off && !entry ? NULL : pick_ready(birth, entry);
+  return spare ? spare : make(birth, entry, guards_off, why);
 }
 
 int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,

@@ -97,8 +97,7 @@ static struct spare *send_off(struct box *box, uint8_t frame, const uint8_t *byt
   job->hold = box->hold;
   int bad = parse_plan(frame, (uint8_t *)job->text, size, &job->plan, why);
   if (!bad && entry) entry_put(entry, &job->plan);
-  // Our own processes are not the box's: its init, and in an open box one for each command.
-  bad = bad || group_limit(&spare->group, plan->limits, box->hold ? 64 : 1, why) ||
+  bad = bad || spare_limit(spare, plan->limits, box->hold, why) ||
         spare_send(spare, box->hold ? NULL : stdio, &box->paths, why);
   if (!bad) return spare;
   spare_discard(spare);

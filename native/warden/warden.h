@@ -138,8 +138,9 @@ struct spare {
   enum birth birth;
   pid_t pid;
   int control;
-  bool pid_namespace;
+  bool pid_namespace, ready;
   struct cgroup group;
+  uint64_t limits[LIMIT_COUNT];  // those its group has
   struct job *job;
   const struct entry *entry;
   struct spare *next;
@@ -147,6 +148,8 @@ struct spare {
 // A prepared spare, or one made now. Entry: the open box it is for, else NULL.
 struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t guards_off,
                          struct failure *why);
+// Its group's limits; what most boxes ask for is set before they come.
+int spare_limit(struct spare *spare, const uint64_t *limits, bool hold, struct failure *why);
 // Hands the job over; from then on the process and its control socket are the caller's.
 int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
                struct failure *why);
@@ -171,9 +174,15 @@ struct setup {
   const struct cgroup *group;
   int stdio[3], control, dev, exec_fd;
   int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
-  bool pid_namespace;
+  bool pid_namespace, confined;
 };
-enum report_kind { REPORT_FAILED = 1, REPORT_STARTED, REPORT_ENDED, REPORT_LISTENER };
+enum report_kind {
+  REPORT_FAILED = 1,
+  REPORT_READY,  // prepared, waits for its job
+  REPORT_STARTED,
+  REPORT_ENDED,
+  REPORT_LISTENER,
+};
 struct report {
   uint32_t kind;
   int32_t status;
@@ -187,6 +196,7 @@ void init_main(struct setup *setup) __attribute__((noreturn));
 int mounts_prepare(const struct setup *setup, struct failure *why);
 int mounts_build(const struct setup *setup, struct failure *why);
 int mounts_template(struct failure *why);
+int capabilities_unbind(struct failure *why);  // the bounding set
 int capabilities_drop(struct failure *why);
 int identity_take(const struct setup *setup, struct failure *why);
 int confine(struct setup *setup, struct failure *why);
