@@ -1,0 +1,134 @@
+// SIGKILL of egressd at each point of a connection and of a request, in a real runtime. After each:
+// the socket of the run is there again, nothing was sent twice, and every connection that was said
+// to be opened is said to be closed.
+import assert from 'node:assert/strict';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import {
+  connectThrough,
+  exchange,
+  type Place,
+  startHttp,
+  startTcp,
+} from '../../src/daemons/egressd/testing/wires.ts';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
+import { egressdRoutes } from '../../src/wire/egressd.ts';
+import { Fault } from '../../src/wire/errors.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { allEvents } from '../support/reconcile.ts';
+import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
+
+const NAME = 'good.test';
+
+describe('egressd killed, in split mode', () => {
+  let runtime: TestRuntime;
+  let web: Place;
+  let echo: Place;
+  let egressd: Client<typeof egressdRoutes>;
+  let seen: string[] = [];
+  const id = derivedId<RunId>('run', 'fault', 'egress');
+  let socket: string;
+
+  before(async () => {
+    web = await startHttp((request, response) => {
+      seen.push(`${request.method} ${request.url}`);
+      response.end('done');
+    });
+    echo = await startTcp((client) => client.pipe(client));
+    const ports = [web.port, echo.port];
+    const config = {
+      egressd: { hosts: { [NAME]: '127.0.0.1' }, allow_private: ports.map((p) => `${NAME}:${p}`) },
+    };
+    runtime = await startRuntime({ mode: 'split', faults: true, config: JSON.stringify(config) });
+    const socketPath = socketPathOf(runtime.runtimeDir, 'egressd', 'peer-toold');
+    egressd = makeClient(egressdRoutes, socketLink({ socketPath }));
+    const task_id = derivedId<TaskId>('task', 'fault', 'egress');
+    const allow = ports.map((port) => ({ host: NAME, port, plain: true }));
+    const body = { fence: 1, agent: 'coder', task_id, root_task_id: task_id, labels: [], allow };
+    ({ socket } = await egressd.putEgress({
+      params: { id },
+      body: { ...body, bytes_max: 1_000_000 },
+    }));
+  });
+  after(async () => {
+    await runtime.remove();
+    await web.close();
+    await echo.close();
+  });
+
+  const crashAt = (moment: string): void =>
+    writeFileSync(join(runtime.stateDir, 'crash-at'), `${moment} 0\n`);
+  const crashCame = (): boolean => !existsSync(join(runtime.stateDir, 'crash-at'));
+  const get = () => {
+    const at = `${NAME}:${web.port}`;
+    return exchange(
+      socket,
+      `GET http://${at}/ HTTP/1.1\r\nHost: ${at}\r\nConnection: close\r\n\r\n`,
+    );
+  };
+  const worksAgain = () =>
+    eventually('the way out to work again', async () =>
+      (await get()).status === 200 ? true : undefined,
+    );
+
+  const post = (name: string) =>
+    egressd.fetch({
+      params: { id },
+      body: {
+        ...{ fence: 1, call_id: derivedId<CallId>('call', 'fault', name), method: 'POST' },
+        url: `http://${NAME}:${web.port}/${name}`,
+      },
+    });
+
+  it('with a tunnel open: the tunnel ends, the next one works', async () => {
+    const { wire, answer } = await connectThrough(socket, `${NAME}:${echo.port}`);
+    assert.equal(answer.status, 200);
+    crashAt('egressd.after-allowed');
+    assert.notEqual((await get()).status, 200, 'the connection ends without an answer');
+    await wire.closed();
+    assert.ok(crashCame());
+    await worksAgain();
+    assert.deepEqual(
+      seen.filter((line) => line !== 'GET /'),
+      [],
+    );
+  });
+
+  for (const moment of [
+    'egressd.after-allowed',
+    'egressd.after-fetch-intent',
+    'egressd.after-fetch',
+  ])
+    it(`at ${moment}: a request that may change something is sent at most once`, async () => {
+      seen = [];
+      const name = moment.replace('.', '-');
+      crashAt(moment);
+      await assert.rejects(post(name), (error) => error instanceof Fault && error.retry);
+      assert.ok(crashCame());
+      await worksAgain();
+      const unknown = (error: unknown) =>
+        error instanceof Fault && error.code === 'conflict' && error.details?.outcome === 'unknown';
+      await assert.rejects(post(name), unknown, 'nobody knows, and it is not sent again');
+      const times = seen.filter((line) => line === `POST /${name}`).length;
+      assert.equal(times, moment === 'egressd.after-fetch' ? 1 : 0);
+      assert.equal((await post(`${name}-other`)).status, 200);
+    });
+
+  it('and the log tells of every connection that it began and that it ended', async () => {
+    await egressd.dropEgress({ params: { id }, query: { fence: 1 } });
+    assert.equal(existsSync(socket), false);
+    await eventually('every end', async () => {
+      const ids = (await allEvents(runtime)).map((event) => event.id);
+      const opened = ids.filter((one) => one.endsWith('.network.allowed'));
+      const known = new Set(ids);
+      assert.ok(opened.length >= 8, `${opened.length} were opened`);
+      const open = opened.filter((one) => !known.has(one.replace(/allowed$/, 'closed')));
+      return open.length === 0 ? true : undefined;
+    });
+    const lost = (await allEvents(runtime)).filter(({ status }) => status === 'lost');
+    assert.ok(lost.length >= 4, `${lost.length} were lost`);
+  });
+});
