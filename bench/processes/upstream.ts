@@ -10,7 +10,7 @@ const TEXT =
 const GOAL = /goal-number-(\d+)/;
 
 const usage = { prompt_tokens: 280, completion_tokens: 120, total_tokens: 400 };
-const answerOf = (message: object, finish_reason: string): string => {
+const answerOf = (message: object, finish_reason: string): Buffer => {
   const body = JSON.stringify({
     id: 'chatcmpl-bench',
     object: 'chat.completion',
@@ -20,7 +20,7 @@ const answerOf = (message: object, finish_reason: string): string => {
     usage,
   });
   const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
-  return `${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+  return Buffer.from(`${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
 };
 
 const plainAnswer = answerOf({ content: TEXT }, 'stop');
@@ -41,9 +41,9 @@ const server = net.createServer({ noDelay: true }, (socket) => {
     for (let message = readMessage(text); message !== undefined; message = readMessage(text)) {
       text = text.slice(message.length);
       requests++;
-      const goal = GOAL.exec(message.body)?.[1];
+      const goal = message.body.includes('goal-number-') ? GOAL.exec(message.body)?.[1] : undefined;
       if (goal !== undefined && !arrivals.has(goal)) arrivals.set(goal, Number(at) / 1e6);
-      socket.write(goal === undefined ? plainAnswer : finishAnswer, 'latin1');
+      socket.write(goal === undefined ? plainAnswer : finishAnswer);
     }
   });
   socket.on('error', () => socket.destroy());

@@ -66,6 +66,10 @@ export function manualClock(startMs: number): ManualClock {
   };
 }
 
+let lastStamp = { ms: Number.NaN, text: '' };
+
 export function toTimestamp(ms: number): string {
-  return new Date(ms).toISOString();
+  // Much is stamped within one millisecond.
+  if (lastStamp.ms !== ms) lastStamp = { ms, text: new Date(ms).toISOString() };
+  return lastStamp.text;
 }

@@ -187,13 +187,14 @@ class JsonAsking implements Answering {
 
   start(): void {
     const { pool, method, text, signal, deadlineMs, socketPath } = this.#r;
-    const head = headOf(this.#r);
+    const bodyBytes = text === undefined ? undefined : Buffer.byteLength(text);
+    const head = headOf(this.#r, bodyBytes);
     this.#timer = setTimeout(
       () => this.#giveUp(fault('deadline', `no answer from ${socketPath} in time`)),
       deadlineMs + LATE_MS,
     );
     signal?.addEventListener('abort', this.#onAbort, { once: true });
-    this.#call = pool.ask({ method, head, body: text }, this);
+    this.#call = pool.ask({ method, head, body: text, bodyBytes }, this);
   }
 
   connected(): void {}
@@ -244,11 +245,11 @@ class JsonAsking implements Answering {
   }
 }
 
-function headOf({ method, path, headers, text }: JsonRequest): string {
+function headOf({ method, path, headers }: JsonRequest, bodyBytes: number | undefined): string {
   const length =
-    text === undefined
+    bodyBytes === undefined
       ? ''
-      : `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n`;
+      : `content-type: application/json\r\ncontent-length: ${bodyBytes}\r\n`;
   assertTarget(path);
   return `${method} ${path} HTTP/1.1\r\nhost: agentd\r\n${writeHeaders(headers)}${length}\r\n`;
 }

@@ -10,6 +10,8 @@ export type Ask = {
   /** The first line and the headers, up to and with the empty line. ASCII. */
   head: string;
   body: string | undefined;
+  /** In UTF-8. A body of as many bytes as characters is ASCII, and cheaper to write. */
+  bodyBytes?: number | undefined;
 };
 
 /** What becomes of a call. After `end` or `fail` nothing more comes. */
@@ -111,7 +113,10 @@ class Line {
     const { ask, answering } = call;
     const { socket } = this;
     if (ask.body === undefined) socket.write(ask.head, 'latin1');
-    else socket.write(ask.head + ask.body, 'utf8');
+    else {
+      const isAscii = ask.bodyBytes === ask.body.length;
+      socket.write(ask.head + ask.body, isAscii ? 'latin1' : 'utf8');
+    }
     if (this.#isReused) return void answering.connected();
     socket.once(this.#host.readyEvent, () => {
       if (!call.isOver) answering.connected();

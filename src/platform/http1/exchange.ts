@@ -133,7 +133,8 @@ export class Exchange {
     this.#isBegun = true;
     const { socket } = this.#line;
     if (this.method === 'HEAD' || NO_BODY(status) || sizeBytes === 0) socket.write(head, 'latin1');
-    else if (typeof body === 'string') socket.write(head + body, 'utf8');
+    else if (typeof body === 'string')
+      socket.write(head + body, sizeBytes === body.length ? 'latin1' : 'utf8');
     else if (sizeBytes <= COPY_BYTES_MAX) socket.write(joined(head, body));
     else {
       socket.cork();

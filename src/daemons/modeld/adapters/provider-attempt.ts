@@ -134,25 +134,27 @@ export class Attempt implements Answering {
   }
 
   #send(): void {
+    const { body } = this.#call;
+    const bodyBytes = Buffer.byteLength(body);
     let head: string;
     try {
-      head = this.#writeHead();
+      head = this.#writeHead(bodyBytes);
     } catch {
       // The cause would quote the header, so it is left out.
       const words = `the key of provider ${this.#call.provider.name} cannot be sent in a header`;
       return void this.#fail(fault('provider_auth', words));
     }
     this.#waitFor('connectTimeoutMs', 'took no connection');
-    this.#sent = this.#target.pool.ask({ method: 'POST', head, body: this.#call.body }, this);
+    this.#sent = this.#target.pool.ask({ method: 'POST', head, body, bodyBytes }, this);
   }
 
-  #writeHead(): string {
-    const { provider, path, stream, headers, body } = this.#call;
+  #writeHead(bodyBytes: number): string {
+    const { provider, path, stream, headers } = this.#call;
     const dialect = dialects[provider.dialect];
     const lines = writeHeaders({
       host: this.#target.host,
       'content-type': 'application/json',
-      'content-length': Buffer.byteLength(body),
+      'content-length': bodyBytes,
       accept: stream ? 'text/event-stream' : 'application/json',
       'accept-encoding': 'identity',
       'user-agent': 'agentd-modeld',
