@@ -2,9 +2,12 @@
 // the socket of the run is there again, nothing was sent twice, and every connection that was said
 // to be opened is said to be closed.
 import assert from 'node:assert/strict';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { CERT, KEY } from '../../src/daemons/egressd/testing/cert.ts';
 import {
   connectThrough,
   exchange,
@@ -19,7 +22,7 @@ import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault } from '../../src/wire/errors.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { allEvents } from '../support/reconcile.ts';
-import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
+import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
 const NAME = 'good.test';
 
@@ -27,6 +30,8 @@ describe('egressd killed, in split mode', () => {
   let runtime: TestRuntime;
   let web: Place;
   let echo: Place;
+  const dir = freshDir();
+  const secure = https.createServer({ cert: CERT, key: KEY }, (_, answer) => answer.end('secret'));
   let egressd: Client<typeof egressdRoutes>;
   let seen: string[] = [];
   const id = derivedId<RunId>('run', 'fault', 'egress');
@@ -38,9 +43,15 @@ describe('egressd killed, in split mode', () => {
       response.end('done');
     });
     echo = await startTcp((client) => client.pipe(client));
-    const ports = [web.port, echo.port];
+    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
+    const ports = [web.port, echo.port, (secure.address() as AddressInfo).port];
+    writeFileSync(join(dir, 'ca.pem'), CERT);
     const config = {
-      egressd: { hosts: { [NAME]: '127.0.0.1' }, allow_private: ports.map((p) => `${NAME}:${p}`) },
+      egressd: {
+        hosts: { [NAME]: '127.0.0.1' },
+        allow_private: ports.map((port) => `${NAME}:${port}`),
+        tls_ca_file: join(dir, 'ca.pem'),
+      },
     };
     runtime = await startRuntime({ mode: 'split', faults: true, config: JSON.stringify(config) });
     const socketPath = socketPathOf(runtime.runtimeDir, 'egressd', 'peer-toold');
@@ -57,6 +68,8 @@ describe('egressd killed, in split mode', () => {
     await runtime.remove();
     await web.close();
     await echo.close();
+    secure.close();
+    rmSync(dir, { recursive: true });
   });
 
   const crashAt = (moment: string): void =>
@@ -82,6 +95,14 @@ describe('egressd killed, in split mode', () => {
         url: `http://${NAME}:${web.port}/${name}`,
       },
     });
+
+  it('before anything: a request over TLS is answered, as built', async () => {
+    const { port } = secure.address() as AddressInfo;
+    const call_id = derivedId<CallId>('call', 'fault', 'tls');
+    const order = { fence: 1, call_id, method: 'GET', url: `https://${NAME}:${port}/` };
+    const { body_base64 } = await egressd.fetch({ params: { id }, body: order });
+    assert.equal(Buffer.from(body_base64, 'base64').toString(), 'secret');
+  });
 
   it('with a tunnel open: the tunnel ends, the next one works', async () => {
     const { wire, answer } = await connectThrough(socket, `${NAME}:${echo.port}`);

@@ -204,7 +204,7 @@ function translate(
 
 async function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<TLSSocket> {
   // Loaded when first needed: most runs never need it.
-  const tls = await import('node:tls');
+  const { default: tls } = await import('node:tls');
   return new Promise((resolve, reject) => {
     const secured = tls.connect({
       ...{ socket, ALPNProtocols: ['http/1.1'] },
