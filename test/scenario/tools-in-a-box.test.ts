@@ -127,7 +127,7 @@ for (const mode of MODES) {
       };
     }
 
-    it('files are read and written as the agent, and nothing outside', async () => {
+    it('[R402, R419] files are read and written as the agent, and nothing outside', async () => {
       assert.equal((await ask('file.read', { path: 'app.js' })).text, 'slow();\n');
       await ask('file.write', { path: 'src/new.js', text: 'x\n' });
       assert.equal(readFileSync(join(workspace, 'src/new.js'), 'utf8'), 'x\n');
@@ -151,7 +151,7 @@ for (const mode of MODES) {
       assert.notEqual(shell.exit_code, 0);
     });
 
-    it('git commits, in a worktree too, and runs nothing of the repository', async () => {
+    it('[R419] git commits, in a worktree too, and runs nothing of the repository', async () => {
       assert.equal((await ask('git.status', {})).branch, 'main');
       await ask('git.worktree', { action: 'add', path: 'wt', branch: 'fix' });
       const edit = [{ old_text: 'slow', new_text: 'fast' }];

@@ -10,7 +10,7 @@ import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { Declaration } from './command-tools/declaration.ts';
 import { type CommandTool, makeCommandTool, type Place } from './command-tools/make.ts';
 
-export type { CommandTool, Place, PlaceRequest } from './command-tools/make.ts';
+export type { CommandTool, Place } from './command-tools/make.ts';
 
 export type CommandToolSet = { tools: CommandTool[]; problems: YamlProblem[] };
 

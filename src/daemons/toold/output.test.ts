@@ -22,7 +22,7 @@ describe('neutralise', () => {
 });
 
 describe('showResult', () => {
-  it('reaches every string and key, and only those', () => {
+  it('[R401] reaches every string and key, and only those', () => {
     const { value } = showResult({ a: ['x\u202e', { 'k\u0007': 1, deep: null }], n: 2, t: true });
     assert.deepEqual(value, { a: ['x[U+202E]', { 'k[U+0007]': 1, deep: null }], n: 2, t: true });
   });

@@ -89,7 +89,7 @@ describe('redact', () => {
     it(`leaves: ${text}`, () => assert.equal(redact(text), text));
   }
 
-  it('finds what stands anywhere in a result, keys included, and says what it was', () => {
+  it('[R96] finds what stands anywhere in a result, keys included, and says what it was', () => {
     const key = `ghp_${mixed(36)}`;
     const { value, text, redacted } = showResult({ lines: [{ [key]: 1, text: `x ${key}\u0007` }] });
     assert.ok(!text.includes(key));

@@ -37,11 +37,19 @@ function isJwt(value: string): boolean {
   }
 }
 
+const KEY_NAME = '[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?';
+const SECRET_WORDS = [
+  ...['password', 'passwd', 'secret', 'api[_-]?key', 'access[_-]?key'],
+  ...['auth[_-]?token', 'access[_-]?token', 'private[_-]?token'],
+];
+
 export const SHAPES: readonly Shape[] = [
   {
     name: 'private key',
-    pattern:
-      /-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]{0,16384}?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|$)/g,
+    pattern: new RegExp(
+      `-----BEGIN ${KEY_NAME}-----[\\s\\S]{0,16384}?(?:-----END ${KEY_NAME}-----|$)`,
+      'g',
+    ),
     hints: ['private key'],
   },
   {
@@ -119,8 +127,11 @@ export const SHAPES: readonly Shape[] = [
   },
   {
     name: 'secret',
-    pattern:
-      /(?:password|passwd|secret|api[_-]?key|access[_-]?key|auth[_-]?token|access[_-]?token|private[_-]?token)["']?\s{0,3}[:=]\s{0,3}["']?(?<secret>[A-Za-z0-9+/=_.~-]{16,200})/gi,
+    pattern: new RegExp(
+      `(?:${SECRET_WORDS.join('|')})["']?\\s{0,3}[:=]\\s{0,3}["']?` +
+        '(?<secret>[A-Za-z0-9+/=_.~-]{16,200})',
+      'gi',
+    ),
     hints: ['password', 'passwd', 'secret', 'key', 'token'],
     isSecret: looksRandom,
   },

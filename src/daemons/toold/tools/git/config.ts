@@ -48,7 +48,7 @@ const KEPT: readonly RegExp[] = [
   /^core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks)$/,
   /^core\.(precomposeunicode|autocrlf|eol|safecrlf|abbrev|commentchar|sharedrepository)$/,
   /^core\.(compression|loosecompression|bigfilethreshold|trustctime|checkstat|preloadindex)$/,
-  /^core\.(untrackedcache|commitgraph|multipackindex|sparsecheckout|sparsecheckoutcone|whitespace)$/,
+  /^core\.(untrackedcache|commitgraph|multipackindex|sparsecheckout(cone)?|whitespace)$/,
   // Read before any other setting, and never a program.
   /^extensions\./,
   /^(user|author|committer)\.(name|email)$/,

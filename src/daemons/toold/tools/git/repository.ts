@@ -24,12 +24,12 @@ const refusal = (what: string, why: string) =>
 
 type Found = { kind: string; path: string };
 
-/** Where a path really is; undefined when there is nothing. Throws when that is not the workspace. */
+/** Where a path really is; undefined when there is nothing. Throws when that is outside. */
 async function lookAt(box: Box, path: string, workspace: string): Promise<Found | undefined> {
   if (!isWithin(path, workspace)) throw refusal(path, 'lies outside the workspace');
   try {
     const { kind, real_path } = await box.files.perform({ op: 'stat', path });
-    if (!isWithin(real_path, workspace)) throw refusal(path, `leads out of the workspace`);
+    if (!isWithin(real_path, workspace)) throw refusal(path, 'leads out of the workspace');
     return { kind, path: real_path };
   } catch (error) {
     const reason = reasonOf(error);

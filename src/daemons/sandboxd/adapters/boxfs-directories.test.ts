@@ -1,0 +1,177 @@
+// Directories through boxfs, under the sanitizers: listed, searched, made and deleted, never for
+// longer or with more than is allowed.
+import assert from 'node:assert/strict';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { type StartedBoxfs, startBoxfs } from '../../../../test/support/boxfs.ts';
+import { systemClock } from '../../../platform/clock.ts';
+import { Fault } from '../../../wire/errors.ts';
+import { type BoxfsClient, boxfsArgs, openBoxfs } from './boxfs-client.ts';
+
+let top: string;
+let work: string;
+let outside: string;
+let started: StartedBoxfs;
+let files: BoxfsClient;
+
+const reason = (word: string) => (error: unknown) => {
+  assert.ok(error instanceof Fault, String(error));
+  assert.equal(error.details?.reason, word, error.message);
+  return true;
+};
+const inWork = (name: string) => join(work, name);
+const read = (name: string) => files.perform({ op: 'read', path: inWork(name) });
+
+beforeEach(async () => {
+  top = mkdtempSync(join(tmpdir(), 'boxfs-'));
+  [work, outside] = [join(top, 'work'), join(top, 'outside')];
+  for (const dir of [work, outside]) mkdirSync(dir);
+  writeFileSync(join(outside, 'secret'), 'secret\n');
+  const roots = [{ path: work, writable: true }];
+  started = startBoxfs(boxfsArgs(roots), 'sanitized');
+  files = await openBoxfs({ stream: started.stream, roots, clock: systemClock() });
+});
+afterEach(async () => {
+  files.close();
+  await started.stop();
+  rmSync(top, { recursive: true, force: true });
+  assert.doesNotMatch(started.stderr(), /Sanitizer|runtime error/);
+});
+
+describe('listing', () => {
+  it('is sorted, typed and paged, and stays small for a large directory', async () => {
+    for (let i = 0; i < 500; i++) writeFileSync(inWork(`f${String(i).padStart(4, '0')}`), 'x');
+    mkdirSync(inWork('a-dir'));
+    symlinkSync('f0001', inWork('b-link'));
+    const names: string[] = [];
+    for (let after: string | null = ''; after !== null; ) {
+      const page: { entries: { name: string }[]; next: string | null } = await files.perform({
+        op: 'list',
+        path: work,
+        limit: 70,
+        after,
+      });
+      names.push(...page.entries.map(({ name }) => name));
+      after = page.next;
+    }
+    assert.deepEqual(names, readdirSync(work).sort());
+    const { entries } = await files.perform({ op: 'list', path: work, limit: 2 });
+    const kinds = entries.map(({ name, kind }) => [name, kind]);
+    assert.deepEqual(kinds, [
+      ['a-dir', 'directory'],
+      ['b-link', 'link'],
+    ]);
+    await assert.rejects(
+      files.perform({ op: 'list', path: inWork('f0001') }),
+      reason('not_directory'),
+    );
+  });
+});
+
+describe('searching', () => {
+  const search = (pattern: string, more: object = {}) =>
+    files.perform({ op: 'search', path: work, pattern, ...more });
+
+  beforeEach(() => {
+    mkdirSync(inWork('src/deep'), { recursive: true });
+    mkdirSync(inWork('.git'));
+    writeFileSync(inWork('.git/x'), 'needle\n');
+    writeFileSync(inWork('src/a.ts'), 'one\nthe needle here\r\nthree Needle\n');
+    writeFileSync(inWork('src/deep/b.md'), 'no newline needle');
+    writeFileSync(inWork('bin'), Buffer.from('needle\0'));
+    symlinkSync('../outside', inWork('way'));
+  });
+
+  it('finds a literal with its line and column, skips binaries, links and .git', async () => {
+    const found = await search('needle');
+    assert.deepEqual(found.matches, [
+      { path: 'src/a.ts', line: 2, column: 5, text: 'the needle here' },
+      { path: 'src/deep/b.md', line: 1, column: 12, text: 'no newline needle' },
+    ]);
+    assert.deepEqual([found.cut, found.files, found.binary], [null, 3, 1]);
+    assert.equal((await search('needle', { everywhere: true })).matches.length, 3);
+    assert.equal((await search('NEEDLE', { ignore_case: true })).matches.length, 3);
+    assert.equal((await search('secret')).matches.length, 0);
+  });
+
+  it('takes extended regular expressions and names a wrong one', async () => {
+    const found = await search('^(one|three) ?[A-Z]?', { mode: 'regex' });
+    assert.deepEqual(
+      found.matches.map(({ line }) => line),
+      [1, 3],
+    );
+    await assert.rejects(search('(', { mode: 'regex' }), reason('bad_pattern'));
+    await assert.rejects(search(''), reason('bad_pattern'));
+  });
+
+  it('honours globs, and finds by name', async () => {
+    const paths = async (glob: string, more: object = {}) =>
+      (await search('needle', { glob, ...more })).matches.map(({ path }) => path);
+    assert.deepEqual(await paths('*.md'), ['src/deep/b.md']);
+    assert.deepEqual(await paths('src/**/*.md'), ['src/deep/b.md']);
+    assert.deepEqual(await paths('src/*.{md}'), []);
+    assert.deepEqual(await paths('**/[!b]*.ts'), ['src/a.ts']);
+    assert.deepEqual(await paths('src/*'), ['src/a.ts']);
+    const named = await files.perform({ op: 'search', path: work, mode: 'names', glob: '*.ts' });
+    assert.deepEqual(
+      named.matches.map(({ path }) => path),
+      ['src/a.ts'],
+    );
+  });
+
+  it('says when it stopped early', async () => {
+    writeFileSync(inWork('many'), 'needle\n'.repeat(100));
+    const found = await search('needle', { results_max: 10 });
+    assert.deepEqual([found.matches.length, found.cut], [10, 'results']);
+  });
+
+  it('a regular expression that never ends is ended, and others are answered meanwhile', async () => {
+    writeFileSync(inWork('evil'), `${'a'.repeat(5_000)}\n`.repeat(2_000));
+    writeFileSync(inWork('src/a.ts'), 'small');
+    const slow = search('(a*)*\\1(a*)*\\2b', { mode: 'regex', glob: 'evil', limit_ms: 500 });
+    const settled = slow.then(
+      ({ cut }) => cut,
+      (error: Fault) => error.details?.reason,
+    );
+    assert.equal((await read('src/a.ts')).content, 'small');
+    assert.ok(['time', 'too_slow'].includes(String(await settled)));
+  });
+});
+
+describe('deleting and making directories', () => {
+  it('deletes a file or an empty directory; a tree only when asked to', async () => {
+    mkdirSync(inWork('d/e'), { recursive: true });
+    writeFileSync(inWork('d/e/f'), 'x');
+    symlinkSync(outside, inWork('d/way'));
+    const path = inWork('d');
+    await assert.rejects(files.perform({ op: 'delete', path }), reason('not_empty'));
+    const done = await files.perform({ op: 'delete', path, recursive: true });
+    assert.deepEqual([done.deleted, done.complete], [4, true]);
+    assert.equal(existsSync(path), false);
+    assert.equal(readFileSync(join(outside, 'secret'), 'utf8'), 'secret\n');
+    await assert.rejects(files.perform({ op: 'delete', path }), reason('not_found'));
+    const root = files.perform({ op: 'delete', path: work, recursive: true });
+    await assert.rejects(root, reason('denied'));
+  });
+
+  it('makes a directory once, with its parents when asked', async () => {
+    const path = inWork('a/b/c');
+    await assert.rejects(files.perform({ op: 'mkdir', path }), reason('not_found'));
+    assert.equal((await files.perform({ op: 'mkdir', path, make_parents: true })).created, true);
+    assert.equal((await files.perform({ op: 'mkdir', path })).created, false);
+    writeFileSync(inWork('file'), '');
+    const over = files.perform({ op: 'mkdir', path: inWork('file') });
+    await assert.rejects(over, reason('exists'));
+  });
+});
