@@ -298,6 +298,13 @@ export const sandboxdRoutes = routes({
     params: box,
     output: z.object({ closed: z.boolean() }),
   }),
+  /** Whoever opened them has forgotten them: at the start of toold none is its own. */
+  closeBoxes: route({
+    method: 'DELETE',
+    path: '/v1/boxes',
+    callers: ['toold'],
+    output: z.object({ closed: z.int() }),
+  }),
   runOnce: route({
     method: 'POST',
     path: '/v1/sandboxes/run',

@@ -144,6 +144,13 @@ export const sandboxdRows = rows({
     good: openedBox,
     check: (answer: { closed: boolean }) => assert.equal(answer.closed, true),
   },
+  closeBoxes: {
+    good: async (world) => {
+      await openedBox(world);
+      return {};
+    },
+    check: (answer: { closed: number }) => assert.ok(answer.closed >= 1),
+  },
   runOnce: {
     unknownRun: 'fine',
     good: async () => ({ body: { ...boxBody(), ...command() } }),

@@ -45,7 +45,11 @@ export function makeHandlers(parts: {
         cursor: rows.length > limit && last !== undefined ? String(last.place) : null,
       };
     },
-    startRunner: ({ body }) => runners.start(body),
+    async startRunner({ body }) {
+      // What an earlier activation opened is not this one's.
+      boxes.closeEarlier(body.run_id, body.fence);
+      return runners.start(body);
+    },
     runnerEnds: ({ query, signal }) => runners.ends(query.after, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.tell(keyOf(params.id, query), body.line),
@@ -61,6 +65,7 @@ export function makeHandlers(parts: {
     },
     boxFiles: async ({ params, body }) => (await boxes.files(params.id)).perform(body),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
+    closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {
       const command = await boxes.runOnce(body);
       return answer(command, body.collect === true, signal);

@@ -33,6 +33,8 @@ export type Boxes = {
   files(id: BoxId): Promise<BoxFiles>;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody): Promise<Command>;
+  /** Those of a run that activations before this one opened. */
+  closeEarlier(runId: string, fence: number): void;
   closeAll(): Promise<number>;
   count(): number;
 };
@@ -157,9 +159,16 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { ...(await found.opened), whose: found.whose };
   };
 
+  const closeEarlier = (runId: string, fence: number): void => {
+    for (const { whose, opened } of held.values())
+      if (whose.run_id === runId && whose.fence < fence)
+        opened.then(({ box }) => box.close()).catch(() => undefined);
+  };
+
   return {
     async open(id, body) {
       assertLevel(body.level);
+      closeEarlier(body.run_id, body.fence);
       const found = held.get(id);
       if (found !== undefined) {
         const same = found.whose.run_id === body.run_id && found.whose.fence === body.fence;
@@ -225,6 +234,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       feed(command, body.stdin_base64);
       return command;
     },
+    closeEarlier,
     async closeAll() {
       const all = [...held.values()];
       await Promise.allSettled(all.map(async ({ opened }) => (await opened).box.close()));

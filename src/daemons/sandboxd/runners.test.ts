@@ -231,6 +231,20 @@ describe('runners and boxes', () => {
     assert.equal(await all.close(id), false);
   });
 
+  it('what an earlier activation opened is closed when a later one comes', async () => {
+    const all = boxes();
+    await all.open(id, body);
+    await all.open('box_2' as BoxId, { ...body, run_id: 'run_2' as RunId });
+    all.closeEarlier('run_1', 2);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(all.count(), 2, 'it is this activation’s own');
+    await all.open('box_3' as BoxId, { ...body, fence: 3 });
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(all.count(), 2);
+    await assert.rejects(all.exec(id, { argv: ['true'] }), { code: 'not_found' });
+    assert.equal(await all.closeAll(), 2);
+  });
+
   it('a command gets no more than its box, and only the environment that was declared', async () => {
     const all = boxes();
     await all.open(id, body);

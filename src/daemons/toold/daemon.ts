@@ -58,9 +58,9 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
   if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
 
+  const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const boxes = makeBoxes({
-    sandboxd: floor.peer('sandboxd', sandboxdRoutes),
-    egressd,
+    ...{ sandboxd, egressd },
     newBoxId: () => floor.newId<BoxId>('box'),
     egressBytesMax: config.egress_bytes_max,
     ...{ policy, log },
@@ -86,7 +86,11 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
 
   return {
     handlers: makeHandlers({ service, runs, store }),
-    begin: () => runs.reopen(),
+    async begin() {
+      // Those of an earlier life: nobody here knows them any more. A sandboxd that is away has none.
+      await sandboxd.closeBoxes({}).catch(() => undefined);
+      await runs.reopen();
+    },
     async drain() {
       if (await service.idle(config.drain_wait_ms)) return;
       service.abortAll();
