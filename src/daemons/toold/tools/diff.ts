@@ -1,5 +1,6 @@
 // A unified diff of two texts, for a person who approves and a model that checks its work. Bounded:
 // texts that are very different are shown as one replaced by the other. Pure.
+import { fault } from '../../../wire/errors.ts';
 
 const CONTEXT_LINES = 3;
 const EDITS_MAX = 1_000;
@@ -97,4 +98,14 @@ export function unifiedDiff(before: string, after: string, names: DiffNames): st
   }
   if (out.length === 0) return '';
   return [`--- ${names.from}`, `+++ ${names.to}`, ...out, ''].join('\n');
+}
+
+const SHOWN_CHARS_MAX = 1_000_000;
+
+/** A person sees all of a change before approving it, or is not asked. */
+export function assertShowable(diff: string): string {
+  if (diff.length <= SHOWN_CHARS_MAX) return diff;
+  throw fault('too_large', `the change is ${diff.length} characters long when shown to a person`, {
+    hint: 'Make it in smaller parts, so that a person can look at each.',
+  });
 }

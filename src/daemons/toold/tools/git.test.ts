@@ -100,7 +100,7 @@ describe('committing', () => {
       tool('git.commit')!.input.parse({ message: 'x', paths: ['b.txt'] }),
       world.context,
     );
-    assert.match(preview!, /\?\? b\.txt/);
+    assert.match(preview!, /^--- \/dev\/null\n\+\+\+ .*b\.txt\n@@ -0,0 \+1,1 @@\n\+b\n$/);
     const done = await ask('git.commit', { message: 'add b\n\n# not a comment', paths: ['b.txt'] });
     assert.equal(done.branch, 'main');
     assert.match(String(done.summary), /1 file changed/);
@@ -113,6 +113,26 @@ describe('committing', () => {
     assert.equal(plain('status', '--porcelain'), '');
     const nothing = ask('git.commit', { message: 'none', all: true });
     await assert.rejects(nothing, { code: 'conflict' });
+  });
+
+  it('shows a person everything that would be committed, and that alone', async () => {
+    const show = (input: object) =>
+      tool('git.commit')!.preview!(
+        tool('git.commit')!.input.parse({ message: 'x', ...input }),
+        world.context,
+      );
+    writeFileSync(at('a.txt'), 'two\n');
+    writeFileSync(at('b.txt'), 'new\n');
+    assert.equal(await show({}), '');
+    const all = await show({ all: true });
+    assert.match(all!, /-one\n\+two\n[\s\S]*\+new\n/);
+    assert.doesNotMatch((await show({ paths: ['a.txt'] }))!, /new/);
+    plain('add', 'b.txt');
+    assert.match((await show({}))!, /\+new/);
+    for (let i = 0; i < 60; i++) writeFileSync(at(`n${i}`), '');
+    await assert.rejects(async () => show({ all: true }), { code: 'too_large' });
+    plain('checkout', '--quiet', '--orphan', 'fresh');
+    assert.match((await show({ paths: ['a.txt'] }))!, /\+two/);
   });
 
   it('works in a worktree of its own, beside the others', async () => {

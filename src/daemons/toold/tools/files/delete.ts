@@ -39,8 +39,12 @@ export const deleteFile = (workspace: string): Tool =>
     touches: ({ path }) => [deletes(path)],
     async preview({ path }, context) {
       const box = await context.box();
-      const { kind } = await box.files.perform({ op: 'stat', path });
-      return kind === 'file' ? previewOfText(box, path, '') : `${path}: ${kind}, deleted\n`;
+      const found = await box.files.perform({ op: 'stat', path }).catch((error: unknown) => {
+        if (reasonOf(error) === 'not_found') return undefined;
+        throw error;
+      });
+      if (found?.kind === 'file') return previewOfText(box, path, '');
+      return `${path}: ${found?.kind ?? 'is not there'}\n`;
     },
     async perform({ path }, context) {
       const { deleted } = await deleteAt(context, path, false);

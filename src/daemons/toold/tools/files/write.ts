@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { Sha256 } from '../../../../wire/words.ts';
 import { type Box, boxPath, mayHaveHappened, reads, writes } from '../box.ts';
-import { unifiedDiff } from '../diff.ts';
+import { assertShowable, unifiedDiff } from '../diff.ts';
 import { type Tool, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
@@ -28,7 +28,14 @@ export async function previewOfText(box: Box, path: string, after: string | unde
   const before = await textOf(box, path);
   if (before === undefined || after === undefined)
     return `${path}: not text, or too large to show; it is replaced as a whole\n`;
-  return unifiedDiff(before, after, { from: path, to: path });
+  return assertShowable(unifiedDiff(before, after, { from: path, to: path }));
+}
+
+/** A file that is to be taken in as it is. */
+export async function previewOfNew(box: Box, path: string): Promise<string> {
+  const text = await textOf(box, path);
+  if (text === undefined) return `${path}: new, not text or too large to show\n`;
+  return unifiedDiff('', text, { from: '/dev/null', to: path });
 }
 
 const WriteInput = (workspace: string) =>
@@ -156,7 +163,7 @@ export const editFile = (workspace: string): Tool =>
     async preview({ path, edits }, context) {
       const { content } = await readForEdit(await context.box(), path);
       const { text } = applyEdits(content, edits, path);
-      return unifiedDiff(content, text, { from: path, to: path });
+      return assertShowable(unifiedDiff(content, text, { from: path, to: path }));
     },
     async perform({ path, edits, expected_sha256 }, context) {
       const box = await context.box();

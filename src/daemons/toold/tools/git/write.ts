@@ -3,10 +3,13 @@ import { posix } from 'node:path';
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { boxPath, isWithin, reads, writes } from '../box.ts';
+import { assertShowable } from '../diff.ts';
+import { previewOfNew } from '../files/write.ts';
 import { type Tool, type ToolContext, tool } from '../tool.ts';
 import { BranchName, NO_SUBMODULES, PLAIN, Ref, RepoPath, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
 
+const NEW_FILES_MAX = 50;
 const LIMITS = { timeoutMs: 120_000, callsPerRunMax: 500 } as const;
 
 /**
@@ -59,12 +62,9 @@ export const gitCommit = (workspace: string): Tool =>
     }),
     touches: (input) => [reads(input.repo), writes(input.repo)],
     rollback: 'git reset --soft HEAD~1 takes the commit back and keeps the files.',
-    async preview({ paths, all, ...input }, context) {
+    async preview(input, context) {
       const git = await openGit(context, input.repo);
-      const what = all || paths.length > 0 ? ['HEAD', '--', ...paths] : ['--cached', '--'];
-      const { stdout } = await git.run(['diff', ...PLAIN, NO_SUBMODULES, ...what]);
-      const status = await git.run(['status', '--short', NO_SUBMODULES]);
-      return `${status.stdout}\n${stdout}`;
+      return assertShowable(await previewOf(git, input, context));
     },
     async perform({ message, paths, all, ...input }, context) {
       const git = await openGit(context, input.repo, { once: true });
@@ -81,6 +81,28 @@ export const gitCommit = (workspace: string): Tool =>
       return { result: { top: git.top, commit, branch, summary: summary.join(' ').trim() } };
     },
   });
+
+type Staging = { paths: readonly string[]; all: boolean };
+
+/** Everything that would be in the commit, files that git does not know yet included. */
+async function previewOf(git: Git, { paths, all }: Staging, context: ToolContext): Promise<string> {
+  if (!all && paths.length === 0)
+    return (await git.run(['diff', ...PLAIN, NO_SUBMODULES, '--cached', '--'])).stdout;
+  const { exitCode } = await git.try(['rev-parse', '--verify', '--quiet', 'HEAD']);
+  const empty = await git.run(['hash-object', '-t', 'tree', '/dev/null']);
+  const since = exitCode === 0 ? 'HEAD' : empty.stdout.trim();
+  const known = await git.run(['diff', ...PLAIN, NO_SUBMODULES, since, '--', ...paths]);
+  const others = ['ls-files', '--others', '--exclude-standard', '-z', '--', ...paths];
+  const { stdout } = await git.run(others);
+  const fresh = stdout.split('\0').filter((path) => path !== '');
+  if (fresh.length > NEW_FILES_MAX)
+    throw fault('too_large', `${fresh.length} new files are too many to show to a person`, {
+      hint: 'Name the paths, and commit in smaller parts.',
+    });
+  const box = await context.box();
+  const added = fresh.map((path) => previewOfNew(box, posix.join(git.top, path)));
+  return [known.stdout, ...(await Promise.all(added))].join('');
+}
 
 function notCommitted(stdout: string, stderr: string) {
   const said = (stderr.trim() || stdout.trim()).slice(0, 1_000);
