@@ -166,7 +166,10 @@ describe('addresses', () => {
   });
 
   it('D8 no answer from the name server is a refusal, and soon', async () => {
-    const socket = await way.open([...way.everywhere('slow.test'), ...way.everywhere('nowhere.test')]);
+    const socket = await way.open([
+      ...way.everywhere('slow.test'),
+      ...way.everywhere('nowhere.test'),
+    ]);
     for (const name of ['slow.test', 'nowhere.test'])
       assertRefused(await exchange(socket, get(name)), 'unreachable');
     assert.deepEqual(way.dialled, []);
