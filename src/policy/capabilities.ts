@@ -78,11 +78,11 @@ function expand(word: string): readonly string[] | undefined {
   return CAPABILITIES.get(word) ?? (TOOLS.has(word) ? [word] : undefined);
 }
 
-export const isKnownWord = (word: string): boolean => expand(word) !== undefined;
+const isKnownWord = (word: string): boolean => expand(word) !== undefined;
 
-/** An unknown word allows nothing. */
+/** A word that is not in the table can only be the name of a tool that an operator declared. */
 function allowedBy(words: readonly string[]): Set<string> {
-  return new Set(words.flatMap((word) => expand(word) ?? []));
+  return new Set(words.flatMap((word) => expand(word) ?? [word]));
 }
 
 /** An unknown word still denies the tool of exactly that name. */
@@ -162,7 +162,8 @@ export function delegationProblems(
 ): string[] {
   const has = new Set(delegatorTools);
   const { allow = [], deny = [] } = delegation;
-  const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnownWord(word));
+  const isKnown = (word: string) => isKnownWord(word) || has.has(word);
+  const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnown(word));
   const excessive = [...new Set(allow)].flatMap((word) => {
     const missing = (expand(word) ?? []).filter((tool) => !has.has(tool));
     const what = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;

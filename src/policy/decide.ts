@@ -111,6 +111,8 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     const known = answers.get(key);
     if (known !== undefined) return known;
     const answer = decideFresh(request, now);
+    // Kept and given out again: nobody may change it.
+    Object.freeze(Object.freeze(answer).rules);
     if (answers.size >= ANSWERS_MAX) answers.delete(answers.keys().next().value!);
     answers.set(key, answer);
     return answer;

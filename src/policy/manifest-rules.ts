@@ -1,7 +1,7 @@
 // What a manifest says about rights, and the rules it means. Pure text: a runtime with a thousand
 // agents keeps the short form and writes the rules out when an agent first asks.
 import type { Manifest } from '../wire/manifest.ts';
-import { isKnownWord, toolsOf, wordsOfGroups } from './capabilities.ts';
+import { toolsOf, wordsOfGroups } from './capabilities.ts';
 import { type HostRule, readHostRule } from './hosts.ts';
 import { quote, type RuleText } from './rule.ts';
 
@@ -87,7 +87,7 @@ function addTools(add: Add, who: string, { tools, groups }: AgentRights): void {
   const word = (effect: string, one: string) =>
     `${effect} (${call}, resource in Capability::${quote(one)});`;
   for (const one of tools?.allow ?? [])
-    if (isKnownWord(one)) add('tool.call', `spec.tools.allow: ${one}`, word('permit', one));
+    add('tool.call', `spec.tools.allow: ${one}`, word('permit', one));
   for (const [group, one] of wordsOfGroups(groups ?? []))
     add('tool.call', `spec.groups: ${group}`, word('permit', one));
   for (const one of tools?.deny ?? []) {

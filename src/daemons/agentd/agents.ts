@@ -8,8 +8,8 @@ import { writeAtomically } from '../../platform/state-dir.ts';
 import type { ManifestProblem } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ManifestDir } from './adapters/manifest-dir.ts';
+import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';
-import { readManifest } from './manifests.ts';
 import type { Quotas } from './quotas.ts';
 import type { Store } from './store/store.ts';
 
@@ -38,6 +38,7 @@ export function makeAgents({
   manifests,
   quotas,
   publish,
+  readManifest,
   log,
 }: {
   store: Store;
@@ -46,6 +47,7 @@ export function makeAgents({
   quotas: Quotas;
   /** Resolves when what these agents may is what the deciding daemons will read. */
   publish: (agents: ManifestSet['agents']) => Promise<void>;
+  readManifest: ReadManifest;
   log: Log;
 }): Agents {
   let problems: ManifestProblem[] = [];
@@ -77,7 +79,7 @@ export function makeAgents({
           hint: `agentctl agent update ${name}`,
         });
       const file = existing ?? join(dir, `${name}.yaml`);
-      const read = readManifest(yaml, file);
+      const read = await readManifest(yaml, file);
       if (!read.ok) {
         const lines = read.problems.map(
           (p) => `${p.line === null ? '' : `line ${p.line}: `}${p.message}`,

@@ -22,6 +22,7 @@ import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { countEvents } from './counters.ts';
+import { makeManifestReader } from './declared-tools.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makePublisher } from './policy.ts';
 import { policyHandlers } from './policy-routes.ts';
@@ -95,6 +96,7 @@ async function start(floor: Floor<AgentdConfig>) {
   });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
+  const readManifest = makeManifestReader({ toold, log });
   const policiesDir = config.policies_dir ?? ownDir(join(stateDir, 'policies'));
   const policyDir = followPolicyDir(policiesDir, clock, () => {
     publisher
@@ -109,12 +111,13 @@ async function start(floor: Floor<AgentdConfig>) {
   });
   const agents = makeAgents({
     ...{ store, dir: agentsDir, manifests: () => manifests!, quotas, log },
-    publish: publisher.setAgents,
+    ...{ publish: publisher.setAgents, readManifest },
   });
   const inForce = (await store.agents()).flatMap(({ row, spec }) =>
     row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],
   );
   manifests = await openManifestDir({
+    read: readManifest,
     dir: agentsDir,
     clock,
     log,
@@ -159,7 +162,7 @@ async function start(floor: Floor<AgentdConfig>) {
   return {
     handlers: makeApi({
       store,
-      policy: policyHandlers({ publisher, policiesDir, clock, audit, toold }),
+      policy: policyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
       service,
       agents,
       artifacts,

@@ -51,7 +51,15 @@ const CheckedManifest = Manifest.superRefine((manifest, context) => {
   }
 });
 
-export function readManifest(text: string, file: string): ManifestResult {
+/** Names beside the table, for the manifest that is being read; nothing interrupts that. */
+let declared: ReadonlySet<string> = new Set();
+
+export function readManifest(
+  text: string,
+  file: string,
+  declaredTools: ReadonlySet<string> = new Set(),
+): ManifestResult {
+  declared = declaredTools;
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > manifestSizeBytesMax) return { ok: false, problems: [tooLarge(file, sizeBytes)] };
   const read = readYaml(text, file, CheckedManifest);
@@ -93,7 +101,7 @@ function complaintsAbout(manifest: Manifest): Complaint[] {
 
 function wordComplaints(manifest: Manifest): Complaint[] {
   const { tools, approvals } = manifest.spec;
-  const unknown = new Set(toolsOf(manifest).unknown);
+  const unknown = new Set(toolsOf(manifest).unknown).difference(declared);
   const lists: [PropertyKey[], string[]][] = [
     [['spec', 'tools', 'allow'], tools?.allow ?? []],
     [['spec', 'tools', 'deny'], tools?.deny ?? []],

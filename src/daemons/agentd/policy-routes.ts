@@ -14,7 +14,7 @@ import type { PolicyCheckView, PolicyFile, RuleView } from '../../wire/agentd.ts
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
-import { readManifest } from './manifests.ts';
+import type { ReadManifest } from './declared-tools.ts';
 import type { Publisher } from './policy.ts';
 import { simulate } from './policy-simulate.ts';
 
@@ -26,6 +26,7 @@ export function policyHandlers(parts: {
   clock: Clock;
   audit: Pick<Client<typeof auditRoutes>, 'events'>;
   toold: Pick<Client<typeof tooldRoutes>, 'getCall'>;
+  readManifest: ReadManifest;
 }): Handlers<Routes> {
   const { publisher, clock } = parts;
   // The same rules are read by Cedar once for as long as they are in force.
@@ -36,7 +37,7 @@ export function policyHandlers(parts: {
       made = makePolicy(bundle, clock);
     return made;
   };
-  const check = (files: readonly PolicyFile[]) => checkFiles(publisher, files);
+  const check = (files: readonly PolicyFile[]) => checkFiles(publisher, parts.readManifest, files);
   return {
     async getPolicy() {
       const { version, hash, made_at, site, agents, people } = publisher.bundle();
@@ -102,12 +103,13 @@ const isManifest = (name: string): boolean => /\.ya?ml$/.test(name);
 
 async function checkFiles(
   publisher: Publisher,
+  readManifest: ReadManifest,
   files: readonly PolicyFile[],
 ): Promise<PolicyCheckView> {
   const view: PolicyCheckView = { files: [], problems: [], warnings: [] };
   for (const { name: file, text } of files) {
     if (isManifest(file)) {
-      const read = readManifest(text, file);
+      const read = await readManifest(text, file);
       view.files.push({ file, kind: 'manifest', rules: 0 });
       if (!read.ok) view.problems.push(...read.problems);
     } else {

@@ -11,7 +11,8 @@ import type { tooldRoutes } from '../../wire/toold.ts';
 import { CallId } from '../../wire/words.ts';
 
 const KINDS = ['tool.call.attempted', 'tool.call.waiting', 'tool.call.denied'] as const;
-const EVENTS_MAX = 100_000;
+/** Of each kind, so that the answer comes in time. */
+const EVENTS_MAX = 10_000;
 const CHANGES_MAX = 1_000;
 const PAGE = 1_000;
 
@@ -82,6 +83,7 @@ async function readPast(
   let truncated = false;
   for (const event of KINDS) {
     let cursor: string | null | undefined;
+    let read = 0;
     do {
       const query = { event, order: 'desc', limit: PAGE } as const;
       const page = await audit.events({
@@ -89,9 +91,10 @@ async function readPast(
       });
       const recent = page.events.filter(({ ts }) => since === null || ts >= since);
       found.push(...recent.filter(({ data }) => data?.answer !== undefined));
+      read += page.events.length;
       cursor = recent.length < page.events.length ? null : page.cursor;
-      truncated ||= cursor !== null && found.length >= EVENTS_MAX;
-    } while (cursor !== null && found.length < EVENTS_MAX);
+      truncated ||= cursor !== null && read >= EVENTS_MAX;
+    } while (cursor !== null && read < EVENTS_MAX);
   }
   found.sort((a, b) => a.seq - b.seq);
   const first = new Map<string, AuditEvent>();

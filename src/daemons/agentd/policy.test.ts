@@ -173,6 +173,7 @@ async function withPast(t: TestContext, events: AuditEvent[]) {
   await publisher.setAgents([manifest('coder', { tools, filesystem: { read: ['/srv/docs'] } })]);
   return policyHandlers({
     ...{ publisher, policiesDir: site.rulesDir, clock: manualClock(0) },
+    readManifest: async (text, file) => readManifest(text, file),
     audit: {
       events: async ({ query }) => ({
         events: events.filter((one) => one.event === query?.event).toReversed(),

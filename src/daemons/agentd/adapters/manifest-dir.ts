@@ -8,6 +8,7 @@ import type { Clock, Timer } from '../../../platform/clock.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { ManifestProblem } from '../../../wire/agentd.ts';
+import type { ReadManifest } from '../declared-tools.ts';
 import {
   type FiledAgent,
   type ManifestSet,
@@ -20,6 +21,7 @@ export type ManifestDirOptions = {
   dir: string;
   clock: Clock;
   log: Log;
+  read?: ReadManifest;
   /**
    * What was in force before this process started, so that a file broken meanwhile changes nothing.
    */
@@ -44,7 +46,7 @@ export type { ManifestSet };
 
 export async function openManifestDir(options: ManifestDirOptions): Promise<ManifestDir> {
   const { dir, clock, log, settleMs = 100, lookEveryMs = 5_000 } = options;
-  const reader = makeReader(dir);
+  const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));
   let current: ManifestSet = { agents: [...(options.inForce ?? [])], problems: [] };
   let closed = false;
   let turn: Promise<void> = Promise.resolve();
@@ -162,7 +164,7 @@ function stampOf(file: string): string | undefined {
   }
 }
 
-function makeReader(dir: string) {
+function makeReader(dir: string, readText: ReadManifest) {
   let known = new Map<string, Known>();
   return {
     /** With `trustStat`, a file whose time and size are the same is not read again. */
@@ -177,9 +179,11 @@ function makeReader(dir: string) {
       const readings: Reading[] = [];
       for (const name of names.filter((one) => /^[^.].*\.ya?ml$/.test(one)).sort()) {
         const file = join(dir, name);
-        const before = known.get(file);
+        // What was wrong may be right now: a tool that it names may have been declared since.
+        const last = known.get(file);
+        const before = last?.result.ok === true ? last : undefined;
         const isSame = trustStat && before !== undefined && stampOf(file) === before.stamp;
-        const found = isSame ? before : await readOne(file, before);
+        const found = isSame ? before : await readOne(file, before, readText);
         // Looks that find nothing new leave no garbage behind, but give others a turn.
         if (next.size % STATS_PER_TURN === 0) await setImmediate();
         if (found === undefined) continue;
@@ -193,7 +197,11 @@ function makeReader(dir: string) {
 }
 
 /** undefined: the file has gone since the directory was listed. */
-async function readOne(file: string, before: Known | undefined): Promise<Known | undefined> {
+async function readOne(
+  file: string,
+  before: Known | undefined,
+  readText: ReadManifest,
+): Promise<Known | undefined> {
   const refuse = (problem: ManifestProblem): Known => ({
     stamp: '',
     hash: '',
@@ -213,7 +221,7 @@ async function readOne(file: string, before: Known | undefined): Promise<Known |
     if (text === undefined) return refuse(notText(file));
     const hash = sha256Hex(text);
     if (hash === before?.hash) return { ...before, stamp };
-    return { stamp, hash, result: readManifest(text, file) };
+    return { stamp, hash, result: await readText(text, file) };
   } catch (error) {
     if (await hasGone(file, error)) return undefined;
     return refuse(unreadable(file, error));
