@@ -7,11 +7,11 @@ need   = @test -f $(1) || { echo 'make $@: $(1) is not in this tree'; exit 1; }
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: ## a planner, a researcher and a coder do a task; needs no key and no network
+demo: ## a team finds and repairs a slow service, and a stranger's line cannot take it over; no key, no network
 	$(setup) demo
-	$(call need,tools/demo.ts)
+	$(call need,demo/main.ts)
 	$(build)
-	@$(NODE) tools/demo.ts
+	@$(NODE) demo/main.ts
 
 test: ## check, build, and every test; T=path runs the tests of one file or folder only
 	$(setup) test

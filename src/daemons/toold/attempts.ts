@@ -310,7 +310,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   /** Asked for as often as it takes: approvald knows the call, and answers the same. */
   const askPerson = async (job: Job, record: CallRow, may: Ask): Promise<CallAnswer> => {
-    const asked = await approvals.request(job, may, contextOf(job));
+    const asked = await approvals.request(job, may, contextOf(job)).catch(notForGood);
+    if (asked instanceof Fault) return refuse(job, notAskable(asked));
     moment('toold.after-approval-asked');
     if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
     if (record.status !== 'requested') await store.returnToRequested(job.callId);
@@ -389,6 +390,20 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     },
     afterUnknown,
   };
+}
+
+/** What will not pass is the answer to the call; the rest is for later. */
+function notForGood(error: unknown): Fault {
+  if (!(error instanceof Fault) || error.retry) throw error;
+  if (error.code === 'stale_fence' || error.code === 'canceled') throw error;
+  return error;
+}
+
+/** Nobody can agree to what cannot be shown. */
+function notAskable(error: Fault): Denied {
+  const checks = checksUntil('approval');
+  const rule = 'toold:approval';
+  return { allowed: false, rule, question: 'approval', checks, error: errorOf(error) };
 }
 
 type Go = Permission & { kind: 'go' };

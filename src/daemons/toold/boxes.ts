@@ -11,6 +11,7 @@ import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import type { Collected, OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId } from '../../wire/words.ts';
+import type { Place } from './command-tools.ts';
 import type { Run } from './runs.ts';
 import type { Box, ExecRequest, ExecResult } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
@@ -22,6 +23,8 @@ export type Boxes = {
   of(run: Run, call: { callId: CallId; signal: AbortSignal }): Promise<Box>;
   /** The way out alone, for a tool that fetches without a box. */
   openEgress(run: Run): Promise<string | null>;
+  /** A sandbox of its own for one command of a declared tool. */
+  host: Place;
   /** It has read something: what it may reach is narrowed at once. */
   narrow(run: Run): Promise<void>;
   /** The run is over, or this activation of it. */
@@ -146,6 +149,26 @@ export function makeBoxes(options: {
             return resultOf(await sandboxd.execBox({ params, body }, asked));
           }),
       };
+    },
+
+    host: {
+      async run(context, request) {
+        if (request.network !== 'none')
+          throw fault('denied', 'a command outside the box gets no network here', {
+            hint: 'Declare the tool with place: box and give the agent the host, or network: none.',
+          });
+        const { level, read, write, cwd } = request;
+        const body = {
+          ...{ run_id: context.runId, fence: context.fence, agent: context.agent },
+          ...{ task_id: context.taskId, root_task_id: context.rootTaskId, level },
+          rules: { read: [...read], write: [...write], deny: [] },
+          network: { egress_socket: null },
+          ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, {}) },
+        };
+        const deadlineMs = request.wallMs + EXEC_GRACE_MS;
+        const asked = { deadlineMs, signal: request.signal };
+        return resultOf(await sandboxd.runOnce({ body }, asked));
+      },
     },
 
     openEgress: async (run) => putEgress(run, await policy.boxRulesOf(run.agent)),

@@ -8,11 +8,12 @@ import { decodeUtf8 } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { Declaration } from './command-tools/declaration.ts';
-import { type CommandTool, makeCommandTool, type Place } from './command-tools/make.ts';
+import { makeCommandTool, type Place } from './command-tools/make.ts';
+import type { Tool } from './tools/tool.ts';
 
-export type { CommandTool, Place } from './command-tools/make.ts';
+export type { Place } from './command-tools/make.ts';
 
-export type CommandToolSet = { tools: CommandTool[]; problems: YamlProblem[] };
+export type CommandToolSet = { tools: Tool[]; problems: YamlProblem[] };
 
 export type CommandToolDir = {
   current(): CommandToolSet;
@@ -146,7 +147,7 @@ async function readOne(file: string): Promise<Read> {
 }
 
 function makeSet(files: readonly Read[], { taken, places }: CommandToolOptions): CommandToolSet {
-  const tools = new Map<string, { file: string; tool: CommandTool }>();
+  const tools = new Map<string, { file: string; tool: Tool }>();
   const problems: YamlProblem[] = [];
   for (const read of files) {
     if ('problem' in read) {

@@ -13,6 +13,8 @@ export const tooldConfig = z.strictObject({
   tests: z
     .record(z.string().min(1).max(64), z.array(z.string().max(4_096)).min(1).max(64))
     .default({}),
+  /** Tools that an operator declares in YAML; absent: tools in the state directory. */
+  tools_dir: z.string().min(1).max(4_096).optional(),
   /** What one run may send and receive through egressd, in all. */
   egress_bytes_max: z.int().min(0).default(1_073_741_824),
   /** How long a stop waits for calls in hand before it signals them to give up. */

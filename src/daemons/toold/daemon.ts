@@ -18,6 +18,7 @@ import { makeApprovals } from './approvals.ts';
 import { type Job, makeAttempts } from './attempts.ts';
 import { makeAuthority } from './authority.ts';
 import { makeBoxes } from './boxes.ts';
+import { type CommandToolDir, openCommandTools } from './command-tools.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
@@ -46,18 +47,6 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const approvald = floor.peer('approvald', approvaldRoutes);
   const store = makeStore(db, outbox);
   const egressd = floor.peer('egressd', egressdRoutes);
-  const fetch: typeof egressd.fetch = async (request, asked) => {
-    await boxes.openEgress(runs.held(request.params.id as RunId));
-    return egressd.fetch(request, asked);
-  };
-  const registry = makeRegistry({
-    ...{ agentd, egressd: { fetch }, clock, appendLine },
-    tests: config.tests,
-  });
-  // Before any route answers, so that nothing that runs now can be taken for something left over.
-  const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
-  if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
-
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const boxes = makeBoxes({
     ...{ sandboxd, egressd },
@@ -69,6 +58,23 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() },
     onGone: (run) => void boxes.close(run),
   });
+  const fetch: typeof egressd.fetch = async (request, asked) => {
+    await boxes.openEgress(runs.held(request.params.id as RunId));
+    return egressd.fetch(request, asked);
+  };
+  let declared: CommandToolDir | undefined;
+  const registry = makeRegistry({
+    ...{ agentd, egressd: { fetch }, clock, appendLine, tests: config.tests },
+    declared: () => declared?.current().tools ?? [],
+  });
+  declared = await openCommandTools({
+    dir: config.tools_dir ?? join(floor.stateDir, 'tools'),
+    ...{ taken: registry.own, places: { host: boxes.host }, clock, log },
+  });
+  // Before any route answers, so that nothing that runs now can be taken for something left over.
+  const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
+  if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
+
   const finishResult = makeFinishResult({ agentd, sizeBytesMax: config.result_size_bytes_max });
   const limits = {
     repeatsMax: config.breaker_repeats_max,
@@ -102,6 +108,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       policy.close();
+      declared?.close();
       await db.close();
     },
   };

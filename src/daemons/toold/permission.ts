@@ -63,7 +63,10 @@ export function makePermissions(options: {
 
   const askPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
     const labels = await marks.of(job.run, tool);
-    const verdict = await authority.judge({ run: job.run, tool, input, labels });
+    const verdict = withToolsOwn(
+      tool,
+      await authority.judge({ run: job.run, tool, input, labels }),
+    );
     const no = (question: Question, error: CallError): Permission => {
       const checks = checksUntil(question);
       const rule = verdict.rules.join(' ');
@@ -115,6 +118,13 @@ export function makePermissions(options: {
       return { kind: 'no', decision: { allowed: false, rule, question: 'scope', checks, error } };
     },
   };
+}
+
+/** A tool can want a person by itself; it cannot want less than policy. */
+function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {
+  if (approval !== 'required' || verdict.answer !== 'allow') return verdict;
+  const reason = `whoever declared ${name} wants a person to agree to each call`;
+  return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`], reason };
 }
 
 function denial(job: Job, verdict: Verdict): CallError {

@@ -92,6 +92,8 @@ const Shape = z.strictObject({
   idempotent: z.boolean(),
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
+  /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */
+  preview: z.array(Piece).min(1).max(100).optional(),
   timeout_s: z.int().min(1).max(3_600).default(60),
   calls_per_run_max: z.int().min(1).max(10_000).default(100),
   env: z.record(z.string().regex(/^[A-Za-z_]\w*$/), z.string().max(4_096)).default({}),
@@ -121,6 +123,10 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
         issues.push({ path, message: `{${name}} may be absent: put it under "if: ${name}"` });
     }
   });
+  for (const name of (declared.preview ?? []).flatMap((piece) =>
+    typeof piece === 'string' ? namesIn(piece) : [piece.if, ...piece.add.flatMap(namesIn)],
+  ))
+    if (!known.includes(name)) issues.push({ path: ['preview'], message: unknown(name) });
   const program = argv[0];
   if (typeof program !== 'string' || namesIn(program).length > 0)
     issues.push({ path: ['argv', 0], message: 'the program itself must be fixed' });
@@ -134,7 +140,8 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
   for (const [name, param] of Object.entries(input)) issues.push(...paramProblems(name, param));
   if (place === 'box' && (declared.read.length > 0 || declared.write.length > 0))
     issues.push({ path: ['place'], message: 'paths are for place: host; a box has its own' });
-  return [...issues, ...checkDashes(argv, input)];
+  const dashes = [argv, declared.preview ?? []].flatMap((words) => checkDashes(words, input));
+  return [...issues, ...dashes];
 }
 
 export const canBeAbsent = (param: Param): boolean =>

@@ -31,15 +31,11 @@ export type PlaceRequest = {
 /** Throws as Box.exec does: a fault only when it was certainly not started. */
 export type Place = { run(context: ToolContext, request: PlaceRequest): Promise<ExecResult> };
 
-export type CommandTool = Tool & {
-  /** `required`: a person is asked before every call, whatever policy says. */
-  approval: 'required' | 'policy';
-};
-
 const OUTPUT_BYTES_MAX = 1_000_000;
 const TOLD_CHARS_MAX = 1_500;
 const PATH = '/usr/local/bin:/usr/bin:/bin';
 const HTTPS_PORT = 443;
+const PREVIEW_MS_MAX = 20_000;
 
 function schemaOfParam(param: Param, leads: boolean): z.ZodType {
   const described = (schema: z.ZodType) =>
@@ -152,7 +148,28 @@ function objectIn(stdout: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-export function makeCommandTool(declared: Declaration, places: { host: Place }): CommandTool {
+/** The command itself, and what the declared preview prints: it only looks, in the agent's box. */
+async function previewOf(
+  { argv, preview }: Declaration,
+  values: Values,
+  context: ToolContext,
+): Promise<string> {
+  const command = fillIn(argv, values).map((word) => JSON.stringify(word));
+  const line = `${command.join(' ')}\n`;
+  if (preview === undefined) return line;
+  const box = await context.box();
+  const { stdout, stderr, exitCode } = await box.exec({
+    ...{ argv: fillIn(preview, values), env: { PATH, LANG: 'C.UTF-8' } },
+    ...{ cwd: box.roots.workspace, wallMs: PREVIEW_MS_MAX, outputBytesMax: OUTPUT_BYTES_MAX },
+    signal: context.signal,
+  });
+  if (exitCode === 0) return `${line}\n${stdout.toString('utf8')}`;
+  throw fault('conflict', `what ${command[0]} would change cannot be shown: ${endOf(stderr)}`, {
+    hint: 'Correct the arguments: nobody can approve what cannot be shown.',
+  });
+}
+
+export function makeCommandTool(declared: Declaration, places: { host: Place }): Tool {
   const { name, description, risk, reversibility, idempotent, rollback, timeout_s } = declared;
   const run = runIn(declared, places);
   const made = tool({
@@ -160,19 +177,16 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     timeoutMs: (timeout_s + 10) * 1_000,
     callsPerRunMax: declared.calls_per_run_max,
     ...(declared.place === 'box' ? { box: 'write' as const } : {}),
+    approval: declared.approval,
     ...(rollback === undefined ? {} : { rollback }),
     input: inputOf(declared),
     output: outputOf(declared),
     touches: () => touchesOf(declared),
-    async preview(input) {
-      return `${fillIn(declared.argv, input as Values)
-        .map((word) => JSON.stringify(word))
-        .join(' ')}\n`;
-    },
+    preview: async (input, context) => previewOf(declared, input as Values, context),
     async perform(input, context) {
       return effectOf(declared, await run(input as Values, context));
     },
   });
   const capabilities = [...new Set([...made.view.capabilities, name])];
-  return { ...made, view: { ...made.view, capabilities }, approval: declared.approval };
+  return { ...made, view: { ...made.view, capabilities } };
 }

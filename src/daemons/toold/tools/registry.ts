@@ -12,7 +12,12 @@ import { type AppendLine, testTools } from './test-tools.ts';
 import type { AgentdClient, Tool } from './tool.ts';
 import { waitTools } from './waits.ts';
 
-export type Registry = { get(name: string): Tool | undefined; list(): readonly Tool[] };
+export type Registry = {
+  get(name: string): Tool | undefined;
+  list(): readonly Tool[];
+  /** Names that nobody can declare again. */
+  own: ReadonlySet<string>;
+};
 
 export function makeRegistry(options: {
   agentd: AgentdClient;
@@ -20,10 +25,12 @@ export function makeRegistry(options: {
   egressd: Pick<EgressdClient, 'fetch'>;
   clock: Clock;
   tests: TestCommands;
+  /** What operators have declared, as it is now. */
+  declared: () => readonly Tool[];
   /** Given only where test tools are wanted. */
   appendLine: AppendLine | undefined;
 }): Registry {
-  const { agentd, egressd, clock, appendLine } = options;
+  const { agentd, egressd, clock, appendLine, declared } = options;
   const tools = [
     ...taskTools(agentd),
     ...messageTools(agentd),
@@ -38,5 +45,9 @@ export function makeRegistry(options: {
   ];
   const byName = new Map(tools.map((one) => [one.name, one]));
   if (byName.size !== tools.length) throw new Error('two tools have the same name');
-  return { get: (name) => byName.get(name), list: () => tools };
+  return {
+    get: (name) => byName.get(name) ?? declared().find((one) => one.name === name),
+    list: () => [...tools, ...declared()],
+    own: new Set(byName.keys()),
+  };
 }

@@ -1,0 +1,53 @@
+// What a person sees of the demonstration, and agentctl as they would type it.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline/promises';
+
+const root = join(import.meta.dirname, '..');
+const given = process.env.AGENTD_STATE ?? '';
+/** Kept, and named at the end. Not in /tmp, which boxes have one of their own of. */
+export const state = given === '' ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'state') : given;
+
+const onTerminal = process.stdout.isTTY === true;
+const bold = (text: string) => (onTerminal ? `\x1b[1m${text}\x1b[0m` : text);
+const dim = (text: string) => (onTerminal ? `\x1b[2m${text}\x1b[0m` : text);
+
+export const show = (text: string): void => void process.stdout.write(`${text}\n`);
+export const say = (text: string): void => show(`\n${bold(text)}`);
+
+export function agentctl(
+  args: string[],
+  options: { captures?: boolean; quiet?: boolean } = {},
+): string {
+  const shown = args.map((arg) => (/[\s"]/.test(arg) ? `"${arg}"` : arg)).join(' ');
+  if (options.quiet !== true) show(dim(`$ agentctl ${shown}`));
+  const done = spawnSync(join(root, 'bin', 'agentctl'), args, {
+    env: { ...process.env, AGENTD_STATE: state },
+    encoding: 'utf8',
+    stdio: ['ignore', options.captures === true ? 'pipe' : 'inherit', 'inherit'],
+  });
+  if (done.status === 0) return done.stdout ?? '';
+  return fail(`agentctl ${args[0]} ended with status ${done.status}`);
+}
+
+export function fail(why: string): never {
+  spawnSync(join(root, 'bin', 'agentctl'), ['down'], {
+    env: { ...process.env, AGENTD_STATE: state },
+    stdio: 'ignore',
+  });
+  process.stderr.write(`\nThe demonstration stopped: ${why}.\nState: ${state}\n`);
+  process.exit(1);
+}
+
+/** Asked on a terminal; without one, or with DEMO_YES=1, the answer is yes and says so. */
+export async function ask(question: string): Promise<boolean> {
+  if (process.env.DEMO_YES === '1' || process.stdin.isTTY !== true) {
+    show(`${question} [y/n] y   (nobody at a terminal: answered for you)`);
+    return true;
+  }
+  const lines = createInterface({ input: process.stdin, output: process.stdout });
+  const answer = await lines.question(`${bold(question)} [y/n] `);
+  lines.close();
+  return /^y/i.test(answer.trim());
+}
