@@ -81,14 +81,29 @@ const requireBanner =
 const builtins: esbuild.Plugin = {
   name: 'builtins',
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^[a-z]/ }, ({ path }) =>
-      isBuiltin(path) ? { path, namespace: 'builtin', sideEffects: false } : undefined,
-    );
-    onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => ({
-      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
+    onResolve({ filter: /^[a-z]/ }, ({ path, kind }) => {
+      const namespace = kind === 'require-call' ? 'builtin-cjs' : 'builtin';
+      return isBuiltin(path) ? { path, namespace, sideEffects: false } : undefined;
+    });
+    onLoad({ filter: /^/, namespace: 'builtin-cjs' }, ({ path }) => ({
+      contents: `module.exports = ${askFor(path)};`,
     }));
+    // Each name by itself and marked as pure: what nobody imports is left out of the bundle.
+    onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => {
+      const names = Object.keys(process.getBuiltinModule(path) as object);
+      const lines = names
+        .filter((name) => /^[A-Za-z_]\w*$/.test(name) && name !== 'default')
+        .map((name) => `export const ${name} = /* @__PURE__ */ (() => builtin.${name})();`);
+      return {
+        contents: [`const builtin = ${askFor(path)};`, 'export default builtin;', ...lines].join(
+          '\n',
+        ),
+      };
+    });
   },
 };
+const askFor = (path: string): string =>
+  `/* @__PURE__ */ process.getBuiltinModule(${JSON.stringify(path)})`;
 
 const { values: options } = parseArgs({
   options: { root: { type: 'string' }, verbose: { type: 'boolean' } },
