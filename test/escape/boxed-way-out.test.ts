@@ -1,0 +1,226 @@
+// The box and the way out together: a command in a real box, the real egressd behind its one port.
+// What settings and services of its own a box can use to get around, and what changing rules do.
+import assert from 'node:assert/strict';
+import { chmodSync, copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { startHost, type TestHost } from '../../src/daemons/egressd/testing/host.ts';
+import { type Place, startHttp, startTcp } from '../../src/daemons/egressd/testing/wires.ts';
+import { secretPaths } from '../../src/daemons/sandboxd/adapters/host-places.ts';
+import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
+import { proxyEnvironment } from '../../src/policy/egress.ts';
+import type { EgressRule } from '../../src/wire/egressd.ts';
+import { exited } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+const SECRET = 'a service of the host';
+const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
+const NODE_LIMITS = { memoryBytes: 2 ** 30, nofile: 1_024 };
+
+for (const mode of MODES) {
+  describe(`a box with a way out, as ${mode}`, () => {
+    let warden: Warden;
+    let host: TestHost;
+    let web: Place;
+    let local: Place;
+    let echo: Place;
+    let made = 0;
+    before(async () => {
+      web = await startHttp((_, response) => response.end('a page'));
+      local = await startHttp((_, response) => response.end(SECRET));
+      echo = await startTcp((socket) => socket.on('error', () => {}).pipe(socket));
+      warden = new Warden({ mode });
+      const dir = join(warden.dir, 'egress');
+      const names = ['good.test', 'other.test'];
+      host = await startHost({
+        dir,
+        config: {
+          hosts: Object.fromEntries(names.map((name) => [name, '127.0.0.1'])),
+          allow_private: names.flatMap((name) => [`${name}:${web.port}`, `${name}:${echo.port}`]),
+        },
+      });
+      for (const name of ['', 'run', 'run/egressd']) chmodSync(join(dir, name), 0o755);
+      copyFileSync(process.execPath, join(warden.dir, 'bin/node'));
+      chmodSync(join(warden.dir, 'bin/node'), 0o755);
+      await warden.start();
+    });
+    after(async () => {
+      await warden.stop();
+      await host.stop();
+      for (const place of [web, local, echo]) await place.close();
+    });
+    const at = ({ port }: Place, name = 'good.test') => `${name}:${port}`;
+    const wayFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
+    const run = async (egress: string, script: string, guardsOff: Guard[] = []) => {
+      const env = { PATH: '/usr/bin:/bin', HOME: '/tmp', ...proxyEnvironment() };
+      return exited(await warden.run(['/bin/sh', '-c', script], { egress, env, guardsOff }));
+    };
+
+    it('D1 a program that ignores the proxy’s settings gets nowhere, and at once', async () => {
+      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+      const page = `http://${at(web)}/`;
+      assert.equal((await run(socket, `curl -sS ${page}`)).stdout, 'a page', 'control');
+      const ways = [
+        `curl -sS --noproxy '*' --resolve good.test:${web.port}:127.0.0.1 ${page}`,
+        `env -i curl -sS --resolve good.test:${web.port}:127.0.0.1 ${page}`,
+        `curl -sS --noproxy '*' http://192.0.2.1/`,
+      ];
+      for (const way of ways) {
+        const held = await run(socket, way);
+        assert.equal(held.stdout, '', way);
+        assert.notEqual(held.code, 0, way);
+        assert.ok(held.wallUs < 5_000_000, `${way} took ${held.wallUs} µs`);
+      }
+      const control = await run(socket, ways[0]!, ['netns']);
+      assert.equal(control.stdout, 'a page', 'control: on the host’s network it gets there');
+    });
+    it('D13 the same verdict by environment, by option and by hand', async () => {
+      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+      const bad = `http://${at(web, 'other.test')}/`;
+      const ways = [
+        `curl -s -o /dev/null -w '%{http_code}' ${bad}`,
+        `curl -s -o /dev/null -w '%{http_code}' -x http://127.0.0.1:3128 ${bad}`,
+        `curl -s -o /dev/null -w '%{http_connect}' -p ${bad}`,
+      ];
+      for (const way of ways) assert.equal((await run(socket, way)).stdout, '403', way);
+    });
+    it('D23 its own services are reached without the proxy, the host’s are not', async () => {
+      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+      for (const name of ['127.0.0.1', 'localhost']) {
+        const ask = `curl -sS --max-time 5 http://${name}:${local.port}/`;
+        const held = await run(socket, ask);
+        assert.notEqual(held.code, 0, name);
+        assert.ok(!held.stdout.includes(SECRET), name);
+      }
+      const byProxy = `curl -s --noproxy '' -x http://127.0.0.1:3128 http://127.0.0.1:${local.port}/`;
+      assert.ok(!(await run(socket, byProxy)).stdout.includes(SECRET));
+      const control = await run(socket, `curl -sS http://127.0.0.1:${local.port}/`, ['netns']);
+      assert.equal(control.stdout, SECRET, 'control');
+      assert.equal((await run(socket, '/opt/hostile own-loopback')).code, 0, 'its own');
+    });
+    it('D25 a port that it opens is its own, free where the host’s is taken, and never a low one', async () => {
+      const script = (port: number) =>
+        `require('net').createServer().on('error', (e) => { console.log(e.code); process.exit(1); })` +
+        `.listen(${port}, '0.0.0.0', () => process.exit(0))`;
+      const listen = async (port: number, guardsOff: Guard[]) => {
+        const words = ['/opt/node', '-e', script(port)];
+        return exited(await warden.run(words, { env: NODE_ENV, limits: NODE_LIMITS, guardsOff }));
+      };
+      const taken: Server = createServer(() => {}).listen(0, '0.0.0.0');
+      await new Promise((resolve) => taken.once('listening', resolve));
+      const { port } = taken.address() as { port: number };
+      try {
+        const held = await listen(port, []);
+        assert.equal(held.code, 0, JSON.stringify(held));
+        assert.match((await listen(port, ['netns'])).stdout, /EADDRINUSE/, 'control: the host’s');
+      } finally {
+        taken.close();
+      }
+      assert.match((await listen(80, [])).stdout, /EACCES/);
+    });
+    it('D14 a tightened rule cuts what is open, another edit leaves it and opens nothing', async () => {
+      const both: EgressRule[] = ['good.test', 'other.test'].map((name) => ({
+        ...{ host: name, port: echo.port, plain: true },
+      }));
+      const name = `${mode} tightened`;
+      const { socket } = await host.open(name, both);
+      const goes = await openTunnel(socket, at(echo, 'other.test'));
+      const stays = await openTunnel(socket, at(echo));
+      assert.equal((await host.open(name, [both[0]!])).cut, 1);
+      const gone = await goes.command.ended;
+      assert.ok(gone !== 'lost' && gone.endedBy === null, JSON.stringify(gone));
+      await host.open(name, [both[0]!, { host: 'good.test', port: web.port }]);
+      await stays.says('still here');
+      const bad = `curl -s -o /dev/null -w '%{http_connect}' -p http://${at(echo, 'other.test')}/`;
+      assert.equal((await run(socket, bad)).stdout, '403');
+      stays.command.kill();
+      await stays.command.ended;
+    });
+
+    /** A tunnel that a program in a box has open, over which it says what it is told to. */
+    const openTunnel = async (egress: string, target: string) => {
+      const link = makeWarden(warden.socket);
+      closing.push(() => link.close());
+      const script =
+        "const s = require('net').connect(3128, '127.0.0.1'); process.stdin.pipe(s).pipe(process.stdout);" +
+        "s.on('error', () => {}).on('end', () => process.exit()).on('close', () => process.exit())";
+      const plan = warden.plan(['/opt/node', '-e', script], { env: NODE_ENV, limits: NODE_LIMITS });
+      const command = await link.start({ ...plan, egress });
+      let heard = '';
+      const waiting: (() => void)[] = [];
+      void (async () => {
+        for await (const { bytes } of command.pieces()) {
+          heard += bytes.toString();
+          for (const look of waiting) look();
+        }
+      })();
+      const until = (text: string) =>
+        new Promise<void>((resolve) => {
+          const look = () => heard.includes(text) && resolve();
+          waiting.push(look);
+          look();
+        });
+      const says = async (text: string) => {
+        await command.stdin(Buffer.from(`${text}\n`));
+        await until(text);
+      };
+      await command.stdin(Buffer.from(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`));
+      await until(' 200 ');
+      await says('hello');
+      return { command, says };
+    };
+    const closing: (() => void)[] = [];
+    after(() => {
+      for (const close of closing) close();
+    });
+  });
+
+  describe(`keys of others, as ${mode}`, () => {
+    let warden: Warden;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+    });
+    after(() => warden.stop());
+
+    it('D20 a process has the environment it was given, and cannot read another’s', async () => {
+      process.env.A_KEY_OF_THE_HOST = 'sk-secret';
+      try {
+        const held = exited(
+          await warden.run(['/bin/sh', '-c', 'cat /proc/self/environ /proc/[0-9]*/environ'], {
+            env: { ONLY: 'this' },
+          }),
+        );
+        assert.match(held.stdout, /ONLY=this/);
+        assert.doesNotMatch(held.stdout, /sk-secret|PATH=\/root/);
+      } finally {
+        delete process.env.A_KEY_OF_THE_HOST;
+      }
+    });
+    it('D20 files with keys stay closed, whatever directory above them is shown', async () => {
+      const home = join(warden.outside, 'person');
+      for (const dir of ['', '.ssh', '.config', '.config/gh']) mkdirSync(join(home, dir));
+      const files = ['.netrc', '.git-credentials', '.ssh/id_ed25519', '.config/gh/hosts.yml'];
+      for (const name of [...files, 'notes.txt']) {
+        writeFileSync(join(home, name), 'sk-secret\n');
+        chmodSync(join(home, name), 0o644);
+      }
+      const listed = secretPaths([], '/etc/passwd').filter((path) => path.startsWith('/root/'));
+      const secrets = listed.map((path) => path.replace('/root', '/srv/person'));
+      const places = { system: [], workspace: '/w', home: '/h', homeAt: '/home/a', secrets };
+      const rules = { read: ['/srv/person'], write: [], deny: [] };
+      const { binds } = boxBinds(rules, places, () => true);
+      const shown = binds.map((bind): Bind => ({ ...bind, ...(bind.src ? { src: home } : {}) }));
+      const read = async (name: string, more: Bind[]) =>
+        exited(await warden.run(['/bin/cat', `/srv/person/${name}`], { binds: more })).stdout;
+      const open = shown.filter(({ kind }) => kind !== 'mask');
+      for (const name of files) {
+        assert.equal(await read(name, shown), '', name);
+        assert.equal(await read(name, open), 'sk-secret\n', `control: ${name}`);
+      }
+      assert.equal(await read('notes.txt', shown), 'sk-secret\n', 'the rest is shown');
+    });
+  });
+}
