@@ -98,6 +98,10 @@ export async function startHost(
     random: (n) => new Uint8Array(n),
     newId: idMaker(clock),
     ...(options.moment === undefined ? {} : { moment: options.moment }),
+  }).catch((error: unknown) => {
+    // Nobody was given the directory, so nobody else can remove it.
+    if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
+    throw error;
   });
   await hosted.begin();
   const as = (caller: Caller) =>
