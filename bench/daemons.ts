@@ -21,13 +21,18 @@ export type Daemons = {
   remove(): Promise<void>;
 };
 
-export async function startDaemons(names: readonly DaemonName[], config = ''): Promise<Daemons> {
+export async function startDaemons(
+  names: readonly DaemonName[],
+  config = '',
+  prepare: (stateDir: string) => void = () => {},
+): Promise<Daemons> {
   const base = freshDir();
   const stateDir = join(base, 'state');
   const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: join(base, 'r') };
   mkdirSync(stateDir, { mode: 0o700 });
   mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
   writeFileSync(join(stateDir, 'agentd.yaml'), config);
+  prepare(stateDir);
   const children: ChildProcess[] = [];
   const stop = async () => {
     for (const child of children.reverse()) await end(child);

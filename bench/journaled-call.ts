@@ -1,7 +1,8 @@
-// A tool call with everything durable: intent, attempt in the audit log, effect, outcome, its
+// A tool call with everything durable: caller, grant, policy, intent, attempt in the audit log, effect, outcome, its
 // event. 32 runs each ask the next call as soon as they have the answer, over their own sockets.
 import { derivedId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
+import { publishPolicy } from '../src/policy/testing/publish.ts';
 import { tooldRoutes } from '../src/wire/toold.ts';
 import type { RunId, TaskId } from '../src/wire/words.ts';
 import { startLoad } from './children.ts';
@@ -45,7 +46,9 @@ const BODY = JSON.stringify({
 });
 
 async function run(): Promise<Figure[]> {
-  const daemons = await startDaemons(['auditd-ai', 'toold'], CONFIG);
+  const daemons = await startDaemons(['auditd-ai', 'toold'], CONFIG, (stateDir) =>
+    publishPolicy(stateDir, { agents: { coder: { tools: { allow: ['test.tools'] } } } }),
+  );
   const load = await startLoad();
   try {
     const targets = await admitRuns(daemons);

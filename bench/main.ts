@@ -6,6 +6,7 @@ import { audit } from './audit.ts';
 import { egress } from './egress.ts';
 import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
+import { fileRead } from './file-read.ts';
 import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
 import { describeMachine } from './machine.ts';
@@ -19,6 +20,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   taskStart,
   journaledCall,
   audit,
+  fileRead,
   egress,
   policy,
   status,

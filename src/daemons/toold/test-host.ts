@@ -9,11 +9,9 @@ import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
 import { derivedId, idMaker } from '../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
-import { sealBundle, writeBundle } from '../../policy/bundle-file.ts';
-import { rightsOf } from '../../policy/manifest-rules.ts';
+import { publishPolicy as publish } from '../../policy/testing/publish.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { Fault } from '../../wire/errors.ts';
-import { Manifest } from '../../wire/manifest.ts';
 import type { DaemonName } from '../../wire/peers.ts';
 import {
   type AdmitRunBody,
@@ -64,19 +62,9 @@ export const CODER = { tools: { allow: ['task.delegate', 'test.tools'] } };
 /** Publishes a policy as agentd does. */
 export function publishPolicy(
   dir: string,
-  { version = 1, coder = CODER as object, site = '' } = {},
+  { coder = CODER as object, ...more }: { coder?: object; version?: number; site?: string } = {},
 ): void {
-  const manifest = { apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name: 'coder' } };
-  const none = { cpu: null, memoryBytes: null, pids: null };
-  const rights = rightsOf(Manifest.parse({ ...manifest, spec: coder }), none);
-  const content = {
-    ...{ people: null, protected: [], agents: { coder: rights } },
-    site: site === '' ? [] : [{ file: 'test.cedar', text: site }],
-  };
-  const madeAt = '2026-06-29T18:00:00.000Z';
-  mkdirSync(join(dir, 'state', 'policy'), { recursive: true, mode: 0o700 });
-  const file = join(dir, 'state', 'policy', 'bundle.json');
-  writeBundle(file, sealBundle(content, { version, madeAt }));
+  publish(join(dir, 'state'), { agents: { coder }, ...more });
 }
 
 export function makeWorld(): World {

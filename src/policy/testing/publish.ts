@@ -1,0 +1,25 @@
+// For tests and benchmarks: publishes a policy as agentd does, from what manifests would say.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { Manifest } from '../../wire/manifest.ts';
+import { sealBundle, writeBundle } from '../bundle-file.ts';
+import { rightsOf } from '../manifest-rules.ts';
+
+/** `agents` has the spec of each manifest by name, `site` the text of one file of site rules. */
+export function publishPolicy(
+  stateDir: string,
+  { version = 1, agents, site = '' }: { version?: number; agents: object; site?: string },
+): void {
+  const none = { cpu: null, memoryBytes: null, pids: null };
+  const rights = Object.entries(agents).map(([name, spec]) => {
+    const manifest = { apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name }, spec };
+    return [name, rightsOf(Manifest.parse(manifest), none)];
+  });
+  const content = {
+    ...{ people: null, protected: [], agents: Object.fromEntries(rights) },
+    site: site === '' ? [] : [{ file: 'test.cedar', text: site }],
+  };
+  mkdirSync(join(stateDir, 'policy'), { recursive: true, mode: 0o700 });
+  const bundle = sealBundle(content, { version, madeAt: '2026-06-29T18:00:00.000Z' });
+  writeBundle(join(stateDir, 'policy', 'bundle.json'), bundle);
+}
