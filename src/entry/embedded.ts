@@ -1,5 +1,5 @@
-// Embedded: the warden and auditd-ai in processes of their own, every other daemon in this one, joined
-// by local links.
+// Embedded: the warden and auditd-ai in processes of their own, every other daemon in this one,
+// joined by local links.
 import { agentd } from '../daemons/agentd/daemon.ts';
 import { approvald } from '../daemons/approvald/daemon.ts';
 import { egressd } from '../daemons/egressd/daemon.ts';

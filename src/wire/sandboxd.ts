@@ -1,5 +1,5 @@
-// sandboxd's contract: runners, tool boxes and what runs in them, and what this host can give. Paths
-// are as they are seen inside a box.
+// sandboxd's contract: runners, tool boxes and what runs in them, and what this host can give.
+// Paths are as they are seen inside a box.
 import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
@@ -28,7 +28,7 @@ const BoxPath = z
   .regex(/^\/[^\0]*$/, 'must be an absolute path')
   .max(4_095);
 
-/** What policy allows in a box. A denied path wins over every other; what is not named is denied. */
+/** What policy allows in a box. A denied path wins over every other; the rest is not there. */
 export const BoxRules = z.strictObject({
   read: z.array(BoxPath).max(256),
   write: z.array(BoxPath).max(256),

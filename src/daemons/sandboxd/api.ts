@@ -12,20 +12,13 @@ import type {
 } from '../../wire/sandboxd.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { Command, CommandExit } from './adapters/warden.ts';
-import type { Boxes } from './boxes.ts';
-import type { Levels } from './levels.ts';
-import type { Runners } from './runners.ts';
+import type { Service } from './service.ts';
 import type { BoxRow, Store } from './store.ts';
 
 const PAGE_DEFAULT = 100;
 
-export function makeHandlers(parts: {
-  runners: Runners;
-  boxes: Boxes;
-  levels: Levels;
-  store: Store;
-}): Handlers<typeof sandboxdRoutes> {
-  const { runners, boxes, levels, store } = parts;
+export function makeHandlers(service: Service, store: Store): Handlers<typeof sandboxdRoutes> {
+  const { runners, boxes, levels } = service;
   const keyOf = (id: RunId, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
     runId: id,
     fence: query.fence,
@@ -45,11 +38,7 @@ export function makeHandlers(parts: {
         cursor: rows.length > limit && last !== undefined ? String(last.place) : null,
       };
     },
-    async startRunner({ body }) {
-      // What an earlier activation opened is not this one's.
-      boxes.closeEarlier(body.run_id, body.fence);
-      return runners.start(body);
-    },
+    startRunner: ({ body }) => service.startRunner(body),
     runnerEnds: ({ query, signal }) => runners.ends(query.after, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.tell(keyOf(params.id, query), body.line),

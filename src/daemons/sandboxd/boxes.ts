@@ -5,20 +5,13 @@ import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
-import type {
-  BoxRules,
-  CommandLimits,
-  ExecBody,
-  OpenBox,
-  OpenBoxBody,
-  RunOnceBody,
-} from '../../wire/sandboxd.ts';
+import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
-import { TOOL_BIN } from './adapters/host-places.ts';
 import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
 import type { Command, HeldBox, Warden } from './adapters/warden.ts';
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
+import { baseEnv, boxLimits, commandLimits, resolveProgram } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
@@ -42,10 +35,6 @@ export type Boxes = {
 type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'>;
 type Opened = { box: HeldBox; view: OpenBox; limits: Limits; files: BoxFiles };
 type Held = { opened: Promise<Opened>; whose: Whose };
-
-const YEAR_MS = 365 * 86_400_000;
-const OUTPUT_MAX = 2 ** 40;
-const NOFILE = 4_096;
 
 export type BoxesOptions = {
   config: SandboxdConfig;
@@ -259,49 +248,4 @@ function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
 function feed(command: Command, stdinBase64: string | undefined): void {
   if (stdinBase64 !== undefined) void command.stdin(Buffer.from(stdinBase64, 'base64'));
   command.stdinEnd();
-}
-
-/** The kernel looks for nothing: a plain name is looked for where the box's PATH says, by env. */
-function resolveProgram(argv: readonly string[]): string[] {
-  return argv[0]!.startsWith('/') ? [...argv] : ['/usr/bin/env', '--', ...argv];
-}
-
-export function baseEnv(agent: string, home: string): Record<string, string> {
-  return {
-    PATH: `/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:${TOOL_BIN}`,
-    HOME: home,
-    USER: `agent-${agent}`,
-    LOGNAME: `agent-${agent}`,
-    LANG: 'C.UTF-8',
-    TMPDIR: '/tmp',
-    TERM: 'dumb',
-  };
-}
-
-function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
-  const { memory_bytes, pids, cpu_ms } = rules.resources ?? {};
-  return {
-    wallMs: YEAR_MS,
-    cpuMs: cpu_ms ?? YEAR_MS,
-    memoryBytes: Math.min(memory_bytes ?? Number.POSITIVE_INFINITY, config.box_memory_bytes),
-    pids: Math.min(pids ?? Number.POSITIVE_INFINITY, config.box_pids),
-    outputBytes: OUTPUT_MAX,
-    nofile: NOFILE,
-    fsizeBytes: config.file_bytes_max,
-    graceMs: 0,
-  };
-}
-
-/** Never more than the box's. */
-function commandLimits(config: SandboxdConfig, asked: CommandLimits, box: Limits): Limits {
-  return {
-    wallMs: Math.min(asked.wall_ms ?? config.command_wall_ms, box.wallMs),
-    cpuMs: Math.min(asked.cpu_ms ?? config.command_cpu_ms, box.cpuMs),
-    memoryBytes: Math.min(asked.memory_bytes ?? box.memoryBytes, box.memoryBytes),
-    pids: Math.min(asked.pids ?? box.pids, box.pids),
-    outputBytes: Math.min(asked.output_bytes ?? config.command_output_bytes, box.outputBytes),
-    nofile: box.nofile,
-    fsizeBytes: box.fsizeBytes,
-    graceMs: 0,
-  };
 }

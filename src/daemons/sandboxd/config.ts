@@ -21,7 +21,7 @@ export const sandboxdConfig = z.strictObject({
   /** The range for workspaces: the agents of one task tree share a group. */
   gid_first: id.default(300_000),
   gid_last: id.default(1_299_999),
-  /** L1 only where this host gives no L2, and only as an ordinary user: it sees the host's files. */
+  /** L1 only where this host gives no L2, and only as an ordinary user: it has the host's tree. */
   runner_level: z.enum(['L1', 'L2']).default('L2'),
   /** The runner's program; the one that was built with this sandboxd when absent. */
   runner: z.string().max(4_096).optional(),

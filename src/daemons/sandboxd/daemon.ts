@@ -23,6 +23,7 @@ import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeIdentities } from './identities.ts';
 import { makeLevels } from './levels.ts';
 import { makeRunners } from './runners.ts';
+import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
@@ -78,16 +79,16 @@ async function start(floor: Floor<SandboxdConfig>) {
       return secrets;
     },
   });
+  const service = makeService({ runners, boxes, levels });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());
 
   return {
-    handlers: makeHandlers({ runners, boxes, levels, store }),
+    handlers: makeHandlers(service, store),
     async drain() {
       await boxes.closeAll();
     },
     async stop() {
-      await runners.endAll();
-      await boxes.closeAll();
+      await service.stop();
       warden.close();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();

@@ -15,7 +15,7 @@ const places: Places = {
   workspace: '/state/workspaces/t',
   home: '/state/homes/coder',
   homeAt: '/home/coder',
-  secrets: ['/state', '/root/.ssh', '/a/b/.ssh'],
+  secrets: ['/state', '/home/bob/.ssh', '/a/b/.ssh'],
 };
 
 /** What the kernel would say of a path, by the same order the warden uses: the last that covers. */

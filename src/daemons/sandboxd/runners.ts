@@ -1,5 +1,5 @@
-// Runners: every one in a sandbox of its own, with three sockets, Node and the runner's program, and
-// nothing else. A runner lives as long as agentd waits for it.
+// Runners: each in a sandbox of its own, with three sockets, Node and the runner's program, and
+// nothing else. It lives for as long as agentd waits for its end.
 import { mkdirSync, realpathSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { runDirName } from '../../platform/daemon.ts';

@@ -1,0 +1,33 @@
+// What sandboxd does, job by job: runners and boxes have lives of their own (runners.ts, boxes.ts);
+// here is where the one concerns the other.
+import type { StartRunnerBody } from '../../wire/sandboxd.ts';
+import type { Boxes } from './boxes.ts';
+import type { Levels } from './levels.ts';
+import type { Runners } from './runners.ts';
+
+export type Service = {
+  runners: Omit<Runners, 'start'>;
+  boxes: Omit<Boxes, 'closeEarlier'>;
+  levels: Pick<Levels, 'view'>;
+  startRunner(body: StartRunnerBody): ReturnType<Runners['start']>;
+  /** Nothing of what was started here is there afterwards. */
+  stop(): Promise<void>;
+};
+
+export function makeService(parts: { runners: Runners; boxes: Boxes; levels: Levels }): Service {
+  const { runners, boxes, levels } = parts;
+  return {
+    runners,
+    boxes,
+    levels,
+    startRunner(body) {
+      // What an earlier activation opened is not this one's: its commands end before this begins.
+      if (body.mode === 'live') boxes.closeEarlier(body.run_id, body.fence);
+      return runners.start(body);
+    },
+    async stop() {
+      await runners.endAll();
+      await boxes.closeAll();
+    },
+  };
+}
