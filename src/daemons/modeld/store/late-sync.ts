@@ -12,8 +12,8 @@ export type LateDatabase = Database & {
 /** `durable` resolves when a crash of the machine cannot undo it either. */
 export type Committed<T> = { value: T; durable: Promise<void> };
 
-/** 16 MB. */
-const LOG_PAGES_MAX = 4_000;
+/** 40 MB. */
+const LOG_PAGES_MAX = 10_000;
 
 export type Sync = (fd: number, done: (error: Error | null) => void) => void;
 

@@ -4,6 +4,8 @@
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations, Sql } from '../../../platform/sql/database.ts';
 
+// In SQLite, which is all that modeld uses, an INTEGER key is the row's own number and needs no
+// index beside the table.
 const FIRST = `
 CREATE TABLE model_calls (
   seq INTEGER PRIMARY KEY,
@@ -89,7 +91,7 @@ CREATE TABLE embeddings (
   vector BLOB NOT NULL,
   PRIMARY KEY (model, hash)
 ) WITHOUT ROWID;
-${OUTBOX_TABLES}`;
+${OUTBOX_TABLES.replace('seq BIGINT', 'seq INTEGER')}`;
 
 export const MIGRATIONS: Migrations = [FIRST];
 
