@@ -1,7 +1,15 @@
 // Tools that operators declare: found wrong before they exist, filled in without ever becoming
 // something else, and offered like every other.
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
@@ -135,6 +143,14 @@ describe('a declaration', () => {
       if (hint !== undefined) assert.match(first!.hint, hint);
     });
   }
+});
+
+it('the example in the docs is right', () => {
+  const page = readFileSync(new URL('../../../docs/command-tools.md', import.meta.url), 'utf8');
+  const [, example = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
+  const tool = makeCommandTool(declare(example), places);
+  assert.deepEqual([tool.name, tool.approval], ['staging.deploy', 'required']);
+  assert.deepEqual(tool.input.parse({ branch: 'fix/slow' }), { branch: 'fix/slow', replicas: 2 });
 });
 
 describe('its arguments', () => {
