@@ -24,16 +24,6 @@ void box_add(struct box *box) {
   count++;
 }
 
-// In an idle moment: the next spare, for whoever has none waiting.
-void boxes_fill(void) {
-  if (spares_fill(NULL)) return;
-  for (struct box *box = boxes; box; box = box->next)
-    if (box->hold && box->told_start && !box->dead && box->by == ENDED_ITSELF &&
-        spares_fill(&box->entry))
-      return;
-  spares_enough();
-}
-
 static void put64(uint8_t *at, uint64_t value) {
   for (int i = 0; i < 8; i++) at[i] = (uint8_t)(value >> 8 * i);
 }
@@ -79,7 +69,7 @@ static void settle(struct box *box) {
   box->settled = true;
   close_stream(&box->in);
   close_stream(&box->control);
-  if (box->egress > 0) kill(box->egress, SIGKILL);
+  if (box->egress > 0) kill(box->egress, SIGTERM);
   if (box->hold) close_home(box);
   if (box->home ? !box->alone : !box->pid_namespace) group_kill(&box->group);
   box->pids_met = group_pids_refused(&box->group) > 0;
@@ -94,9 +84,13 @@ static void settle(struct box *box) {
 
 // A box's group goes when nobody is in it, and an open box's after those of its commands.
 static bool sweep(struct box *box) {
+  if (box->egress > 0 && now_us() < box->drain_us) return false;
+  if (box->egress > 0) kill(box->egress, SIGKILL);
   for (struct box *other = boxes; other && box->hold; other = other->next)
     if (other->home == box && !other->swept) return false;
-  if (now_us() > box->drain_us) group_abandon(&box->group);
+  // A spare on its way into a cgroup holds the kernel's lock on all of them for many milliseconds:
+  // nobody is in this one any more, so it can wait, and the client need not.
+  if (spares_joining() || now_us() > box->drain_us) group_abandon(&box->group);
   else if (!group_remove(&box->group)) return false;
   for (struct box *other = boxes; other && box->hold; other = other->next)
     if (other->home == box) other->home = NULL;
@@ -180,7 +174,7 @@ static uint8_t held_code(enum held what) { return (uint8_t)(cgroups_held(what)[1
 
 static void tell_started(struct box *box) {
   box->told_start = true;
-  if (box->hold) spares_want();
+  if (box->hold) spares_expect(&box->entry);
   uint8_t body[17], *at = body;
   uint32_t pid = (uint32_t)box->pid;
   if (box->hold) {
@@ -254,6 +248,15 @@ static void kill_orphans(void) {
     if (!is_box(children[i]) && !is_spare(children[i])) tree_kill(children[i], true);
 }
 
+static void relay_reaped(pid_t pid) {
+  for (struct box *box = boxes; box; box = box->next) {
+    if (box->egress != pid) continue;
+    box->egress = 0;
+    box_finish(box);
+    return;
+  }
+}
+
 void boxes_reap(void) {
   siginfo_t info;
   for (;;) {
@@ -264,7 +267,7 @@ void boxes_reap(void) {
     struct rusage usage;
     wait4(info.si_pid, NULL, WNOHANG, &usage);
     if (!box) {  // else an orphan that a box left to us
-      spares_reaped(info.si_pid);
+      if (!spares_reaped(info.si_pid)) relay_reaped(info.si_pid);
       continue;
     }
     box->usage = usage;
@@ -334,7 +337,7 @@ int boxes_tick(void) {
     if (at < next) next = at;
     if (box->dead) box_finish(box);
   }
-  if (!groups_settle() && now + 20000 < next) next = now + 20000;
+  if (groups_settle() && now + 5000 < next) next = now + 5000;
   if (next == INT64_MAX) return -1;
   return next <= now ? 0 : (int)((next - now) / 1000 + 1);
 }

@@ -366,25 +366,27 @@ struct leftover {
 static struct leftover *leftovers;  // groups the kernel still holds
 
 void group_abandon(struct cgroup *group) {
-  if (group_remove(group)) return;
+  if (!spares_joining() && group_remove(group)) return;
   struct leftover *left = malloc(sizeof *left);
   if (!left) return;  // the next start sweeps
   *left = (struct leftover){*group, leftovers};
   leftovers = left;
 }
 
-bool groups_settle(void) {
+unsigned groups_settle(void) {
+  unsigned left_over = 0;
   for (struct leftover **at = &leftovers; *at;) {
     struct leftover *left = *at;
-    if (group_remove(&left->group)) {
+    if (!spares_joining() && group_remove(&left->group)) {
       *at = left->next;
       free(left);
       continue;
     }
-    group_kill(&left->group);
+    if (!spares_joining()) group_kill(&left->group);
+    left_over++;
     at = &left->next;
   }
-  return !leftovers;
+  return left_over;
 }
 
 static void sweep_child(int parent, const char *name) {

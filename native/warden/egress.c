@@ -50,6 +50,8 @@ struct link {
 static struct link links[LINKS_MAX], *idle, *graves;
 static int loop;
 static bool again;
+static volatile sig_atomic_t leave;
+static void on_term(int number) { leave = number; }
 
 static void cut(struct link *link, bool reset) {
   struct linger hard = {1, 0};
@@ -154,7 +156,7 @@ static void take_link(int listener, const char *path) {
   if (!fine) cut(link, true);
 }
 
-static void carry(int listener, const char *path) {
+static void carry(int listener, const char *path, const sigset_t *open_mask) {
   for (int i = 0; i < LINKS_MAX; i++) {
     links[i].sides[0].fd = -1;
     links[i].next = idle;
@@ -163,7 +165,11 @@ static void carry(int listener, const char *path) {
   struct epoll_event want = {EPOLLIN, {.ptr = NULL}}, ready[64];
   if (epoll_ctl(loop, EPOLL_CTL_ADD, listener, &want)) return;
   for (;;) {
-    int count = epoll_wait(loop, ready, 64, again ? 0 : -1);
+    int count = epoll_pwait(loop, ready, 64, again ? 0 : -1, open_mask);
+    // The box has ended: its last words are in our sockets already, and go out if there is room.
+    for (int i = 0; leave && i < LINKS_MAX; i++)
+      if (links[i].sides[0].fd >= 0) move(&links[i].sides[0], &links[i].sides[1]);
+    if (leave) _exit(0);
     again = false;
     for (int i = 0; i < LINKS_MAX; i++) {
       if (!links[i].more) continue;
@@ -203,9 +209,12 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   struct failure why;
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   signal(SIGPIPE, SIG_IGN);
-  sigset_t none;
+  signal(SIGTERM, on_term);
+  sigset_t none, term;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_SETMASK, &term, NULL);
   prctl(PR_SET_NAME, "box-egress");
   setsid();
   dup2(listener, 0);
@@ -214,6 +223,6 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   if (loop < 0 || step_down(client_gid, &why)) _exit(1);
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == warden) carry(0, path);
+  if (getppid() == warden) carry(0, path, &none);
   _exit(1);
 }

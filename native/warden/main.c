@@ -157,6 +157,7 @@ static void run_loop(void) {
     int wait = boxes_tick();
     boxes_bury();
     conns_bury();
+    spares_bury();
     if (leaving && !until) {
       boxes_kill(ENDED_WARDEN);
       until = now_us() + 3000000;
@@ -166,7 +167,7 @@ static void run_loop(void) {
     if (wait < 0 || wait > 1000) wait = 1000;
     bool fill = !leaving && spares_wanted();
     int count = epoll_wait(loop, ready, 64, fill ? 0 : wait);
-    if (!count && fill) boxes_fill();
+    if (!count && fill) spares_fill();
     for (int i = 0; i < count; i++) {
       struct watch *watch = ready[i].data.ptr;
       if (watch->active) watch->ready(watch, ready[i].events);

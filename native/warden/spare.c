@@ -7,14 +7,21 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define SPARES_MOST 4  // of each kind, once the kind was asked for
+#define SPARES_MOST 8  // of each kind, once the kind was asked for
+#define SPARES_LEAST 4 // then more are made
+#define ENTRIES_MAX 4096
 
-static struct spare *waiting;
+static struct spare *waiting, *graves;
 static bool asked[2];  // BIRTH_LEVEL_1, BIRTH_LEVEL_2
+static const struct entry *entries[ENTRIES_MAX];  // open boxes
+static unsigned entry_count;
+static unsigned joining;  // spares in waiting that were let into their cgroups and are not there yet
+static bool filling;
 static uint64_t usual[3][LIMIT_COUNT];
 static bool wanted;
 static int64_t pause_us;  // until then none is made: the last one failed
@@ -92,7 +99,7 @@ static struct spare *make(enum birth birth, const struct entry *entry, uint32_t 
   if (!spare) goto none;
   spare->birth = birth;
   spare->entry = entry;
-  spare->control = -1;
+  spare->watch.fd = -1;
   spare->job = mmap(NULL, sizeof *spare->job, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (spare->job == MAP_FAILED) goto none;
@@ -119,7 +126,7 @@ static struct spare *make(enum birth birth, const struct entry *entry, uint32_t 
   if (dev >= 0) close(dev);
   if (control[1] >= 0) close(control[1]);
   group_joined(&spare->group);
-  spare->control = control[0];
+  spare->watch.fd = control[0];
   // A failure here is met again, and told, when the job comes.
   if (!bad && spare->pid > 0 && usual[birth][LIMIT_PIDS])
     spare_limit(spare, usual[birth], false, why);
@@ -156,23 +163,38 @@ static struct spare *pick(enum birth birth, const struct entry *entry) {
   return NULL;
 }
 
-// One that is ready before one that is still at it; one that failed, never.
+static void leave_waiting(struct spare *spare) {
+  if (spare->watch.active) watch_drop(&spare->watch);
+  if (spare->state == SPARE_JOINING) joining--;
+}
+
+static void on_spare(struct watch *watch, uint32_t events) {
+  (void)events;
+  struct spare *spare = (struct spare *)watch;
+  struct report report = {0};
+  if (recv(watch->fd, &report, sizeof report, MSG_DONTWAIT) < 0 && errno == EAGAIN) return;
+  leave_waiting(spare);
+  spare->state = SPARE_READY;
+  if (report.kind == REPORT_READY) return;
+  kill(spare->pid, SIGKILL);
+  spares_reaped(spare->pid);
+}
+
+static void let_join(struct spare *spare) {
+  struct order go = {0};
+  if (spare->state != SPARE_MADE) return;
+  spare->state = SPARE_JOINING;
+  send(spare->watch.fd, &go, sizeof go, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// One that is ready before one that is still at it.
 static struct spare *pick_ready(enum birth birth, const struct entry *entry) {
-  for (struct spare **at = &waiting; *at;) {
-    struct spare *spare = *at;
-    struct report report;
-    if (spare->birth == birth && spare->entry == entry && !spare->ready &&
-        recv(spare->control, &report, sizeof report, MSG_DONTWAIT) >= 0) {
-      spare->ready = report.kind == REPORT_READY;
-      if (!spare->ready) {
-        spare_discard(pull(at));
-        continue;
-      }
-    }
-    if (spare->birth == birth && spare->entry == entry && spare->ready) return pull(at);
-    at = &spare->next;
-  }
-  return pick(birth, entry);
+  for (struct spare **at = &waiting; *at; at = &(*at)->next)
+    if ((*at)->birth == birth && (*at)->entry == entry && (*at)->state == SPARE_READY)
+      return pull(at);
+  struct spare *spare = pick(birth, entry);
+  if (spare) leave_waiting(spare);
+  return spare;
 }
 
 struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t guards_off,
@@ -181,7 +203,9 @@ struct spare *spare_take(enum birth birth, const struct entry *entry, uint32_t g
   wanted = true;
   // Guards are switched off in tests only, and some of them before the job is known.
   struct spare *spare = guards_off && !entry ? NULL : pick_ready(birth, entry);
-  return spare ? spare : make(birth, entry, guards_off, why);
+  if (!spare) spare = make(birth, entry, guards_off, why);
+  if (spare) let_join(spare);
+  return spare;
 }
 
 int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
@@ -203,10 +227,10 @@ int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
   unsigned sent = 0;
   do {
     unsigned part = count - sent < FDS_AT_ONCE ? count - sent : FDS_AT_ONCE;
-    if (fds_send(spare->control, &order, sizeof order, fds + sent, part)) {
+    if (fds_send(spare->watch.fd, &order, sizeof order, fds + sent, part)) {
       fail(why, REFUSED_SETUP, "handing the job over: %s", strerror(errno));
       struct report last;  // what it died of, if it could say
-      if (recv(spare->control, &last, sizeof last, MSG_DONTWAIT) == sizeof last) *why = last.why;
+      if (recv(spare->watch.fd, &last, sizeof last, MSG_DONTWAIT) == sizeof last) *why = last.why;
       return -1;
     }
     sent += part;
@@ -214,13 +238,23 @@ int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
   return 0;
 }
 
+// Events of this round may still name it.
 void spare_free(struct spare *spare) {
   munmap(spare->job, sizeof *spare->job);
-  free(spare);
+  spare->next = graves;
+  graves = spare;
+}
+
+void spares_bury(void) {
+  while (graves) {
+    struct spare *spare = graves;
+    graves = spare->next;
+    free(spare);
+  }
 }
 
 void spare_discard(struct spare *spare) {
-  if (spare->control >= 0) close(spare->control);
+  if (spare->watch.fd >= 0) close(spare->watch.fd);
   if (spare->pid > 0) kill(spare->pid, SIGKILL);
   group_kill(&spare->group);
   group_abandon(&spare->group);
@@ -239,7 +273,9 @@ bool spares_reaped(pid_t pid) {
     if (spare->pid != pid) continue;
     *at = spare->next;
     spare->pid = 0;
+    leave_waiting(spare);
     spare_discard(spare);
+    wanted = true;
     pause_us = now_us() + 1000000;
     return true;
   }
@@ -254,13 +290,19 @@ unsigned spares_count(void) {
 
 void spares_drop(const struct entry *entry) {
   struct spare *spare;
-  while ((spare = pick(BIRTH_EXEC, entry))) spare_discard(spare);
+  while ((spare = pick(BIRTH_EXEC, entry))) {
+    leave_waiting(spare);
+    spare_discard(spare);
+  }
+  for (unsigned i = 0; i < entry_count; i++)
+    if (entries[i] == entry) entries[i--] = entries[--entry_count];
 }
 
 void spares_empty(void) {
   while (waiting) {
     struct spare *spare = waiting;
     waiting = spare->next;
+    leave_waiting(spare);
     spare_discard(spare);
   }
 }
@@ -272,27 +314,40 @@ static unsigned count_of(enum birth birth, const struct entry *entry) {
   return count;
 }
 
-static bool add(enum birth birth, const struct entry *entry, unsigned most) {
-  if (count_of(birth, entry) >= most) return false;
+// Filled up when few are left, not one by one: see let_join.
+static bool add(enum birth birth, const struct entry *entry, unsigned least, unsigned most) {
+  unsigned count = count_of(birth, entry);
+  if (count >= (filling ? most : least)) return false;
   struct failure why;
   struct spare *spare = make(birth, entry, entry ? entry->guards_off : 0, &why);
   if (!spare) {
     pause_us = now_us() + 1000000;
     return false;
   }
+  spare->watch.ready = on_spare;
+  watch_add(&spare->watch, EPOLLIN);
   spare->next = waiting;
   waiting = spare;
-  return true;
+  return filling = true;
 }
 
-bool spares_wanted(void) { return wanted && now_us() >= pause_us; }
-void spares_want(void) { wanted = true; }
-void spares_enough(void) { wanted = false; }
+void spares_expect(const struct entry *entry) {
+  if (entry_count < ENTRIES_MAX) entries[entry_count++] = entry;
+  wanted = true;
+}
 
-// One at a time: whoever waits for an answer comes first.
-bool spares_fill(const struct entry *entry) {
-  if (entry) return add(BIRTH_EXEC, entry, 1);
+bool spares_joining(void) { return joining > 0; }
+bool spares_wanted(void) { return wanted && !joining && now_us() >= pause_us; }
+
+void spares_fill(void) {
   for (int birth = 0; birth < 2; birth++)
-    if (asked[birth] && add((enum birth)birth, NULL, SPARES_MOST)) return true;
-  return false;
+    if (asked[birth] && add((enum birth)birth, NULL, SPARES_LEAST, SPARES_MOST)) return;
+  for (unsigned i = 0; i < entry_count; i++)
+    if (add(BIRTH_EXEC, entries[i], 1, 3)) return;
+  filling = wanted = false;
+  for (struct spare *spare = waiting; spare; spare = spare->next) {
+    if (spare->state != SPARE_MADE) continue;
+    let_join(spare);
+    joining++;
+  }
 }

@@ -113,7 +113,7 @@ static void begin(struct box *box, struct spare *spare, const struct plan *plan,
   box->began_us = now_us();
   box->deadline_us = box->began_us + (int64_t)box->limits[LIMIT_WALL_MS] * 1000;
   box->usage_us = box->began_us + USAGE_EVERY_US;
-  adopt(box, &box->control, spare->control, 0, box_on_control, EPOLLIN);
+  adopt(box, &box->control, spare->watch.fd, 0, box_on_control, EPOLLIN);
   spare_free(spare);
   if (!box->hold) {
     adopt(box, &box->in, ends->pairs[0][1], 0, on_stdin, 0);

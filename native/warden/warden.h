@@ -91,8 +91,8 @@ int group_oom_kills(const struct cgroup *group);
 int group_pids_refused(const struct cgroup *group);
 void group_kill(const struct cgroup *group);
 bool group_remove(struct cgroup *group);  // false: not empty yet, ask again
-void group_abandon(struct cgroup *group); // removes it now or as soon as it is empty
-bool groups_settle(void);                 // tries again; true: nothing is left to remove
+void group_abandon(struct cgroup *group); // removes it as soon as the kernel lets it go
+unsigned groups_settle(void);             // tries again; how many are left
 
 // ── procs.c: a process tree by /proc, where no cgroup and no pid namespace holds it ──
 unsigned tree_children(pid_t pid, pid_t *out, unsigned room);
@@ -134,11 +134,18 @@ struct entry {  // what leads into an open box, and who one is there
   uint8_t profile;
 };
 void entry_put(const struct entry *entry, struct plan *plan);
+enum spare_state { SPARE_MADE, SPARE_JOINING, SPARE_READY };
+struct watch {
+  void (*ready)(struct watch *watch, uint32_t events);
+  int fd;
+  bool active;
+};
 struct spare {
+  struct watch watch;  // first: a watch is its spare; its descriptor is the control socket
   enum birth birth;
+  enum spare_state state;
   pid_t pid;
-  int control;
-  bool pid_namespace, ready;
+  bool pid_namespace;
   struct cgroup group;
   uint64_t limits[LIMIT_COUNT];  // those its group has
   struct job *job;
@@ -158,12 +165,13 @@ void spare_discard(struct spare *spare); // with its process and cgroup
 bool spares_reaped(pid_t pid);           // true: it was a spare in waiting
 bool is_spare(pid_t pid);
 unsigned spares_count(void);
-bool spares_fill(const struct entry *entry);  // true: made one
 bool spares_wanted(void);
-void spares_want(void);
-void spares_enough(void);  // until the next is taken
+void spares_fill(void);     // one more, or, when there are enough, all at once into their cgroups
+bool spares_joining(void);  // then whatever else touches cgroups waits
+void spares_expect(const struct entry *entry);  // commands will come to this open box
 void spares_drop(const struct entry *entry);  // those for this open box
 void spares_empty(void);
+void spares_bury(void);
 
 // ── init.c, mounts.c, confine.c: the child's side ──
 struct setup {
@@ -242,7 +250,6 @@ void boxes_kill(enum ended_by why);
 unsigned boxes_count(void);
 int boxes_tick(void);  // ms until the next deadline, -1: none
 void boxes_reap(void);
-void boxes_fill(void);
 void boxes_bury(void);  // frees what ended in this round
 
 void conn_accept(int listener);
@@ -253,11 +260,6 @@ size_t conn_room(const struct conn *conn);
 void conn_box_gone(struct conn *conn);
 gid_t conn_gid(const struct conn *conn);
 
-struct watch {
-  void (*ready)(struct watch *watch, uint32_t events);
-  int fd;
-  bool active;
-};
 void watch_add(struct watch *watch, uint32_t events);
 void watch_set(struct watch *watch, uint32_t events);
 void watch_drop(struct watch *watch);

@@ -289,8 +289,8 @@ export class Warden {
       const { own, boxes } = cgroupsOf(this.dir);
       const zombies = zombiesOf(this.process?.pid ?? 0);
       const after = await client.features();
-      // A spare was made meanwhile: count again.
-      if (JSON.stringify(before) !== JSON.stringify(after)) continue;
+      // A spare was made meanwhile, or the kernel has not let go of an empty cgroup: count again.
+      if (JSON.stringify(before) !== JSON.stringify(after) || after.settling !== '0') continue;
       client.close();
       const cgroups = own.length === 0 ? 0 : boxes.length - Number(after.spares);
       const processes = found.filter((name) => /^(hostile|box-init|box-egress)$/.test(name));
