@@ -188,7 +188,9 @@ test('a delegation that left a tool out is looked at too', async () => {
 });
 
 test('what cannot be understood is denied', async () => {
-  const policy = policyOf({ coder: { filesystem: { read: ['/'] } } });
+  const network = { allow: ['github.com'] };
+  const approvals = { required: ['network.external'] };
+  const policy = policyOf({ coder: { filesystem: { read: ['/'] }, network, approvals } });
   const odd: Request[] = [
     file('file.read', '/srv/../etc/passwd'),
     file('file.read', '/srv//x'),
@@ -198,6 +200,9 @@ test('what cannot be understood is denied', async () => {
     { ...file('file.read', '/srv/x'), context: {} },
     { ...file('file.read', '/srv/x'), context: { path: '/srv/x', pth: 'x' } },
     { ...file('file.read', '/srv/x'), context: { path: 5 } },
+    { ...file('file.read', '/srv/x'), context: { path: '/srv/y' } },
+    { ...net('github.com', 443), context: { host: 'other.org', port: 443, is_address: false } },
+    { ...net('10.0.0.1', 443), context: { host: '10.0.0.1', port: 443, is_address: false } },
   ];
   assert.equal((await policy.decide(file('file.read', '/srv/x'))).answer, 'allow');
   for (const request of odd)

@@ -3,7 +3,7 @@
 import type { Bundle } from './bundle.ts';
 import { type Cedar, cedarIfLoaded, loadCedar, type Question } from './cedar.ts';
 import { type Compiled, type CompiledBase, compileAgent, compileBase } from './compile.ts';
-import { type Placed, placeResource, readPrincipal } from './entities.ts';
+import { contradiction, type Placed, placeResource, readPrincipal } from './entities.ts';
 import { type Answer, type Request, strictest } from './request.ts';
 import { type Rule, ruleFits } from './rule.ts';
 import { shapeProblem } from './shapes.ts';
@@ -73,7 +73,9 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       return say('deny', ['base:unknown'], `there is no agent ${uid.id}`);
     const context = { labels: [], ...request.context };
     const { action, resource } = request;
-    const odd = shapeProblem({ principal: uid.type, action, resource: resource.type, context });
+    const odd =
+      shapeProblem({ principal: uid.type, action, resource: resource.type, context }) ??
+      contradiction(resource, context);
     if (odd !== undefined) return say('deny', ['base:shape'], `it cannot be decided: ${odd}`);
     const place = placeResource(resource);
     if (!place.ok) return say('deny', ['base:canonical'], place.problem);

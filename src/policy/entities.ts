@@ -3,7 +3,7 @@
 import { wordsGranting } from './capabilities.ts';
 import { canonicalHost, suffixesOf } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
-import type { ResourceType } from './request.ts';
+import type { Context, ResourceType } from './request.ts';
 
 export type EntityUid = { type: string; id: string };
 export type Placed = { uid: EntityUid; parents: EntityUid[] };
@@ -66,6 +66,26 @@ export function placeResource(resource: { type: ResourceType; id: string }): Pla
   }
   if (type === 'Tool') return placed(at('Capability', capabilitiesOf(id)));
   return placed([]);
+}
+
+const SAID_AGAIN: Partial<Record<ResourceType, string>> = {
+  Tool: 'tool',
+  Path: 'path',
+  Host: 'host',
+  Scope: 'scope',
+  Model: 'model',
+};
+
+/** Rules may look at the thing or at its name: both must say the same. */
+export function contradiction(
+  { type, id }: { type: ResourceType; id: string },
+  context: Context,
+): string | undefined {
+  const name = SAID_AGAIN[type];
+  if (name !== undefined && context[name] !== id) return `${name} is not ${id}`;
+  if (type !== 'Host') return undefined;
+  const found = canonicalHost(id);
+  return found.ok && context.is_address === found.isAddress ? undefined : 'is_address is wrong';
 }
 
 /** The words that grant a tool; its own name is always one of them. */

@@ -54,7 +54,7 @@ test('adding a rule that forbids never allows more', async () => {
           );
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 40 },
   );
 });
 
@@ -72,7 +72,7 @@ test('adding a question to a person never turns a deny into anything else', asyn
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 40 },
   );
 });
 
@@ -213,6 +213,6 @@ test('what the kernel plan allows is never more than what policy allows', async 
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 40 },
   );
 });

@@ -1,0 +1,85 @@
+// The plan of a box, from the same rules that decide.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { boxRulesOf } from './box-rules.ts';
+import { policyOf } from './testing/rights.ts';
+
+const SYSTEM = ['/bin', '/lib', '/lib64', '/sbin', '/usr'];
+const coder = {
+  tools: { allow: ['file.read', 'file.write_workspace'] },
+  filesystem: { read: ['/srv/docs/', '/srv/docs/more', '/srv/app'], write: ['/srv/app/out'] },
+  network: { allow: ['github.com', '*.mirror.example', 'r.local:5000'] },
+};
+const boxOf = (site = '', more: object = {}) =>
+  boxRulesOf(policyOf({ coder: { ...coder, ...more } }, { site: { '10.cedar': site } }), 'coder');
+
+test('a box shows what rules open without conditions, each root once', async () => {
+  const box = await boxOf();
+  assert.deepEqual(box.read, [...SYSTEM, '/srv/app', '/srv/docs'].sort());
+  assert.deepEqual(box.write, ['/home/coder', '/srv/app/out', '/workspace']);
+  assert.deepEqual(box.deny, []);
+  assert.deepEqual(box.network, {
+    mode: 'restricted',
+    allow: [
+      { host: 'github.com', port: 443 },
+      { host: 'github.com', port: 80 },
+      { host: '*.mirror.example', port: 443 },
+      { host: '*.mirror.example', port: 80 },
+      { host: 'r.local', port: 5000 },
+    ],
+  });
+});
+
+test('an agent without hands has no workspace; one that is not there has nothing', async () => {
+  assert.deepEqual((await boxOf('', { tools: {}, filesystem: {} })).write, ['/home/coder']);
+  const nobody = await boxRulesOf(policyOf({ coder }), 'nobody');
+  assert.deepEqual([nobody.read, nobody.write, nobody.network.allow], [[], [], []]);
+});
+
+test("the host's /tmp, /etc and homes are never in a box", async () => {
+  const box = await boxOf('', { filesystem: { read: ['/etc', '/home'], write: ['/home/other'] } });
+  assert.deepEqual([box.read, box.write], [SYSTEM, ['/home/coder', '/workspace']]);
+});
+
+test('what a rule forbids is closed, whatever its conditions; what it asks about is not', async () => {
+  const forbid = (action: string, path: string, rest = '') =>
+    `forbid (principal, action == Action::"${action}", resource in Path::"${path}")${rest};`;
+  const marked = ' when { context.labels.contains("outside") }';
+  assert.deepEqual((await boxOf(forbid('file.read', '/srv/app/secret'))).deny, ['/srv/app/secret']);
+  assert.deepEqual((await boxOf(forbid('file.read', '/srv/app/x', marked))).deny, ['/srv/app/x']);
+  assert.deepEqual((await boxOf(forbid('file.write', '/workspace/ci'))).deny, ['/workspace/ci']);
+  assert.deepEqual((await boxOf(forbid('file.write', '/srv/docs/x'))).deny, [], 'only read there');
+  assert.ok(!(await boxOf(forbid('file.delete', '/workspace'))).write.includes('/workspace'));
+  assert.ok(!(await boxOf(forbid('file.read', '/srv'))).read.includes('/srv/app'));
+  const asks = await boxOf(`@ask("why") ${forbid('file.write', '/workspace/ci')}`);
+  assert.deepEqual(asks.deny, []);
+});
+
+test('a rule about any file in some circumstances closes them all', async () => {
+  const box = await boxOf(
+    'forbid (principal, action == Action::"file.write", resource) when { context.path like "*.key" };',
+  );
+  assert.deepEqual(box.write, []);
+  assert.ok(box.read.includes('/srv/docs'));
+});
+
+test('a rule of the site opens a path in the box only without conditions', async () => {
+  const permit =
+    'permit (principal, action == Action::"file.read", resource in Path::"/srv/shared")';
+  assert.ok((await boxOf(`${permit};`)).read.includes('/srv/shared'));
+  const only = await boxOf(`${permit} when { context.labels.contains("person") };`);
+  assert.ok(!only.read.includes('/srv/shared'));
+});
+
+test('hosts that a rule may forbid are not reached from a box', async () => {
+  const hostsWith = async (resource: string) => {
+    const text = `forbid (principal, action == Action::"net.connect", ${resource});`;
+    return (await boxOf(text)).network.allow.map(({ host }) => host);
+  };
+  assert.ok(!(await hostsWith('resource == Host::"github.com"')).includes('github.com'));
+  const part = await hostsWith('resource == Host::"a.mirror.example"');
+  assert.ok(!part.includes('*.mirror.example'), 'a part of it is forbidden');
+  assert.ok(part.includes('github.com'));
+  assert.ok(!(await hostsWith('resource in Host::"*.example"')).includes('*.mirror.example'));
+  assert.deepEqual(await hostsWith('resource'), []);
+});
