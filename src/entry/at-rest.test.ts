@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-/** Grows by objects that live for a while, then waits until the heap is small again, or for ever. */
+/** Grows by objects that live for a while, then waits until the heap is small again. */
 const CODE = `
 import { giveBackAtRest } from ${JSON.stringify(join(import.meta.dirname, 'at-rest.ts'))};
 const kept = [];

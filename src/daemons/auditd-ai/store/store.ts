@@ -47,7 +47,7 @@ export type AuditIndex = {
   close(): Promise<void>;
 };
 
-/** Full tails that could not be written down; with more of them the index begins again from there. */
+/** So many full tails are kept when they cannot be written; with more it is read again later. */
 const FULL_TAILS_MAX = 64;
 
 type Opened = { db: Database; next: number };

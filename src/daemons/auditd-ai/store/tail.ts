@@ -42,7 +42,7 @@ export class Tail {
     return this.count >= TAIL_EVENTS_MAX;
   }
 
-  /** The next event of the log. It is found by what a follower's filter wants (`wants`, rules.ts). */
+  /** The next event of the log, found by what a follower's filter wants (`wants` in rules.ts). */
   add(event: NewEvent): void {
     const place = this.count;
     const { task_id, root_task_id, agent, tool, run_id } = event;
