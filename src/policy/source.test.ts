@@ -45,6 +45,7 @@ async function eventually(what: string, holds: () => Promise<boolean> | boolean)
 
 test('without a bundle nothing is decided; with the first one it is', async (t) => {
   const { source, publish, loaded } = setUp(t);
+  await source.warm();
   await assert.rejects(source.decide(call('git.diff')), { code: 'unavailable' });
   publish(version(1, ['git.read']));
   await eventually('decided', () =>

@@ -13,6 +13,8 @@ import type { Answer, Request } from './request.ts';
 import type { Rule } from './rule.ts';
 
 export type PolicySource = {
+  /** Makes ready for the first question, which takes some tens of ms; never fails. */
+  warm(): Promise<void>;
   decide(request: Request): Promise<Answer>;
   /** The strictest answer to all of them, from one version. */
   decideAll(requests: readonly Request[]): Promise<Answer>;
@@ -120,6 +122,11 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     return inForce;
   };
   return {
+    warm: () =>
+      current().then(
+        () => {},
+        () => {},
+      ),
     decide: async (request) => (await current()).decideNow(request),
     async decideAll(requests) {
       return (await current()).decideAll(requests);
