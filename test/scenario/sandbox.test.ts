@@ -182,6 +182,24 @@ for (const mode of MODES) {
       await assert.rejects(exec(id, 'true'), { code: 'not_found' });
     });
 
+    it('a disposable box of level 1 reads what is declared and nothing else; what it cannot hold is refused', async () => {
+      const once = (rules: object, script: string) =>
+        toold.runOnce({
+          body: {
+            ...whose('coder', 'once'),
+            call_id: derivedId<CallId>('call', mode, made++),
+            ...{ level: 'L1', network: { egress_socket: null }, rules: rules as never },
+            ...{ argv: ['/bin/sh', '-c', script], collect: true },
+          },
+        }) as Promise<Collected>;
+      const rules = { read: ['/usr/share'], write: [], deny: [] };
+      assert.match(textOf(await once(rules, 'ls /usr/share')), /zoneinfo|doc/);
+      for (const script of ['cat /etc/passwd', `ls ${runtime.stateDir}`, 'touch /tmp/x'])
+        assert.notEqual((await once(rules, script)).exit_code, 0, script);
+      const writing = { read: [], write: ['/workspace'], deny: [] };
+      await assert.rejects(once(writing, 'true'), { code: 'level_unavailable' });
+    });
+
     it('a reader that is slow holds the command up, and one that goes away ends it', async () => {
       const id = await open('coder', 'stream');
       const argv = ['/bin/sh', '-c', 'yes & echo $! > /workspace/pid; wait'];

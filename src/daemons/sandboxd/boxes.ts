@@ -9,13 +9,13 @@ import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../.
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
 import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
-import type { Command, HeldBox, Warden } from './adapters/warden.ts';
+import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts';
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
 import { baseEnv, boxLimits, commandLimits, resolveProgram } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
-import { boxBinds, WORKSPACE } from './rules.ts';
+import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
 import { whyRefused } from './runners.ts';
 import type { NewBox, Store } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
@@ -66,17 +66,15 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       path: body.workspace_path,
     });
     const homeAt = `/home/${body.agent}`;
-    const { binds, missing } = boxBinds(
-      body.rules,
-      {
-        system: options.system,
-        workspace: workspace.upper,
-        home: workspaces.homeOf(body.agent, identity),
-        homeAt,
-        secrets: options.secrets(),
-      },
-      existsSync,
-    );
+    const places = {
+      system: options.system,
+      workspace: workspace.upper,
+      home: workspaces.homeOf(body.agent, identity),
+      homeAt,
+      secrets: options.secrets(),
+    };
+    const { binds, missing } =
+      level === 'L2' ? boxBinds(body.rules, places, existsSync) : onHost(body.rules, places);
     const { egress_socket } = body.network;
     const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
     const plan: BoxPlan = {
@@ -90,36 +88,63 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       limits: boxLimits(config, body.rules),
       ...(egress_socket === null ? {} : { egress: egress_socket }),
     };
-    return { plan, identity, home, missing };
+    return { plan, home, missing };
   };
 
-  const boxOf = (id: BoxId, kind: NewBox['kind'], body: Whose, uid: number): NewBox => {
-    const { run_id, fence, agent, task_id, root_task_id } = body;
-    return { id, kind, level: 'L2', uid, run_id, fence, agent, task_id, root_task_id };
+  const onHost = (rules: BoxRules, places: Places) => {
+    const { needLevel2, ...shown } = hostBinds(rules, places, existsSync);
+    if (needLevel2.length === 0) return shown;
+    throw fault('level_unavailable', `L1 can hide or protect nothing: ${needLevel2.join(', ')}`, {
+      hint: 'Ask for L2.',
+    });
+  };
+
+  const boxOf = (
+    id: BoxId,
+    kind: NewBox['kind'],
+    body: Whose & Pick<OpenBoxBody, 'level'>,
+  ): Omit<NewBox, 'uid'> => {
+    const { run_id, fence, agent, task_id, root_task_id, level } = body;
+    return { id, kind, level, run_id, fence, agent, task_id, root_task_id };
+  };
+
+  /** Everything before a box is there; what stands in its way is recorded and thrown. */
+  const orRefused = async <T>(box: Omit<NewBox, 'uid'>, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      await store.recordRefused({ ...box, uid: null }, whyRefused(error));
+      throw error;
+    }
+  };
+
+  const close = (id: BoxId, exit: CommandExit, opened: Promise<unknown>): Promise<void> => {
+    const by = exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself');
+    const endedBy = by === 'killed' ? 'closed' : by;
+    const data = exit === 'lost' ? {} : { exit_code: exit.exitCode, signal: exit.signal };
+    // Never before its opening is written, however short its life was.
+    return opened
+      .then(() => store.recordClosed(id, { endedBy, data }))
+      .catch((error: unknown) =>
+        log.error('the end of a box could not be recorded', { box: id, error }),
+      );
   };
 
   const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
-    const { plan, identity, home, missing } = await planBox(id, body, 'L2');
-    const record = boxOf(id, 'tools', body, identity.uid);
-    options.moment('sandboxd.before-open');
-    let box: HeldBox;
-    try {
-      box = await warden.open(plan);
-    } catch (error) {
-      await store.recordRefused(record, whyRefused(error));
-      throw error;
-    }
-    void box.ended.then(async (exit) => {
+    const record = boxOf(id, 'tools', body);
+    const { plan, home, missing, box } = await orRefused(record, async () => {
+      assertLevel(body.level);
+      const planned = await planBox(id, body, body.level);
+      options.moment('sandboxd.before-open');
+      return { ...planned, box: await warden.open(planned.plan) };
+    });
+    const recorded = store.recordOpened({ ...record, uid: plan.uid });
+    void box.ended.then((exit) => {
       held.delete(id);
-      const endedBy = exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself');
-      await store
-        .recordClosed(id, { endedBy: endedBy === 'killed' ? 'closed' : endedBy })
-        .catch((error: unknown) =>
-          log.error('the end of a box could not be recorded', { box: id, error }),
-        );
+      return close(id, exit, recorded);
     });
     options.moment('sandboxd.after-open');
-    await store.recordOpened(record).catch(async (error: unknown) => {
+    await recorded.catch(async (error: unknown) => {
       await box.close();
       throw error;
     });
@@ -156,7 +181,6 @@ export function makeBoxes(options: BoxesOptions): Boxes {
 
   return {
     async open(id, body) {
-      assertLevel(body.level);
       closeEarlier(body.run_id, body.fence);
       const found = held.get(id);
       if (found !== undefined) {
@@ -189,37 +213,26 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       return true;
     },
     async runOnce(body) {
-      assertLevel(body.level);
       const id = options.newId<BoxId>('box');
-      const { plan, identity, home } = await planBox(id, body, body.level);
-      const record = { ...boxOf(id, 'once', body, identity.uid), level: body.level };
-      let command: Command;
-      try {
-        command = await warden.start({
+      const record = boxOf(id, 'once', body);
+      const { command, uid } = await orRefused(record, async () => {
+        assertLevel(body.level);
+        const { plan, home } = await planBox(id, body, body.level);
+        const started = await warden.start({
           ...plan,
           args: resolveProgram(body.argv),
           env: { ...baseEnv(body.agent, home), ...body.env },
           cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
           limits: commandLimits(config, body.limits ?? {}, plan.limits),
         });
-      } catch (error) {
-        await store.recordRefused(record, whyRefused(error));
-        throw error;
-      }
-      await store.recordOpened(record).catch((error: unknown) => {
+        return { command: started, uid: plan.uid };
+      });
+      const recorded = store.recordOpened({ ...record, uid });
+      void command.ended.then((exit) => close(id, exit, recorded));
+      await recorded.catch((error: unknown) => {
         command.kill();
         throw error;
       });
-      void command.ended.then((exit) =>
-        store
-          .recordClosed(id, {
-            endedBy: exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself'),
-            data: exit === 'lost' ? {} : { exit_code: exit.exitCode, signal: exit.signal },
-          })
-          .catch((error: unknown) =>
-            log.error('the end of a box could not be recorded', { box: id, error }),
-          ),
-      );
       feed(command, body.stdin_base64);
       return command;
     },

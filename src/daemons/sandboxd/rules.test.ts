@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
-import { boxBinds, isPlainPath, isWithin, type Places } from './rules.ts';
+import { boxBinds, hostBinds, isPlainPath, isWithin, type Places } from './rules.ts';
 
 const places: Places = {
   system: [
@@ -124,6 +124,24 @@ describe('box plans', () => {
     for (const file of ['.git/config', '.git/hooks/pre-commit', '.git/info/attributes'])
       assert.equal(accessOf(binds, `/workspace/${file}`), 'read', file);
     assert.equal(accessOf(binds, '/workspace/.git/index'), 'write');
+  });
+
+  it('level 1 shows paths where they are, and names what it cannot hide or protect', () => {
+    const read = { read: ['/srv/app', '/workspace'], write: [], deny: ['/etc/ssl'] };
+    const { binds, needLevel2 } = hostBinds(read, places, () => true);
+    assert.deepEqual(needLevel2, []);
+    assert.deepEqual(
+      binds.map(({ kind, src, dst }) => [kind, src, src === dst]),
+      [
+        ['ro', '/usr', true],
+        ['ro', '/srv/app', true],
+        ['ro', '/state/workspaces/t', true],
+      ],
+    );
+    const hidden = { read: ['/srv/app'], write: [], deny: ['/srv/app/key'] };
+    assert.deepEqual(hostBinds(hidden, places, () => true).needLevel2, ['/srv/app/key']);
+    const written = { read: [], write: ['/workspace'], deny: [] };
+    assert.equal(hostBinds(written, places, () => true).needLevel2.length, 3);
   });
 
   it('leaves out what is not on this host, and says so', () => {

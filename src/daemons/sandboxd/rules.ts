@@ -88,3 +88,23 @@ export function boxBinds(
     if (covering(path)?.kind === 'rw' && !isDenied(path)) seals.push({ kind, dst: path });
   return { binds: [...binds, ...seals], missing };
 }
+
+/**
+ * The same for level 1, which has the host's own tree: everything is where it is, and what would
+ * have to be hidden or protected there cannot be. Those paths are told, for a refusal.
+ */
+export function hostBinds(
+  rules: BoxRules,
+  places: Places,
+  exists: (hostPath: string) => boolean,
+): { binds: Bind[]; missing: string[]; needLevel2: string[] } {
+  const { binds, missing } = boxBinds(rules, places, exists);
+  const isShown = ({ kind }: Bind) => kind === 'ro' || kind === 'rw';
+  return {
+    binds: binds.filter(isShown).map(({ kind, src }) => ({ kind, src: src!, dst: src! })),
+    missing,
+    needLevel2: binds
+      .filter((bind) => !isShown(bind) && bind.kind !== 'symlink')
+      .map(({ dst }) => dst),
+  };
+}

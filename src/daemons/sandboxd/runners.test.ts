@@ -221,14 +221,16 @@ describe('runners and boxes', () => {
       [7, 77, 10, '/run/e.sock'],
     );
     assert.equal(one.home, '/tmp', 'no home was declared');
-    await assert.rejects(all.open(id, { ...body, fence: 3 }), { code: 'conflict' });
+    const other = { ...body, run_id: 'run_2' as RunId };
+    await assert.rejects(all.open(id, other), { code: 'conflict' });
     for (const level of ['L0', 'L3', 'L4'] as const)
       await assert.rejects(all.open('box_2' as BoxId, { ...body, level }), {
         code: 'level_unavailable',
       });
-    await all.close(id);
-    assert.deepEqual(journal, ['tools opened', 'ended: closed']);
+    assert.equal(await all.close(id), true);
     assert.equal(await all.close(id), false);
+    const refused = 'refused: level_unavailable';
+    assert.deepEqual(journal, ['tools opened', refused, refused, refused, 'ended: closed']);
   });
 
   it('what an earlier activation opened is closed when a later one comes', async () => {

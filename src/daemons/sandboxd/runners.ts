@@ -107,7 +107,12 @@ export function makeRunners(options: RunnersOptions): Runners {
     }
   };
 
-  const watch = (command: Command, name: string, key: Key, box: NewBox | undefined): Live => {
+  const watch = (
+    command: Command,
+    name: string,
+    key: Key,
+    recorded: { id: BoxId; opened: Promise<void> } | undefined,
+  ): Live => {
     const tail = keepTail(command);
     const forget = records.add(command.pid, key);
     const ended = command.ended.then(async (exit) => {
@@ -118,12 +123,15 @@ export function makeRunners(options: RunnersOptions): Runners {
       const end = endOf(exit, tail.text());
       const { runId, fence, mode } = key;
       told.add({ run_id: runId, fence, mode, end });
-      if (box === undefined) return;
+      if (recorded === undefined) return;
       const how = { exit_code: end.code, signal: end.signal };
-      await store
-        .recordClosed(box.id, { endedBy: end.ended_by ?? 'itself', data: how })
+      // Never before its opening is written, however short its life was.
+      await recorded.opened
+        .then(() =>
+          store.recordClosed(recorded.id, { endedBy: end.ended_by ?? 'itself', data: how }),
+        )
         .catch((error: unknown) =>
-          log.error('the end of a runner could not be recorded', { box: box.id, error }),
+          log.error('the end of a runner could not be recorded', { box: recorded.id, error }),
         );
     });
     return { command, ended };
@@ -149,17 +157,16 @@ export function makeRunners(options: RunnersOptions): Runners {
       throw error;
     }
     // A replay leaves no trace in any record.
-    const recorded = mode === 'live' ? box : undefined;
+    const recorded = mode === 'live' ? { id, opened: store.recordOpened(box) } : undefined;
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
     alone.look();
     options.moment('sandboxd.after-runner');
-    if (recorded !== undefined)
-      await store.recordOpened(recorded).catch((error: unknown) => {
-        // What cannot be recorded does not run.
-        command.kill();
-        throw error;
-      });
+    await recorded?.opened.catch((error: unknown) => {
+      // What cannot be recorded does not run.
+      command.kill();
+      throw error;
+    });
     return { pid: command.pid, epoch, sockets: socketsOf(name) };
   };
 

@@ -1,5 +1,6 @@
 // What sandboxd must not forget: who has which uid, which group a workspace has, which boxes are
 // open. One method is one transaction; a change of a box and its event are written together.
+import { randomUUID } from 'node:crypto';
 import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
@@ -48,6 +49,7 @@ export type NewBox = {
   root_task_id: TaskId;
   uid: number;
 };
+export type RefusedBox = Omit<NewBox, 'uid'> & { uid: number | null };
 export type BoxRow = NewBox & {
   place: number;
   opened_ms: number;
@@ -64,7 +66,8 @@ export type Store = {
   workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
   recordOpened(box: NewBox): Promise<void>;
   recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
-  recordRefused(box: NewBox, why: { code: string; message: string }): Promise<void>;
+  /** The uid is null when it was refused before anybody had one. */
+  recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
   /** Boxes of an earlier life: none of them is there any more. Gives how many. */
   closeLeft(): Promise<number>;
   list(options: { after: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
@@ -80,14 +83,14 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
       hint: `Widen the range in the section sandboxd of agentd.yaml.`,
     });
   };
-  const eventOf = (box: NewBox) => ({
+  const eventOf = (box: RefusedBox) => ({
     principal: `agent:${box.agent}`,
     agent: box.agent,
     task_id: box.task_id,
     root_task_id: box.root_task_id,
     run_id: box.run_id,
   });
-  const dataOf = (box: NewBox): EventData => ({
+  const dataOf = (box: RefusedBox): EventData => ({
     box_id: box.id,
     kind: box.kind,
     level: box.level,
@@ -143,6 +146,8 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
       }),
     async recordOpened(box) {
       await db.write(async (sql) => {
+        if ((await sql.one('SELECT id FROM boxes WHERE id = ?', box.id)) !== undefined)
+          throw fault('conflict', `${box.id} was there before: open another`);
         await sql.run(
           `INSERT INTO boxes (id, kind, level, run_id, fence, agent, task_id, root_task_id, uid,
              opened_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -181,7 +186,8 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
     async recordRefused(box, { code, message }) {
       await db.write((sql) =>
         outbox.add(sql, {
-          id: `${box.id}.refused`,
+          // The same box may be refused more than once.
+          id: `${box.id}.refused.${randomUUID().slice(0, 8)}`,
           event: 'sandbox.refused',
           ...eventOf(box),
           allowed: false,
