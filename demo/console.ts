@@ -4,7 +4,8 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 
-const root = join(import.meta.dirname, '..');
+/** What bin/agentctl starts; `make demo` has just built it. */
+const program = join(import.meta.dirname, '..', 'build', 'agentctl.mjs');
 const given = process.env.AGENTD_STATE ?? '';
 /** Kept, and named at the end. Not in /tmp, which boxes have one of their own of. */
 export const state = given === '' ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'state') : given;
@@ -22,7 +23,7 @@ export function agentctl(
 ): string {
   const shown = args.map((arg) => (/[\s"]/.test(arg) ? `"${arg}"` : arg)).join(' ');
   if (options.quiet !== true) show(dim(`$ agentctl ${shown}`));
-  const done = spawnSync(join(root, 'bin', 'agentctl'), args, {
+  const done = spawnSync(process.execPath, [program, ...args], {
     env: { ...process.env, AGENTD_STATE: state },
     encoding: 'utf8',
     stdio: ['ignore', options.captures === true ? 'pipe' : 'inherit', 'inherit'],
@@ -32,7 +33,7 @@ export function agentctl(
 }
 
 export function fail(why: string): never {
-  spawnSync(join(root, 'bin', 'agentctl'), ['down'], {
+  spawnSync(process.execPath, [program, 'down'], {
     env: { ...process.env, AGENTD_STATE: state },
     stdio: 'ignore',
   });

@@ -1,0 +1,75 @@
+// The demonstration, whole, as a person would see it: as this user and, for root, as an ordinary
+// one. What it must show is what it promises.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { it } from 'node:test';
+import { ROOT } from '../support/runtime.ts';
+
+const NOBODY = 65_534;
+const isRoot = process.getuid?.() === 0;
+
+/** Its own directory, and a Node that this user can read. */
+function play(uid: number | undefined): { status: number | null; text: string; dir: string } {
+  const dir = mkdtempSync('/var/tmp/agentd-t-demo-');
+  mkdirSync(join(dir, 'bin'));
+  copyFileSync(process.execPath, join(dir, 'bin', 'node'));
+  chmodSync(join(dir, 'bin', 'node'), 0o755);
+  if (uid !== undefined) chownSync(dir, uid, uid);
+  const env = {
+    PATH: `${join(dir, 'bin')}:/usr/local/bin:/usr/bin:/bin`,
+    ...{ HOME: dir, AGENTD_STATE: join(dir, 'state'), DEMO_YES: '1' },
+  };
+  const as =
+    uid === undefined
+      ? []
+      : ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--'];
+  const [program, ...args] = [...as, join(dir, 'bin', 'node'), join(ROOT, 'demo', 'main.ts')];
+  const done = spawnSync(program!, args, { env, encoding: 'utf8', timeout: 170_000, cwd: '/' });
+  return { status: done.status, text: `${done.stdout}${done.stderr}`, dir };
+}
+
+const PROMISED: readonly [what: string, shown: RegExp][] = [
+  ['a log that was read marks who read it', /ops · marked by the output of logs\.read/],
+  ['policy refuses the stranger’s host', /ops · http\.fetch · refused by policy/],
+  ['so does egressd, from inside the box', /collect\.example\.net:80 · refused by egressd: host/],
+  [
+    'the kernel hides what is not the box’s',
+    /refused by the kernel, mount namespace: \/etc\/shadow/,
+  ],
+  ['the kernel has no other way out', /refused by the kernel, network namespace/],
+  ['the log cannot be changed', /refused by the kernel, read-only bind/],
+  ['the tests failed, then passed', /"exit_code":1[\s\S]*"exit_code":0/],
+  ['a person saw the change', /\+ {2}const byId = new Map/],
+  ['a person approved it', /approved prod\.deploy \(approval_/],
+  ['the log is whole', /The log is whole: \d+ events/],
+];
+
+for (const [who, uid] of [
+  ['this user', undefined],
+  ...(isRoot ? ([['an ordinary user', NOBODY]] as const) : []),
+] as const)
+  it(`[R384-R399] the incident is found, repaired and told, as ${who}`, {
+    timeout: 180_000,
+  }, () => {
+    const { status, text, dir } = play(uid);
+    try {
+      assert.equal(status, 0, text.slice(-4_000));
+      for (const [what, shown] of PROMISED) assert.match(text, shown, what);
+      const [, now = '', before = ''] =
+        /takes ([\d.]+) ms now, ([\d.]+) ms before/.exec(text) ?? [];
+      assert.ok(Number(now) < Number(before) / 2, `${now} ms now, ${before} ms before`);
+      assert.ok(readdirSync(dir).includes('state'), 'its state is kept');
+    } finally {
+      rmSync(dir, { recursive: true, force: true });
+    }
+  });
