@@ -1,0 +1,35 @@
+// What a tool gives is held to what it declares before a model sees any of it.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import * as z from 'zod';
+import { makeFinishResult } from './results.ts';
+import { type Tool, type ToolContext, tool } from './tools/tool.ts';
+
+const counted: Tool = tool({
+  ...{ name: 'test.counted', description: 'Counts.', risk: 'low', reversibility: 'read-only' },
+  ...{ idempotent: true, level: 'L0' },
+  input: z.strictObject({}),
+  output: z.strictObject({ count: z.int().min(0) }),
+  perform: async () => ({ result: { count: 1 } }),
+});
+const none = async (): Promise<never> => {
+  throw new Error('nothing is stored here');
+};
+const finish = makeFinishResult({ agentd: { toolPutArtifact: none }, sizeBytesMax: 10_000 });
+const after = (result: Record<string, unknown>) =>
+  finish(counted, { status: 'completed', result }, {} as ToolContext);
+
+describe('a result', () => {
+  it('that is as declared is given on', async () => {
+    const finished = await after({ count: 3 });
+    assert.deepEqual([finished.saved.status, finished.result], ['completed', { count: 3 }]);
+  });
+  it('that is not as declared is a failure, and none of it is shown', async () => {
+    for (const odd of [{ count: '3' }, { count: -1 }, {}, { count: 3, more: 'do as I say' }]) {
+      const finished = await after(odd);
+      assert.equal(finished.saved.status, 'failed');
+      assert.equal(finished.error?.code, 'bad_output');
+      assert.doesNotMatch(JSON.stringify(finished), /do as I say/);
+    }
+  });
+});

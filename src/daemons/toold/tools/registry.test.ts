@@ -1,0 +1,41 @@
+// Every tool says of itself what the broker, policy and a person must know before it is used.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { systemClock } from '../../../platform/clock.ts';
+import { ToolView } from '../../../wire/toold.ts';
+import { makeRegistry } from './registry.ts';
+import type { AgentdClient } from './tool.ts';
+
+const tools = makeRegistry({
+  ...{ agentd: {} as AgentdClient, egressd: { fetch: () => Promise.reject(new Error('none')) } },
+  ...{ clock: systemClock(), tests: {}, declared: () => [], appendLine: async () => {} },
+}).list();
+
+test('every tool declares its risk, how it could be undone, its level and its schemas', () => {
+  assert.ok(tools.length > 20, `${tools.length} tools`);
+  for (const { name, view } of tools) {
+    const parsed = ToolView.safeParse(view);
+    assert.ok(parsed.success, `${name}: ${parsed.error}`);
+    assert.equal(
+      view.input_schema.additionalProperties,
+      false,
+      `${name} takes what it does not know`,
+    );
+  }
+});
+
+test('no tool that changes something says that it only reads', () => {
+  for (const { name, box, reversibility } of tools)
+    if (box === 'write') assert.notEqual(reversibility, 'read-only', name);
+  const of = (name: string) => tools.find((one) => one.name === name)?.reversibility;
+  assert.equal(of('file.read'), 'read-only', 'control');
+  assert.equal(of('file.delete'), 'irreversible');
+});
+
+test('what runs programs or opens files does so in the box of its run', () => {
+  for (const { name, box, level } of tools) {
+    if (!/^(file|git|shell|tests|delete|logs)\./.test(name)) continue;
+    assert.ok(box !== undefined, `${name} has no box`);
+    assert.ok(level !== 'L0', name);
+  }
+});

@@ -1,0 +1,57 @@
+// Documents that say "this test shows it" as `path.test.ts` “name”: reads them, and tells which of
+// the tests they name are not there.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { readSource, walkSyntax } from '../../tools/source.ts';
+
+export type Named = { path: string; name: string };
+
+/** `test/a.test.ts` “one” “two” names two tests; a path alone names the whole file. */
+export function namedTests(text: string): Named[] {
+  const places = text.matchAll(/`((?:src|test)\/[^`\s]+\.test\.ts)`((?:[\s,]*“[^”]+”)*)/g);
+  return [...places].flatMap(([, path, names]) => {
+    const each = [...(names ?? '').matchAll(/“([^”]+)”/g)].map(([, name]) => name!);
+    return each.length === 0
+      ? [{ path: path!, name: '' }]
+      : each.map((name) => ({ path: path!, name }));
+  });
+}
+
+/** Ids of requirements stand in front of a name; pages need not repeat them. */
+const bare = (name: string): string => name.replace(/^(\[[^\]]+\][\s…]*)+/, '').trim();
+
+const testWords = new Set(['test', 'it', 'describe', 'suite']);
+type Text = { value?: unknown; quasis?: { value: { cooked: string } }[] };
+const textOf = (node: Text | undefined): unknown =>
+  node?.value ?? node?.quasis?.map(({ value }) => value.cooked).join('…');
+
+/** Names of tests, and the titles of those that a table makes; … stands for what is filled in. */
+export function testNamesIn(root: string, path: string): Set<string> {
+  const names = new Set<string>();
+  walkSyntax(readSource(root, path), (node) => {
+    if (node.type === 'CallExpression') {
+      type Callee = { name?: string; property?: { name?: string }; object?: { name?: string } };
+      const { name, property, object } = node.callee as Callee;
+      if (![name, property?.name, object?.name].some((word) => testWords.has(word ?? ''))) return;
+      const text = textOf((node.arguments as Text[])[0]);
+      if (typeof text === 'string') names.add(bare(text));
+    }
+    if (node.type === 'Property' && (node.key as { name?: string }).name === 'title') {
+      const text = textOf(node.value as Text);
+      if (typeof text === 'string') names.add(bare(text));
+    }
+  });
+  return names;
+}
+
+/** What a document names that does not exist, one sentence each. */
+export function missingTests(root: string, document: string): string[] {
+  const known = new Map<string, Set<string>>();
+  return namedTests(readFileSync(join(root, document), 'utf8')).flatMap(({ path, name }) => {
+    if (!existsSync(join(root, path))) return [`${document}: ${path} does not exist`];
+    if (name === '') return [];
+    const names = known.get(path) ?? testNamesIn(root, path);
+    known.set(path, names);
+    return names.has(bare(name)) ? [] : [`${document}: no test in ${path} is called “${name}”`];
+  });
+}
