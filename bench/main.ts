@@ -12,6 +12,7 @@ import { journaledCall } from './journaled-call.ts';
 import { describeMachine } from './machine.ts';
 import { modeld } from './modeld.ts';
 import { policy } from './policy.ts';
+import { sandbox } from './sandbox.ts';
 import { status } from './status.ts';
 import { taskStart } from './task-start.ts';
 
@@ -26,6 +27,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   status,
   idleAgents,
   endedTasks,
+  sandbox,
 ];
 
 type Outcome = { benchmark: string; tookS: number; figures: Figure[]; failed?: string };

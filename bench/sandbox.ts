@@ -1,0 +1,117 @@
+// What a box costs: an empty command through the warden beside a bare spawn and beside the sandboxes of
+// others, and a Node start in the runner's box beside a bare one.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Outcome } from '../src/daemons/sandboxd/adapters/warden-client.ts';
+import { MODES, Warden } from '../test/escape/support/warden.ts';
+import { timeProcess } from './bare-start.ts';
+import type { Benchmark, Figure } from './figure.ts';
+import { compare, type Measure, type Turns } from './rounds.ts';
+import { bubblewrap, EMPTY, otherSandboxes, timeSpawn, type User } from './sandbox-peers.ts';
+
+const TURNS: Turns = { rounds: 5, turnsPerRound: 30 };
+const FEW_TURNS: Turns = { rounds: 3, turnsPerRound: 6 };
+const WARM_UP = 10;
+
+const timed =
+  (run: () => Promise<Outcome>): Measure =>
+  async () => {
+    const began = performance.now();
+    const outcome = await run();
+    const tookMs = performance.now() - began;
+    if (outcome.kind !== 'exit' || outcome.code !== 0)
+      throw new Error(`the box said ${JSON.stringify(outcome)}`);
+    return tookMs;
+  };
+
+async function beside(
+  name: string,
+  turns: Turns,
+  own: Measure,
+  peer: { name: string; measure: Measure },
+  most?: number,
+): Promise<Figure> {
+  for (let i = 0; i < Math.min(WARM_UP, turns.turnsPerRound); i++) {
+    await own();
+    await peer.measure();
+  }
+  const seen = await compare(turns, own, peer.measure);
+  return {
+    name,
+    unit: 'ms',
+    own: seen.own,
+    peer: { name: peer.name, ...seen.peer },
+    ratio: seen.ratio,
+    ...(most === undefined ? {} : { bar: { of: 'ratio', most } }),
+  };
+}
+
+async function runnerFigure(warden: Warden, as: string): Promise<Figure> {
+  const dirs = { program: join(warden.outside, 'runner'), sockets: join(warden.outside, 'none') };
+  for (const dir of Object.values(dirs)) mkdirSync(dir);
+  writeFileSync(join(dirs.program, 'empty.mjs'), '');
+  const client = await warden.client();
+  const plan = warden.runnerPlan(['/opt/runner/empty.mjs'], dirs);
+  const own = timed(() => client.run(plan));
+  const program = join(dirs.program, 'empty.mjs');
+  const bare = { name: 'bare Node start', measure: () => timeProcess(process.execPath, [program]) };
+  const name = `Node started in a runner's box, ${as}, p50`;
+  const figure = await beside(name, { rounds: 5, turnsPerRound: 6 }, own, bare, 1.15);
+  client.close();
+  return figure;
+}
+
+async function figuresOf(mode: (typeof MODES)[number]): Promise<Figure[]> {
+  const as = mode === 'root' ? 'as root' : 'as an ordinary user';
+  const user: User = mode === 'user' && MODES.length > 1 ? { uid: 65_534, gid: 65_534 } : {};
+  const warden = await new Warden({ mode, build: 'plain' }).start();
+  try {
+    const client = await warden.client();
+    const held = await warden.open();
+    const level1 = warden.plan([EMPTY], { level: 1 });
+    const level2 = warden.plan([EMPTY]);
+    const command = warden.command(held.box, [EMPTY]);
+    const spawned = { name: 'bare spawn', measure: () => timeSpawn([EMPTY]) };
+    const bwrap = { name: 'bubblewrap', measure: bubblewrap(user) };
+    const runs = {
+      1: timed(() => client.run(level1)),
+      2: timed(() => client.run(level2)),
+      open: timed(() => client.exec(command)),
+    };
+    const figures = [
+      await beside(`level 1 through the warden, ${as}, p50`, TURNS, runs[1], spawned, 1),
+      await beside(`level 2, ${as}, p50`, TURNS, runs[2], bwrap, 0.5),
+      await beside(`a command in an open box, ${as}, p50`, TURNS, runs.open, spawned),
+      await runnerFigure(warden, as),
+    ];
+    if (mode === MODES[0]) figures.push(...(await othersBeside(runs[2], as)));
+    held.client.close();
+    client.close();
+    return figures;
+  } finally {
+    await warden.stop();
+  }
+}
+
+async function othersBeside(own: Measure, as: string): Promise<Figure[]> {
+  const { peers, missing } = await otherSandboxes();
+  const figures: Figure[] = [];
+  for (const peer of peers) {
+    figures.push(await beside(`level 2 beside ${peer.name}, ${as}, p50`, FEW_TURNS, own, peer));
+    await peer.stop();
+  }
+  if (missing.length > 0) console.log(`\nbench: left out: ${missing.join('; ')}`);
+  return figures;
+}
+
+async function run(): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const mode of MODES) figures.push(...(await figuresOf(mode)));
+  return figures;
+}
+
+export const sandbox: Benchmark = {
+  name: 'sandbox',
+  about: 'boxes of the warden beside a bare spawn and the sandboxes of others',
+  run,
+};
