@@ -1,7 +1,7 @@
 // Makes what runs from what is written: one bundle per program, the programs in C and the data
 // beside them, in build/.
-// Every file is written whole and renamed into place, so a program that starts meanwhile sees old or
-// new.
+// Every file is written whole and renamed into place, so that a program that starts meanwhile sees
+// old or new.
 //   tools/build.ts [--root DIR] [--verbose]
 import { spawnSync } from 'node:child_process';
 import {

@@ -10,10 +10,10 @@ node_major_min=24
 
 # command | Debian package | targets | why
 system_needs='
-git     | git             | test check  | to list the files that belong to the project
-curl    | curl            | test        | to call the API as any script would
-cc      | build-essential | cli demo test bench native | to build the warden, which starts every sandbox
-setpriv | util-linux      | test        | to run the warden as an ordinary user
+git     | git             | test check                 | to list the files that belong to the project
+curl    | curl            | test                       | to call the API as any script would
+cc      | build-essential | cli demo test bench native | to build what starts every sandbox
+setpriv | util-linux      | test                       | to run the warden as an ordinary user
 '
 npm_why='to fetch the locked packages'
 

@@ -11,6 +11,7 @@ import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
 import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
 import { egressdConfig } from '../../src/daemons/egressd/config.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
+import { sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
 import { loadConfig } from '../../src/platform/config.ts';
 import { projectRoot } from './fixture.ts';
@@ -19,6 +20,7 @@ const SECTIONS = {
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
+  sandboxd: sandboxdConfig,
   approvald: approvaldConfig,
   egressd: egressdConfig,
   'auditd-ai': auditdConfig,

@@ -62,8 +62,9 @@ function makeMachine(t: TestContext, commands: Record<string, string[]>): Machin
     symlinkSync(found.stdout.trim(), join(bin, name));
   }
   const uname = ['#!/bin/sh', 'case $1 in -s) echo Linux;; *) echo x86_64;; esac'];
-  const all = { uname, id: ['#!/bin/sh', 'echo 1000'], ...commands };
-  for (const [name, lines] of Object.entries(all)) addFiles(bin, { [name]: lines });
+  const all = { uname, id: ['#!/bin/sh', 'echo 1000'], cc: ['#!/bin/sh'], ...commands };
+  for (const [name, lines] of Object.entries(all))
+    if (lines.length > 0) addFiles(bin, { [name]: lines });
   return { root, clone, env: { PATH: bin, HOME: join(root, 'home'), CALLS: join(root, 'calls') } };
 }
 
@@ -158,7 +159,7 @@ test('root installs what is missing with apt, and says why', (t) => {
     node: fakeNode('v24.0.0'),
     npm: fakeNpm,
     id: ['#!/bin/sh', 'echo 0'],
-    'apt-get': apt,
+    ...{ 'apt-get': apt, cc: [] },
   });
   const { status, output } = setUp(machine, 'test');
   assert.equal(status, 0, output);
@@ -193,6 +194,7 @@ test('agentctl builds what is stale, starts what is fresh, and works through lin
       "console.log('building');",
       "const program = 'console.log(JSON.stringify(process.argv.slice(2)))';",
       "writeFileSync(new URL('../build/agentctl.mjs', import.meta.url), program);",
+      "writeFileSync(new URL('../build/warden', import.meta.url), '', { mode: 0o755 });",
     ],
   });
   const run = (path: string, ...args: string[]) => {

@@ -93,7 +93,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   return {
     handlers: makeHandlers({ service, runs, store }),
     async begin() {
-      // Those of an earlier life: nobody here knows them any more. A sandboxd that is away has none.
+      // Those of an earlier life, which nobody here knows. A sandboxd that is away has none.
       await sandboxd.closeBoxes({}).catch(() => undefined);
       await runs.reopen();
     },
