@@ -18,7 +18,7 @@ test("the runtime's own directories stay closed inside what an agent may read", 
   );
 });
 
-test('[R116] [R117] [R118] [R120] [R207] what needs a person is asked for, with the reason', async () => {
+test('[R116] [R117] [R118] [R120] [R207] [R316] what needs a person is asked for, with the reason', async () => {
   const policy = policyOf({
     coder: {
       tools: { allow: ['production.change', 'email.send_external', 'tests.run', 'secrets.read'] },

@@ -59,7 +59,7 @@ test('[R185] [R186] /etc and the homes of others are never for agents, whatever 
   );
 });
 
-test('[R202] [R203] [R320] hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
+test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
   const network = {
     mode: 'restricted' as const,
     allow: ['github.com', '*.mirror.example', 'r.local:5000'],

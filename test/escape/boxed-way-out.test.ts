@@ -59,7 +59,7 @@ for (const mode of MODES) {
       return exited(await warden.run(['/bin/sh', '-c', script], { egress, env, guardsOff }));
     };
 
-    it('D1 a program that ignores the proxy’s settings gets nowhere, and at once', async () => {
+    it('[C113] [C170] [R170] [R332] [R334] D1 a program that ignores the proxy’s settings gets nowhere, and at once', async () => {
       const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
       const page = `http://${at(web)}/`;
       assert.equal((await run(socket, `curl -sS ${page}`)).stdout, 'a page', 'control');
@@ -185,7 +185,7 @@ for (const mode of MODES) {
     });
     after(() => warden.stop());
 
-    it('D20 a process has the environment it was given, and cannot read another’s', async () => {
+    it('[C162] D20 a process has the environment it was given, and cannot read another’s', async () => {
       process.env.A_KEY_OF_THE_HOST = 'sk-secret';
       try {
         const held = exited(
@@ -199,7 +199,7 @@ for (const mode of MODES) {
         delete process.env.A_KEY_OF_THE_HOST;
       }
     });
-    it('D20 files with keys stay closed, whatever directory above them is shown', async () => {
+    it('[R403] [R412] D20 files with keys stay closed, whatever directory above them is shown', async () => {
       const home = join(warden.outside, 'person');
       for (const dir of ['', '.ssh', '.config', '.config/gh']) mkdirSync(join(home, dir));
       const files = ['.netrc', '.git-credentials', '.ssh/id_ed25519', '.config/gh/hosts.yml'];

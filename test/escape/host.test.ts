@@ -12,7 +12,7 @@ import { processesOf } from './support/host.ts';
 import { IS_ROOT, MODES, Warden } from './support/warden.ts';
 
 for (const mode of MODES) {
-  describe(`layers that do not take, as ${mode}`, () => {
+  describe(`[R166] [R438] layers that do not take, as ${mode}`, () => {
     const layers: [string, Guard, RegExp][] = [
       ['C14 capabilities', 'caps', /capabilities/],
       ['C13 no_new_privs', 'noNewPrivs', /no_new_privs/],
@@ -75,7 +75,7 @@ describe('a host that forbids user namespaces', () => {
     assert.deepEqual([features.level1, features.level2], ['yes', 'no']);
   });
 
-  it('F1 level 1 still holds: files, sockets, other processes', async (t) => {
+  it('[R150] F1 level 1 still holds: files, sockets, other processes', async (t) => {
     const warden = await setup(t);
     if (!warden) return;
     const run = async (...words: string[]) =>

@@ -56,7 +56,7 @@ const cases: Case[] = [
 runCases(cases);
 
 for (const mode of MODES) {
-  describe(`limits, as ${mode}`, () => {
+  describe(`[K52] [R164] [R427] limits, as ${mode}`, () => {
     let warden: Warden;
     before(async () => {
       warden = await new Warden({ mode }).start();

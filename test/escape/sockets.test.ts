@@ -85,7 +85,7 @@ for (const mode of MODES) {
       assert.equal(control.code, 0, JSON.stringify(control));
     };
 
-    it('C9 a local socket under a read-only path is not reached', () =>
+    it('[R411] C9 a local socket under a read-only path is not reached', () =>
       holds(['unix-connect', '/outside/s.sock'], ['seccomp'], /EPERM/));
     it('C9 nor from level 1, by its path on the host', () =>
       holds(['unix-connect', join(warden.outside, 's.sock')], ['seccomp'], /EPERM/, 1));

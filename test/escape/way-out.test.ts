@@ -24,7 +24,7 @@ before(async () => {
 after(() => way.close());
 
 describe('names', () => {
-  it('D3 an empty list allows nothing', async () => {
+  it('[C21] D3 an empty list allows nothing', async () => {
     const attack = (port: number | string) => exchange(port, get(`127.0.0.1:${way.secret.port}`));
     assert.equal((await unguarded({}, attack)).body, SECRET);
     assertRefused(await attack(await way.open([])));

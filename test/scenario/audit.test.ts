@@ -159,7 +159,7 @@ describe('the audit log', () => {
     runtime = await runtime.restart();
   });
 
-  it('[R126-R133] [R139-R141] [R46] [R423] every kind of event there is has occurred, and the log tells all that §6.6 wants', async () => {
+  it('[R126-R133] [R139-R141] [R145] [R146] [R46] [R423] every kind of event there is has occurred, and the log tells all that §6.6 wants', async () => {
     const events = await eventually('all kinds', async () => {
       const found = await allEvents(runtime);
       return found.some(({ event }) => event === 'runtime.stopped') ? found : undefined;

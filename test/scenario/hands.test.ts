@@ -49,7 +49,7 @@ describe('hands', () => {
     assert.equal(readFileSync(join(await filesOf(task.id), 'note.txt'), 'utf8'), 'one three');
   });
 
-  it('what policy does not open is refused by the broker, whatever the path looks like', async () => {
+  it('[C167] [C168] [R8] what policy does not open is refused by the broker, whatever the path looks like', async () => {
     const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/root/.ssh/id_rsa'];
     world.model.on(
       'Look around',
@@ -92,7 +92,7 @@ describe('hands', () => {
     assert.ok(tree.children[0]?.task.labels.includes('outside'));
   });
 
-  it('a marked run does nothing that cannot be undone without a person', async () => {
+  it('[R400] a marked run does nothing that cannot be undone without a person', async () => {
     const count = says(call('test.count_effect', { key: 'marked' }));
     world.model.on(
       'Be led astray',

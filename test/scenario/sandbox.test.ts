@@ -115,7 +115,7 @@ for (const mode of MODES) {
       })) as Collected;
     const textOf = (end: Collected) => Buffer.from(end.stdout_base64, 'base64').toString();
 
-    it('[R22] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
+    it('[K53] [R14] [R22] [R410] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
       model.on('Be looked at', { hang: true });
       const task = await create(runtime, 'Be looked at', { agent: 'coder' });
       await eventually('it to work', async () => model.askedFor('Be looked at')[0]);
@@ -145,7 +145,7 @@ for (const mode of MODES) {
       await eventually('no process', async () => (existsSync(`/proc/${init}`) ? undefined : true));
     });
 
-    it('agents of one task share its files, those of another see none of them', async () => {
+    it('[C112] [K43] [R162] agents of one task share its files, those of another see none of them', async () => {
       const [coder, tester, other] = [
         await open('coder', 'one'),
         await open('planner', 'one'),
@@ -234,7 +234,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('files are read, written and refused by what the box itself can see', async () => {
+    it('[R163] files are read, written and refused by what the box itself can see', async () => {
       const id = await open('coder', 'files');
       const ask = (body: object) => toold.boxFiles({ params: { id }, body: body as never });
       await ask({ op: 'write', path: '/workspace/a.txt', content: 'hello' });
@@ -258,7 +258,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('no box reaches the sockets of the runtime, the host’s files or its network', async () => {
+    it('[C144] [C161] [R6] [R29] [R151] no box reaches the sockets of the runtime, the host’s files or its network', async () => {
       const id = await open('coder', 'walls');
       const tries = [
         `ls ${runtime.runtimeDir}`,

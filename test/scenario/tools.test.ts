@@ -46,7 +46,7 @@ describe('a tool is asked for', () => {
     assert.ok(call.ended_at !== null && call.created_at <= call.ended_at);
   });
 
-  it('[R90] [R91] [R415] who calls and for which task is known from the socket; another name is denied and logged', async () => {
+  it('[R31] [R90] [R91] [R415] who calls and for which task is known from the socket; another name is denied and logged', async () => {
     const elsewhere = `task_${'0'.repeat(26)}`;
     for (const [said, code] of [
       [{ agent: 'helper' }, 'wrong_agent'],

@@ -232,7 +232,7 @@ describe('clients with the settings of a box', () => {
     assert.equal(tls.out, 'secret\n', tls.err);
   });
 
-  it('what it says of them: who was reached, who was not', async () => {
+  it('[R148] what it says of them: who was reached, who was not', async () => {
     const { egress } = await host.operator.getEgress({ params: { id: way.id } });
     assert.ok(egress.bytes_sent > 3_000_000);
     const asked = egress.denials.filter(({ askable }) => askable).map(({ host }) => host);

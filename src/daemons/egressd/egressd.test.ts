@@ -165,7 +165,7 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('counts a flood of denials instead of telling each', async () => {
+  it('[R147] counts a flood of denials instead of telling each', async () => {
     const clock = manualClock(Date.parse('2026-06-29T18:00:00Z'));
     const own = await startHost({ clock });
     const told = async () => {

@@ -42,7 +42,7 @@ function answer(callId: CallId, said: Parameters<World['approvald']['say']>[1]):
 describe('a call that needs a person', () => {
   const ask = (args: object = { key: 'x' }) => run.ask(1, TOOL, args);
 
-  it('waits, says so, and has not begun', async () => {
+  it('[R95] waits, says so, and has not begun', async () => {
     const first = await ask();
     assert.equal(first.status, 'waiting');
     assert.equal(first.wait?.kind, 'approval');

@@ -152,7 +152,7 @@ describe('looking', () => {
 });
 
 describe('answering', () => {
-  test('[R52] approve names what was looked at, and how far it reaches', async () => {
+  test('[R52] [R430] approve names what was looked at, and how far it reaches', async () => {
     scripted(view(), { status: 'approved', permit_id: PERMIT as never });
     const { stdout } = await run('approve', ID, '--for', 'task', '--expires', '8h');
     assert.deepEqual(asked('approve')?.body, { nonce: 'n1', for: 'task', expires_in_s: 28_800 });

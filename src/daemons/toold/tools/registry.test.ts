@@ -32,7 +32,7 @@ test('no tool that changes something says that it only reads', () => {
   assert.equal(of('file.delete'), 'irreversible');
 });
 
-test('what runs programs or opens files does so in the box of its run', () => {
+test('[R25] [R94] what runs programs or opens files does so in the box of its run', () => {
   for (const { name, box, level } of tools) {
     if (!/^(file|git|shell|tests|delete|logs)\./.test(name)) continue;
     assert.ok(box !== undefined, `${name} has no box`);
