@@ -1,5 +1,6 @@
-// A tool call with everything durable: caller, grant, policy, intent, attempt in the audit log, effect, outcome, its
-// event. 32 runs each ask the next call as soon as they have the answer, over their own sockets.
+// A tool call with everything durable: caller, grant, policy, intent, attempt in the audit log,
+// effect, outcome, its event. 32 runs each ask the next call as soon as they have the answer, over
+// their own sockets.
 import { derivedId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { publishPolicy } from '../src/policy/testing/publish.ts';

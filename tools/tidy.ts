@@ -22,7 +22,7 @@ const emptyNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'cor
 
 /** The only places that read the environment; the rest is told. */
 const envPlaces =
-  /^(src\/platform\/config[^/]*\.ts$|src\/entry\/|src\/clients\/|tools\/|test\/|bench\/)/;
+  /^(src\/platform\/config[^/]*\.ts$|src\/entry\/|src\/clients\/|tools\/|demo\/|test\/|bench\/)/;
 
 /**
  * What must not stand in any file of the project. Written so that this file does not match itself.

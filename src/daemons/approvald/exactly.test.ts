@@ -9,7 +9,7 @@ import { verifyJson } from '../../platform/signed-json.ts';
 import type { ApprovalView, AskApproval } from '../../wire/approvald.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
-import { asking, hostApprovald, makeWorld, type TestHost } from './test-host.ts';
+import { asking, hostApprovald, makeWorld, type TestHost } from './testing/host.ts';
 
 type Act =
   | { do: 'ask'; call: number; run: number; args: number; marked: boolean }

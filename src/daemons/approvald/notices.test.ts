@@ -7,7 +7,14 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { hostApprovald, isCode, makeWorld, type TestHost, until, type World } from './test-host.ts';
+import {
+  hostApprovald,
+  isCode,
+  makeWorld,
+  type TestHost,
+  until,
+  type World,
+} from './testing/host.ts';
 
 let world: World;
 let host: TestHost | undefined;

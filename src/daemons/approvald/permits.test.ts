@@ -13,7 +13,7 @@ import {
   settle,
   type TestHost,
   type World,
-} from './test-host.ts';
+} from './testing/host.ts';
 
 let world: World;
 let host: TestHost;

@@ -10,7 +10,7 @@ import {
   publishPolicy,
   type TestHost,
   type World,
-} from './test-host.ts';
+} from './testing/host.ts';
 
 let world: World;
 let host: TestHost;

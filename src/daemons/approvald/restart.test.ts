@@ -13,7 +13,7 @@ import {
   type TestHost,
   until,
   type World,
-} from './test-host.ts';
+} from './testing/host.ts';
 
 let world: World;
 let host: TestHost;

@@ -13,7 +13,7 @@ import {
   type TestHost,
   type TestRun,
   type World,
-} from './test-host.ts';
+} from './testing/host.ts';
 
 const ASKED = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.count_effect'] } };
 const TOOL = 'test.count_effect';

@@ -14,7 +14,7 @@ import {
   type TestHost,
   type TestRun,
   type World,
-} from './test-host.ts';
+} from './testing/host.ts';
 
 let world: World;
 let host: TestHost;

@@ -9,8 +9,8 @@ import { fault } from '../../wire/errors.ts';
 import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
 import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
-import { type Life, live } from './test-crash.ts';
-import { admission, makeWorld, runCaller, type World } from './test-host.ts';
+import { type Life, live } from './testing/crash.ts';
+import { admission, makeWorld, runCaller, type World } from './testing/host.ts';
 
 const runId = derivedId<RunId>('run', 'journal');
 const CALLS = [

@@ -3,19 +3,19 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { derivedId } from '../../platform/ids.ts';
-import { canonicalJson, sha256Hex } from '../../platform/json.ts';
-import { openSigningKey } from '../../platform/signed-json.ts';
+import { derivedId } from '../../../platform/ids.ts';
+import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
+import { openSigningKey } from '../../../platform/signed-json.ts';
 import {
   type ApprovalView,
   type AskApproval,
   approvaldRoutes,
   type Redeemed,
   type Statement,
-} from '../../wire/approvald.ts';
-import { fault } from '../../wire/errors.ts';
-import type { ApprovalId } from '../../wire/words.ts';
-import { AT, dispatchOf } from './test-peers.ts';
+} from '../../../wire/approvald.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { ApprovalId } from '../../../wire/words.ts';
+import { AT, dispatchOf } from './peers.ts';
 
 const { askApproval, redeemApproval, approvalKey, withdrawApprovals } = approvaldRoutes;
 const usedRoutes = { askApproval, redeemApproval, approvalKey, withdrawApprovals };

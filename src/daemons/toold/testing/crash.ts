@@ -2,25 +2,25 @@
 // point where it may die; from then on nothing it does reaches the world, as after SIGKILL. What is
 // durable stays.
 import { join } from 'node:path';
-import type { Floor } from '../../platform/daemon.ts';
-import { type Dispatch, makeDispatch } from '../../platform/dispatch.ts';
-import { idMaker } from '../../platform/ids.ts';
-import { type Client, localLink, makeClient } from '../../platform/link.ts';
-import { silentLog } from '../../platform/log.ts';
-import { makeMetrics } from '../../platform/metrics.ts';
-import { type Outbox, openOutbox } from '../../platform/outbox.ts';
-import type { Database } from '../../platform/sql/database.ts';
-import { openSqlite } from '../../platform/sql/sqlite.ts';
-import { openPolicySource, type PolicySource } from '../../policy/source.ts';
-import { auditRoutes } from '../../wire/auditd-ai.ts';
-import type { Caller, DaemonCaller } from '../../wire/caller.ts';
-import type { NewEvent } from '../../wire/events.ts';
-import type { RouteTable } from '../../wire/route.ts';
-import { tooldRoutes } from '../../wire/toold.ts';
-import { type TooldConfig, tooldConfig } from './config.ts';
-import { assemble } from './daemon.ts';
-import { MIGRATIONS } from './store.ts';
-import type { World } from './test-host.ts';
+import type { Floor } from '../../../platform/daemon.ts';
+import { type Dispatch, makeDispatch } from '../../../platform/dispatch.ts';
+import { idMaker } from '../../../platform/ids.ts';
+import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import { type Outbox, openOutbox } from '../../../platform/outbox.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { openPolicySource, type PolicySource } from '../../../policy/source.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { Caller, DaemonCaller } from '../../../wire/caller.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { RouteTable } from '../../../wire/route.ts';
+import { tooldRoutes } from '../../../wire/toold.ts';
+import { type TooldConfig, tooldConfig } from '../config.ts';
+import { assemble } from '../daemon.ts';
+import { MIGRATIONS } from '../store.ts';
+import type { World } from './host.ts';
 
 export type Life = {
   /** Where it died, if it did. */

@@ -1,24 +1,24 @@
 // For tests: an agentd and an auditd-ai that answer the real routes from memory, so that toold is
 // tested through the same clients and checks as in a runtime. agentd does each call once per run
 // and call id.
-import type { Hosted } from '../../platform/daemon.ts';
-import { type Dispatch, type Handlers, makeDispatch } from '../../platform/dispatch.ts';
-import { derivedId } from '../../platform/ids.ts';
-import { hashJson, sha256Hex } from '../../platform/json.ts';
-import { silentLog } from '../../platform/log.ts';
-import { makeMetrics } from '../../platform/metrics.ts';
+import type { Hosted } from '../../../platform/daemon.ts';
+import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
+import { derivedId } from '../../../platform/ids.ts';
+import { hashJson, sha256Hex } from '../../../platform/json.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
 import {
   type ArtifactView,
   agentdRoutes,
   type TaskView,
   type WaitView,
-} from '../../wire/agentd.ts';
-import { auditRoutes } from '../../wire/auditd-ai.ts';
-import { fault } from '../../wire/errors.ts';
-import type { NewEvent } from '../../wire/events.ts';
-import type { DaemonName } from '../../wire/peers.ts';
-import type { RouteTable } from '../../wire/route.ts';
-import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../wire/words.ts';
+} from '../../../wire/agentd.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { DaemonName } from '../../../wire/peers.ts';
+import type { RouteTable } from '../../../wire/route.ts';
+import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../../wire/words.ts';
 
 export const AT = '2026-06-29T18:00:00.000Z';
 

@@ -4,26 +4,26 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Clock, type ManualClock, manualClock } from '../../platform/clock.ts';
-import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
-import { derivedId, idMaker } from '../../platform/ids.ts';
-import { type Client, localLink, makeClient } from '../../platform/link.ts';
-import { silentLog } from '../../platform/log.ts';
-import { publishPolicy as publish } from '../../policy/testing/publish.ts';
-import type { Caller, RunCaller } from '../../wire/caller.ts';
-import { Fault } from '../../wire/errors.ts';
-import type { DaemonName } from '../../wire/peers.ts';
+import { type Clock, type ManualClock, manualClock } from '../../../platform/clock.ts';
+import { type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { publishPolicy as publish } from '../../../policy/testing/publish.ts';
+import type { Caller, RunCaller } from '../../../wire/caller.ts';
+import { Fault } from '../../../wire/errors.ts';
+import type { DaemonName } from '../../../wire/peers.ts';
 import {
   type AdmitRunBody,
   type CallAnswer,
   type CallRequest,
   tooldRoutes,
-} from '../../wire/toold.ts';
-import type { CallId, RunId, TaskId } from '../../wire/words.ts';
-import { tooldConfig } from './config.ts';
-import { toold } from './daemon.ts';
-import { type FakeApprovald, fakeApprovald } from './test-approvald.ts';
-import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './test-peers.ts';
+} from '../../../wire/toold.ts';
+import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
+import { tooldConfig } from '../config.ts';
+import { toold } from '../daemon.ts';
+import { type FakeApprovald, fakeApprovald } from './approvald.ts';
+import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './peers.ts';
 
 export type TooldClient = Client<typeof tooldRoutes>;
 

@@ -5,32 +5,32 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ManualClock, manualClock } from '../../platform/clock.ts';
-import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
-import { type Handlers, makeDispatch } from '../../platform/dispatch.ts';
-import { derivedId, idMaker } from '../../platform/ids.ts';
-import { hashJson } from '../../platform/json.ts';
-import { type Client, localLink, makeClient } from '../../platform/link.ts';
-import { silentLog } from '../../platform/log.ts';
-import { makeMetrics } from '../../platform/metrics.ts';
-import type { BundleContent } from '../../policy/bundle.ts';
-import { sealBundle, writeBundle } from '../../policy/bundle-file.ts';
-import { agentdRoutes } from '../../wire/agentd.ts';
+import { type ManualClock, manualClock } from '../../../platform/clock.ts';
+import { type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
+import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { hashJson } from '../../../platform/json.ts';
+import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import type { BundleContent } from '../../../policy/bundle.ts';
+import { sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
+import { agentdRoutes } from '../../../wire/agentd.ts';
 import {
   type ApprovalView,
   type AskApproval,
   approvaldRoutes,
   type Redeemed,
-} from '../../wire/approvald.ts';
-import { auditRoutes } from '../../wire/auditd-ai.ts';
-import type { Caller } from '../../wire/caller.ts';
-import { Fault, fault } from '../../wire/errors.ts';
-import type { NewEvent } from '../../wire/events.ts';
-import type { DaemonName } from '../../wire/peers.ts';
-import type { RouteTable } from '../../wire/route.ts';
-import type { CallId, RunId, TaskId } from '../../wire/words.ts';
-import { approvaldConfig } from './config.ts';
-import { approvald } from './daemon.ts';
+} from '../../../wire/approvald.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { DaemonName } from '../../../wire/peers.ts';
+import type { RouteTable } from '../../../wire/route.ts';
+import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
+import { approvaldConfig } from '../config.ts';
+import { approvald } from '../daemon.ts';
 
 export type ApprovaldClient = Client<typeof approvaldRoutes>;
 type Told = { approval_id: string; call_id: string; decision: string; outcome: string; by: string };
