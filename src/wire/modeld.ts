@@ -399,6 +399,18 @@ export const modeldRoutes = routes({
     query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
     output: z.object({ dismissed: z.boolean() }),
   }),
+  /**
+   * What the run has seen since it was admitted. Labels only grow, and stay with the run for all
+   * its activations.
+   */
+  markRun: route({
+    method: 'PUT',
+    path: '/v1/runs/{id}/labels',
+    callers: ['agentd'],
+    params: z.strictObject({ id: RunId }),
+    body: z.strictObject({ labels: z.array(Label).min(1).max(16) }),
+    output: z.object({ labels: z.array(Label) }),
+  }),
 });
 
 /** What agentd tells modeld of a run when it starts an activation. */

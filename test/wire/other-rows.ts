@@ -199,6 +199,12 @@ export const modeldRows = rows({
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, query: { fence: '1' } }),
   },
+  markRun: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: freshRun() }, body: { labels: ['outside'] } }),
+    check: (answer: { labels: string[] }) => assert.deepEqual(answer.labels, ['outside']),
+    bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
+  },
   // Last: from then on the names of models mean the provider, and nobody answers there.
   addProvider: {
     unknownId: 'fine',

@@ -19,6 +19,7 @@ import type { Replays } from './replay.ts';
 import type { Service } from './service.ts';
 import { artifactView, messageView, runView, waitView } from './store/rows.ts';
 import type { RunKey, Store } from './store/store.ts';
+import type { ToldMarks } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 
@@ -28,6 +29,7 @@ export type ApiParts = {
   agents: Agents;
   artifacts: Artifacts;
   calls: CallHandlers;
+  toldMarks: ToldMarks;
   replays: Replays;
   halt: Halt;
   config: AgentdConfig;
@@ -156,14 +158,19 @@ function agentHandlers({ store, agents }: ApiParts) {
 }
 
 function threadHandlers(parts: ApiParts) {
-  const { store, artifacts } = parts;
+  const { store, artifacts, toldMarks } = parts;
   return {
     async listWaits({ query }: Context<Routes['listWaits']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.waits(filter, { limit, cursor });
       return { waits: page.rows, cursor: page.cursor };
     },
-    getWait: async (c: Context<Routes['getWait']>) => ({ wait: await store.wait(c.params.id) }),
+    async getWait(c: Context<Routes['getWait']>) {
+      const wait = await store.wait(c.params.id);
+      // What ended it goes to the run, and may have marked it.
+      if (c.caller.kind === 'daemon' && wait.status === 'ended') await toldMarks.tell(wait.run_id);
+      return { wait };
+    },
     answerWait: async (c: Context<Routes['answerWait']>) => ({
       wait: waitView(await store.answerWait(c.params.id, c.body.answer, c.caller.principal)),
     }),
@@ -264,7 +271,7 @@ async function sendAsPerson(
   return messageView(row);
 }
 
-function runHandlers({ store, replays, config, moment, release }: ApiParts) {
+function runHandlers({ store, toldMarks, replays, config, moment, release }: ApiParts) {
   return {
     async runBriefing(c: Context<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
@@ -285,6 +292,7 @@ function runHandlers({ store, replays, config, moment, release }: ApiParts) {
         caller.mode === 'replay'
           ? await store.deliveredAt(key.runId, c.body.step)
           : await store.inbox(key, c.body.step);
+      if (caller.mode === 'live') await toldMarks.tell(key.runId);
       return { messages: rows.map(messageView) };
     },
     runBeat: async (c: Context<Routes['runBeat']>) => {

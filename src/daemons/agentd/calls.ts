@@ -25,6 +25,7 @@ import {
 } from './store/rows.ts';
 import type { RunCall, Store } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
+import type { ToldMarks } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 type CallName =
@@ -49,6 +50,7 @@ export type CallParts = {
   newId: NewId;
   artifacts: Artifacts;
   modeld: Client<typeof modeldRoutes>;
+  toldMarks: ToldMarks;
   serviceRunning: (name: string) => boolean;
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   /** The run has ended: its process must go. */
@@ -260,6 +262,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
       const { task } = await runAndTask(body);
       const content = await parts.artifacts.getForTask(body.id, task);
       await store.noteRead(runCall(body), content.artifact);
+      await parts.toldMarks.tell(body.run_id);
       return content;
     },
 
@@ -301,13 +304,10 @@ export function makeCalls(parts: CallParts): CallHandlers {
 
     async toolMark({ body }) {
       await store.mark(runCall(body, body.part), body.labels, body.why);
-      return { labels: JSON.parse((await runAndTask(body)).task.labels) as Label[] };
+      return { labels: await parts.toldMarks.tell(body.run_id) };
     },
 
-    async runMarks({ params }) {
-      const { task_id: taskId } = await store.runRow(params.id);
-      return { labels: JSON.parse((await store.taskRow(taskId)).labels) as Label[] };
-    },
+    runMarks: async ({ params }) => ({ labels: await parts.toldMarks.tell(params.id) }),
 
     toolBreak: async ({ body }) => ({
       ended: await store.breakRun({ runId: body.run_id, fence: body.fence }, body.reason),

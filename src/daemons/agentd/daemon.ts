@@ -31,6 +31,7 @@ import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
 import { MIGRATIONS } from './store/schema.ts';
 import { openStore } from './store/store.ts';
+import { makeToldMarks } from './told-marks.ts';
 import { withdrawCanceled } from './withdrawals.ts';
 
 /**
@@ -140,6 +141,7 @@ async function start(floor: Floor<AgentdConfig>) {
   );
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
+  const toldMarks = makeToldMarks({ store, modeld });
   const calls = makeCalls({
     store,
     config,
@@ -147,6 +149,7 @@ async function start(floor: Floor<AgentdConfig>) {
     newId,
     artifacts,
     modeld,
+    toldMarks,
     serviceRunning,
     limitsOf: service.limitsOf,
     release,
@@ -167,6 +170,7 @@ async function start(floor: Floor<AgentdConfig>) {
       agents,
       artifacts,
       calls,
+      toldMarks,
       replays,
       halt,
       config,

@@ -114,12 +114,15 @@ function settingHandlers({ settings, reports }: Service): Pick<ModeldHandlers, S
   };
 }
 
-function runHandlers({ runs }: Service): Pick<ModeldHandlers, 'admitRun' | 'dismissRun'> {
+function runHandlers({
+  runs,
+}: Service): Pick<ModeldHandlers, 'admitRun' | 'dismissRun' | 'markRun'> {
   return {
     admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
     dismissRun: async ({ params, query }) => ({
       dismissed: await runs.dismiss(params.id, query.fence),
     }),
+    markRun: async ({ params, body }) => ({ labels: await runs.mark(params.id, body.labels) }),
   };
 }
 

@@ -16,7 +16,7 @@ import type { CallContext } from './context.ts';
 import { refusedEvent } from './events.ts';
 import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
 import type { Ask, Ended, Performed, Plan, Upstream } from './ports.ts';
-import type { Who } from './who.ts';
+import { labelsNow, type Who } from './who.ts';
 
 export type OpenRoute = Route & { labelsAllowed: number };
 
@@ -146,7 +146,7 @@ export class Calls {
     if (order.signal.aborted) throw abortFault(order.signal);
     outbox.assertTaking();
     try {
-      const open = allowedRoutes(order.routes, order.context.labels | order.who.labels);
+      const open = allowedRoutes(order.routes, order.context.labels | labelsNow(order.who));
       if ('refused' in open) throw open.refused;
       const plan = upstream.plan(order.ask, order.model, open.open);
       assertFits(order, plan);

@@ -10,6 +10,7 @@ import type { Intent, Outcome, Part } from '../store/journal.ts';
 import type { Order } from './calls.ts';
 import { attemptedEvent, endedEvent } from './events.ts';
 import type { Ended, Performed, Plan, Tries } from './ports.ts';
+import { labelsNow } from './who.ts';
 
 export type Held = {
   order: Order;
@@ -131,7 +132,7 @@ function responsePart(order: Order, { performed, end }: How): Part | null {
   if (output === undefined || end === undefined || output.type === 'embeddings') return null;
   const { role, parts } = end.answer.message;
   const body = output.type === 'bytes' ? textOf(output.body) : canonicalJson({ role, parts });
-  const labels = order.context.labels | order.who.labels | OWN;
+  const labels = order.context.labels | labelsNow(order.who) | OWN;
   return { hash: sha256Hex(body), body, labels, source: `model:${performed!.route.model}` };
 }
 

@@ -1,10 +1,12 @@
 // What a run may do with models: its fence, its steps, and how its calls end with it.
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { derivedId } from '../../../platform/ids.ts';
 import type { CallId } from '../../../wire/words.ts';
 import {
   admission,
+  freshStateDir,
   type Modeld,
   rejects,
   runCaller,
@@ -94,6 +96,61 @@ describe('the calls of a run', () => {
       }),
       'limit',
     );
+  });
+
+  test('a mark counts from the next call on, whatever the run says, and for ever', async () => {
+    const stateDir = freshStateDir();
+    const labelsAllowed = ['person', 'own', 'agent', 'tool'];
+    const config = {
+      providers: {
+        shy: {
+          ...{ dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
+          labels_allowed: labelsAllowed,
+        },
+      },
+      models: { 'coder-large': { routes: [{ provider: 'shy', model: 'gpt-test' }] } },
+      prices: { 'gpt-test': { input: 1, output: 10 } },
+    };
+    const body = { model: 'coder-large', messages: [said('plain words')] };
+    const ask = (at: Modeld, fence: number) => at.as(runCaller(1, fence)).generate({ body });
+    const params = { id: runId(1) };
+    let one = await startModeld({ stateDir, config });
+    try {
+      await one.agentd.admitRun({ params, body: admission(1, { labels: ['person'] }) });
+      await ask(one, 1);
+      const { labels } = await one.agentd.markRun({ params, body: { labels: ['outside'] } });
+      assert.deepEqual(labels, ['person', 'outside']);
+      const before = provider.asked.length;
+      const refused = await rejects(ask(one, 1), 'data_not_allowed');
+      assert.deepEqual(refused.details?.labels, ['outside']);
+      await rejects(
+        one.as(runCaller(1, 1)).openaiChat({
+          body: { model: 'coder-large', messages: [{ role: 'user', content: 'in their words' }] },
+        }),
+        'data_not_allowed',
+      );
+      // An admission that was on its way before the mark does not take it back.
+      await one.agentd.admitRun({ params, body: admission(1, { fence: 2 }) });
+      await rejects(ask(one, 2), 'data_not_allowed');
+      await one.stop();
+      one = await startModeld({ stateDir, config });
+      await rejects(ask(one, 2), 'data_not_allowed');
+      assert.equal(provider.asked.length, before);
+      // The control: a run that nobody marked is answered by the same provider.
+      await one.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
+      await one.as(runCaller(2, 1)).generate({ body });
+    } finally {
+      await one.stop();
+      rmSync(stateDir, { recursive: true, force: true });
+    }
+  });
+
+  test('a mark that comes before the admission is not lost', async () => {
+    const params = { id: runId(31) };
+    await modeld.agentd.markRun({ params, body: { labels: ['secret'] } });
+    await modeld.agentd.admitRun({ params, body: admission(31) });
+    const body = { model: 'coder-large', messages: [said('plain')] };
+    await rejects(modeld.as(runCaller(31, 1)).generate({ body }), 'data_not_allowed');
   });
 
   test('dismissing a run ends its call at the provider', async () => {

@@ -5,17 +5,26 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { RunCaller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AdmitRunBody } from '../../../wire/modeld.ts';
-import type { RunId } from '../../../wire/words.ts';
+import type { Label, RunId } from '../../../wire/words.ts';
 import type { Budgets } from '../budgets.ts';
 import { type BudgetKey, budgetKey } from '../rules/budget.ts';
-import { toMask } from '../rules/labels.ts';
+import { fromMask, toMask } from '../rules/labels.ts';
 import { countSteps } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
-import { admitRun, admittedRuns, dismissRun, readLimit, readSpent } from '../store/settings.ts';
+import {
+  addRunLabels,
+  admitRun,
+  admittedRuns,
+  dismissRun,
+  readLimit,
+  readRunLabels,
+  readSpent,
+} from '../store/settings.ts';
 
 export type Run = {
   id: RunId;
   body: AdmitRunBody;
+  /** Those it was admitted with and those that came later. */
   labels: number;
   /** Model calls it has made, over all its activations. */
   steps: number;
@@ -28,6 +37,8 @@ export type Run = {
 export type Runs = {
   admit(id: RunId, body: AdmitRunBody): Promise<string>;
   dismiss(id: RunId, fence: number): Promise<boolean>;
+  /** From now on, and for every activation to come; gives all its labels. */
+  mark(id: RunId, labels: readonly Label[]): Promise<Label[]>;
   /** The run of this caller, or a fault when its activation is over. */
   of(caller: RunCaller): Run;
   /** After a restart: the sockets of runs that were live, so that their runners find us again. */
@@ -85,11 +96,12 @@ export function makeRuns(options: {
       throw fault('stale_fence', `${id} has a newer activation (${before.body.fence})`);
     if (before !== undefined && !isSame) abortCalls(before, 'stale_fence');
     const isLive = body.mode === 'live';
+    const marks = await db.read((sql) => readRunLabels(sql, id));
     const steps = isLive ? await db.read((sql) => countSteps(sql, id)) : 0;
     const run: Run = {
       id,
       body,
-      labels: toMask(body.labels),
+      labels: toMask(body.labels) | marks,
       steps: Math.max(steps, before?.steps ?? 0),
       budgets: isLive ? await loadBudgets(body) : [],
       underWay: isSame ? before.underWay : new Set(),
@@ -131,6 +143,16 @@ export function makeRuns(options: {
       }
       return (await db.write((sql) => dismissRun(sql, id, fence))) || dismissed;
     },
+
+    mark: (id, labels) =>
+      inTurn(id, async () => {
+        const mask = toMask(labels);
+        const placed = [live, replays].flatMap((here) => here.get(id) ?? []);
+        for (const run of placed) run.labels |= mask;
+        await db.write((sql) => addRunLabels(sql, id, mask));
+        const known = await db.read((sql) => readRunLabels(sql, id));
+        return fromMask(placed.reduce((all, run) => all | run.labels, known));
+      }),
 
     of(caller) {
       const run = placeOf(caller.mode).get(caller.runId);

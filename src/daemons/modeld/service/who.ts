@@ -17,6 +17,9 @@ export type Who = {
   run: Run | undefined;
 };
 
+/** A mark may have come since the caller was identified. */
+export const labelsNow = ({ labels, run }: Who): number => labels | (run?.labels ?? 0);
+
 export type Said = { agent?: string | undefined; taskId?: string | undefined };
 
 const PERSON = toMask(['person']);

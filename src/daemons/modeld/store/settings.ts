@@ -174,3 +174,21 @@ export async function admittedRuns(sql: Sql): Promise<{ runId: string; body: Adm
   );
   return rows.map((row) => ({ runId: row.run_id, body: JSON.parse(row.body) as AdmitRunBody }));
 }
+
+/** They only grow. A run that is not admitted yet has them from its admission on. */
+export async function addRunLabels(sql: Sql, runId: string, labels: number): Promise<void> {
+  await sql.run(
+    `INSERT INTO run_labels (run_id, labels) VALUES (?, ?)
+     ON CONFLICT (run_id) DO UPDATE SET labels = run_labels.labels | excluded.labels`,
+    runId,
+    labels,
+  );
+}
+
+export async function readRunLabels(sql: Sql, runId: string): Promise<number> {
+  const row = await sql.one<{ labels: number }>(
+    'SELECT labels FROM run_labels WHERE run_id = ?',
+    runId,
+  );
+  return row?.labels ?? 0;
+}

@@ -93,7 +93,14 @@ CREATE TABLE embeddings (
 ) WITHOUT ROWID;
 ${OUTBOX_TABLES.replace('seq BIGINT', 'seq INTEGER')}`;
 
-export const MIGRATIONS: Migrations = [FIRST];
+/** What a run was marked with after its admission, as bits. */
+const RUN_LABELS = `
+CREATE TABLE run_labels (
+  run_id TEXT PRIMARY KEY,
+  labels INTEGER NOT NULL
+) WITHOUT ROWID;`;
+
+export const MIGRATIONS: Migrations = [FIRST, RUN_LABELS];
 
 /**
  * The audit log may hear of a commit that the disk then loses with the machine's power. Under a new

@@ -1,0 +1,148 @@
+// A mark that is made while a run is live: modeld knows of it before the run does, so that a
+// provider that may not see text from outside is not asked, whatever the run says of its text.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { derivedId } from '../../src/platform/ids.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { modeldRoutes } from '../../src/wire/modeld.ts';
+import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
+import type { CallId } from '../../src/wire/words.ts';
+import {
+  askSocket,
+  type LiveRun,
+  type Outcome,
+  type Quiet,
+  runSocketOf,
+  startQuiet,
+} from '../support/callers.ts';
+import { eventually } from '../support/runtime.ts';
+import { type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
+import { manifestOf, scriptedModels } from '../support/scripted-world.ts';
+
+describe('marks of a live run', () => {
+  let world: Quiet;
+  let model: ScriptedModel;
+  let site: http.Server;
+  let page: string;
+  before(async () => {
+    model = await startScriptedModel();
+    site = http.createServer((_, response) => response.end('words of a stranger'));
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const at = `docs.example.com:${(site.address() as AddressInfo).port}`;
+    page = `http://${at}/`;
+    const models = scriptedModels(model.url);
+    const labels_allowed = ['person', 'own', 'agent', 'tool'];
+    world = await startQuiet({
+      upstream: model.url,
+      modeld: {
+        ...models,
+        providers: { scripted: { ...models.providers.scripted, labels_allowed } },
+      },
+      egressd: { hosts: { 'docs.example.com': '127.0.0.1' }, allow_private: [at] },
+      agents: Object.fromEntries(
+        ['worker', 'helper'].map((name) => [
+          name,
+          manifestOf(
+            name,
+            '{ replicas: 9, tools: { allow: [http.fetch, logs.read, file.write_workspace] }, ' +
+              `network: { mode: restricted, allow: ["${at}"] } }`,
+          ),
+        ]),
+      ),
+    });
+  });
+  after(async () => {
+    await world.stop();
+    await model.close();
+    site.close();
+  });
+
+  let step = 0;
+  const use = async (run: LiveRun, tool: string, args: object, callId = run.callId(step++)) => {
+    const body = { call_id: callId, tool, arguments: args };
+    return askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+  };
+  const doneWith = (outcome: Outcome): CallAnswer => {
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    const answer = outcome.value as CallAnswer;
+    assert.equal(answer.status, 'completed', JSON.stringify(answer));
+    return answer;
+  };
+  /** As a runner that says nothing of labels. */
+  const think = async (run: LiveRun): Promise<string> => {
+    const parts = [{ type: 'text', text: 'what now' }];
+    const body = { model: 'default', messages: [{ role: 'user', parts }] };
+    const path = runSocketOf(world, 'modeld', run);
+    const outcome = await askSocket(path, modeldRoutes.generate, { body });
+    return outcome.ok ? 'answered' : String(outcome.code);
+  };
+
+  it('[R10] [R401] what http.fetch brought counts at the next model call', async () => {
+    const run = await world.startRun();
+    assert.equal(await think(run), 'answered');
+    const fetched = doneWith(await use(run, 'http.fetch', { url: page }));
+    assert.equal(fetched.result?.text, 'words of a stranger');
+    const before = model.asked.length;
+    assert.equal(await think(run), 'data_not_allowed');
+    assert.equal(model.asked.length, before);
+  });
+
+  it('[R10] [R401] and what logs.read brought', async () => {
+    const run = await world.startRun();
+    doneWith(await use(run, 'file.write', { path: 'app.log', text: 'a line' }));
+    assert.equal(await think(run), 'answered');
+    assert.equal(doneWith(await use(run, 'logs.read', { path: 'app.log' })).result?.text, 'a line');
+    assert.equal(await think(run), 'data_not_allowed');
+  });
+
+  it('[R10] as long as modeld does not know of it, nothing is shown', async () => {
+    const run = await world.startRun();
+    const modeld = world.hosted.get('modeld')!;
+    const callId = run.callId(step++);
+    world.hosted.delete('modeld');
+    const away = await use(run, 'http.fetch', { url: page }, callId);
+    world.hosted.set('modeld', modeld);
+    assert.equal(away.ok ? 'shown' : away.code, 'unavailable');
+    assert.doesNotMatch(JSON.stringify(away), /stranger/);
+    const shown = doneWith(await use(run, 'http.fetch', { url: page }, callId));
+    assert.equal(shown.result?.text, 'words of a stranger');
+    assert.equal(await think(run), 'data_not_allowed');
+  });
+
+  it('[R10] a message from a marked colleague counts from the step that reads it', async () => {
+    const reader = await world.startRun();
+    const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
+    const writer = await helperIn(task.context_id);
+    doneWith(await use(writer, 'http.fetch', { url: page }));
+    const inbox = async (step: number) => {
+      const path = runSocketOf(world, 'agentd', reader);
+      const outcome = await askSocket(path, agentdRoutes.runInbox, { body: { step } });
+      assert.ok(outcome.ok, JSON.stringify(outcome));
+      return (outcome.value as { messages: unknown[] }).messages.length;
+    };
+    assert.equal(await inbox(0), 0);
+    assert.equal(await think(reader), 'answered');
+    doneWith(await use(writer, 'message.send', { to: 'agent:worker', text: 'look at this' }));
+    assert.equal(await think(reader), 'answered', 'it has not read it yet');
+    assert.equal(await inbox(1), 1);
+    assert.equal(await think(reader), 'data_not_allowed');
+  });
+
+  /** A run of the helper in the thread of another. */
+  async function helperIn(contextId: string): Promise<LiveRun> {
+    const body = { goal: 'Read', agent: 'helper', context_id: contextId as never };
+    const { task } = await world.agentd.createTask({ body });
+    const run = await eventually('the helper', async () => {
+      const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
+      const [live] = runs.filter(({ status }) => status === 'live');
+      return live !== undefined && existsSync(runSocketOf(world, 'toold', live)) ? live : undefined;
+    });
+    const { id, fence } = run;
+    const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId: task.id };
+    const callId = (n: number) => derivedId<CallId>('call', id, 'tool', n, 0);
+    return { id, fence, caller, callId, taskId: task.id };
+  }
+});
