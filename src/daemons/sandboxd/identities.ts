@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxdConfig } from './config.ts';
-import type { Store } from './store.ts';
+import type { Range, Store } from './store.ts';
 
 export type IdentityMode = 'users' | 'dynamic' | 'single';
 export type Identity = { uid: number; gid: number; user: string };
@@ -70,19 +70,27 @@ export function makeIdentities(options: {
   };
 }
 
-function accountOf(passwd: string, user: string, range: { first: number; last: number }): HostUser {
-  const line = passwd.split('\n').find((text) => text.startsWith(`${user}:`));
-  const [, , uid, gid] = (line ?? '').split(':');
-  if (line === undefined || !/^\d+$/.test(uid ?? '') || !/^\d+$/.test(gid ?? ''))
+function accountOf(passwd: string, user: string, range: Range): HostUser {
+  const accounts = passwd.split('\n').map((line) => line.split(':'));
+  const [, , uid, gid] = accounts.find(([name]) => name === user) ?? [];
+  const free = (): number => {
+    const used = new Set(accounts.flatMap(([, , ...ids]) => ids.slice(0, 2).map(Number)));
+    let id = range.first;
+    while (used.has(id)) id++;
+    return id;
+  };
+  if (!/^\d+$/.test(uid ?? '') || !/^\d+$/.test(gid ?? '')) {
+    const id = free();
     throw fault('sandbox_refused', `there is no account ${user} on this host`, {
-      hint: `useradd --uid ${range.first} --user-group --no-create-home ${user}`,
+      hint: `groupadd -g ${id} ${user} && useradd -u ${id} -g ${id} -M -s /bin/false ${user}`,
     });
+  }
   const account = { uid: Number(uid), gid: Number(gid) };
   const fits = (id: number) => id >= range.first && id <= range.last;
   if (fits(account.uid) && fits(account.gid)) return account;
   throw fault(
     'sandbox_refused',
-    `${user} has uid ${uid} and gid ${gid}, outside ${range.first} to ${range.last}`,
+    `${user} has uid ${uid} and gid ${gid}, not both from ${range.first} to ${range.last}`,
     { hint: 'Set sandboxd.uid_first and uid_last to the range of your agents.' },
   );
 }

@@ -85,8 +85,11 @@ describe('sandboxd remembers', () => {
       'root:x:0:0::/root:/bin/sh\nagent-coder:x:200500:200500::/:/bin/false\nagent-bad:x:7:7::/:\n';
     const users = identities({ identity: 'users' }, ROOT, passwd);
     assert.deepEqual(await users.of('coder'), { uid: 200_500, gid: 200_500, user: 'agent-coder' });
-    await assert.rejects(users.of('nobody'), /no account agent-nobody/);
-    await assert.rejects(users.of('bad'), /outside 200000/);
+    await assert.rejects(users.of('nobody'), {
+      message: /no account agent-nobody/,
+      hint: /^groupadd -g 200000 agent-nobody && useradd -u 200000 -g 200000/,
+    });
+    await assert.rejects(users.of('bad'), /not both from 200000/);
     assert.deepEqual(await identities({}, ALICE).of('coder'), { ...ALICE, user: 'agent-coder' });
     assert.throws(() => identities({ identity: 'single' }, ROOT), { code: 'bad_config' });
     assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });

@@ -15,7 +15,7 @@ import type { Command, CommandExit, Warden } from './adapters/warden.ts';
 import { RUNNER_DAEMONS } from './bounds.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
-import type { NewBox, Store } from './store.ts';
+import type { Store } from './store.ts';
 
 type Sockets = Record<(typeof RUNNER_DAEMONS)[number], string>;
 type Key = { runId: RunId; fence: number; mode: 'live' | 'replay' };
@@ -137,27 +137,29 @@ export function makeRunners(options: RunnersOptions): Runners {
     return { command, ended };
   };
 
+  const begin = async (id: BoxId, name: string, agent: string) => {
+    const identity = await options.identities.of(agent);
+    for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
+    options.moment('sandboxd.before-runner');
+    const command = await options.warden.start(planOf(id, name, identity));
+    return { command, uid: identity.uid };
+  };
+
   const start = async (body: StartRunnerBody) => {
     const key: Key = { runId: body.run_id, fence: body.fence, mode: body.mode };
     const name = runDirName(key, key.mode);
     if (live.has(name)) throw fault('conflict', `${name} has a runner already`);
-    const identity = await options.identities.of(body.agent);
     const { mode, ...whose } = body;
-    const level = config.runner_level;
     const id = newId<BoxId>('box');
-    const box: NewBox = { id, kind: 'runner', level, uid: identity.uid, ...whose };
-    for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
-    options.moment('sandboxd.before-runner');
-    let command: Command;
-    try {
-      command = await options.warden.start(planOf(id, name, identity));
-    } catch (error) {
+    const box = { id, kind: 'runner' as const, level: config.runner_level, ...whose };
+    const { command, uid } = await begin(id, name, body.agent).catch(async (error: unknown) => {
       removeDirs(name);
-      if (mode === 'live') await store.recordRefused(box, whyRefused(error));
+      if (mode === 'live') await store.recordRefused({ ...box, uid: null }, whyRefused(error));
       throw error;
-    }
+    });
     // A replay leaves no trace in any record.
-    const recorded = mode === 'live' ? { id, opened: store.recordOpened(box) } : undefined;
+    const recorded =
+      mode === 'live' ? { id, opened: store.recordOpened({ ...box, uid }) } : undefined;
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
     alone.look();
