@@ -170,7 +170,10 @@ static void expire(struct box *box, enum ended_by by) {
   box->kill_us = now_us() + (int64_t)box->limits[LIMIT_GRACE_MS] * 1000;
 }
 
-static uint8_t held_code(enum held what) { return (uint8_t)(cgroups_held(what)[1] - '0') % 10; }
+static uint8_t held_code(enum held what) {  // 0: nothing, else the version
+  const char *word = cgroups_held(what);
+  return word[0] == 'v' ? (uint8_t)(word[1] - '0') : 0;
+}
 
 static void tell_started(struct box *box) {
   box->told_start = true;

@@ -16,6 +16,7 @@ struct tree {
 };
 static struct tree trees[HELD_COUNT];
 static char own_name[32];
+static char shared[PATH_BYTES];  // the group we stepped aside in, if we had to
 static unsigned next_number;
 
 static int write_at(int dir, const char *name, const char *text) {
@@ -110,12 +111,33 @@ static bool make_own(struct tree *tree, const char *parent, int version) {
   return true;
 }
 
+// A v2 group that hands out controllers has no processes of its own: if the warden is alone in its
+// group (a unit with Delegate=yes), it moves one down; if others are there too, nothing can be done.
+static void share_parent(const char *parent) {
+  static const char *const on = "+memory +pids";
+  if (!write_path(parent, "cgroup.subtree_control", on) || errno != EBUSY) return;
+  char place[PATH_BYTES];
+  snprintf(place, sizeof place, "%.3900s/agentd-warden", parent);
+  if (mkdir(place, 0755) && errno != EEXIST) return;
+  if (!write_path(place, "cgroup.procs", "0") &&
+      !write_path(parent, "cgroup.subtree_control", on)) {
+    snprintf(shared, sizeof shared, "%s", parent);
+    return;
+  }
+  write_path(parent, "cgroup.procs", "0");
+  rmdir(place);
+}
+
 static void find_v2(void) {
   char parent[PATH_BYTES], text[512];
   if (!find_base("", parent)) return;
+  // Where we stepped aside before, the group around is the one to share.
+  char *own_place = strstr(parent, "/agentd-warden");
+  if (own_place && !own_place[14]) *own_place = 0;
+  if (own_place) snprintf(shared, sizeof shared, "%s", parent);
   if (!make_own(&trees[HELD_TREE], parent, 2)) return;
   struct tree *own = &trees[HELD_TREE];
-  write_path(parent, "cgroup.subtree_control", "+memory +pids");
+  share_parent(parent);
   int dir = open(own->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
   bool all = read_at(dir, "cgroup.controllers", text, sizeof text) > 0;
@@ -398,6 +420,16 @@ static void sweep_child(int parent, const char *name) {
     usleep(5000);
   }
   close(box);
+}
+
+// The janitor's last step, when nobody else is left: back to where the warden was started.
+void cgroups_leave(void) {
+  if (!*shared) return;
+  char place[PATH_BYTES + 32];
+  snprintf(place, sizeof place, "%s/agentd-warden", shared);
+  write_path(shared, "cgroup.subtree_control", "-memory -pids");
+  write_path(shared, "cgroup.procs", "0");
+  for (int tries = 0; tries < 200 && rmdir(place) && errno == EBUSY; tries++) usleep(5000);
 }
 
 void cgroups_sweep(void) {

@@ -26,6 +26,7 @@ int janitor_start(struct failure *why) {
     }
     cgroups_sweep();
     stubs_sweep(host.run);
+    cgroups_leave();
     _exit(0);
   }
   waitpid(child, NULL, 0);

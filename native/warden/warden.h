@@ -78,6 +78,7 @@ struct cgroup {
 };
 void cgroups_find(const char *run);
 void cgroups_sweep(void);
+void cgroups_leave(void);
 const char *cgroups_held(enum held what);  // "v1", "v2" or "none"
 int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
                struct failure *why);
