@@ -2,8 +2,8 @@
 // others, and a Node start in the runner's box beside a bare one.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Outcome } from '../src/daemons/sandboxd/adapters/warden-client.ts';
 import { MODES, Warden } from '../test/escape/support/warden.ts';
+import type { Outcome } from '../test/escape/support/warden-client.ts';
 import { timeProcess } from './bare-start.ts';
 import type { Benchmark, Figure } from './figure.ts';
 import { compare, type Measure, type Turns } from './rounds.ts';

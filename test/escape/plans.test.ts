@@ -5,9 +5,9 @@ import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { encodePlan, type Plan } from '../../src/daemons/sandboxd/adapters/plan.ts';
-import { FRAME, frame, MAGIC } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { exited } from './support/cases.ts';
 import { MODES, Warden } from './support/warden.ts';
+import { FRAME, frame, MAGIC } from './support/warden-client.ts';
 
 for (const mode of MODES) {
   describe(`plans, as ${mode}`, () => {

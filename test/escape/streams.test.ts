@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Outcome, WardenClient } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { exited } from './support/cases.ts';
 import { MODES, Warden } from './support/warden.ts';
+import type { Outcome, WardenClient } from './support/warden-client.ts';
 
 const MIB = 2 ** 20;
 const SCRIPT = 'yes xxxxxxxxxxxxxxx | head -c 6000000; head -c 1000 /dev/zero >&2';

@@ -6,10 +6,10 @@ import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { WardenClient } from '../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, processesOf } from './support/host.ts';
 import { MODES, NOTHING, Warden } from './support/warden.ts';
+import type { WardenClient } from './support/warden-client.ts';
 
 const ROUNDS = process.env.FUZZ === 'long' ? 500 : 12;
 const pick = <T>(from: readonly T[]): T | undefined =>

@@ -5,8 +5,8 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Guard } from '../../../src/daemons/sandboxd/adapters/plan.ts';
-import type { Exit, Outcome } from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { MODES, type Mode, type PlanOptions, Warden } from './warden.ts';
+import type { Exit, Outcome } from './warden-client.ts';
 
 export type Case = {
   id: string; // of the list of known attacks

@@ -26,12 +26,8 @@ import {
   type Limits,
   type Plan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
-import {
-  type OpenBox,
-  type Outcome,
-  WardenClient,
-} from '../../../src/daemons/sandboxd/adapters/warden-client.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './host.ts';
+import { type OpenBox, type Outcome, WardenClient } from './warden-client.ts';
 
 const REPO = join(import.meta.dirname, '../../..');
 const SOURCE = join(REPO, 'native/warden');

@@ -8,7 +8,7 @@ import {
   encodeBoxPlan,
   encodePlan,
   type Plan,
-} from './plan.ts';
+} from '../../../src/daemons/sandboxd/adapters/plan.ts';
 
 export const MAGIC = 0x44525741;
 export const FRAME = {
