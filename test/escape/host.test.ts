@@ -99,7 +99,10 @@ describe('a host that forbids user namespaces', () => {
     const words = [warden.hostile, 'stubborn', '100', warden.dir];
     void client.run(warden.plan(words, { level: 1 }));
     await begun;
-    assert.ok(processesOf(warden.dir).some((one) => one.name === 'hostile'));
+    // Started is told in the midst of its exec: its name comes a moment later.
+    const isThere = () => processesOf(warden.dir).some((one) => one.name === 'hostile');
+    for (let tries = 0; tries < 100 && !isThere(); tries++) await sleep(20);
+    assert.ok(isThere());
     warden.process?.kill('SIGKILL');
     for (let tries = 0; tries < 200 && processesOf(warden.dir).length > 0; tries++) await sleep(20);
     assert.deepEqual(processesOf(warden.dir), []);
