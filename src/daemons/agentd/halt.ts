@@ -40,10 +40,20 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
     }
   };
 
+  const writeFile = (why: string): void => {
+    try {
+      file().set(why);
+    } catch (error) {
+      log.error('the halt file could not be written; runners are ended all the same', { error });
+    }
+  };
+
   const halt: Halt = {
     reason: () => reason,
     async set(why, by) {
       reason ??= why;
+      // The warden looks at the file and ends every box, whether or not sandboxd answers.
+      writeFile(why);
       const stopped = await stopRunners();
       await record(why, by);
       return stopped;
