@@ -1,5 +1,5 @@
 // sandboxd as a value: the one file that knows all its parts.
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { daemon, type Floor } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
@@ -75,7 +75,8 @@ async function start(floor: Floor<SandboxdConfig>) {
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
     secrets: () => {
-      secrets ??= secretPaths([stateDir, runtimeDir]);
+      const own = [stateDir, runtimeDir];
+      secrets ??= secretPaths([...new Set([...own, ...own.map((dir) => realpathSync(dir))])]);
       return secrets;
     },
   });

@@ -53,7 +53,7 @@ export function makeLevels(options: {
   const binds = systemBinds(config.system_paths);
   const program = '/usr/bin/true';
 
-  const tryLevel = async (level: 1 | 2, fix: string | null): Promise<Try> => {
+  const tryLevel = async (level: 1 | 2, seen: Map<string, string>): Promise<Try> => {
     const name = `L${level}`;
     try {
       const plan: Plan = {
@@ -75,8 +75,12 @@ export function makeLevels(options: {
         throw fault('sandbox_refused', `${program} ended with ${exit.signal}`);
       return { name, works: true, detail: `${program} ran in it`, fix: null };
     } catch (error) {
-      const { message, hint } = error as { message: string; hint?: string };
-      return { name, works: false, detail: message, fix: fix ?? hint ?? null };
+      const { code, message, hint } = error as { code?: string; message: string; hint?: string };
+      const works = seen.get(`level${level}`) === 'yes';
+      if (code === 'halted')
+        return { name, works, detail: 'not tried: everything is halted', fix: null };
+      const fix = works ? undefined : seen.get('fix');
+      return { name, works: false, detail: message, fix: fix || hint || null };
     }
   };
 
@@ -102,8 +106,8 @@ export function makeLevels(options: {
         identity: identities.mode,
         runner_level: config.runner_level,
         levels: [
-          await tryLevel(1, null),
-          await tryLevel(2, fix),
+          await tryLevel(1, seen),
+          await tryLevel(2, seen),
           ...(['L3', 'L4'] as const).map(
             (name): Try => ({ name, works: false, detail: NOT_BUILT[name]!, fix: null }),
           ),

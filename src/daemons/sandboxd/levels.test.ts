@@ -1,0 +1,104 @@
+// What the host gives, told from what was tried: a level that does not work is said with its cause
+// and its fix, and runners that cannot have theirs do not start.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { fault } from '../../wire/errors.ts';
+import type { Command } from './adapters/warden.ts';
+import { sandboxdConfig } from './config.ts';
+import { assertLevel, makeLevels } from './levels.ts';
+
+const GIVES = {
+  ...{ version: '1', mode: 'user', landlock: '7', namespaces: 'yes', missing: '', fix: '' },
+  ...{ level1: 'yes', level2: 'yes', memory: 'v2', pids: 'v2', cpu: 'v2', tree: 'v2' },
+};
+const FORBIDS = {
+  ...GIVES,
+  ...{ namespaces: 'no', level2: 'no', missing: 'no namespaces: a rule forbids it' },
+  ...{ fix: 'sysctl -w the.rule=0', memory: 'none' },
+};
+const exit = {
+  ...{ endedBy: null, exitCode: 0, signal: null, wallMs: 1, cpuMs: 1, memoryPeakBytes: 1 },
+  ...{ stdoutBytes: 0, stderrBytes: 0 },
+};
+
+function levels(host: Record<string, string>, more: object = {}, start?: () => Promise<Command>) {
+  const ran = {
+    ...{ stdinEnd: () => undefined, discard: () => undefined, ended: Promise.resolve(exit) },
+  } as unknown as Command;
+  const refuse = fault('level_unavailable', 'the warden refused: no namespaces');
+  return makeLevels({
+    config: sandboxdConfig.parse(more),
+    warden: {
+      features: async () => new Map(Object.entries(host)),
+      start:
+        start ??
+        (async ({ level }) => (level === 2 && host.level2 === 'no' ? Promise.reject(refuse) : ran)),
+    },
+    identities: {
+      mode: (more as { identity?: 'dynamic' }).identity ?? 'single',
+      nobody: { uid: 1_000, gid: 1_000 },
+      of: async () => ({ uid: 1_000, gid: 1_000, user: 'agent-x' }),
+    },
+  });
+}
+
+describe('levels', () => {
+  it('says what works, by having tried it', async () => {
+    const view = await levels(GIVES).view();
+    assert.deepEqual(
+      view.levels.map(({ name, works, fix }) => [name, works, fix]),
+      [
+        ['L1', true, null],
+        ['L2', true, null],
+        ['L3', false, null],
+        ['L4', false, null],
+      ],
+    );
+    assert.deepEqual(
+      view.features.filter(({ works }) => !works).map(({ name }) => name),
+      ['users'],
+    );
+  });
+
+  it('says what does not, why, and the one command that helps', async () => {
+    const view = await levels(FORBIDS).view();
+    const l2 = view.levels.find(({ name }) => name === 'L2');
+    assert.deepEqual([l2?.works, l2?.fix], [false, 'sysctl -w the.rule=0']);
+    assert.match(l2!.detail, /no namespaces/);
+    const failed = view.features.filter(({ works }) => !works).map(({ name }) => name);
+    assert.deepEqual(failed, ['namespaces', 'memory', 'users']);
+    await assert.rejects(levels(FORBIDS).assertRunners(), {
+      code: 'level_unavailable',
+      message: /no L2 sandbox for runners: no namespaces: a rule forbids it/,
+      hint: /^sysctl -w the\.rule=0 .*runner_level: L1/,
+    });
+  });
+
+  it('a weaker level is taken only when the configuration says so, and never as root', async () => {
+    await levels(FORBIDS, { runner_level: 'L1' }).assertRunners();
+    await levels(GIVES).assertRunners();
+    const asRoot = levels(GIVES, { runner_level: 'L1', identity: 'dynamic' });
+    await assert.rejects(asRoot.assertRunners(), { code: 'bad_config' });
+    const nothing = { ...FORBIDS, level1: 'no', landlock: '0', missing: '', fix: '' };
+    await assert.rejects(levels(nothing, { runner_level: 'L1' }).assertRunners(), /Landlock/);
+  });
+
+  it('while halted nothing is tried, and nothing is called broken', async () => {
+    const halted = () => Promise.reject(fault('halted', 'halted'));
+    const { levels: seen } = await levels(GIVES, {}, halted).view();
+    assert.deepEqual(
+      seen.slice(0, 2).map(({ works, detail }) => [works, detail]),
+      [
+        [true, 'not tried: everything is halted'],
+        [true, 'not tried: everything is halted'],
+      ],
+    );
+  });
+
+  it('levels that are not built are refused with the reason', () => {
+    for (const level of ['L0', 'L3', 'L4'] as const)
+      assert.throws(() => assertLevel(level), { code: 'level_unavailable', message: /^L/ });
+    assertLevel('L1');
+    assertLevel('L2');
+  });
+});
