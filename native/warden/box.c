@@ -193,6 +193,7 @@ static void tell_started(struct box *box) {
   if (box->conn)
     conn_send(box->conn, box->hold ? FRAME_OPENED : FRAME_STARTED, body,
               (size_t)(at + 9 - body));
+  box_output_possible(box);
 }
 
 static void on_report(struct box *box, const struct report *report, const int *fds,
@@ -283,6 +284,7 @@ void boxes_reap(void) {
       box_on_control(&box->control.watch, 0);
     }
     if (!box->pid_namespace) kill_orphans();
+    box_output_possible(box);
     box_finish(box);
   }
 }

@@ -19,7 +19,9 @@ void on_output(struct watch *watch, uint32_t events) {
   struct stream *stream = (struct stream *)watch;
   struct box *box = stream->box;
   uint8_t bytes[CHUNK];
-  if (box->conn && conn_room(box->conn) < CHUNK + FRAME_HEADER + 512) {
+  // Output comes after the word that the command has started; a dead box says that no more.
+  bool early = !box->told_start && !box->dead;
+  if (early || (box->conn && conn_room(box->conn) < CHUNK + FRAME_HEADER + 512)) {
     // A hang-up would be told again and again: take the pipe out until there is room.
     watch_drop(watch);
     stream->paused = true;
