@@ -1,5 +1,5 @@
-// Attacks through what is not there yet, or is not what it was: denied paths that appear later, odd
-// denials, a temporary directory that is pointed elsewhere, names that only other layers understand.
+// Attacks through what is not there yet, or is not what it was: denied paths that appear later,
+// odd denials, a temporary directory pointed elsewhere, names that only other layers understand.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
