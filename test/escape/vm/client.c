@@ -1,0 +1,61 @@
+// Sends the frames of each file to a warden and prints what it answers; a box that was opened lends
+// its number to the commands after it. For a machine with nothing on it but this.
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static uint8_t bytes[1 << 20];
+static uint64_t box;
+
+static int read_all(int fd, uint8_t *at, size_t size) {
+  for (size_t have = 0; have < size;) {
+    ssize_t part = read(fd, at + have, size - have);
+    if (part <= 0) return -1;
+    have += (size_t)part;
+  }
+  return 0;
+}
+
+// True when the answer is whole. An open box lives as long as its connection, so that stays.
+static int take_frame(int sock) {
+  uint8_t head[12];
+  uint32_t size;
+  if (read_all(sock, head, sizeof head)) return printf(" lost\n");
+  memcpy(&size, head + 8, 4);
+  if (size >= sizeof bytes || read_all(sock, bytes, size)) return printf(" lost\n");
+  bytes[size] = 0;
+  switch (head[5]) {
+    case 0x81: printf(" held %d%d%d%d", bytes[4], bytes[5], bytes[6], bytes[7]); return 0;
+    case 0x82: printf(" says %.*s", (int)strcspn((char *)bytes, "\n"), (char *)bytes); return 0;
+    case 0x84:
+      printf(" ended by %d signal %d code %d\n", bytes[0], bytes[1], bytes[2]);
+      close(sock);
+      return 1;
+    case 0x85: return printf(" refused %d %s\n", bytes[0], (char *)bytes + 2);
+    case 0x88: memcpy(&box, bytes, 8); return printf(" opened\n");
+    default: return 0;
+  }
+}
+
+int main(int argc, char **argv) {
+  for (int i = 2; i < argc; i++) {
+    FILE *in = fopen(argv[i], "rb");
+    size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
+    if (in) fclose(in);
+    uint8_t *field = memmem(bytes, size, "\x0e\0\x08\0\0\0", 6);
+    if (field) memcpy(field + 6, &box, 8);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strncpy(address.sun_path, argv[1], sizeof address.sun_path - 1);
+    int sock = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(sock, (struct sockaddr *)&address, sizeof address)) return 1;
+    if (write(sock, bytes, size) != (ssize_t)size) return 1;
+    printf("%s:", strrchr(argv[i], '/') + 1);
+    while (!take_frame(sock)) {
+    }
+    fflush(stdout);
+  }
+  return 0;
+}
