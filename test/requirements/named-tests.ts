@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readSource, walkSyntax } from '../../tools/source.ts';
 
-export type Named = { path: string; name: string };
+type Named = { path: string; name: string };
 
 /** `test/a.test.ts` “one” “two” names two tests; a path alone names the whole file. */
 export function namedTests(text: string): Named[] {
@@ -26,7 +26,7 @@ const textOf = (node: Text | undefined): unknown =>
   node?.value ?? node?.quasis?.map(({ value }) => value.cooked).join('…');
 
 /** Names of tests, and the titles of those that a table makes; … stands for what is filled in. */
-export function testNamesIn(root: string, path: string): Set<string> {
+function testNamesIn(root: string, path: string): Set<string> {
   const names = new Set<string>();
   walkSyntax(readSource(root, path), (node) => {
     if (node.type === 'CallExpression') {
