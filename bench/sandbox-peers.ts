@@ -1,5 +1,5 @@
-// The sandboxes others offer, each around the same empty command: what is not on this machine, or does
-// not work here, is left out and named.
+// The sandboxes others offer, each around the same empty command: what is not on this machine, or
+// does not work here, is left out and named.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,7 +32,7 @@ export function timeSpawn(argv: readonly string[], user: User = {}): Promise<num
   });
 }
 
-// What level 2 gives, as far as its options go: it has no seccomp table, Landlock or cgroup of its own.
+// What level 2 gives, as far as its options go: it has no seccomp table, Landlock or cgroup.
 const BWRAP = [
   ...['bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--cap-drop', 'ALL'],
   ...['--ro-bind', '/usr', '/usr', '--symlink', 'usr/bin', '/bin', '--symlink', 'usr/lib', '/lib'],

@@ -1,5 +1,5 @@
-// What a box costs: an empty command through the warden beside a bare spawn and beside the sandboxes of
-// others, and a Node start in the runner's box beside a bare one.
+// What a box costs: an empty command through the warden beside a bare spawn and beside the
+// sandboxes of others, and a Node start in the runner's box beside a bare one.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MODES, Warden } from '../test/escape/support/warden.ts';

@@ -24,7 +24,8 @@ struct box {
   struct entry entry;
   char *egress_path;
   pid_t egress;
-  bool pid_namespace, dead, gone, settled, swept, ended, alone, failed, told_start, stdin_ends, pids_met;
+  bool pid_namespace, failed, told_start, ended, alone, dead, settled, swept, gone;
+  bool stdin_ends, pids_met;
   enum ended_by by;
   unsigned kills;
   int status;

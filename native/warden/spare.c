@@ -20,7 +20,7 @@ static struct spare *waiting, *graves;
 static bool asked[2];  // BIRTH_LEVEL_1, BIRTH_LEVEL_2
 static const struct entry *entries[ENTRIES_MAX];  // open boxes
 static unsigned entry_count;
-static unsigned joining;  // spares in waiting that were let into their cgroups and are not there yet
+static unsigned joining;  // spares that were let into their cgroups and are not there yet
 static bool filling;
 static uint64_t usual[3][LIMIT_COUNT];
 static bool wanted;

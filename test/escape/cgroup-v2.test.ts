@@ -1,5 +1,5 @@
-// The warden on a machine with cgroup v2 alone: a small virtual one, since this host may have v1. The
-// limits are the kernel's, boxes and commands have their own, and nothing is left.
+// The warden on a machine with cgroup v2 alone: a small virtual one, since this host may have v1.
+// The limits are the kernel's, boxes and commands have their own, and nothing is left.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import {

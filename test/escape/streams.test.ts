@@ -1,4 +1,5 @@
-// Streams under a reader that does not read: the command waits, the warden stays small, others go on.
+// Streams under a reader that does not read: the command waits, the warden stays small, others
+// go on.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';

@@ -1,5 +1,5 @@
-// Kills any part of it at any moment, over and over: warden, janitor, spares, inits, relays. Then the
-// next warden finds or leaves nothing, and works.
+// Kills any part of it at any moment, over and over: warden, janitor, spares, inits, relays. Then
+// the next warden finds or leaves nothing, and works.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync } from 'node:fs';

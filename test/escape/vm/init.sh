@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first process of a machine with cgroup v2 alone: a warden in the root group, one alone in a group
-# of its own, as in a unit, and one that shares its group with others. Then the machine goes off.
+# The first process of a machine with cgroup v2 alone: a warden in the root group, one alone in a
+# group of its own, as in a unit, and one that shares its group with others. Then it goes off.
 busybox=/bin/busybox
 if [ "$1" != second ]; then
   $busybox mkdir /new
