@@ -85,7 +85,7 @@ static bool make_own(struct tree *tree, const char *parent, int version) {
 }
 
 // A v2 group that hands out controllers has no processes of its own: if the warden is alone in its
-// group (a unit with Delegate=yes), it moves one down; if others are there too, nothing can be done.
+// group (a unit with Delegate=yes), it moves one down; with others in there nothing can be done.
 static void share_parent(const char *parent) {
   static const char *const on = "+memory +pids";
   if (!write_path(parent, "cgroup.subtree_control", on) || errno != EBUSY) return;

@@ -227,7 +227,7 @@ static int prove(const struct setup *setup, int status_fd, struct failure *why) 
 }
 
 // A runner starts once: from the first descriptor number that its limit puts out of reach. Once
-// that one is closed by exec, nobody can have the number again, so no second exec passes the filter.
+// that one is closed by exec, nobody can have the number again: no second exec passes the filter.
 static int open_command(struct setup *setup, struct failure *why) {
   const char *command = setup->plan->args[0];
   struct rlimit now;
