@@ -117,6 +117,11 @@ export const FetchBody = z.strictObject({
   body_base64: z.base64().max(5_600_000).optional(),
   response_bytes_max: z.int().min(0).max(4_000_000).default(1_000_000),
   time_ms_max: z.int().min(1).max(300_000).default(30_000),
+  /**
+   * What the caller has decided of this very request: it counts beside the rules of the run, for
+   * this request only and not for where it is redirected to.
+   */
+  decided: EgressRule.optional(),
   /** Each place that a redirect names is decided on like the first. */
   redirects_max: z.int().min(0).max(10).default(5),
 });

@@ -107,6 +107,18 @@ describe('a fetch', () => {
     await assert.rejects(other, isCode('unreachable'));
   });
 
+  it('goes further where its caller has decided so, for this request and nowhere else', async () => {
+    const base = `https://good.test:${tlsPort}`;
+    const post = { method: 'POST', url: `${base}/open/x` };
+    const decided = { host: 'good.test', port: tlsPort, methods: ['POST'] };
+    assert.equal((await fetch('decided', { ...post, decided })).text, 'tls POST /open/x');
+    await assert.rejects(fetch('undecided', post), isCode('denied'), 'it was for that one only');
+    const elsewhere = { ...post, decided: { ...decided, host: 'else.test' } };
+    await assert.rejects(fetch('elsewhere', elsewhere), isCode('denied'));
+    const led = { url: url(`/to?${base}/closed`), decided: { ...decided, methods: ['GET'] } };
+    await assert.rejects(fetch('led', led), isCode('denied'), 'a redirect is decided by the rules');
+  });
+
   it('follows redirects only to where it may go', async () => {
     const authorization = 'Bearer secret';
     seen = [];

@@ -12,7 +12,7 @@ import type { Wanted } from './rules/match.ts';
 import { type Place, readPlace } from './rules/place.ts';
 import { refuse } from './rules/refusal.ts';
 import { hostHeaderOf, isOwnHeader } from './rules/request.ts';
-import type { Run } from './run.ts';
+import { type Run, withRule } from './run.ts';
 import type { Store } from './store.ts';
 
 export type Fetch = (run: Run, body: FetchBody, signal: AbortSignal) => Promise<FetchAnswer>;
@@ -41,10 +41,11 @@ export function makeFetch(options: {
   const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
 
   const ask = async (run: Run, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer> => {
-    const { call_id: callId } = body;
+    const { call_id: callId, decided } = body;
     let order = orderOf(gate, run, body);
     for (let redirects = 0; ; redirects++) {
-      const got = await sendOne({ gate, run, callId, ca: options.ca, signal }, order, body);
+      const as = redirects === 0 && decided !== undefined ? withRule(run, decided) : run;
+      const got = await sendOne({ gate, run: as, callId, ca: options.ca, signal }, order, body);
       const next = redirects < body.redirects_max ? redirected(order, got) : undefined;
       if (next === undefined) return answerOf(order, got);
       order = { ...next, place: placeOf(gate, run, next) };

@@ -1,6 +1,6 @@
 // One run with a way out: its rules as they are now, what it has used, and what it has open. Who
 // may reach what is decided in rules/; how a connection comes about is gate.ts.
-import type { PutEgressBody } from '../../wire/egressd.ts';
+import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';
 import type { Denials } from './denials.ts';
@@ -49,6 +49,12 @@ export type Run = {
 
 export function rulesOf({ allow, granted }: PutEgressBody): Rule[] {
   return [...allow, ...granted].map((rule) => taken(readRule(rule)));
+}
+
+/** The same run, for one request that may go a little further. */
+export function withRule(run: Run, rule: EgressRule): Run {
+  const rules = [...run.rules, taken(readRule(rule))];
+  return Object.create(run, { rules: { value: rules, enumerable: true } }) as Run;
 }
 
 function taken(read: Read<Rule>): Rule {
