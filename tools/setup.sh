@@ -10,7 +10,7 @@ node_major_min=24
 
 # command | Debian package | targets | why
 system_needs='
-git     | git             | test check                 | to list the files that belong to the project
+git     | git             | test check                 | to list the files of the project
 curl    | curl            | test                       | to call the API as any script would
 cc      | build-essential | cli demo test bench native | to build what starts every sandbox
 setpriv | util-linux      | test                       | to run the warden as an ordinary user

@@ -43,19 +43,8 @@ function childrenOf(parent: number): number[] {
     });
 }
 
-/** The one process of this name whose parent is a box's first process. */
-const boxInit = (name: string): number =>
-  readdirSync('/proc')
-    .filter((entry) => /^\d+$/.test(entry))
-    .map(Number)
-    .find((pid) => {
-      try {
-        const parent = Number(fieldOf(pid, 'PPid'));
-        return fieldOf(pid, 'Name') === name && fieldOf(parent, 'Name') === 'box-init';
-      } catch {
-        return false;
-      }
-    })!;
+const descendantsOf = (pid: number): number[] =>
+  childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
 
 const linkOf = (pid: number, space: string) => readlinkSync(`/proc/${pid}/ns/${space}`);
 /** One that has ended may stay a zombie for as long as nobody collects it. */
@@ -68,7 +57,7 @@ function isAlive(pid: number): boolean {
 }
 
 for (const mode of MODES) {
-  describe(`sandboxes, as ${mode}`, () => {
+  describe(`sandboxes, as ${mode}`, { timeout: 180_000 }, () => {
     let runtime: TestRuntime;
     let model: ScriptedModel;
     let toold: Client<typeof sandboxdRoutes>;
@@ -90,6 +79,9 @@ for (const mode of MODES) {
     const connect = () => {
       toold = makeClient(sandboxdRoutes, socketLink({ socketPath: peerSocket() }));
     };
+
+    const wardenPid = () =>
+      childrenOf(runtime.process.pid!).find((pid) => fieldOf(pid, 'Name') === 'warden')!;
 
     const whose = (agent: string, tree: string) => ({
       run_id: derivedId<RunId>('run', mode, agent, tree),
@@ -218,7 +210,9 @@ for (const mode of MODES) {
       response.pause();
       const line = JSON.parse(first.toString().split('\n')[0]!) as { stdout: string };
       assert.match(Buffer.from(line.stdout, 'base64').toString(), /^y\ny\n/);
-      const yes = childrenOf(boxInit('sh')).find((pid) => fieldOf(pid, 'Name') === 'yes')!;
+      const yes = await eventually('it to run', async () =>
+        descendantsOf(wardenPid()).find((pid) => fieldOf(pid, 'Name') === 'yes'),
+      );
       const written = () => /wchar: (\d+)/.exec(readFileSync(`/proc/${yes}/io`, 'utf8'))![1];
       await eventually('it to stand still', async () => {
         const before_ = written();
@@ -295,12 +289,10 @@ for (const mode of MODES) {
     it('a warden that is killed takes its boxes along, and is there again', async () => {
       const id = await open('coder', 'warden');
       const running = exec(id, 'sleep 60').catch((error: { code: string }) => error.code);
-      const warden = childrenOf(runtime.process.pid!).find(
-        (pid) => fieldOf(pid, 'Name') === 'warden',
-      );
-      const boxed = childrenOf(warden!);
+      const warden = wardenPid();
+      const boxed = childrenOf(warden);
       assert.ok(boxed.length >= 1);
-      process.kill(warden!, 'SIGKILL');
+      process.kill(warden, 'SIGKILL');
       assert.equal(await running, 'unavailable');
       for (const pid of boxed)
         await eventually('nothing left', async () => (isAlive(pid) ? undefined : true));
@@ -314,10 +306,8 @@ for (const mode of MODES) {
       const id = await open('coder', 'one');
       const before_ = textOf(await exec(id, 'echo kept > kept; id -u'));
       void exec(id, 'sleep 60').catch(() => undefined);
-      const warden = childrenOf(runtime.process.pid!).find(
-        (pid) => fieldOf(pid, 'Name') === 'warden',
-      );
-      const tree = [warden!, ...childrenOf(warden!)];
+      const warden = wardenPid();
+      const tree = [warden, ...childrenOf(warden)];
       await runtime.kill();
       for (const pid of tree)
         await eventually('nothing left', async () => (isAlive(pid) ? undefined : true));
@@ -329,7 +319,7 @@ for (const mode of MODES) {
   });
 }
 
-describe('sandboxes, one process for each daemon', () => {
+describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
   let runtime: TestRuntime;
   before(async () => {
     runtime = await startRuntime({ mode: 'split' });

@@ -95,6 +95,14 @@ describe('the client of the warden', () => {
     assert.deepEqual([killed.endedBy, killed.signal, killed.exitCode], ['killed', 9, null]);
   });
 
+  it('a command that ends before it has begun has ended, and is no fault', async () => {
+    answer = (type, socket) => void (type === 1 && socket.write(ended(1, 9)));
+    const command = await warden.start(plan);
+    const exit = await command.ended;
+    assert.ok(exit !== 'lost');
+    assert.deepEqual([command.pid, exit.endedBy], [0, 'wall']);
+  });
+
   for (const [code, fault] of [
     [3, 'denied'],
     [4, 'level_unavailable'],
