@@ -4,12 +4,14 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { derivedId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
-import type { CallId } from '../../src/wire/words.ts';
+import type { CallId, TaskId } from '../../src/wire/words.ts';
 import {
   askSocket,
   type LiveRun,
@@ -47,7 +49,7 @@ describe('marks of a live run', () => {
           name,
           manifestOf(
             name,
-            '{ replicas: 9, tools: { allow: [http.fetch, logs.read, file.write_workspace] }, ' +
+            '{ replicas: 9, tools: { allow: [http.fetch, logs.read, file.read, file.write_workspace, shell.exec, task.delegate] }, ' +
               `network: { mode: restricted, allow: ["${at}"] } }`,
           ),
         ]),
@@ -98,6 +100,66 @@ describe('marks of a live run', () => {
     assert.equal(await think(run), 'data_not_allowed');
   });
 
+  it('[R10] [R401] and what a command fetched by itself', async () => {
+    const run = await world.startRun();
+    doneWith(await use(run, 'shell.exec', { command: 'echo nothing of others' }));
+    assert.equal(await think(run), 'answered');
+    const fetched = doneWith(await use(run, 'shell.exec', { command: `curl -sS ${page}` }));
+    assert.equal(fetched.result?.stdout, 'words of a stranger');
+    assert.equal(await think(run), 'data_not_allowed');
+  });
+
+  it('[R401] a command that fetches and is cut off leaves a marked workspace', async () => {
+    const reader = await world.startRun();
+    const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
+    const running = use(reader, 'shell.exec', {
+      command: `curl -sS -o fetched ${page} && touch done && sleep 60`,
+    });
+    await eventually('the file', async () => {
+      const found = await use(reader, 'file.read', { path: 'done' });
+      return found.ok && (found.value as CallAnswer).status === 'completed' ? true : undefined;
+    });
+    await world.agentd.cancelTask({ params: { id: reader.taskId }, body: {} });
+    await running;
+    const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
+    const marks = await eventually('the mark', async () => {
+      const rows = db.prepare('SELECT * FROM workspace_marks WHERE root_task_id = ?');
+      return rows.all(task.root_task_id)[0];
+    });
+    db.close();
+    assert.equal(marks.label, 'outside');
+  });
+
+  it('[R401] what a marked run writes carries its mark, wherever the mark came from', async () => {
+    const reader = await world.startRun();
+    const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
+    const writer = await helperIn(task.context_id);
+    doneWith(await use(writer, 'http.fetch', { url: page }));
+    const put = doneWith(await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }));
+    const third = await helperIn(task.context_id);
+    const { task: own } = await world.agentd.getTask({ params: { id: third.taskId } });
+    doneWith(await use(third, 'artifact.get', { id: put.result?.id }));
+    doneWith(await use(third, 'file.write', { path: 'copy', text: 'of a stranger' }));
+    const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
+    const rows = db.prepare('SELECT label FROM workspace_marks WHERE root_task_id = ?');
+    const labels = rows.all(own.root_task_id).map(({ label }) => label);
+    db.close();
+    assert.deepEqual(labels, ['outside']);
+  });
+
+  it('[R400] a marked workspace counts before the first thing done with what lies in it', async () => {
+    const parent = await world.startRun();
+    doneWith(await use(parent, 'file.write', { path: 'a', text: 'own' }));
+    doneWith(await use(parent, 'file.delete', { path: 'a' }));
+    const given = { agent: 'helper', goal: 'Read', wait: false };
+    const { result } = doneWith(await use(parent, 'task.delegate', given));
+    const child = await helperOf(result?.task_id as TaskId);
+    doneWith(await use(child, 'http.fetch', { url: page }));
+    doneWith(await use(child, 'file.write', { path: 'b', text: 'words of a stranger' }));
+    const asked = await use(parent, 'file.delete', { path: 'b' });
+    assert.equal(asked.ok && (asked.value as CallAnswer).status, 'waiting', JSON.stringify(asked));
+  });
+
   it('[R10] as long as modeld does not know of it, nothing is shown', async () => {
     const run = await world.startRun();
     const modeld = world.hosted.get('modeld')!;
@@ -134,15 +196,18 @@ describe('marks of a live run', () => {
   /** A run of the helper in the thread of another. */
   async function helperIn(contextId: string): Promise<LiveRun> {
     const body = { goal: 'Read', agent: 'helper', context_id: contextId as never };
-    const { task } = await world.agentd.createTask({ body });
+    return helperOf((await world.agentd.createTask({ body })).task.id);
+  }
+
+  async function helperOf(taskId: TaskId): Promise<LiveRun> {
     const run = await eventually('the helper', async () => {
-      const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
+      const { runs } = await world.agentd.listRuns({ query: { task_id: taskId } });
       const [live] = runs.filter(({ status }) => status === 'live');
       return live !== undefined && existsSync(runSocketOf(world, 'toold', live)) ? live : undefined;
     });
     const { id, fence } = run;
-    const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId: task.id };
+    const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId };
     const callId = (n: number) => derivedId<CallId>('call', id, 'tool', n, 0);
-    return { id, fence, caller, callId, taskId: task.id };
+    return { id, fence, caller, callId, taskId };
   }
 });

@@ -16,7 +16,13 @@ import * as events from './events.ts';
 import type { Marks } from './marks.ts';
 import { neutralise, previewOf, showResult } from './output.ts';
 import type { Permission, Permissions } from './permission.ts';
-import { completedWith, type Finished, type FinishResult, failedWith } from './results.ts';
+import {
+  completedWith,
+  type Finished,
+  type FinishResult,
+  failedWith,
+  withheld,
+} from './results.ts';
 import {
   type CallError,
   checksUntil,
@@ -194,6 +200,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     moment('toold.after-attempt-durable');
     const done = await doEffect(job, tool, begun.input);
     moment('toold.after-effect');
+    try {
+      await marks.noteFetched({ ...job, tool });
+    } catch (error) {
+      if (done !== 'unknown') return end(job, begun.attempt, withheld(tool, error));
+    }
     if (done === 'unknown') {
       await store.markUnknown(job.callId);
       return afterUnknown(job, (await store.findCall(job.callId))!);

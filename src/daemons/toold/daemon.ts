@@ -1,6 +1,6 @@
 // toold as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { daemon, type Floor, isFault, type Running } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
@@ -23,13 +23,15 @@ import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
 import { makeFinishResult } from './results.ts';
-import { makeRuns } from './runs.ts';
+import { makeRuns, type Run } from './runs.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
 
 const AUDIT_WAIT_MS = 2_000;
+/** A box that is to be closed waits for this. */
+const soon = { deadlineMs: 2_000 };
 
 export type Parts = {
   floor: Floor<TooldConfig>;
@@ -54,9 +56,23 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     egressBytesMax: config.egress_bytes_max,
     ...{ policy, log },
   });
+  const hasReceived = async ({ runId }: Run): Promise<boolean> => {
+    try {
+      const { egress } = await egressd.getEgress({ params: { id: runId } }, soon);
+      return egress.bytes_received > 0;
+    } catch (error) {
+      if (isFault(error, 'not_found')) return false;
+      throw error;
+    }
+  };
+  const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
   const runs = makeRuns({
     ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() },
-    onGone: (run) => void boxes.close(run),
+    onGone: (run) =>
+      void marks
+        .noteGone(run)
+        .catch((error: unknown) => log.warn('what a run fetched is not known', { error }))
+        .finally(() => boxes.close(run)),
   });
   const fetch: typeof egressd.fetch = async (request, asked) => {
     await boxes.openEgress(runs.held(request.params.id as RunId));
@@ -80,7 +96,6 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     repeatsMax: config.breaker_repeats_max,
     staleCallsMax: config.breaker_stale_calls_max,
   };
-  const marks = makeMarks({ agentd, store, onMarked: boxes.narrow });
   const authority = makeAuthority(policy);
   const permissions = makePermissions({ authority, marks, limits, clock });
   const approvals = makeApprovals({ approvald, agentd });

@@ -13,6 +13,10 @@ export type Marks = {
   of(run: Run, tool: Tool): Promise<readonly Label[]>;
   /** Told before the effect, so that nobody sees an output that has not marked them. */
   note(call: Noted): Promise<void>;
+  /** After the effect, before anybody sees it: a command may have fetched something by itself. */
+  noteFetched(call: Noted): Promise<void>;
+  /** The run is over, perhaps in the middle of a command: what that fetched stays marked. */
+  noteGone(run: Run): Promise<void>;
 };
 
 type Noted = { run: Run; callId: CallId; tool: Tool };
@@ -22,6 +26,8 @@ export function makeMarks(options: {
   store: Pick<Store, 'workspaceMarks' | 'markWorkspace'>;
   /** A run has a new mark: what is open to it may have to be narrowed. */
   onMarked: (run: Run) => Promise<void>;
+  /** Whether anything ever came in through the way out of this run's box. */
+  hasReceived: (run: Run) => Promise<boolean>;
 }): Marks {
   const { agentd, store } = options;
 
@@ -42,12 +48,21 @@ export function makeMarks(options: {
     await learn(run, now);
   };
 
+  /** A file that was fetched is never without its mark, whoever reads it. */
+  const markFetched = async (run: Run): Promise<boolean> => {
+    if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
+    await store.markWorkspace(run.rootTaskId, ['outside']);
+    return true;
+  };
+
   return {
     async of(run, tool) {
       if (!matters(tool)) return [...run.labels];
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);
-      return labels;
+      // What it would do in the box it does with what lies there.
+      const here = tool.box === undefined ? [] : await store.workspaceMarks(run.rootTaskId);
+      return [...new Set([...labels, ...here])];
     },
 
     async note(noted) {
@@ -60,6 +75,16 @@ export function makeMarks(options: {
       const own = [...run.labels].filter((label) => SPREADING.has(label) && !here.includes(label));
       if (tool.box === 'write' && own.length > 0) await store.markWorkspace(run.rootTaskId, own);
     },
+
+    async noteFetched(noted) {
+      const { run, tool } = noted;
+      if (runsCommands(tool) && (await markFetched(run)))
+        await tell(noted, ['outside'], `what ${tool.name} fetched`);
+    },
+
+    async noteGone(run) {
+      if (run.mode === 'live') await markFetched(run);
+    },
   };
 }
 
@@ -70,5 +95,10 @@ function matters({ reversibility, risk, level, touches, box }: Tool): boolean {
   // Commands in a box have its way out; tools without a box that touch something reach outside.
   const canSend =
     (level !== 'L0' && level !== 'L1') || (touches !== undefined && box === undefined);
-  return leavesTraces || risk === 'high' || canSend;
+  // What a marked run writes marks the workspace, so its marks must be known.
+  return leavesTraces || risk === 'high' || canSend || box === 'write';
 }
+
+/** Of the tools with a box, those that only ask its file server cannot reach anything. */
+const runsCommands = ({ box, level }: Tool): boolean =>
+  box !== undefined && level !== 'L0' && level !== 'L1';

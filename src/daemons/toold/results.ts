@@ -38,6 +38,17 @@ export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'fa
   };
 }
 
+/** It was done, and nobody knows what a reader of its output would have to be marked with. */
+export function withheld({ name }: Tool, error: unknown): Finished {
+  const why = error instanceof Fault ? error.message : 'for a reason of its own';
+  return failedWith({
+    code: 'withheld',
+    message: `${name} was done, but what it fetched cannot be looked up: ${why}`,
+    hint: 'Its output is not shown. Look at what it left, or do it again if that does no harm.',
+    retry: false,
+  });
+}
+
 export function completedWith(shown: Shown, artifact?: string): Finished {
   const { value, text } = shown;
   return {
