@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -127,6 +128,9 @@ int host_probe(const char *run, struct failure *why) {
   host.gid = getgid();
   host.root = geteuid() == 0;
   host.dev = -1;
+  // Whoever can end every box gets its turn before them; only root may ask for that.
+  host.nice = getpriority(PRIO_PROCESS, 0);
+  if (host.root) setpriority(PRIO_PROCESS, 0, host.nice < -10 ? host.nice : -10);
   host.landlock = landlock_abi();
   host.namespaces = enter_namespaces();
   host.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -32,6 +32,7 @@ int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use u
 struct host {
   bool root, namespaces;
   int landlock;
+  int nice;  // of whoever started us, and of every command
   uid_t uid;
   gid_t gid;
   const char *run;          // the warden's own directory
