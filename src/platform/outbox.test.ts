@@ -12,7 +12,7 @@ import { manualClock } from './clock.ts';
 import { silentLog } from './log.ts';
 import { isPlainDraft, OUTBOX_TABLES, type Outbox, openOutbox } from './outbox.ts';
 import type { Database } from './sql/database.ts';
-import { openSqlite } from './sql/sqlite.ts';
+import { openSqlite, type SqliteDatabase } from './sql/sqlite.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'agentd-x-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -241,6 +241,39 @@ describe('outbox', () => {
     await bench.close();
     const again = await openBench(file);
     assert.equal(await again.add('next'), last + 1);
+    await again.close();
+  });
+
+  it('takes several at once, and sends those again that the log had not taken', async () => {
+    const file = join(dir, `${made++}.sqlite`);
+    const down = { is: false };
+    const bench = await openBench(file, down);
+    const db = bench.db as SqliteDatabase;
+    const drafts = (...names: string[]) =>
+      names.map((id): EventDraft => ({ id, event: 'task.created' }));
+    await bench.outbox.delivered(await bench.add('a'));
+    const last = await db.writeNow((sql) => bench.outbox.addAll(sql, drafts('b', 'c', 'd')));
+    assert.equal(last, 4);
+    await bench.outbox.delivered(3);
+    down.is = true;
+    await db.writeNow((sql) => bench.outbox.addAll(sql, drafts('e', 'f')));
+    const failed = db.writeNow((sql) => {
+      bench.outbox.addAll(sql, drafts('never'));
+      throw new Error('on purpose');
+    });
+    await assert.rejects(failed, /on purpose/);
+    await bench.add('g');
+    await bench.close();
+    assert.deepEqual(idsOf(bench.taken), ['a', 'b', 'c', 'd']);
+    const again = await openBench(file);
+    await again.outbox.drain(1_000);
+    assert.deepEqual(idsOf(again.taken).slice(-3), ['e', 'f', 'g']);
+    const numbers = again.taken.map(({ source_seq }) => source_seq);
+    assert.deepEqual(numbers.slice(-3), [5, 6, 8]);
+    assert.deepEqual(
+      numbers,
+      [...numbers].sort((x, y) => x - y),
+    );
     await again.close();
   });
 

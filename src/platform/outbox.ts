@@ -9,7 +9,10 @@ import type { Clock } from './clock.ts';
 import { toTimestamp } from './clock.ts';
 import type { Log } from './log.ts';
 import type { Database, Sql } from './sql/database.ts';
+import type { SqlNow } from './sql/sqlite.ts';
 
+// A row has one event, or several in lines of their own that were added together: their numbers
+// follow each other, and the row's is that of the last.
 export const OUTBOX_TABLES = `
 CREATE TABLE outbox (seq BIGINT PRIMARY KEY, event TEXT NOT NULL);
 CREATE TABLE outbox_store (id TEXT PRIMARY KEY);`;
@@ -21,6 +24,8 @@ export type AppendTexts = (texts: string[]) => Promise<unknown>;
 export type Outbox = {
   /** Inside a transaction of the same database. Gives the event's number. */
   add(sql: Sql, draft: EventDraft): Promise<number>;
+  /** The same for several, in one statement. Gives the number of the last. */
+  addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
   /** Call after the transaction: wakes the relay. */
   poke(): void;
   /** Resolves when the audit log has everything up to this number durably. */
@@ -89,12 +94,18 @@ function assertDraft(draft: EventDraft): void {
 }
 
 const BATCH_MAX = 1_000;
+const ROWS_MAX = 100;
 const FORGET_EVERY = 2_000;
 const SLOW_MS = 2_000;
 /** So many committed events are kept in memory for the relay; more are read back from the table. */
 const READY_MAX = 4_000;
 
 type Committed = { seq: number; text: string };
+
+function eventsOf(seq: number, text: string): Committed[] {
+  const lines = text.split('\n');
+  return lines.map((line, i) => ({ seq: seq - lines.length + 1 + i, text: line }));
+}
 
 type Waiter = {
   seq: number;
@@ -123,6 +134,7 @@ export async function openOutbox(options: {
     await sql.run('INSERT INTO outbox_store (id) VALUES (?)', id);
     return id;
   });
+  const origin = `"source":${JSON.stringify(source)},"source_store":"${store}"`;
   // The newest row is never removed, so that numbers go on growing after a restart.
   let last = Number(
     (await db.read((sql) => sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox')))
@@ -175,14 +187,27 @@ export async function openOutbox(options: {
   };
 
   const unsent = async (limit: number): Promise<Committed[]> => {
-    const rows = await db.read((sql) =>
-      sql.all<{ seq: number; event: string }>(
-        'SELECT seq, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?',
-        acked,
-        limit,
-      ),
-    );
-    return rows.map(({ seq, event }) => ({ seq: Number(seq), text: event }));
+    const found: Committed[] = [];
+    for (let from = acked; found.length < limit; ) {
+      const rows = await db.read((sql) =>
+        sql.all<{ seq: number; event: string }>(
+          'SELECT seq, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?',
+          from,
+          Math.min(limit, ROWS_MAX),
+        ),
+      );
+      for (const { seq, event } of rows)
+        found.push(...eventsOf(Number(seq), event).filter((one) => one.seq > acked));
+      if (rows.length < ROWS_MAX) break;
+      from = Number(rows[rows.length - 1]!.seq);
+    }
+    return found.slice(0, limit);
+  };
+
+  const write = (draft: EventDraft, seq: number): string => {
+    assertDraft(draft);
+    const own = `"ts":"${toTimestamp(clock.nowMs())}",${origin},"source_seq":${seq}}`;
+    return `${JSON.stringify(draft).slice(0, -1)},${own}`;
   };
 
   /** What comes next, from memory unless the table may have more. */
@@ -234,21 +259,25 @@ export async function openOutbox(options: {
 
   const outbox: Outbox = {
     async add(sql, draft) {
-      assertDraft(draft);
-      const seq = ++last;
-      const event: NewEvent = {
-        ...draft,
-        ts: toTimestamp(clock.nowMs()),
-        source,
-        source_store: store,
-        source_seq: seq,
-      };
-      const text = JSON.stringify(event);
+      const seq = last + 1;
+      const text = write(draft, seq);
+      last = seq;
       await sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, text);
       if (sql.afterCommit === undefined) {
         hasCommits = false;
         isBehind = true;
       } else sql.afterCommit(() => keepReady({ seq, text }));
+      return seq;
+    },
+    addAll(sql, drafts) {
+      const first = last + 1;
+      const texts = drafts.map((draft, i) => write(draft, first + i));
+      last += texts.length;
+      const seq = last;
+      sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, texts.join('\n'));
+      sql.afterCommit(() => {
+        for (const [i, text] of texts.entries()) keepReady({ seq: first + i, text });
+      });
       return seq;
     },
     poke() {

@@ -34,7 +34,24 @@ function translate(error: unknown, file: string): unknown {
 
 export type SqliteOptions = { file: string; migrations: Migrations };
 
-export function openSqlite({ file, migrations }: SqliteOptions): Database {
+/** Statements that are done when they return. */
+export type SqlNow = {
+  run(text: string, ...values: Value[]): void;
+  one<T = Row>(text: string, ...values: Value[]): T | undefined;
+  all<T = Row>(text: string, ...values: Value[]): T[];
+  /** As of `Sql`. */
+  afterCommit(work: () => void): void;
+};
+
+export type SqliteDatabase = Database & {
+  /**
+   * One transaction in one go, as soon as none is open: cheaper than `write` where one caller
+   * gathers what belongs together itself. What throws inside is rolled back.
+   */
+  writeNow<T>(work: (sql: SqlNow) => T): Promise<T>;
+};
+
+export function openSqlite({ file, migrations }: SqliteOptions): SqliteDatabase {
   const db = new DatabaseSync(file);
   try {
     db.exec(
@@ -62,13 +79,22 @@ export function openSqlite({ file, migrations }: SqliteOptions): Database {
     afterCommit: (work) => void after.push(work),
   };
   const after: (() => void)[] = [];
-  return new SqliteDatabase({ db, file, sql, after });
+  const sqlNow: SqlNow = {
+    run: (text, ...values) => void prepare(text).run(...values),
+    one: <T = Row>(text: string, ...values: Value[]) =>
+      prepare(text).get(...values) as T | undefined,
+    all: <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
+    afterCommit: (work) => void after.push(work),
+  };
+  return new OneConnection({ db, file, sql, sqlNow, after });
 }
 
-class SqliteDatabase implements Database {
+class OneConnection implements SqliteDatabase {
   private readonly db: DatabaseSync;
   private readonly file: string;
   private readonly sql: Sql;
+  private readonly sqlNow: SqlNow;
+  private readonly ends: { begin: StatementSync; commit: StatementSync };
   /** What is to be called when the group in progress is committed. */
   private readonly after: (() => void)[];
   private queue: Waiting[] = [];
@@ -76,11 +102,22 @@ class SqliteDatabase implements Database {
   private closed: Promise<void> | undefined;
   private idle: (() => void)[] = [];
 
-  constructor(parts: { db: DatabaseSync; file: string; sql: Sql; after: (() => void)[] }) {
+  constructor(parts: {
+    db: DatabaseSync;
+    file: string;
+    sql: Sql;
+    sqlNow: SqlNow;
+    after: (() => void)[];
+  }) {
     this.db = parts.db;
     this.file = parts.file;
     this.sql = parts.sql;
+    this.sqlNow = parts.sqlNow;
     this.after = parts.after;
+    this.ends = {
+      begin: this.db.prepare('BEGIN IMMEDIATE'),
+      commit: this.db.prepare('COMMIT'),
+    };
   }
 
   write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -98,14 +135,36 @@ class SqliteDatabase implements Database {
     });
   }
 
+  async writeNow<T>(work: (sql: SqlNow) => T): Promise<T> {
+    this.assertOpen();
+    while (this.db.isTransaction) await nextTurn();
+    this.assertOpen();
+    let value: T;
+    try {
+      this.ends.begin.run();
+      value = work(this.sqlNow);
+      this.ends.commit.run();
+    } catch (error) {
+      this.after.length = 0;
+      if (this.db.isTransaction) this.db.exec('ROLLBACK');
+      throw translate(error, this.file);
+    }
+    for (const work of this.after.splice(0)) work();
+    return value;
+  }
+
+  private assertOpen(): void {
+    if (this.closed !== undefined) throw fault('stopping', `${this.file} is closed`);
+  }
+
   /**
    * Reads see only committed data: they wait for the group in progress, which takes microtasks
    * only.
    */
   async read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.closed !== undefined) throw fault('stopping', `${this.file} is closed`);
+    this.assertOpen();
     try {
-      while (this.db.isTransaction) await new Promise<void>((resolve) => setImmediate(resolve));
+      while (this.db.isTransaction) await nextTurn();
       return await work(this.sql);
     } catch (error) {
       throw translate(error, this.file);
@@ -126,7 +185,7 @@ class SqliteDatabase implements Database {
   private async drain(): Promise<void> {
     while (this.queue.length > 0) {
       await this.commitGroup(this.queue.splice(0, GROUP_MAX));
-      if (this.queue.length > 0) await new Promise<void>((resolve) => setImmediate(resolve));
+      if (this.queue.length > 0) await nextTurn();
     }
     this.busy = false;
     for (const resolve of this.idle.splice(0)) resolve();
@@ -135,13 +194,13 @@ class SqliteDatabase implements Database {
   private async commitGroup(group: Waiting[]): Promise<void> {
     const done: { waiting: Waiting; value: unknown }[] = [];
     try {
-      this.db.exec('BEGIN IMMEDIATE');
+      this.ends.begin.run();
       for (const waiting of group) {
         const result = await this.attempt(waiting);
         if ('value' in result) done.push({ waiting, value: result.value });
         else waiting.reject(result.error);
       }
-      this.db.exec('COMMIT');
+      this.ends.commit.run();
     } catch (error) {
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
       this.after.length = 0;
@@ -170,6 +229,10 @@ class SqliteDatabase implements Database {
       return { error: translated };
     }
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 function migrate(db: DatabaseSync, file: string, migrations: Migrations): void {

@@ -85,7 +85,7 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
     },
     commit: async (work) => {
       if (isDead) return never();
-      const committed = await inner.commit(async (sql) => {
+      const committed = await inner.commit((sql) => {
         if (isDead) throw fault('stopping', 'dead');
         return work(sql);
       });

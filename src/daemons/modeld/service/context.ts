@@ -4,7 +4,7 @@ import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
 import { toMask } from '../rules/labels.ts';
-import type { Part } from '../store/journal.ts';
+import type { Part } from '../store/parts.ts';
 
 export type CallContext = {
   messages: Part[];

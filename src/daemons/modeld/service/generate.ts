@@ -13,8 +13,9 @@ import type {
 import type { CallId } from '../../../wire/words.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { askRecord } from '../rules/record.ts';
-import { attemptsOf, type CallRow, readAttempt, readPart, usageOf } from '../store/calls.ts';
+import { attemptsOf, type CallRow, readAttempt, usageOf } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
+import { readPart } from '../store/parts.ts';
 import type { Answered, Calls, Order } from './calls.ts';
 import { type CallContext, messagePart, neutralContext } from './context.ts';
 import type { AnswerEvent, Ended, ReadArtifact } from './ports.ts';

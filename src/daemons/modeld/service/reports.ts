@@ -5,8 +5,9 @@ import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
 import { type Kind, kindOfName, REHEARSAL, type Route } from '../rules/models.ts';
-import { callView, hashesOf, listCalls, readLatest, readPart, sumUsage } from '../store/calls.ts';
+import { callView, hashesOf, listCalls, readLatest, sumUsage } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
+import { readPart } from '../store/parts.ts';
 import type { Patience } from './generate.ts';
 import type { Providers } from './providers.ts';
 

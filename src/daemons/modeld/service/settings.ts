@@ -10,6 +10,7 @@ import type { Budgets, Limit } from '../budgets.ts';
 import { type BudgetSubject, budgetKey, dayOf } from '../rules/budget.ts';
 import type { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
+import { forgetBody } from '../store/parts.ts';
 import { readLimit, readSpent, taskLimits, writeLimit, writeProvider } from '../store/settings.ts';
 import type { Providers } from './providers.ts';
 
@@ -172,11 +173,7 @@ export class Settings {
     const { db, outbox, journal, newId } = this.#parts;
     await journal.flush();
     const forgotten = await db.write(async (sql) => {
-      const changed = await sql.run(
-        'UPDATE parts SET body = NULL WHERE hash = ? AND body IS NOT NULL',
-        hash,
-      );
-      if (changed === 0) return false;
+      if (!(await forgetBody(sql, hash))) return false;
       await outbox.add(sql, {
         id: newId('forgotten'),
         event: 'model.part.forgotten',

@@ -128,12 +128,6 @@ export function readLatest(sql: Sql, callId: string): Promise<CallRow | undefine
   );
 }
 
-export type PartRow = { hash: string; body: string | null; labels: number; source: string };
-
-export function readPart(sql: Sql, hash: string): Promise<PartRow | undefined> {
-  return sql.one<PartRow>('SELECT hash, body, labels, source FROM parts WHERE hash = ?', hash);
-}
-
 export async function countSteps(sql: Sql, runId: string): Promise<number> {
   const row = await sql.one<{ n: number }>(
     `SELECT COUNT(DISTINCT call_id) AS n FROM model_calls WHERE run_id = ? AND via <> 'embed'`,

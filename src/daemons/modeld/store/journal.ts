@@ -9,9 +9,8 @@ import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { Spent } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { LateDatabase } from './late-sync.ts';
-import { type FreshParts, RowWriter } from './rows.ts';
-
-export type Part = { hash: string; body: string; labels: number; source: string };
+import type { Part } from './parts.ts';
+import { RowWriter } from './rows.ts';
 
 export type Intent = {
   callId: string;
@@ -77,7 +76,6 @@ type Batch = {
   waiting: Waiting[];
   soon: Outcome[];
   lastEvent: number;
-  fresh: FreshParts;
 };
 
 const SOON_MS = 20;
@@ -207,7 +205,8 @@ export class Journal {
     if (this.#gathering !== undefined && this.#waiting.length >= others) this.#gathered();
     if (this.#isPlanned) return;
     this.#isPlanned = true;
-    if (!isBusy || others < OTHERS_MIN) void this.#writeGroup();
+    // Whatever this turn of the loop still brings joins the group.
+    if (!isBusy || others < OTHERS_MIN) setImmediate(() => void this.#writeGroup());
     else this.#gathering = setTimeout(() => this.#gathered(), gatherMs);
   }
 
@@ -227,14 +226,14 @@ export class Journal {
 
   /** Gives the error instead of throwing it: those who wait have been told. */
   async #writeGroup(): Promise<unknown> {
-    const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0, fresh: new Map() };
+    const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0 };
     let beganMs = 0;
     let durable: Promise<void>;
     try {
-      const committed = await this.#db.commit(async (sql) => {
-        beganMs = performance.now();
+      const committed = await this.#db.commit((sql) => {
         this.#take(batch);
-        batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
+        beganMs = performance.now();
+        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch));
       });
       durable = committed.durable;
     } catch (error) {
@@ -252,8 +251,7 @@ export class Journal {
     }
   }
 
-  #finish({ waiting, soon, lastEvent, fresh }: Batch, durable: Promise<void>): void {
-    this.#writer.remember(fresh);
+  #finish({ waiting, soon, lastEvent }: Batch, durable: Promise<void>): void {
     if (lastEvent > 0) this.#outbox.poke();
     // One wait for all: the audit log takes events in order. It overlaps with the disk's.
     const isNeeded = waiting.some(({ work }) => work.kind === 'intent');
@@ -277,10 +275,8 @@ export class Journal {
     const works = worksOf(batch).length;
     // One row that cannot be written is a bug here; it must not take its neighbours along.
     if (!(error instanceof Fault) && works > 1) {
-      for (const one of waiting)
-        await this.#writeAlone({ ...batch, fresh: new Map(), waiting: [one], soon: [] });
-      for (const one of soon)
-        await this.#writeAlone({ ...batch, fresh: new Map(), waiting: [], soon: [one] });
+      for (const one of waiting) await this.#writeAlone({ ...batch, waiting: [one], soon: [] });
+      for (const one of soon) await this.#writeAlone({ ...batch, waiting: [], soon: [one] });
       return undefined;
     }
     for (const { reject } of waiting) reject(error);
@@ -294,8 +290,8 @@ export class Journal {
 
   async #writeAlone(batch: Batch): Promise<void> {
     try {
-      const { durable } = await this.#db.commit(async (sql) => {
-        batch.lastEvent = await this.#writer.writeAll(sql, worksOf(batch), batch.fresh);
+      const { durable } = await this.#db.commit((sql) => {
+        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch));
       });
       this.#finish(batch, durable);
     } catch (error) {

@@ -2,23 +2,26 @@
 // another thread syncs it while this one goes on, at the least by telling the audit log. What
 // `write` gives is durable, and what `commit` gives says when it is.
 import { closeSync, fdatasync, openSync } from 'node:fs';
-import type { Database, Sql } from '../../../platform/sql/database.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import type { SqliteDatabase, SqlNow } from '../../../platform/sql/sqlite.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 
 export type LateDatabase = Database & {
   /** Resolves when it is committed: a crash of this process cannot undo it any more. */
-  commit<T>(work: (sql: Sql) => Promise<T>): Promise<Committed<T>>;
+  commit<T>(work: (sql: SqlNow) => T): Promise<Committed<T>>;
 };
 /** `durable` resolves when a crash of the machine cannot undo it either. */
 export type Committed<T> = { value: T; durable: Promise<void> };
 
 /** 40 MB. */
 const LOG_PAGES_MAX = 10_000;
+/** Parts come in the order of their hashes, which is none: the index of them should stay here. */
+const CACHE_KB_MAX = 32_000;
 
 export type Sync = (fd: number, done: (error: Error | null) => void) => void;
 
 export async function syncLate(
-  inner: Database,
+  inner: SqliteDatabase,
   file: string,
   sync: Sync = fdatasync,
 ): Promise<LateDatabase> {
@@ -27,17 +30,18 @@ export async function syncLate(
   await inner.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
   // That copying waits for the disk twice, and a page that changes often is copied once.
   await inner.read((sql) => sql.all(`PRAGMA wal_autocheckpoint = ${LOG_PAGES_MAX}`));
+  await inner.read((sql) => sql.all(`PRAGMA cache_size = -${CACHE_KB_MAX}`));
   const log = new LogSync(`${file}-wal`, sync);
-  const commit = async <T>(work: (sql: Sql) => Promise<T>): Promise<Committed<T>> => {
-    log.assertWhole();
-    const value = await inner.write(work);
-    return { value, durable: log.sync() };
-  };
   return {
-    commit,
+    async commit(work) {
+      log.assertWhole();
+      const value = await inner.writeNow(work);
+      return { value, durable: log.sync() };
+    },
     async write(work) {
-      const { value, durable } = await commit(work);
-      await durable;
+      log.assertWhole();
+      const value = await inner.write(work);
+      await log.sync();
       return value;
     },
     read: (work) => inner.read(work),

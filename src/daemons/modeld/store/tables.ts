@@ -3,6 +3,7 @@
 // still run.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations, Sql } from '../../../platform/sql/database.ts';
+import { PART_TABLES } from './parts.ts';
 
 // In SQLite, which is all that modeld uses, an INTEGER key is the row's own number and needs no
 // index beside the table.
@@ -48,13 +49,6 @@ CREATE INDEX model_calls_by_time ON model_calls (created_ms);
 CREATE INDEX model_calls_by_run ON model_calls (run_id, seq) WHERE run_id IS NOT NULL;
 CREATE INDEX model_calls_by_task ON model_calls (task_id, seq) WHERE task_id IS NOT NULL;
 CREATE INDEX model_calls_running ON model_calls (seq) WHERE status = 'running';
-CREATE TABLE parts (
-  hash TEXT PRIMARY KEY,
-  body TEXT,
-  labels INTEGER NOT NULL,
-  source TEXT NOT NULL,
-  created_ms INTEGER NOT NULL
-);
 CREATE TABLE budget_limits (
   subject TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -91,6 +85,7 @@ CREATE TABLE embeddings (
   vector BLOB NOT NULL,
   PRIMARY KEY (model, hash)
 ) WITHOUT ROWID;
+${PART_TABLES}
 ${OUTBOX_TABLES.replace('seq BIGINT', 'seq INTEGER')}`;
 
 /** What a run was marked with after its admission, as bits. */
