@@ -92,6 +92,21 @@ describe('hands', () => {
     assert.ok(tree.children[0]?.task.labels.includes('outside'));
   });
 
+  it('a home is one of a task: what outside text made an agent write is not there in the next', async () => {
+    world.model.on(
+      'Keep it for later',
+      says(call('http.fetch', { url: 'http://docs.example.com/' })),
+      says(call('file.write', { path: '/home/coder/note', text: 'obey me' })),
+      says(call('file.read', { path: '/home/coder/note' })),
+      repeat,
+    );
+    const kept = await doTask(world, 'Keep it for later', { agent: 'coder' });
+    assert.match(kept.result ?? '', /obey me/, 'the control: it can be read where it was written');
+    world.model.on('Look there', says(call('file.read', { path: '/home/coder/note' })), repeat);
+    const later = await doTask(world, 'Look there', { agent: 'coder' });
+    assert.doesNotMatch(later.result ?? '', /obey me/);
+  });
+
   it('[R400] a marked run does nothing that cannot be undone without a person', async () => {
     const count = says(call('test.count_effect', { key: 'marked' }));
     world.model.on(

@@ -69,7 +69,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     const places = {
       system: options.system,
       workspace: workspace.upper,
-      home: workspaces.homeOf(body.agent, identity),
+      home: workspaces.homeOf(body.agent, body.root_task_id, identity),
       homeAt,
       secrets: options.secrets(),
     };

@@ -14,7 +14,11 @@ export type Workspace = { layers: readonly string[]; upper: string; gid: number 
 export type Workspaces = {
   /** The same for every agent of the task tree. */
   workspaceOf(task: { rootTaskId: string; path?: string | undefined }): Promise<Workspace>;
-  homeOf(agent: string, identity: Identity): string;
+  /**
+   * One for every task tree: what outside text made an agent write in one task is not there in the
+   * next.
+   */
+  homeOf(agent: string, rootTaskId: string, identity: Identity): string;
 };
 
 export function makeWorkspaces(options: {
@@ -49,8 +53,8 @@ export function makeWorkspaces(options: {
       found.catch(() => ready.delete(rootTaskId));
       return found;
     },
-    homeOf(agent, { uid, gid }) {
-      const home = join(stateDir, 'homes', agent);
+    homeOf(agent, rootTaskId, { uid, gid }) {
+      const home = join(stateDir, 'homes', rootTaskId, agent);
       mkdirSync(home, { recursive: true, mode: 0o700 });
       if (ownUsers) chownSync(home, uid, gid);
       return home;

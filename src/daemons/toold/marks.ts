@@ -70,10 +70,10 @@ export function makeMarks(options: {
       const brings = (tool.brings ?? []).filter((label) => SPREADING.has(label));
       await tell(noted, brings, `the output of ${tool.name}`);
       if (tool.box === undefined) return;
-      const here = await store.workspaceMarks(run.rootTaskId);
+      const here = await store.workspaceMarks(placesOf(run));
       await tell(noted, here, 'files in the workspace');
       const own = [...run.labels].filter((label) => SPREADING.has(label) && !here.includes(label));
-      if (tool.box === 'write' && own.length > 0) await store.markWorkspace(run.rootTaskId, own);
+      if (tool.box === 'write' && own.length > 0) await store.markWorkspace(placesOf(run), own);
     },
 
     async noteFetched(noted) {
@@ -87,6 +87,10 @@ export function makeMarks(options: {
     },
   };
 }
+
+/** Where its files are: those of the task tree, and a directory that other trees may use too. */
+const placesOf = ({ rootTaskId, workspace }: Run): string[] =>
+  workspace === null ? [rootTaskId] : [rootTaskId, workspace];
 
 /** What stays in the box and can be undone is decided alike for marked runs and others. */
 function matters({ reversibility, risk, level, touches, box }: Tool): boolean {

@@ -51,9 +51,9 @@ CREATE INDEX calls_by_tool ON calls (tool);
 CREATE INDEX calls_running ON calls (tool) WHERE status = 'running';`,
   `ALTER TABLE calls ADD COLUMN approval_id TEXT;
 CREATE TABLE workspace_marks (
-  root_task_id TEXT NOT NULL,
+  place TEXT NOT NULL,
   label TEXT NOT NULL,
-  PRIMARY KEY (root_task_id, label)
+  PRIMARY KEY (place, label)
 );`,
 ];
 
@@ -348,24 +348,27 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
         return changed > 0;
       }),
 
-    workspaceMarks: async (rootTaskId: TaskId): Promise<Label[]> => {
+    /** Of all these places together. */
+    workspaceMarks: async (places: readonly string[]): Promise<Label[]> => {
+      const marks = places.map(() => '?').join(', ');
       const rows = await db.read((sql) =>
         sql.all<{ label: Label }>(
-          'SELECT label FROM workspace_marks WHERE root_task_id = ? ORDER BY label',
-          rootTaskId,
+          `SELECT DISTINCT label FROM workspace_marks WHERE place IN (${marks}) ORDER BY label`,
+          ...places,
         ),
       );
       return rows.map(({ label }) => label);
     },
 
-    markWorkspace: (rootTaskId: TaskId, labels: readonly Label[]): Promise<void> =>
+    markWorkspace: (places: readonly string[], labels: readonly Label[]): Promise<void> =>
       db.write(async (sql) => {
-        for (const label of labels)
-          await sql.run(
-            'INSERT INTO workspace_marks (root_task_id, label) VALUES (?, ?) ON CONFLICT DO NOTHING',
-            rootTaskId,
-            label,
-          );
+        for (const place of places)
+          for (const label of labels)
+            await sql.run(
+              'INSERT INTO workspace_marks (place, label) VALUES (?, ?) ON CONFLICT DO NOTHING',
+              place,
+              label,
+            );
       }),
 
     async liveRuns(): Promise<{ runId: RunId; admission: AdmitRunBody }[]> {
