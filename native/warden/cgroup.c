@@ -207,7 +207,8 @@ static void kill_group(int dir, int version) {
   kill_listed(dir);
   below(dir, kill_child);
   if (!frozen) return;
-  cgroup_write(dir, version == 2 ? "cgroup.freeze" : "freezer.state", version == 2 ? "0" : "THAWED");
+  if (version == 2) cgroup_write(dir, "cgroup.freeze", "0");
+  else cgroup_write(dir, "freezer.state", "THAWED");
 }
 
 void group_kill(const struct cgroup *group) {

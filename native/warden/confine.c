@@ -248,6 +248,7 @@ int confine(struct setup *setup, struct failure *why) {
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return broken(why, "setsid");
   // Where agents have users of their own, those of one task share its files by the group.
   umask(host.root && plan->profile == PROFILE_TOOL ? 007 : 022);
+  if (setpriority(PRIO_PROCESS, 0, host.nice)) return broken(why, "setpriority");
   // No way back through a descriptor of ours that is still open.
   int cwd = k_openat2(AT_FDCWD, plan->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_MAGICLINKS);

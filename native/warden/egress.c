@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -217,6 +218,7 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   sigprocmask(SIG_SETMASK, &term, NULL);
   prctl(PR_SET_NAME, "box-egress");
   setsid();
+  setpriority(PRIO_PROCESS, 0, host.nice);
   dup2(listener, 0);
   syscall(SYS_close_range, 1, ~0u, 0);
   loop = epoll_create1(EPOLL_CLOEXEC);

@@ -146,6 +146,7 @@ for (const mode of MODES) {
       assert.deepEqual(relays(warden), []);
       const path = await serve('echo.sock', echo);
       const held = await warden.open({ egress: path });
+      for (let tries = 0; tries < 100 && relays(warden).length === 0; tries++) await sleep(10);
       assert.equal(relays(warden).length, 1, 'control');
       warden.process?.kill('SIGKILL');
       for (let tries = 0; tries < 250 && processesOf(warden.dir).length > 0; tries++)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync } from 'node:fs';
+import { getPriority } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -142,6 +143,10 @@ for (const mode of MODES) {
     });
     it('C15 a call nobody knows is answered as by an older kernel', async () => {
       assert.equal((await run(['unknown-call'], {})).stdout, 'ENOSYS\n');
+    });
+    it('a command has the priority the warden was started with, not the warden’s own', async () => {
+      const held = exited(await warden.run(['/usr/bin/nice']));
+      assert.equal(Number(held.stdout), getPriority());
     });
     it('the environment is the declared one', async () => {
       const held = exited(await warden.run(['/usr/bin/env'], { env: { ONLY: 'this' } }));
