@@ -50,7 +50,7 @@ describe('hands', () => {
   });
 
   it('[C167] [C168] [R8] what policy does not open is refused by the broker, whatever the path looks like', async () => {
-    const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/root/.ssh/id_rsa'];
+    const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/home/ann/.ssh/id'];
     world.model.on(
       'Look around',
       says(...paths.map((path) => call('file.read', { path }))),

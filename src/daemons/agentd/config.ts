@@ -29,7 +29,7 @@ export const agentdConfig = z.strictObject({
   /** A directory of the site's own rules (*.cedar); STATE/policies when absent. */
   policies_dir: z.string().max(4_096).optional(),
   /**
-   * Who may answer what: people and their roles (approver, admin, or words of the site's own rules).
+   * Who may answer what: people and their roles (approver, admin, or words of the site's rules).
    * Nobody named: whoever holds a key of this runtime may answer everything.
    */
   people: z
