@@ -27,6 +27,7 @@ test('a box shows what rules open without conditions, each root once', async () 
       { host: '*.mirror.example', port: 80 },
       { host: 'r.local', port: 5000 },
     ],
+    granted: [],
   });
 });
 
@@ -82,4 +83,22 @@ test('hosts that a rule may forbid are not reached from a box', async () => {
   assert.ok(part.includes('github.com'));
   assert.ok(!(await hostsWith('resource in Host::"*.example"')).includes('*.mirror.example'));
   assert.deepEqual(await hostsWith('resource'), []);
+});
+
+test('what people granted is reached besides, unless a rule may forbid it', async () => {
+  const granted = [
+    { host: 'docs.org', port: 443 },
+    { host: 'a.evil.org', port: 443 },
+  ];
+  const bare = { coder: { tools: {} } };
+  const text =
+    'forbid (principal, action == Action::"net.connect", resource in Host::"*.evil.org");';
+  const site = { '10.cedar': text };
+  const networkOf = async (more: object, hosts = granted) =>
+    (await boxRulesOf(policyOf(bare, more), 'coder', hosts)).network;
+  assert.deepEqual(await networkOf({}), { mode: 'restricted', allow: [], granted });
+  assert.deepEqual((await networkOf({ site })).granted, [granted[0]]);
+  assert.equal((await networkOf({ site }, [granted[1]!])).mode, 'none');
+  const nobody = await boxRulesOf(policyOf(bare), 'nobody', granted);
+  assert.deepEqual(nobody.network, { mode: 'none', allow: [], granted: [] });
 });

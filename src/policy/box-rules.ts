@@ -6,6 +6,8 @@ import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
+export type HostPort = { host: string; port: number };
+
 export type BoxRules = {
   /** Canonical roots, as the box shows them; no root lies in another of the same list. */
   read: string[];
@@ -15,7 +17,12 @@ export type BoxRules = {
   deny: string[];
   workspace: string;
   home: string;
-  network: { mode: 'none' | 'restricted'; allow: { host: string; port: number }[] };
+  network: {
+    mode: 'none' | 'restricted';
+    allow: HostPort[];
+    /** Of those that people granted, what no rule forbids. */
+    granted: HostPort[];
+  };
   resources: { cpu: number | null; memoryBytes: number | null; pids: number | null };
   /** Of the bundle it was made from. */
   version: number;
@@ -27,7 +34,12 @@ const SCRATCH = '/tmp';
 type FileAction = 'file.read' | 'file.write' | 'file.delete';
 const FILE_ACTIONS: readonly FileAction[] = ['file.read', 'file.write', 'file.delete'];
 
-export async function boxRulesOf(policy: Policy, agent: string): Promise<BoxRules> {
+/** `granted`: what people let one run of the agent reach besides. */
+export async function boxRulesOf(
+  policy: Policy,
+  agent: string,
+  granted: readonly HostPort[] = [],
+): Promise<BoxRules> {
   const rules = await policy.rulesOf(`agent:${agent}`);
   const { agents } = policy.bundle;
   const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
@@ -52,7 +64,7 @@ export async function boxRulesOf(policy: Policy, agent: string): Promise<BoxRule
     deny,
     workspace: WORKSPACE,
     home,
-    network: networkOf(rules, rights === undefined ? [] : hostRulesOf(rights)),
+    network: rights === undefined ? noNetwork : networkOf(rules, hostRulesOf(rights), granted),
     resources: {
       cpu: rights?.resources.cpu ?? null,
       memoryBytes: rights?.resources.memory_bytes ?? null,
@@ -103,16 +115,26 @@ function topmost(paths: readonly string[]): string[] {
   return sorted.filter((path) => !sorted.some((other) => other !== path && isWithin(path, other)));
 }
 
-/** Hosts of the manifest that no rule forbids in any circumstances. */
-function networkOf(rules: readonly Rule[], hosts: readonly HostRule[]): BoxRules['network'] {
+const noNetwork: BoxRules['network'] = { mode: 'none', allow: [], granted: [] };
+
+/** Hosts that no rule forbids in any circumstances. */
+function networkOf(
+  rules: readonly Rule[],
+  hosts: readonly HostRule[],
+  granted: readonly HostPort[],
+): BoxRules['network'] {
   const forbids = rules.filter(
     ({ effect, ask, scope }) =>
       effect === 'forbid' && ask === null && actionFits(scope.action, 'net.connect'),
   );
+  const isOpen = ({ host }: { host: string }) =>
+    !forbids.some(({ scope }) => concerns(namedIn(scope.resource)?.id, host));
   const allow = hosts
-    .filter(({ host }) => !forbids.some(({ scope }) => concerns(namedIn(scope.resource)?.id, host)))
+    .filter(isOpen)
     .flatMap(({ host, ports }) => ports.map((port) => ({ host, port })));
-  return { mode: allow.length === 0 ? 'none' : 'restricted', allow };
+  const open = granted.filter(isOpen).map(({ host, port }) => ({ host, port }));
+  const mode = allow.length + open.length === 0 ? 'none' : 'restricted';
+  return { mode, allow, granted: open };
 }
 
 /** Whether a forbidden host or suffix and an allowed one have any name in common. */

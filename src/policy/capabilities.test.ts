@@ -48,6 +48,13 @@ test('a capability word gives all of its tools, deny wins over allow', () => {
   assert.deepEqual(toolsWith({ allow: ['git.read'], deny: ['git.read'] }), basic);
 });
 
+test('who may use the network may ask for more of it; who may not can be let ask alone', () => {
+  const own = (allow: string[]) => toolsWith({ allow }).filter((tool) => !basic.includes(tool));
+  assert.deepEqual(own(['network.external']), ['http.fetch', 'network.request']);
+  assert.deepEqual(own(['network.request']), ['network.request']);
+  assert.deepEqual(own(['http.fetch']), ['http.fetch']);
+});
+
 test('a tool may be named itself; denying a class denies what it covers', () => {
   assert.ok(toolsWith({ allow: ['git.diff'] }).includes('git.diff'));
   assert.ok(!toolsWith({ allow: ['git.diff'] }).includes('git.log'));

@@ -176,6 +176,41 @@ test('who may answer an approval is policy: roles when people are named, else an
   );
 });
 
+test('a host that a person granted is permitted, but no forbid and no question is passed by', async () => {
+  const site = {
+    '10.cedar':
+      'forbid (principal, action == Action::"net.connect", resource == Host::"evil.org");',
+  };
+  const coder = { approvals: { required: ['network.external'] } };
+  const policies = [policyOf({ coder: {} }, { site }), policyOf({ coder }, { site })];
+  const granted = { granted: true };
+  for (const [i, policy] of policies.entries()) {
+    assert.deepEqual(
+      await answers(policy, [
+        net('docs.org', 443, granted),
+        net('evil.org', 443, granted),
+        net('10.0.0.1', 443, granted),
+        net('docs.org', 443, { ...granted, labels: ['outside'], method: 'GET' }),
+        net('docs.org', 443, { ...granted, labels: ['outside'], method: 'POST' }),
+        net('docs.org', 443, { ...granted, labels: ['outside'] }),
+      ]),
+      [
+        `allow base:granted-host${i === 0 ? '' : ' manifest:coder:net.connect:1'}`,
+        'deny site:10.cedar:1',
+        'deny',
+        `allow base:granted-host${i === 0 ? '' : ' manifest:coder:net.connect:1'}`,
+        'ask base:outside-sends',
+        'ask base:outside-sends',
+      ],
+    );
+    // The control: what nobody granted.
+    const [plain] = await answers(policy, [net('docs.org', 443)]);
+    assert.equal(plain, i === 0 ? 'deny' : 'ask manifest:coder:net.connect:2');
+    const [not] = await answers(policy, [net('docs.org', 443, { granted: false })]);
+    assert.equal(not, plain);
+  }
+});
+
 test('a delegation that left a tool out is looked at too', async () => {
   const policy = policyOf({ coder: { tools: { allow: ['git.read'] } } });
   assert.deepEqual(

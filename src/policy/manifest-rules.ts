@@ -173,11 +173,12 @@ function addNetwork(add: Add, who: string, rights: AgentRights): void {
     `permit (${connect}, resource) when { !context.is_address };`,
   );
   const listed = rules.map(({ host, ports }) => `(${isHost(host)} && (${isPort(ports)}))`);
+  const known = ['(context has granted && context.granted)', ...listed].join(' || ');
   add(
     'net.connect',
     'spec.approvals.required: network.external',
-    `@ask("it reaches a host that its manifest does not list") forbid (${connect}, resource)` +
-      `${listed.length === 0 ? '' : ` unless { ${listed.join(' || ')} }`};`,
+    `@ask("it reaches a host that its manifest does not list") forbid (${connect}, resource) ` +
+      `unless { ${known} };`,
   );
 }
 

@@ -28,6 +28,7 @@ function eventOf(recorded: { policy: string; data: object }): AuditEvent {
 test('the same questions come back, but for what an event does not tell', () => {
   const touches: Touch[] = [
     { action: 'net.connect', host: 'GitHub.com', port: 443, method: 'get', urlPath: '/a/secret' },
+    { action: 'net.connect', host: 'docs.org', port: 443, granted: true },
     { action: 'file.write', path: '/workspace/ü "x"' },
     { action: 'file.delete', path: '/workspace/build', recursive: true },
   ];

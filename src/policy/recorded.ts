@@ -53,7 +53,10 @@ function listRules(rules: readonly string[]): string {
 
 function writeTouch(touch: Touch): string {
   if (touch.action === 'net.connect')
-    return JSON.stringify([touch.action, touch.host, touch.port, touch.method ?? null]);
+    return JSON.stringify([
+      ...[touch.action, touch.host, touch.port, touch.method ?? null],
+      ...(touch.granted === true ? ['granted'] : []),
+    ]);
   return JSON.stringify([touch.action, touch.path, touch.recursive === true]);
 }
 
@@ -129,12 +132,13 @@ function readTouch(text: string): Touch | undefined {
     return undefined;
   }
   if (!Array.isArray(value)) return undefined;
-  const [action, what, third, method] = value as unknown[];
+  const [action, what, third, method, granted] = value as unknown[];
   if (typeof what !== 'string') return undefined;
   if (action === 'net.connect') {
     if (typeof third !== 'number') return undefined;
     const said = typeof method === 'string' ? { method } : {};
-    return { action, host: what, port: third, ...said };
+    const grant = granted === 'granted' ? { granted: true } : {};
+    return { action, host: what, port: third, ...said, ...grant };
   }
   if (action !== 'file.read' && action !== 'file.write' && action !== 'file.delete')
     return undefined;

@@ -53,7 +53,15 @@ export type Answer = {
 /** One thing outside the tool that a call would read, change or reach. */
 export type Touch =
   | { action: 'file.read' | 'file.write' | 'file.delete'; path: string; recursive?: boolean }
-  | { action: 'net.connect'; host: string; port: number; method?: string; urlPath?: string };
+  | {
+      action: 'net.connect';
+      host: string;
+      port: number;
+      method?: string;
+      urlPath?: string;
+      /** A person let this run reach exactly this host and port. */
+      granted?: boolean;
+    };
 
 export type CallFacts = {
   agent: string;
@@ -113,6 +121,7 @@ export function requestOfTouch(principal: string, touch: Touch, run: Context): R
     is_address: found.ok && found.isAddress,
     ...(touch.method === undefined ? {} : { method: touch.method.toUpperCase() }),
     ...(touch.urlPath === undefined ? {} : { url_path: touch.urlPath }),
+    ...(touch.granted === undefined ? {} : { granted: touch.granted }),
     ...run,
   };
   return { principal, action: 'net.connect', resource: { type: 'Host', id: host }, context };

@@ -50,7 +50,7 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
     principals: ['Agent'],
     resources: ['Host'],
     required: { host: 'String', port: 'Long', is_address: 'Bool', labels },
-    optional: { method: 'String', url_path: 'String', tool: 'String', ...run },
+    optional: { method: 'String', url_path: 'String', granted: 'Bool', tool: 'String', ...run },
   },
   'model.use': {
     principals: ['Agent'],

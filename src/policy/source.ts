@@ -6,7 +6,7 @@ import { basename, dirname } from 'node:path';
 import type { Clock, Timer } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
 import { fault } from '../wire/errors.ts';
-import { type BoxRules, boxRulesOf } from './box-rules.ts';
+import { type BoxRules, boxRulesOf, type HostPort } from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
 import { makePolicy, type Policy } from './decide.ts';
 import type { Answer, Request } from './request.ts';
@@ -18,7 +18,8 @@ export type PolicySource = {
   decide(request: Request): Promise<Answer>;
   /** The strictest answer to all of them, from one version. */
   decideAll(requests: readonly Request[]): Promise<Answer>;
-  boxRulesOf(agent: string): Promise<BoxRules>;
+  /** `granted`: what people let one run of the agent reach besides. */
+  boxRulesOf(agent: string, granted?: readonly HostPort[]): Promise<BoxRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
   /** Of the policy in force; undefined before the first question. */
   version(): number | undefined;
@@ -131,7 +132,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     async decideAll(requests) {
       return (await current()).decideAll(requests);
     },
-    boxRulesOf: async (agent) => boxRulesOf(await current(), agent),
+    boxRulesOf: async (agent, granted) => boxRulesOf(await current(), agent, granted),
     rulesOf: async (principal) => (await current()).rulesOf(principal),
     version: () => inForce?.version,
     close() {

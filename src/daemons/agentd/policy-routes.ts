@@ -61,12 +61,13 @@ export function policyHandlers(parts: {
       if (rights === undefined || !Object.hasOwn(policy.bundle.agents, name))
         throw fault('not_found', `there is no agent ${name} in the policy`);
       const { read, write, deny, network } = await boxRulesOf(policy, name);
+      const { mode, allow } = network;
       return {
         agent: name,
         version: policy.version,
         groups: rights.groups ?? [],
         rules: (await policy.rulesOf(`agent:${name}`)).map(ruleView),
-        box: { read, write, deny, network },
+        box: { read, write, deny, network: { mode, allow } },
       };
     },
     async simulatePolicy(c: Context<Routes['simulatePolicy']>) {
