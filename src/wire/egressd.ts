@@ -77,6 +77,7 @@ export const EgressDenial = z.object({
   path: z.string().nullable(),
   reason: z.enum(DENIAL_REASONS),
   message: z.string(),
+  hint: z.string(),
   count: z.int(),
   /** Whether a person could allow it: a rule is missing, nothing else stands against it. */
   askable: z.boolean(),

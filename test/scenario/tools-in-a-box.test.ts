@@ -86,13 +86,14 @@ for (const mode of MODES) {
       let made = 0;
       const rulesOf = async (agent: string) => ({
         ...{ read: [outside], write: ['/workspace', `/home/${agent}`], deny: [] },
-        network: { mode: 'none' as const, allow: [] },
+        network: { mode: 'none' as const, allow: [], granted: [] },
         resources: { cpu: null, memoryBytes: null, pids: null },
       });
       const boxes = makeBoxes({
         sandboxd,
         egressd: {} as never,
         policy: { boxRulesOf: rulesOf as never },
+        grants: { of: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
         egressBytesMax: 0,
         log: silentLog,

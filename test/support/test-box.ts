@@ -119,6 +119,7 @@ function runPlain(request: ExecRequest): Promise<ExecResult> {
         stdoutTruncated: endedBy === 'output',
         stderrTruncated: endedBy === 'output',
         wallMs: performance.now() - began,
+        networkDenied: [],
       });
     });
   });

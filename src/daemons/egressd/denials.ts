@@ -87,10 +87,9 @@ export function makeDenials({ clock, say }: { clock: Clock; say: Say }): Denials
       remember(key, one);
     },
     list: () =>
-      [...kept.values()].reverse().map(({ refused, count, lastMs }) => {
-        const { hint: _, ...rest } = refused;
-        return { ...rest, count, last_at: toTimestamp(lastMs) };
-      }),
+      [...kept.values()]
+        .reverse()
+        .map(({ refused, count, lastMs }) => ({ ...refused, count, last_at: toTimestamp(lastMs) })),
     total: () => total,
     flush,
   };

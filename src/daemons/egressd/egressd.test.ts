@@ -105,6 +105,7 @@ describe('the way out of a run', () => {
       assert.equal((await exchange(run.socket, get(at(web)))).status, 403);
       const { egress } = await own.toold.getEgress({ params: { id: run.id } });
       const [denial] = egress.denials;
+      assert.match(denial?.hint ?? '', /network\.request/);
       assert.deepEqual(
         [denial?.host, denial?.port, denial?.askable],
         ['good.test', web.port, true],

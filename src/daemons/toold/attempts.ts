@@ -198,7 +198,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       return release(job, error);
     }
     moment('toold.after-attempt-durable');
-    const done = await doEffect(job, tool, begun.input);
+    const done = await doEffect(job, tool, begun);
     moment('toold.after-effect');
     try {
       await marks.noteFetched({ ...job, tool });
@@ -219,9 +219,10 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return end(job, begun.attempt, finished);
   };
 
-  const doEffect = async (job: Job, tool: Tool, input: unknown): Promise<Effect | 'unknown'> => {
+  const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect | 'unknown'> => {
+    const { input, approvalId } = begun;
     try {
-      return await tool.perform(input, contextOf(job));
+      return await tool.perform(input, { ...contextOf(job), ...(approvalId && { approvalId }) });
     } catch (error) {
       if (error instanceof Fault) {
         const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
@@ -305,7 +306,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
       events.attempted(about(job), attempt, may.decision),
     );
-    return perform(job, job.tool!, { seq, attempt, input: may.input });
+    const { approval: approvalId } = may.decision;
+    return perform(job, job.tool!, { seq, attempt, input: may.input, approvalId });
   };
 
   const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
@@ -419,7 +421,12 @@ function notAskable(error: Fault): Denied {
 
 type Go = Permission & { kind: 'go' };
 type Ask = Permission & { kind: 'ask' };
-type Begun = { seq: number; attempt: number; input: unknown };
+type Begun = {
+  seq: number;
+  attempt: number;
+  input: unknown;
+  approvalId?: ApprovalId | undefined;
+};
 
 const about = ({ run, callId, toolName, argumentsHash }: Job): events.Subject => ({
   run,

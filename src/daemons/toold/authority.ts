@@ -2,16 +2,20 @@
 // host it would touch. The strictest answer counts.
 import { type CallFacts, requestsOfCall } from '../../policy/request.ts';
 import type { PolicySource } from '../../policy/source.ts';
+import type { Grants } from './grants.ts';
 import type { Authority } from './permission.ts';
 
-export function makeAuthority(policy: Pick<PolicySource, 'decideAll'>): Authority {
+export function makeAuthority(
+  policy: Pick<PolicySource, 'decideAll'>,
+  grants: Pick<Grants, 'applied'>,
+): Authority {
   return {
     async judge({ run, tool, input, labels }) {
       const { name, risk, reversibility, idempotent, level } = tool;
       const facts: CallFacts = {
         ...{ agent: run.agent, taskId: run.taskId, rootTaskId: run.rootTaskId, labels },
         tool: { name, risk, reversibility, idempotent, level },
-        touches: tool.touches?.(input) ?? [],
+        touches: await grants.applied(run, tool.touches?.(input) ?? []),
       };
       return { facts, ...(await policy.decideAll(requestsOfCall(facts))) };
     },

@@ -4,7 +4,7 @@
 import { isFault } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import type { BoxRules } from '../../policy/box-rules.ts';
+import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
@@ -12,8 +12,10 @@ import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import type { Collected, OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId } from '../../wire/words.ts';
 import type { Place } from './command-tools.ts';
+import { withDenials } from './denials.ts';
+import type { Grants } from './grants.ts';
 import type { Run } from './runs.ts';
-import type { Box, ExecRequest, ExecResult } from './tools/box.ts';
+import type { Box, ExecRequest, ExecResult, NetworkDenied } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
 
@@ -21,8 +23,8 @@ export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 export type Boxes = {
   of(run: Run, call: { callId: CallId; signal: AbortSignal }): Promise<Box>;
-  /** The way out alone, for a tool that fetches without a box. */
-  openEgress(run: Run): Promise<string | null>;
+  /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
+  openEgress(run: Run): Promise<BoxRules['network']>;
   /** A sandbox of its own for one command of a declared tool. */
   host: Place;
   /** It has read something: what it may reach is narrowed at once. */
@@ -31,7 +33,13 @@ export type Boxes = {
   close(run: Run): Promise<void>;
 };
 
-type Open = { id: BoxId; rules: string; view: OpenBox; env: Record<string, string> };
+type Open = {
+  id: BoxId;
+  rules: string;
+  view: OpenBox;
+  env: Record<string, string>;
+  hasWay: boolean;
+};
 type Held = { fence: number; opened: Promise<Open> };
 
 const EXEC_GRACE_MS = 10_000;
@@ -45,6 +53,7 @@ export function makeBoxes(options: {
   sandboxd: SandboxdClient;
   egressd: EgressdClient;
   policy: Pick<PolicySource, 'boxRulesOf'>;
+  grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
   egressBytesMax: number;
   log: Log;
@@ -54,12 +63,17 @@ export function makeBoxes(options: {
   /** Runs whose way out is open. */
   const ways = new Set<string>();
 
+  const rulesOf = async (run: Run): Promise<BoxRules> =>
+    policy.boxRulesOf(run.agent, await options.grants.of(run));
+
   const putEgress = async (run: Run, rules: BoxRules): Promise<string | null> => {
     if (rules.network.mode === 'none') return null;
     const marked = run.labels.has('outside');
+    const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
     const body = {
       ...{ fence: run.fence, agent: run.agent, task_id: run.taskId, root_task_id: run.rootTaskId },
-      allow: rules.network.allow.map((rule) => (marked ? { ...rule, methods: ONLY_READS } : rule)),
+      allow: rules.network.allow.map(narrowed),
+      granted: rules.network.granted.map(narrowed),
       ...{ bytes_max: options.egressBytesMax, labels: [...run.labels] },
     };
     ways.add(run.runId);
@@ -80,8 +94,8 @@ export function makeBoxes(options: {
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
     if (view.missing.length > 0)
       log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
-    const env = egressSocket === null ? {} : proxyEnvironment();
-    return { id, view, env, rules: JSON.stringify(rules) };
+    const hasWay = egressSocket !== null;
+    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules: planOf(rules) };
   };
 
   const closeBox = async ({ opened }: Held): Promise<void> => {
@@ -97,12 +111,11 @@ export function makeBoxes(options: {
   };
 
   const current = async (run: Run): Promise<{ entry: Held; box: Open }> => {
-    const rules = await policy.boxRulesOf(run.agent);
+    const rules = await rulesOf(run);
     const found = held.get(run.runId);
     if (found !== undefined) {
       const box = await found.opened;
-      if (found.fence === run.fence && box.rules === JSON.stringify(rules))
-        return { entry: found, box };
+      if (found.fence === run.fence && box.rules === planOf(rules)) return { entry: found, box };
       forget(run, found);
       await closeBox(found);
     }
@@ -146,7 +159,10 @@ export function makeBoxes(options: {
             const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
             const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
             const asked = { deadlineMs, signal: request.signal ?? signal };
-            return resultOf(await sandboxd.execBox({ params, body }, asked));
+            const exec = () => sandboxd.execBox({ params, body }, asked);
+            if (!box.hasWay) return resultOf(await exec(), []);
+            const { done, denied } = await withDenials(egressd, run.runId, exec);
+            return resultOf(done, denied);
           }),
       };
     },
@@ -167,14 +183,18 @@ export function makeBoxes(options: {
         };
         const deadlineMs = request.wallMs + EXEC_GRACE_MS;
         const asked = { deadlineMs, signal: request.signal };
-        return resultOf(await sandboxd.runOnce({ body }, asked));
+        return resultOf(await sandboxd.runOnce({ body }, asked), []);
       },
     },
 
-    openEgress: async (run) => putEgress(run, await policy.boxRulesOf(run.agent)),
+    async openEgress(run) {
+      const rules = await rulesOf(run);
+      await putEgress(run, rules);
+      return rules.network;
+    },
 
     async narrow(run) {
-      if (ways.has(run.runId)) await putEgress(run, await policy.boxRulesOf(run.agent));
+      if (ways.has(run.runId)) await putEgress(run, await rulesOf(run));
     },
 
     async close(run) {
@@ -190,6 +210,14 @@ export function makeBoxes(options: {
       });
     },
   };
+}
+
+/**
+ * What a box is made by. One more host is egressd's business alone, unless the box has no way there
+ * yet.
+ */
+function planOf({ network, ...rules }: BoxRules): string {
+  return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
 function resourcesOf({ memoryBytes, pids }: BoxRules['resources']) {
@@ -213,7 +241,7 @@ function commandOf(request: ExecRequest, env: Record<string, string>) {
   };
 }
 
-function resultOf(done: Collected): ExecResult {
+function resultOf(done: Collected, networkDenied: readonly NetworkDenied[]): ExecResult {
   const truncated = done.ended_by === 'output';
   return {
     exitCode: done.exit_code,
@@ -224,5 +252,6 @@ function resultOf(done: Collected): ExecResult {
     stdoutTruncated: truncated,
     stderrTruncated: truncated,
     wallMs: done.usage.wall_ms,
+    networkDenied,
   };
 }

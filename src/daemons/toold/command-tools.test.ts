@@ -51,6 +51,7 @@ const done = (more: Partial<ExecResult> = {}): ExecResult => ({
   stdoutTruncated: false,
   stderrTruncated: false,
   wallMs: 1,
+  networkDenied: [],
   ...more,
 });
 let answer: ExecResult = done();
@@ -235,6 +236,13 @@ input:
       code: 'command_failed',
       message: 'service.restart failed with status 3: no such service\ndone',
     });
+    const denied = { host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' };
+    answer = done({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied: [denied] });
+    await assert.rejects(world.result(tool, { service: 'web' }), {
+      message: /status 56: 403\ndone\na\.org is not listed\. Ask for it\.$/,
+    });
+    answer = done({ networkDenied: [denied] });
+    assert.deepEqual((await world.result(tool, { service: 'web' })).network_denied, [denied]);
     answer = done({ exitCode: null, endedBy: 'wall' });
     // Not a fault: the broker then asks a person whether it happened.
     await assert.rejects(world.result(tool, { service: 'web' }), { name: 'Error' });

@@ -20,12 +20,14 @@ import { makeAuthority } from './authority.ts';
 import { makeBoxes } from './boxes.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
+import { makeGrants } from './grants.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
 import { makeFinishResult } from './results.ts';
 import { makeRuns, type Run } from './runs.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
+import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
 
@@ -50,8 +52,9 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const store = makeStore(db, outbox);
   const egressd = floor.peer('egressd', egressdRoutes);
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
+  const grants = makeGrants(db);
   const boxes = makeBoxes({
-    ...{ sandboxd, egressd },
+    ...{ sandboxd, egressd, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
     egressBytesMax: config.egress_bytes_max,
     ...{ policy, log },
@@ -68,19 +71,28 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
   const runs = makeRuns({
     ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() },
-    onGone: (run) =>
+    onGone(run) {
+      grants.forget(run);
       void marks
         .noteGone(run)
         .catch((error: unknown) => log.warn('what a run fetched is not known', { error }))
-        .finally(() => boxes.close(run)),
+        .finally(() => boxes.close(run));
+    },
   });
   const fetch: typeof egressd.fetch = async (request, asked) => {
     await boxes.openEgress(runs.held(request.params.id as RunId));
     return egressd.fetch(request, asked);
   };
+  const openHost: OpenHost = async ({ runId, callId }, { host, port, approvalId }) => {
+    const run = runs.held(runId);
+    await grants.add(run, { host, port, callId, approvalId, nowMs: clock.nowMs() });
+    const { granted } = await boxes.openEgress(run);
+    const isOpen = granted.some((one) => one.host === host && one.port === port);
+    return { isOpen, onlyReads: run.labels.has('outside') };
+  };
   let declared: CommandToolDir | undefined;
   const registry = makeRegistry({
-    ...{ agentd, egressd: { fetch }, clock, appendLine, tests: config.tests },
+    ...{ agentd, egressd: { fetch }, openHost, clock, appendLine, tests: config.tests },
     declared: () => declared?.current().tools ?? [],
   });
   declared = await openCommandTools({
@@ -96,7 +108,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     repeatsMax: config.breaker_repeats_max,
     staleCallsMax: config.breaker_stale_calls_max,
   };
-  const authority = makeAuthority(policy);
+  const authority = makeAuthority(policy, grants);
   const permissions = makePermissions({ authority, marks, limits, clock });
   const approvals = makeApprovals({ approvald, agentd });
   const boxOf = ({ run, callId, signal }: Job) => boxes.of(run, { callId, signal });

@@ -4,7 +4,7 @@
 import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Answer, CallFacts } from '../../policy/request.ts';
-import type { Label } from '../../wire/words.ts';
+import type { ApprovalId, Label } from '../../wire/words.ts';
 import type { Job } from './attempts.ts';
 import type { Marks } from './marks.ts';
 import {
@@ -38,7 +38,7 @@ export type Allowed = {
   /** Every question of the broker with its answer, in order, for the log. */
   checks: string;
   /** The approval that allowed it. */
-  approval?: string;
+  approval?: ApprovalId;
 };
 export type Permission =
   | { kind: 'go'; decision: Allowed; input: unknown; labels: readonly Label[] }

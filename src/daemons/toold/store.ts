@@ -55,6 +55,15 @@ CREATE TABLE workspace_marks (
   label TEXT NOT NULL,
   PRIMARY KEY (place, label)
 );`,
+  `CREATE TABLE run_hosts (
+  run_id TEXT NOT NULL,
+  host TEXT NOT NULL,
+  port INTEGER NOT NULL,
+  call_id TEXT NOT NULL,
+  approval_id TEXT NOT NULL,
+  granted_ms BIGINT NOT NULL,
+  PRIMARY KEY (run_id, host, port)
+);`,
 ];
 
 const VERSION = 1;

@@ -124,7 +124,10 @@ function effectOf(declared: Declaration, done: ExecResult): Effect {
     throw fault('limit', message, { hint: 'Ask for less, or ask a person to raise its limit.' });
   }
   if (done.exitCode !== 0) {
-    const said = [endOf(done.stderr), endOf(done.stdout)].filter((text) => text !== '').join('\n');
+    const refused = done.networkDenied.map(({ reason, hint }) => `${reason}. ${hint}`);
+    const said = [endOf(done.stderr), endOf(done.stdout), ...refused]
+      .filter((text) => text !== '')
+      .join('\n');
     const how = done.exitCode === null ? `signal ${done.signal}` : `status ${done.exitCode}`;
     const message = `${name} failed with ${how}: ${said || 'it printed nothing'}`;
     const hint = 'Read what it says; do not assume that it changed nothing.';

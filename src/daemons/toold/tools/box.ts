@@ -35,7 +35,12 @@ export type ExecResult = {
   stdoutTruncated: boolean;
   stderrTruncated: boolean;
   wallMs: number;
+  /** What was refused on its way out while it ran. */
+  networkDenied: readonly NetworkDenied[];
 };
+
+/** In words for a model: why, and what to do. */
+export type NetworkDenied = { host: string; port: number; reason: string; hint: string };
 
 export type Box = {
   /** Where things are, as the box shows them. */
@@ -104,6 +109,10 @@ export const ExecOutput = z.object({
   stderr: z.string(),
   truncated: z.boolean().optional(),
   duration_ms: z.int(),
+  network_denied: z
+    .array(z.object({ host: z.string(), port: z.int(), reason: z.string(), hint: z.string() }))
+    .optional()
+    .describe('hosts that the way out refused while it ran'),
 });
 
 /** The result of a command as a model reads it. */
@@ -117,5 +126,6 @@ export function showExec(done: ExecResult): z.input<typeof ExecOutput> {
     stderr: stderr.toString('utf8'),
     ...(stdoutTruncated || stderrTruncated ? { truncated: true } : {}),
     duration_ms: Math.round(done.wallMs),
+    ...(done.networkDenied.length === 0 ? {} : { network_denied: [...done.networkDenied] }),
   };
 }

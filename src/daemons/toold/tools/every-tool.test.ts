@@ -8,6 +8,7 @@ import type { AgentdClient } from './tool.ts';
 
 const tools = makeRegistry({
   ...{ agentd: {} as AgentdClient, egressd: { fetch: () => Promise.reject(new Error('none')) } },
+  openHost: () => Promise.reject(new Error('none')),
   ...{ clock: systemClock(), tests: {}, declared: () => [], appendLine: async () => {} },
 }).list();
 

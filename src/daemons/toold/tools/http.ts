@@ -86,7 +86,7 @@ function failure(error: unknown): Effect {
     return { error: { ...errorOf(error), code: 'outcome_unknown', hint } };
   }
   if (error.code !== 'not_found') throw error;
-  const hint = 'Go on without it, or ask a person to allow the hosts you need.';
+  const hint = 'Go on without it, or ask for the host with network.request: a person decides.';
   const message = 'this run has no way out to the network';
   return { error: { code: 'denied', message, hint, retry: false } };
 }

@@ -6,6 +6,7 @@ import { gitTools } from './git.ts';
 import { type EgressdClient, httpTools } from './http.ts';
 import { logTools } from './logs.ts';
 import { messageTools } from './messages.ts';
+import { networkTools, type OpenHost } from './network.ts';
 import { shellTools, type TestCommands } from './shell.ts';
 import { taskTools } from './tasks.ts';
 import { type AppendLine, testTools } from './test-tools.ts';
@@ -23,6 +24,7 @@ export function makeRegistry(options: {
   agentd: AgentdClient;
   /** Opens the way out of the run before it is used. */
   egressd: Pick<EgressdClient, 'fetch'>;
+  openHost: OpenHost;
   clock: Clock;
   tests: TestCommands;
   /** What operators have declared, as it is now. */
@@ -39,6 +41,7 @@ export function makeRegistry(options: {
     ...fileTools(),
     ...gitTools(),
     ...httpTools(egressd),
+    ...networkTools(options.openHost),
     ...logTools(),
     ...shellTools({ tests: options.tests }),
     ...(appendLine === undefined ? [] : testTools({ clock, appendLine })),

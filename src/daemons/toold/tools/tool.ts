@@ -7,7 +7,7 @@ import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
-import type { CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
+import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { CallError } from '../rules.ts';
 import type { Box } from './box.ts';
 
@@ -28,6 +28,8 @@ export type ToolContext = {
    * nothing.
    */
   signal: AbortSignal;
+  /** The approval that let it begin, where one was needed. */
+  approvalId?: ApprovalId;
 };
 
 /** What came of it: a result, a failure that is certain, or a wait that agentd holds. */

@@ -1,0 +1,88 @@
+// network.request: asks a person to let this run reach one more host. Who decides is the approval
+// that every call needs; what is remembered and opened is the broker's.
+import * as z from 'zod';
+import { canonicalHost } from '../../../policy/hosts.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { ApprovalId } from '../../../wire/words.ts';
+import { type Tool, type ToolContext, tool } from './tool.ts';
+
+export type HostOrder = { host: string; port: number; approvalId: ApprovalId };
+/** Remembers the grant and opens the way; what the run may send there is the answer. */
+export type OpenHost = (
+  context: ToolContext,
+  order: HostOrder,
+) => Promise<{ isOpen: boolean; onlyReads: boolean }>;
+
+const HTTPS_PORT = 443;
+/** Names that mean something only on one network, or on one machine. */
+const PRIVATE = /(^|\.)(localhost|local|localdomain|internal|intranet|private|corp|home|lan|arpa)$/;
+
+/** Why a person is not even asked about this name; undefined when they can be. */
+function problemOf(written: string): string | undefined {
+  const found = canonicalHost(written);
+  if (!found.ok) return found.problem;
+  if (found.isAddress) return 'it is an address; only names can be asked for';
+  if (!found.host.includes('.') || PRIVATE.test(found.host))
+    return 'it is a name of a private network; whoever runs this site can list it in the manifest';
+  // Names that readers of URLs would spell otherwise are refused on the way out too.
+  const isPlain = URL.parse(`http://${found.host}/`)?.hostname === found.host;
+  return isPlain ? undefined : 'it is not a host name';
+}
+
+const PublicHost = z
+  .string()
+  .min(1)
+  .max(253)
+  .transform((written, context) => {
+    const problem = problemOf(written);
+    const found = canonicalHost(written);
+    if (problem === undefined && found.ok) return found.host;
+    context.addIssue({ code: 'custom', message: problem ?? 'it is not a host name' });
+    return z.NEVER;
+  })
+  .describe('a name such as docs.example.com, no address and no URL');
+
+export function networkTools(open: OpenHost): Tool[] {
+  const request = tool({
+    name: 'network.request',
+    description:
+      'Ask a person to let you reach one more host, for the rest of this run. Say exactly what ' +
+      'you need it for: they see host, port and reason, and may refuse. Then use http.fetch or a ' +
+      'command as usual.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L0',
+    approval: 'required',
+    timeoutMs: 30_000,
+    callsPerRunMax: 32,
+    rollback:
+      'It ends with the run. A forbid about the host in the rules of the site ends it at once.',
+    input: z.strictObject({
+      host: PublicHost,
+      port: z.int().min(1).max(65_535).default(HTTPS_PORT),
+      reason: z.string().min(1).max(1_000).describe('what it is needed for'),
+    }),
+    output: z.object({
+      host: z.string(),
+      port: z.int(),
+      only_reads: z.boolean().describe('only plain GET and HEAD: you have read text from outside'),
+    }),
+    // As if it were granted: what a rule forbids, nobody is asked for.
+    touches: ({ host, port }) => [{ action: 'net.connect', host, port, granted: true }],
+    preview: async ({ host, port, reason }) =>
+      `let this run reach ${host}:${port}\nwhy: ${reason}\n`,
+    async perform({ host, port }, context) {
+      const { approvalId } = context;
+      if (approvalId === undefined)
+        throw fault('denied', `nobody has approved that this run reaches ${host}:${port}`);
+      const { isOpen, onlyReads } = await open(context, { host, port, approvalId });
+      if (!isOpen)
+        throw fault('denied', `a rule of this site forbids ${host} in some circumstances`, {
+          hint: 'Go on without it. A person can change the rule.',
+        });
+      return { result: { host, port, only_reads: onlyReads } };
+    },
+  });
+  return [request];
+}
