@@ -1,6 +1,7 @@
 // Tools that operators declare: found wrong before they exist, filled in without ever becoming
 // something else, and offered like every other.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   mkdirSync,
@@ -215,6 +216,57 @@ input:
     assert.equal(shown.stdout, '$(id) `id` "x"|blue|');
     const preview = await tool.preview!({ service: 'a b', count: 2 }, world.context);
     assert.equal(preview, '"printf" "%s|" "a b"\n');
+  });
+
+  it('takes nothing for an option, in the preview either, and behind an empty value', () => {
+    const fits = (text: string, input: object) => make(text).input.safeParse(input).success;
+    const input = "input: { ref: { type: string, pattern: '[a-z-]*' } }\n";
+    const shown = `${BASE}argv: [/bin/x, '--ref={ref}']\npreview: [git, diff, '{ref}']\n${input}`;
+    assert.deepEqual(
+      [fits(shown, { ref: 'main' }), fits(shown, { ref: '--ext-diff' })],
+      [true, false],
+    );
+    const two = `${BASE}argv: [/bin/x, '{a}{b}']\ninput: { a: { type: string, pattern: '[a-z]*' }, b: { type: string, pattern: '[a-z-]*' } }\n`;
+    assert.deepEqual([fits(two, { a: '', b: 'x' }), fits(two, { a: '', b: '-x' })], [true, false]);
+  });
+
+  it('shows by git what is there, whatever the repository says', async () => {
+    const repo = join(world.workspace, 'app');
+    const git = (...args: string[]) =>
+      execFileSync('git', ['-C', repo, '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
+        encoding: 'utf8',
+      }).trim();
+    mkdirSync(repo);
+    git('init', '-q', '-b', 'main');
+    const commit = (text: string): string => {
+      writeFileSync(join(repo, 'app.js'), text);
+      git('add', '.');
+      git('commit', '-q', '-m', 'x');
+      return git('rev-parse', 'HEAD');
+    };
+    commit('one\n');
+    git('switch', '-q', '-c', 'fix');
+    const evil = commit('evil\n');
+    git('switch', '-q', '--detach', 'main');
+    const nice = commit('nice\n');
+    git('replace', evil, nice);
+    const args = ['diff', `main...${evil}`];
+    assert.match(git(...args), /\+nice/, 'what plain git is made to show');
+    const input = "input: { commit: { type: string, pattern: '[0-9a-f]{40}' } }\n";
+    const argv = `argv: [/bin/deploy, '{commit}']\npreview: [git, -C, ${repo}, diff, 'main...{commit}']\n`;
+    const preview = make(`${BASE}${argv}${input}`).preview!;
+    assert.match((await preview({ commit: evil }, world.context))!, /\+evil/);
+    // No program of the repository's runs, either.
+    writeFileSync(join(repo, '.git/info/attributes'), '* diff=liar\n');
+    git('config', 'diff.liar.textconv', 'echo nice #');
+    git('replace', '-d', evil);
+    assert.doesNotMatch(git(...args), /\+evil/);
+    assert.match((await preview({ commit: evil }, world.context))!, /\+evil/);
+    rmSync(repo, { recursive: true });
+  });
+
+  it('brings what it is declared to bring', () => {
+    assert.deepEqual(make(`${restart}brings: [outside]\n`).brings, ['outside']);
   });
 
   it('runs on the host in a sandbox of exactly what is declared', async () => {

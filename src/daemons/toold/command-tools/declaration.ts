@@ -90,6 +90,8 @@ const Shape = z.strictObject({
   risk: z.enum(['low', 'medium', 'high']),
   reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
   idempotent: z.boolean(),
+  /** What its output may hold: logs and answers of servers are `outside`. */
+  brings: z.array(z.enum(['outside', 'secret', 'personal'])).default([]),
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
   /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */

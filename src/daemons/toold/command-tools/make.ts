@@ -10,6 +10,8 @@ import {
   WORKSPACE,
   writes,
 } from '../tools/box.ts';
+import { PLAIN } from '../tools/git/input.ts';
+import { openGit } from '../tools/git/run.ts';
 import { type Effect, type Tool, type ToolContext, type Touch, tool } from '../tools/tool.ts';
 import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
 import { fillIn, leadingNames, type Values } from './template.ts';
@@ -62,8 +64,8 @@ function withAbsence(schema: z.ZodType, param: Param): z.ZodType {
   return canBeAbsent(param) ? schema.optional() : schema;
 }
 
-function inputOf({ argv, input }: Declaration) {
-  const leading = leadingNames(argv);
+function inputOf({ argv, preview, input }: Declaration) {
+  const leading = new Set([...leadingNames(argv), ...leadingNames(preview ?? [])]);
   const members = Object.entries(input).map(([name, param]): [string, z.ZodType] => [
     name,
     schemaOfParam(param, leading.has(name)),
@@ -151,6 +153,31 @@ function objectIn(stdout: Buffer): Record<string, unknown> | undefined {
   }
 }
 
+/** The word of git that is used, behind options such as `-c key=value`. */
+function withoutPrograms(args: readonly string[]): string[] {
+  const at = args.findIndex((word, i) => !word.startsWith('-') && args[i - 1] !== '-c');
+  const shows = ['diff', 'log', 'show'].includes(args[at] ?? '');
+  return shows ? [...args.slice(0, at + 1), ...PLAIN, ...args.slice(at + 1)] : [...args];
+}
+
+/**
+ * A repository can make plain git show something else than there is, and run programs; so git is
+ * used here as our own tools use it.
+ */
+async function look(argv: readonly string[], context: ToolContext): Promise<ExecResult> {
+  const box = await context.box();
+  const [program, ...rest] = argv;
+  if (program === 'git' || program === '/usr/bin/git') {
+    const [from, args] =
+      rest[0] === '-C' ? [rest[1] ?? '', rest.slice(2)] : [box.roots.workspace, rest];
+    return (await openGit(context, from)).try(withoutPrograms(args));
+  }
+  return box.exec({
+    ...{ argv, env: { PATH, LANG: 'C.UTF-8' }, cwd: box.roots.workspace },
+    ...{ wallMs: PREVIEW_MS_MAX, outputBytesMax: OUTPUT_BYTES_MAX, signal: context.signal },
+  });
+}
+
 /** The command itself, and what the declared preview prints: it only looks, in the agent's box. */
 async function previewOf(
   { argv, preview }: Declaration,
@@ -160,12 +187,7 @@ async function previewOf(
   const command = fillIn(argv, values).map((word) => JSON.stringify(word));
   const line = `${command.join(' ')}\n`;
   if (preview === undefined) return line;
-  const box = await context.box();
-  const { stdout, stderr, exitCode } = await box.exec({
-    ...{ argv: fillIn(preview, values), env: { PATH, LANG: 'C.UTF-8' } },
-    ...{ cwd: box.roots.workspace, wallMs: PREVIEW_MS_MAX, outputBytesMax: OUTPUT_BYTES_MAX },
-    signal: context.signal,
-  });
+  const { stdout, stderr, exitCode } = await look(fillIn(preview, values), context);
   if (exitCode === 0) return `${line}\n${stdout.toString('utf8')}`;
   throw fault('conflict', `what ${command[0]} would change cannot be shown: ${endOf(stderr)}`, {
     hint: 'Correct the arguments: nobody can approve what cannot be shown.',
@@ -180,6 +202,7 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     timeoutMs: (timeout_s + 10) * 1_000,
     callsPerRunMax: declared.calls_per_run_max,
     ...(declared.place === 'box' ? { box: 'write' as const } : {}),
+    brings: declared.brings,
     approval: declared.approval,
     ...(rollback === undefined ? {} : { rollback }),
     input: inputOf(declared),

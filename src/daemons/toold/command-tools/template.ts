@@ -34,12 +34,13 @@ function wordsOf(argv: readonly Piece[]): Placed[] {
   });
 }
 
+/** What begins an argument: the first of them, and the next ones where those before are empty. */
+const LEADING = /^(?:\{[a-z][a-z0-9_]*\})+/;
+
 /** The parameters whose value begins an argument that a program might take for an option. */
 export function leadingNames(argv: readonly Piece[]): Set<string> {
-  const leading = wordsOf(argv)
-    .filter(({ afterDashes }) => !afterDashes)
-    .map(({ word }) => /^\{([a-z][a-z0-9_]*)\}/.exec(word)?.[1]);
-  return new Set(leading.filter((name) => name !== undefined));
+  const words = wordsOf(argv).filter(({ afterDashes }) => !afterDashes);
+  return new Set(words.flatMap(({ word }) => namesIn(LEADING.exec(word)?.[0] ?? '')));
 }
 
 /** Values that could not be given although they are declared. */

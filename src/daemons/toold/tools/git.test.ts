@@ -115,6 +115,35 @@ describe('committing', () => {
     await assert.rejects(nothing, { code: 'conflict' });
   });
 
+  it('hides nothing of a commit from the person who approves it', async () => {
+    const show = async (input: object) =>
+      String(
+        await tool('git.commit')!.preview!(
+          tool('git.commit')!.input.parse({ message: 'x', ...input }),
+          world.context,
+        ),
+      );
+    // What was staged before goes along, although other paths are named.
+    writeFileSync(at('evil.txt'), 'evil\n');
+    plain('add', 'evil.txt');
+    writeFileSync(at('a.txt'), 'two\n');
+    assert.match(await show({ paths: ['a.txt'] }), /\+evil[\s\S]*\+two/);
+    await ask('git.commit', { message: 'x', paths: ['a.txt'] });
+    assert.match(plain('show', '--stat'), /evil\.txt/);
+    // Attributes do not make text a file that only differs.
+    writeFileSync(at('.gitattributes'), '* -diff\n');
+    writeFileSync(at('a.txt'), 'three\n');
+    assert.match(await show({ all: true }), /\+three/);
+    // Nor is a submodule left out.
+    const { commit } = await ask('git.status');
+    plain('update-index', '--add', '--cacheinfo', `160000,${String(commit)},sub`);
+    assert.match(await show({}), /Subproject commit/);
+    plain('rm', '--cached', '--quiet', 'sub');
+    // Three bytes a character: more than git may print, less than a person may be shown.
+    writeFileSync(at('a.txt'), `${'語'.repeat(80)}\n`.repeat(9_000));
+    await assert.rejects(show({ all: true }), { code: 'too_large' });
+  });
+
   it('shows a person everything that would be committed, and that alone', async () => {
     const show = (input: object) =>
       tool('git.commit')!.preview!(

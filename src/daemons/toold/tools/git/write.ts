@@ -84,14 +84,18 @@ export const gitCommit = (workspace: string): Tool =>
 
 type Staging = { paths: readonly string[]; all: boolean };
 
-/** Everything that would be in the commit, files that git does not know yet included. */
+/** No attribute of the repository's makes text a binary file that only differs. */
+const WHOLE = [...PLAIN, '--text'] as const;
+
+/**
+ * Everything that would be in the commit: what is staged already, whatever is named besides, and
+ * files that git does not know yet.
+ */
 async function previewOf(git: Git, { paths, all }: Staging, context: ToolContext): Promise<string> {
-  if (!all && paths.length === 0)
-    return (await git.run(['diff', ...PLAIN, NO_SUBMODULES, '--cached', '--'])).stdout;
-  const { exitCode } = await git.try(['rev-parse', '--verify', '--quiet', 'HEAD']);
-  const empty = await git.run(['hash-object', '-t', 'tree', '/dev/null']);
-  const since = exitCode === 0 ? 'HEAD' : empty.stdout.trim();
-  const known = await git.run(['diff', ...PLAIN, NO_SUBMODULES, since, '--', ...paths]);
+  // A new commit of a submodule is part of it; into the submodule itself nobody looks.
+  const staged = await shownBy(git, [...WHOLE, '--ignore-submodules=dirty', '--cached', '--']);
+  if (!all && paths.length === 0) return staged;
+  const known = await shownBy(git, [...WHOLE, NO_SUBMODULES, '--', ...paths]);
   const others = ['ls-files', '--others', '--exclude-standard', '-z', '--', ...paths];
   const { stdout } = await git.run(others);
   const fresh = stdout.split('\0').filter((path) => path !== '');
@@ -101,7 +105,15 @@ async function previewOf(git: Git, { paths, all }: Staging, context: ToolContext
     });
   const box = await context.box();
   const added = fresh.map((path) => previewOfNew(box, posix.join(git.top, path)));
-  return [known.stdout, ...(await Promise.all(added))].join('');
+  return [staged, known, ...(await Promise.all(added))].join('');
+}
+
+async function shownBy(git: Git, args: readonly string[]): Promise<string> {
+  const { stdout, truncated } = await git.run(['diff', ...args]);
+  if (!truncated) return stdout;
+  throw fault('too_large', 'the change is too long to be shown to a person as a whole', {
+    hint: 'Commit in smaller parts, so that a person can look at each.',
+  });
 }
 
 function notCommitted(stdout: string, stderr: string) {
