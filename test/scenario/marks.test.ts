@@ -123,7 +123,7 @@ describe('marks of a live run', () => {
     await running;
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
     const marks = await eventually('the mark', async () => {
-      const rows = db.prepare('SELECT * FROM workspace_marks WHERE root_task_id = ?');
+      const rows = db.prepare('SELECT * FROM workspace_marks WHERE place = ?');
       return rows.all(task.root_task_id)[0];
     });
     db.close();
@@ -141,7 +141,7 @@ describe('marks of a live run', () => {
     doneWith(await use(third, 'artifact.get', { id: put.result?.id }));
     doneWith(await use(third, 'file.write', { path: 'copy', text: 'of a stranger' }));
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
-    const rows = db.prepare('SELECT label FROM workspace_marks WHERE root_task_id = ?');
+    const rows = db.prepare('SELECT label FROM workspace_marks WHERE place = ?');
     const labels = rows.all(own.root_task_id).map(({ label }) => label);
     db.close();
     assert.deepEqual(labels, ['outside']);

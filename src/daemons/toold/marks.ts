@@ -51,7 +51,7 @@ export function makeMarks(options: {
   /** A file that was fetched is never without its mark, whoever reads it. */
   const markFetched = async (run: Run): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
-    await store.markWorkspace(run.rootTaskId, ['outside']);
+    await store.markWorkspace(placesOf(run), ['outside']);
     return true;
   };
 
@@ -61,7 +61,7 @@ export function makeMarks(options: {
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);
       // What it would do in the box it does with what lies there.
-      const here = tool.box === undefined ? [] : await store.workspaceMarks(run.rootTaskId);
+      const here = tool.box === undefined ? [] : await store.workspaceMarks(placesOf(run));
       return [...new Set([...labels, ...here])];
     },
 
