@@ -174,6 +174,17 @@ describe('an answer holds for nothing else', () => {
     assert.match(answer.text ?? '', /not what the person saw/);
   });
 
+  it('does not hold for another diff or a marked run when it is used once more, either', async () => {
+    const { approval, redeem } = await host.ask();
+    await host.alice.approve({ ...at(approval.id), body: {} });
+    const answer = await redeem();
+    assert.equal(answer.decision, 'approved');
+    const other = await redeem({ diff_hash: 'e'.repeat(64) });
+    assert.deepEqual([other.decision, other.arguments, other.signature], ['rejected', null, null]);
+    assert.equal((await redeem({ labels: ['outside'] })).decision, 'rejected');
+    assert.deepEqual(await redeem(), answer);
+  });
+
   it('does not hold once the run has read text from outside', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });

@@ -140,6 +140,28 @@ describe('a call that needs a person', () => {
     assert.equal((await ask()).status, 'completed');
   });
 
+  it('is asked about when it was cut off before the rule came, and has failed when refused', async () => {
+    await host.stop();
+    let isCut = true;
+    const moment = (name: string) => {
+      if (isCut && name === 'toold.after-attempt-durable') throw new Error('cut off');
+    };
+    host = await hostToold(world, { moment });
+    run = await host.admit('one', { fence: 2 });
+    const echo = () => run.ask(2, 'test.echo', { text: 'x' });
+    await assert.rejects(echo());
+    isCut = false;
+    const coder = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.echo'] } };
+    publishPolicy(world.dir, { coder, version: 2 });
+    world.clock.advance(1_000);
+    assert.equal((await echo()).status, 'waiting');
+    answer(run.callId(2), { decision: 'rejected', text: 'no' });
+    const refused = await echo();
+    assert.deepEqual([refused.status, refused.error?.code], ['failed', 'rejected']);
+    const told = await eventsOf(world, run.callId(2));
+    assert.deepEqual(told, ['.attempted.1', '.ended']);
+  });
+
   it('goes on waiting over a restart, and asks a person only once', async () => {
     await ask();
     await host.stop();

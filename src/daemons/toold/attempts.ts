@@ -310,13 +310,15 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return perform(job, job.tool!, { seq, attempt, input: may.input, approvalId });
   };
 
+  /** What was begun once is not denied any more: it has failed. */
+  const turnDown = (job: Job, record: CallRow, decision: Denied): Promise<CallAnswer> =>
+    record.attempts === 0
+      ? refuse(job, decision)
+      : end(job, record.attempts, failedWith(decision.error));
+
   const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
     const may = await permissions.of(job, await runs.progressOf(job.run), { again: true });
-    if (may.kind === 'no') {
-      return record.attempts === 0
-        ? refuse(job, may.decision)
-        : end(job, record.attempts, failedWith(may.decision.error));
-    }
+    if (may.kind === 'no') return turnDown(job, record, may.decision);
     if (may.kind === 'go') return attemptAgain(job, record, may);
     return askPerson(job, record, may);
   };
@@ -324,7 +326,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   /** Asked for as often as it takes: approvald knows the call, and answers the same. */
   const askPerson = async (job: Job, record: CallRow, may: Ask): Promise<CallAnswer> => {
     const asked = await approvals.request(job, may, contextOf(job)).catch(notForGood);
-    if (asked instanceof Fault) return refuse(job, notAskable(asked));
+    if (asked instanceof Fault) return turnDown(job, record, notAskable(asked));
     moment('toold.after-approval-asked');
     if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
     if (record.status !== 'requested') await store.returnToRequested(job.callId);
@@ -341,7 +343,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     approvalId: ApprovalId,
   ): Promise<CallAnswer> => {
     const before = await permissions.of(job, await runs.progressOf(job.run), { again: true });
-    if (before.kind === 'no') return refuse(job, before.decision);
+    if (before.kind === 'no') return turnDown(job, record, before.decision);
     const { labels, input } = before;
     const now = { labels, input, context: contextOf(job) };
     const answer = await approvals.redeem(job, approvalId, now);
@@ -349,11 +351,12 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const { error } = answer;
       const checks = checksUntil('approval');
       const rule = `approval:${approvalId}`;
-      return refuse(job, { allowed: false, rule, question: 'approval', checks, error });
+      const decision = { allowed: false, rule, question: 'approval', checks, error } as const;
+      return turnDown(job, record, decision);
     }
     const may =
       answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
-    if (may.kind === 'no') return refuse(job, may.decision);
+    if (may.kind === 'no') return turnDown(job, record, may.decision);
     const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
     const decision = { ...may.decision, checks, approval: approvalId };
     return attemptAgain(job, record, { ...may, kind: 'go', decision });

@@ -199,7 +199,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
     returnToRequested: (callId: string) =>
       change(
         "UPDATE calls SET status = 'requested', wait_id = NULL, wait_kind = NULL " +
-          "WHERE call_id = ? AND status IN ('allowed', 'unknown')",
+          "WHERE call_id = ? AND status IN ('running', 'allowed', 'unknown')",
         [callId],
         undefined,
       ),

@@ -36,8 +36,7 @@ export async function redeem(tx: Tx, given: Redeeming, means: Means): Promise<Re
   const ask = await tx.sql.one<AskRow>('SELECT * FROM asks WHERE call_id = ?', given.call_id);
   const wrong = whatDiffers(row, ask, given);
   if (ask === undefined || wrong !== undefined) return refuse(tx, row, given, wrong!);
-  if (ask.redeemed !== null)
-    return { answer: JSON.parse(ask.redeemed) as Redeemed, seq: Number(ask.redeemed_seq) };
+  if (ask.redeemed !== null) return redeemedBefore(row, ask.redeemed, ask.redeemed_seq, given);
   await lapse(tx, row);
   if (ask.withdrawn_ms === null && row.status === 'pending')
     return { answer: pending(means.signing.keyId), seq: 0 };
@@ -86,13 +85,37 @@ function judge(tx: Tx, { row, ask, permit, given }: Judged, redeemWithinMs: numb
   const byPermit = saidOf(row).length === 0;
   if (byPermit && (permit === undefined || !isActive(permit, tx.nowMs)))
     return no('rejected', 'the permit that covered this was revoked or has expired');
-  if (isMarked(given.labels) && !isMarked(labelsOf(row)))
-    return no('rejected', 'the run has read text from outside since this was asked');
   if (Number(row.decided_ms) + redeemWithinMs <= tx.nowMs)
     return no('expired', 'it was approved, but not used in time');
+  const changed = whatChanged(row, given);
+  return changed === undefined ? { decision: 'approved', text: null } : no('rejected', changed);
+}
+
+function whatChanged(row: ApprovalRow, given: Redeeming): string | undefined {
+  if (isMarked(given.labels) && !isMarked(labelsOf(row)))
+    return 'the run has read text from outside since this was asked';
   if (row.edited === null && given.diff_hash !== undefined && given.diff_hash !== row.diff_hash)
-    return no('rejected', 'what it would change is not what the person saw any more');
-  return { decision: 'approved', text: null };
+    return 'what it would change is not what the person saw any more';
+  return undefined;
+}
+
+/**
+ * The same answer, for a call that was cut off. Whoever gets it could have changed things since, so
+ * it must still be about what was shown.
+ */
+function redeemedBefore(
+  row: ApprovalRow,
+  redeemed: string,
+  seq: number | null,
+  given: Redeeming,
+): RedeemResult {
+  const answer = JSON.parse(redeemed) as Redeemed;
+  const changed = answer.decision === 'approved' ? whatChanged(row, given) : undefined;
+  const now: Redeemed =
+    changed === undefined
+      ? answer
+      : { ...pending(answer.key_id), decision: 'rejected', text: changed };
+  return { answer: now, seq: Number(seq) };
 }
 
 const no = (decision: Exclude<Statement['decision'], 'approved'>, text: string): Outcome => ({
