@@ -44,6 +44,13 @@ const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'grante
   ['once', 'nothing else', {}, 'pending'],
   ['task', 'the same tool in the task', {}, 'granted'],
   ['task', 'no other task', otherTask, 'pending'],
+  [
+    'task',
+    'nothing that another rule asks about',
+    { rules: ['base:production', 'site:x:1'] },
+    'pending',
+  ],
+  ['class', 'nor there', { rules: ['site:x:1'] }, 'pending'],
   ['task', 'no other tool', { action: 'deploy.undo' }, 'pending'],
   ['task', 'no other agent', { agent: 'coder' }, 'pending'],
   ['task', 'no other class', { class: 'network.external' }, 'pending'],

@@ -78,7 +78,8 @@ export function wouldPermit(ask: AskScope): Partial<Record<ApprovalReach, string
   const once = 'exactly this, once, for each call that asks';
   if (isMarked(ask.labels)) return { once };
   const who = `${ask.agent} may use ${ask.action}`;
-  const limit = `up to ${ask.risk} risk, ${ask.reversibility}, with any arguments, until it expires`;
+  const which = 'with any arguments for which no other rule asks';
+  const limit = `up to ${ask.risk} risk, ${ask.reversibility}, ${which}, until it expires`;
   return {
     once,
     task: `${who} in this task and its children, ${limit}`,

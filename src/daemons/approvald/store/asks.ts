@@ -101,12 +101,23 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
 async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefined> {
   const scope = scopeOfAsk(row);
   if (isMarked(scope.labels)) return undefined;
-  const permits = await tx.sql.all<PermitRow>(
-    'SELECT * FROM permits WHERE agent = ? AND revoked_ms IS NULL AND expires_ms > ? ORDER BY id',
+  const permits = await tx.sql.all<PermitRow & { rules: string }>(
+    'SELECT p.*, a.rules FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
+      'WHERE p.agent = ? AND p.revoked_ms IS NULL AND p.expires_ms > ? ORDER BY p.id',
     row.agent,
     tx.nowMs,
   );
-  return permits.find((permit) => covers(scopeOfPermit(permit), scope));
+  // Why else a person must be asked was never shown to whoever gave the permit.
+  const isShown = (shown: string) => {
+    const known = new Set(JSON.parse(shown) as string[]);
+    return (JSON.parse(row.rules) as string[]).every((rule) => known.has(rule));
+  };
+  const found = permits.find(
+    (permit) => covers(scopeOfPermit(permit), scope) && isShown(permit.rules),
+  );
+  if (found === undefined) return undefined;
+  const { rules: _, ...permit } = found;
+  return permit;
 }
 
 async function grant(
