@@ -102,6 +102,9 @@ describe('a fetch', () => {
         fetch(`tls ${i}`, { method: method!, url: base + path }),
         isCode('denied'),
       );
+    const body_base64 = Buffer.from('what it knows').toString('base64');
+    const full = fetch('full', { url: `${base}/open/x`, body_base64 });
+    await assert.rejects(full, isCode('denied'));
     // The certificate is not for this name.
     const other = fetch('cert', { url: `https://bad.test:${tlsPort}/` });
     await assert.rejects(other, isCode('unreachable'));

@@ -167,7 +167,8 @@ type Sending = {
 async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise<Got> {
   const { gate, run, callId, signal } = sending;
   const { host, port, path } = order.place;
-  const wanted: Wanted = { host, port, how: 'http', method: order.method, path };
+  const hasBody = order.body !== undefined && order.body.length > 0;
+  const wanted: Wanted = { host, port, how: 'http', method: order.method, path, hasBody };
   const reached = await gate.reach(run, wanted, { kind: 'fetch', callId });
   const { connection, socket } = reached;
   const end = (): void => void socket.destroy();

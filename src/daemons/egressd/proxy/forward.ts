@@ -39,8 +39,8 @@ export async function serveRequest(options: ForwardOptions): Promise<void> {
   const { run, gate, request, response } = options;
   try {
     const passed = readPassed(options);
-    const { target, method, path } = passed;
-    const wanted: Wanted = { ...target, how: 'http', method, path };
+    const { target, method, path, hasBody } = passed;
+    const wanted: Wanted = { ...target, how: 'http', method, path, hasBody };
     gate.assertAllowed(run, wanted, { kind: 'http' });
     if (request.headers.expect !== undefined) response.writeContinue();
     await send(options, passed, wanted);

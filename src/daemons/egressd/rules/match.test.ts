@@ -19,7 +19,7 @@ const host = (text: string) => {
 };
 const tunnel = (name: string, port = 443): Wanted => ({ host: host(name), port, how: 'tunnel' });
 const get = (name: string, path = '/', method = 'GET', port = 80): Wanted => ({
-  ...{ host: host(name), port, how: 'http', method, path },
+  ...{ host: host(name), port, how: 'http', method, path, hasBody: false },
 });
 const said = (rules: GrantedRule[], wanted: Wanted, nowMs = 0): string => {
   const verdict: Verdict = decide(rules.map(rule), wanted, nowMs);
@@ -61,6 +61,9 @@ describe('what is listed', () => {
     assert.equal(said(rules, get('a.example', '/api/x')), 'allowed');
     assert.equal(said(rules, get('a.example', '/exact')), 'allowed');
     assert.equal(said(rules, get('a.example', '/api/x', 'POST')), 'method');
+    const full = { ...get('a.example', '/api/x'), hasBody: true } as Wanted;
+    assert.equal(said(rules, full), 'method', 'who may only read sends no data along');
+    assert.equal(said([{ host: 'a.example' }], full), 'allowed');
     for (const path of ['/', '/apix', '/exact/more', '/API/x', '/api'])
       assert.equal(said(rules, get('a.example', path)), 'path', path);
     for (const path of [

@@ -16,7 +16,7 @@ export type Rule = {
 /** `tunnel`: bytes that cannot be read. `http`: one request, with method and path. */
 export type Wanted = { host: Host; port: number } & (
   | { how: 'tunnel' }
-  | { how: 'http'; method: string; path: string }
+  | { how: 'http'; method: string; path: string; hasBody: boolean }
 );
 
 export type Verdict = { allowed: true; plain: boolean } | { allowed: false; reason: DenialReason };
@@ -58,13 +58,18 @@ const fitsPath = (paths: readonly string[], path: string): boolean =>
 /** The nearer a rule came to allowing, the more its reason says. */
 const ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 'path'];
 
+/** Who may only read would send data that way, and few servers even look at it. */
+const isOddlyFull = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
+  hasBody && (method === 'GET' || method === 'HEAD');
+
 function judge(rule: Rule, wanted: Wanted): DenialReason | undefined {
   if (!fitsHost(rule, wanted.host)) return 'host';
   if (!rule.ports.includes(wanted.port)) return 'port';
   const { methods, paths } = rule;
   if (wanted.how === 'tunnel')
     return methods === undefined && paths === undefined ? undefined : 'unreadable';
-  if (methods !== undefined && !methods.has(wanted.method)) return 'method';
+  if (methods !== undefined && (!methods.has(wanted.method) || isOddlyFull(wanted)))
+    return 'method';
   if (paths !== undefined && !fitsPath(paths, wanted.path)) return 'path';
   return undefined;
 }
