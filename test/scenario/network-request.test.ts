@@ -104,7 +104,8 @@ describe('network.request', () => {
 
     const args = request('Docs.Example.com');
     const { run, asked, answer } = await answered(fresh, 'network.request', args);
-    assert.equal(asked.class, 'network.request');
+    const permitted = `network.request docs.example.com:${port}`;
+    assert.equal(asked.class, permitted, 'a permit for this host would be none for another');
     const { approval } = await world.approvald.getApproval({ params: { id: asked.id } });
     assert.deepEqual(approval.arguments, args);
     assert.match(approval.diff ?? '', new RegExp(`docs\\.example\\.com:${port}\nwhy: to read`));
@@ -146,6 +147,20 @@ describe('network.request', () => {
     const post = await through('POST');
     assert.doesNotMatch(String(post?.stdout), /POST seen/);
     assert.match(JSON.stringify(post?.network_denied), /may not send POST/);
+  });
+
+  it('what was decided is sent: a POST of a run that has read nothing, and one that a person approved', async () => {
+    const { run } = await answered(
+      await world.startRun(),
+      ...(['network.request', request('docs.example.com')] as const),
+    );
+    const post = { url: `http://docs.example.com:${port}/`, method: 'POST', body: 'x' };
+    const first = await ask(run, 'http.fetch', post);
+    assert.equal(first.result?.text, 'POST seen', 'nothing from outside was read before it');
+    // Its answer was outside text, so the next one is a person's to decide; their yes is enough.
+    const again = await answered(run, 'http.fetch', { ...post, body: 'y' });
+    assert.equal(again.asked.reversibility, 'externally-reversible');
+    assert.equal(again.answer.result?.text, 'POST seen');
   });
 
   it('a no opens nothing, and what a rule forbids nobody is asked for', async () => {

@@ -7,6 +7,7 @@ import { verifyJson } from '../../platform/signed-json.ts';
 import type { WaitView } from '../../wire/agentd.ts';
 import type { approvaldRoutes, Redeemed } from '../../wire/approvald.ts';
 import { fault } from '../../wire/errors.ts';
+import type { ToolView } from '../../wire/toold.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
 import type { Job } from './attempts.ts';
 import { neutralise, previewOf } from './output.ts';
@@ -57,11 +58,13 @@ export function makeApprovals(options: {
   return {
     async request(job, may, context) {
       const { tool, run, request } = job;
-      const { risk, reversibility, view } = tool!;
+      const { risk, view } = tool!;
+      const { reversibility } = may.decision.verdict.facts.tool as Pick<ToolView, 'reversibility'>;
+      const action = actionOf(job, may.input);
       const body = {
         ...{ call_id: job.callId, run_id: run.runId, agent: run.agent, task_id: run.taskId },
         root_task_id: run.rootTaskId,
-        ...{ action: job.toolName, class: view.capabilities[0] ?? job.toolName },
+        ...{ action, class: action === job.toolName ? (view.capabilities[0] ?? action) : action },
         ...{ risk, reversibility, repo: repoOf(request.arguments) },
         summary: `${run.agent} wants to use ${job.toolName}`,
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
@@ -96,7 +99,12 @@ export function makeApprovals(options: {
       const params = { id: approvalId };
       const redeemed = await approvald.redeemApproval({ params, body }, peerOptions);
       if (redeemed.decision !== 'approved') return { approved: false, error: errorFrom(redeemed) };
-      assertSigned(job, approvalId, redeemed, await publicKey());
+      assertSigned(
+        job,
+        approvalId,
+        { ...redeemed, action: actionOf(job, input) },
+        await publicKey(),
+      );
       const edited = redeemed.edited ? (redeemed.arguments ?? undefined) : undefined;
       return { approved: true, edited };
     },
@@ -107,7 +115,7 @@ export function makeApprovals(options: {
 function assertSigned(
   job: Job,
   approvalId: ApprovalId,
-  { statement, signature, arguments: approved, edited }: Redeemed,
+  { statement, signature, arguments: approved, edited, action }: Redeemed & { action: string },
   publicKeyPem: string,
 ): void {
   const signed = verifyJson(statement, signature ?? '', publicKeyPem);
@@ -116,7 +124,7 @@ function assertSigned(
     statement.call_id === job.callId &&
     statement.run_id === job.run.runId &&
     statement.agent === job.run.agent &&
-    statement.action === job.toolName &&
+    statement.action === action &&
     statement.decision === 'approved' &&
     statement.asked_hash === job.argumentsHash &&
     statement.arguments_hash === sha256Hex(canonicalJson(approved)) &&
@@ -152,6 +160,10 @@ function errorFrom({ decision, text }: Redeemed): CallError {
       );
   }
 }
+
+/** What a person agrees to, and what a permit could cover: no more than this. */
+const actionOf = ({ tool, toolName }: Job, input: unknown): string =>
+  (tool!.actionOf?.(input) ?? toolName).slice(0, 64);
 
 function repoOf(given: Record<string, unknown>): string | null {
   const { repo } = given;

@@ -11,7 +11,8 @@ export function makeAuthority(
 ): Authority {
   return {
     async judge({ run, tool, input, labels }) {
-      const { name, risk, reversibility, idempotent, level } = tool;
+      const { name, risk, idempotent, level } = tool;
+      const reversibility = tool.reversibilityOf?.(input) ?? tool.reversibility;
       const facts: CallFacts = {
         ...{ agent: run.agent, taskId: run.taskId, rootTaskId: run.rootTaskId, labels },
         tool: { name, risk, reversibility, idempotent, level },

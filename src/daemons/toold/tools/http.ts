@@ -2,7 +2,7 @@
 // may change something at most once per call, so asking again does no harm.
 import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
-import type { egressdRoutes, FetchAnswer } from '../../../wire/egressd.ts';
+import type { EgressRule, egressdRoutes, FetchAnswer } from '../../../wire/egressd.ts';
 import { type Effect, errorOf, isFault, type Tool, type Touch, tool } from './tool.ts';
 
 export type EgressdClient = Client<typeof egressdRoutes>;
@@ -53,6 +53,13 @@ function touchOf({ url, method }: z.output<typeof Input>): Touch {
   const portUsual = protocol === 'https:' ? 443 : 80;
   const urlPort = port === '' ? portUsual : Number(port);
   return { action, host: hostname, port: urlPort, method, urlPath: pathname };
+}
+
+/** This very request was decided on before it gets here; the box may still reach less. */
+function decidedOf(touch: Touch): { decided?: EgressRule } {
+  if (touch.action !== 'net.connect' || touch.port === 0) return {};
+  const { host, port, method = 'GET' } = touch;
+  return { decided: { host, port, methods: [method] } };
 }
 
 function resultOf(answer: FetchAnswer): Record<string, unknown> {
@@ -106,6 +113,8 @@ export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
     timeoutMs: TIME_MS_MAX + TIME_MS_SPARE,
     input: Input,
     output: Output,
+    reversibilityOf: ({ method }) =>
+      ONLY_READS.has(method) ? 'read-only' : 'externally-reversible',
     touches: (input) => [touchOf(input)],
     async perform(input, { runId, fence, callId }) {
       const { url, method, headers, body } = input;
@@ -114,6 +123,7 @@ export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
         ...(body === undefined ? {} : { body_base64: Buffer.from(body).toString('base64') }),
         ...{ response_bytes_max: input.max_bytes, time_ms_max: TIME_MS_MAX },
         redirects_max: ONLY_READS.has(method) ? REDIRECTS_MAX : 0,
+        ...decidedOf(touchOf(input)),
       };
       try {
         const deadlineMs = TIME_MS_MAX + TIME_MS_SPARE;

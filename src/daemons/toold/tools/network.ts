@@ -1,6 +1,8 @@
 // network.request: asks a person to let this run reach one more host. Who decides is the approval
 // that every call needs; what is remembered and opened is the broker's.
+
 import * as z from 'zod';
+import { sha256Hex } from '../../../platform/json.ts';
 import { canonicalHost } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId } from '../../../wire/words.ts';
@@ -68,6 +70,11 @@ export function networkTools(open: OpenHost): Tool[] {
       port: z.int(),
       only_reads: z.boolean().describe('only plain GET and HEAD: you have read text from outside'),
     }),
+    // A permit for one host is none for another.
+    actionOf: ({ host, port }) => {
+      const place = `${host}:${port}`;
+      return `network.request ${place.length <= 48 ? place : sha256Hex(place).slice(0, 48)}`;
+    },
     // As if it were granted: what a rule forbids, nobody is asked for.
     touches: ({ host, port }) => [{ action: 'net.connect', host, port, granted: true }],
     preview: async ({ host, port, reason }) =>

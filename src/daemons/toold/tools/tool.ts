@@ -53,6 +53,10 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   perform(input: z.output<I>, context: ToolContext): Promise<Effect>;
   /** What a wait that has ended means for the call. */
   settle?(wait: WaitView): Outcome;
+  /** Where a permit for the tool would say too much: the tool with what must be the same. */
+  actionOf?(input: z.output<I>): string;
+  /** Where it depends on the input how far it can be undone. */
+  reversibilityOf?(input: z.output<I>): ToolView['reversibility'];
   /** Paths are absolute, as the box shows them. */
   touches?(input: z.output<I>): Touch[];
   /** Whether it needs the run's box, and for what: what a marked run writes there stays marked. */
