@@ -78,6 +78,21 @@ describe('[R110-R112] how far an approval reaches', () => {
       assert.equal((await next(more)).status, status);
     });
 
+  it('a tool that wants a person for every call has no permit', async () => {
+    const rules = ['tool:network.request:approval'];
+    const { approval } = await next({ rules });
+    const params = { id: approval.id };
+    assert.deepEqual(Object.keys(approval.would_permit), ['once']);
+    for (const reach of ['task', 'repo', 'class'] as const)
+      await assert.rejects(
+        host.alice.approve({ params, body: { for: reach } }),
+        isCode('denied', /every call/),
+      );
+    await host.alice.approve({ params, body: {} });
+    await permit('class');
+    assert.equal((await next({ rules })).status, 'pending');
+  });
+
   it('what a permit covers can be done at once, and says by whose word', async () => {
     const id = await permit('task');
     const { redeem, approval } = await next();

@@ -36,6 +36,10 @@ export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): ChainLink
 /** A run that has read text from outside may be doing what that text says. */
 export const isMarked = (labels: readonly Label[]): boolean => labels.includes('outside');
 
+/** A tool that wants a person for every single call; toold names its wish as a rule. */
+export const wantsEachTime = (rules: readonly string[]): boolean =>
+  rules.some((rule) => /^tool:.+:approval$/.test(rule));
+
 export type PermitScope = Danger & {
   scope: 'task' | 'repo' | 'class';
   agent: string;
@@ -52,11 +56,15 @@ export type AskScope = Danger & {
   rootTaskId: string;
   repo: string | null;
   labels: readonly Label[];
+  rules: readonly string[];
 };
+
+const mayHavePermit = ({ labels, rules }: AskScope): boolean =>
+  !isMarked(labels) && !wantsEachTime(rules);
 
 /** A permit reaches no further than its words, and to nothing riskier than what was shown. */
 export function covers(permit: PermitScope, ask: AskScope): boolean {
-  if (isMarked(ask.labels)) return false;
+  if (!mayHavePermit(ask)) return false;
   if (permit.agent !== ask.agent || permit.class !== ask.class) return false;
   if (RISKS.indexOf(ask.risk) > RISKS.indexOf(permit.risk)) return false;
   const worse = REVERSIBILITIES.indexOf(ask.reversibility);
@@ -76,7 +84,7 @@ export function covers(permit: PermitScope, ask: AskScope): boolean {
 /** What each kind of approval would permit, in words; what is not possible is not there. */
 export function wouldPermit(ask: AskScope): Partial<Record<ApprovalReach, string>> {
   const once = 'exactly this, once, for each call that asks';
-  if (isMarked(ask.labels)) return { once };
+  if (!mayHavePermit(ask)) return { once };
   const who = `${ask.agent} may use ${ask.action}`;
   const which = 'with any arguments for which no other rule asks';
   const limit = `up to ${ask.risk} risk, ${ask.reversibility}, ${which}, until it expires`;

@@ -122,9 +122,12 @@ export function makePermissions(options: {
 
 /** A tool can want a person by itself; it cannot want less than policy. */
 function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {
-  if (approval !== 'required' || verdict.answer !== 'allow') return verdict;
-  const reason = `whoever declared ${name} wants a person to agree to each call`;
-  return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`], reason };
+  if (approval !== 'required' || verdict.answer === 'deny') return verdict;
+  const own = `whoever declared ${name} wants a person to agree to each call`;
+  const [rules, reason] =
+    verdict.answer === 'ask' ? [verdict.rules, `${verdict.reason}; ${own}`] : [[], own];
+  // By this name approvald knows that no permit covers it.
+  return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`, ...rules], reason };
 }
 
 function denial(job: Job, verdict: Verdict): CallError {

@@ -11,6 +11,7 @@ import {
   isRepeat,
   narrowest,
   type Person,
+  wantsEachTime,
   whyNotApprove,
 } from '../rules.ts';
 import { type ApprovalRow, labelsOf, type PermitRow, type SaidRow, saidOf } from './rows.ts';
@@ -119,6 +120,8 @@ function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fa
   const hint = 'Approve it once: --for once.';
   if (isMarked(labelsOf(row)))
     return fault('denied', 'a run that has read text from outside gets no permit', { hint });
+  if (wantsEachTime(JSON.parse(row.rules) as string[]))
+    return fault('denied', `${row.action} wants a person for every call`, { hint });
   if (edits) return fault('bad_request', 'what was edited can only be approved once', { hint });
   if (reach === 'repo' && row.repo === null)
     return fault('bad_request', 'this call touches no repository', { hint });

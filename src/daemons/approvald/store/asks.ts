@@ -6,7 +6,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId, TaskId } from '../../../wire/words.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { approversNeeded, covers, isMarked, riskiest } from '../rules.ts';
+import { approversNeeded, covers, riskiest } from '../rules.ts';
 import {
   type ApprovalRow,
   type AskRow,
@@ -100,7 +100,6 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
 
 async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefined> {
   const scope = scopeOfAsk(row);
-  if (isMarked(scope.labels)) return undefined;
   const permits = await tx.sql.all<PermitRow & { rules: string }>(
     'SELECT p.*, a.rules FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
       'WHERE p.agent = ? AND p.revoked_ms IS NULL AND p.expires_ms > ? ORDER BY p.id',
@@ -110,7 +109,7 @@ async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefine
   // Why else a person must be asked was never shown to whoever gave the permit.
   const isShown = (shown: string) => {
     const known = new Set(JSON.parse(shown) as string[]);
-    return (JSON.parse(row.rules) as string[]).every((rule) => known.has(rule));
+    return scope.rules.every((rule) => known.has(rule));
   };
   const found = permits.find(
     (permit) => covers(scopeOfPermit(permit), scope) && isShown(permit.rules),

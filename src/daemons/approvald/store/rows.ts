@@ -197,6 +197,7 @@ export const scopeOfAsk = (row: ApprovalRow): AskScope => ({
   rootTaskId: row.root_task_id,
   repo: row.repo,
   labels: labelsOf(row),
+  rules: list<string>(row.rules),
 });
 
 export const scopeOfPermit = (row: PermitRow): PermitScope => ({
