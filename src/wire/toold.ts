@@ -162,4 +162,16 @@ export const tooldRoutes = routes({
     query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
     output: z.object({ dismissed: z.boolean() }),
   }),
+  /**
+   * What a run has seen by other ways than toold: a message, an artifact, a result. What is open to
+   * it, also to a command that runs now, is narrowed before the answer.
+   */
+  markRun: route({
+    method: 'PUT',
+    path: '/v1/runs/{id}/labels',
+    callers: ['agentd'],
+    params: z.strictObject({ id: RunId }),
+    body: z.strictObject({ labels: z.array(Label).min(1).max(16) }),
+    output: z.object({ known: z.boolean() }),
+  }),
 });

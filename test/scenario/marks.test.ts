@@ -1,7 +1,7 @@
 // A mark that is made while a run is live: modeld knows of it before the run does, so that a
 // provider that may not see text from outside is not asked, whatever the run says of its text.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -128,6 +128,25 @@ describe('marks of a live run', () => {
     });
     db.close();
     assert.equal(marks.label, 'outside');
+  });
+
+  it('[R401] a command that runs when the mark comes can send nothing more', async () => {
+    const reader = await world.startRun();
+    const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
+    const writer = await helperIn(task.context_id);
+    doneWith(await use(writer, 'http.fetch', { url: page }));
+    const put = doneWith(await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }));
+    const post = `curl -sS -o /dev/null -w '%{http_code} ' -d x ${page}`;
+    const wait = 'touch ready; while ! test -e go; do sleep 0.1; done';
+    const running = use(reader, 'shell.exec', { command: `${post}; ${wait}; ${post}` });
+    const look = (path: string) => use(reader, 'file.read', { path });
+    await eventually('the command', async () => {
+      const found = await look('ready');
+      return found.ok && (found.value as CallAnswer).status === 'completed' ? true : undefined;
+    });
+    doneWith(await use(reader, 'artifact.get', { id: put.result?.id }));
+    writeFileSync(join(world.stateDir, 'workspaces', task.root_task_id, 'go'), '');
+    assert.equal(doneWith(await running).result?.stdout, '200 403 ');
   });
 
   it('[R401] what a marked run writes carries its mark, wherever the mark came from', async () => {

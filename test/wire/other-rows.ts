@@ -94,6 +94,12 @@ export const tooldRows = rows({
     },
     check: (answer: { dismissed: boolean }) => assert.equal(answer.dismissed, true),
   },
+  markRun: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: freshRun() }, body: { labels: ['outside'] } }),
+    check: (answer: { known: boolean }) => assert.equal(answer.known, false),
+    bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
+  },
 });
 
 const said = (text: string) => [{ role: 'user', parts: [{ type: 'text', text }] }];

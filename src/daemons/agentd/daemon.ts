@@ -141,7 +141,7 @@ async function start(floor: Floor<AgentdConfig>) {
   );
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
-  const toldMarks = makeToldMarks({ store, modeld });
+  const toldMarks = makeToldMarks({ store, modeld, toold });
   const calls = makeCalls({
     store,
     config,

@@ -1,13 +1,15 @@
-// Modeld decides by labels which provider may see a text. So it is told of a mark before what
-// brought the mark is handed to the run: as long as modeld has not taken it, nothing is handed out.
+// Modeld decides by labels which provider may see a text, toold what a command that runs now may
+// send out. So both are told of a mark before what brought the mark is handed to the run: as long
+// as one of them has not taken it, nothing is handed out.
 import type { Client } from '../../platform/link.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Label, RunId } from '../../wire/words.ts';
 import { spreading } from './store/marks.ts';
 import type { Store } from './store/store.ts';
 
 export type ToldMarks = {
-  /** Resolves when modeld knows every mark of the run's task, and gives all labels of the task. */
+  /** Resolves when both know every mark of the run's task, and gives all labels of the task. */
   tell(runId: string): Promise<Label[]>;
 };
 
@@ -17,9 +19,10 @@ const RUNS_KEPT_MAX = 10_000;
 export function makeToldMarks(options: {
   store: Pick<Store, 'runRow' | 'taskRow'>;
   modeld: Pick<Client<typeof modeldRoutes>, 'markRun'>;
+  toold: Pick<Client<typeof tooldRoutes>, 'markRun'>;
 }): ToldMarks {
-  const { store, modeld } = options;
-  /** How many marks modeld has of a run; they only grow. */
+  const { store, modeld, toold } = options;
+  /** How many marks they have of a run; they only grow. */
   const told = new Map<string, number>();
 
   return {
@@ -28,7 +31,8 @@ export function makeToldMarks(options: {
       const labels = JSON.parse((await store.taskRow(taskId)).labels) as Label[];
       const marks = spreading(labels);
       if (marks.length > (told.get(runId) ?? 0)) {
-        await modeld.markRun({ params: { id: runId as RunId }, body: { labels: marks } });
+        const asked = { params: { id: runId as RunId }, body: { labels: marks } };
+        await Promise.all([modeld.markRun(asked), toold.markRun(asked)]);
         if (told.size >= RUNS_KEPT_MAX) told.clear();
         told.set(runId, marks.length);
       }

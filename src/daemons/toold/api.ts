@@ -4,6 +4,7 @@ import type { Handlers } from '../../platform/dispatch.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { Marks } from './marks.ts';
 import type { Runs } from './runs.ts';
 import type { Service } from './service.ts';
 import type { CallRow, Store } from './store.ts';
@@ -14,8 +15,9 @@ export function makeHandlers(options: {
   service: Service;
   runs: Runs;
   store: Store;
+  marks: Pick<Marks, 'learn'>;
 }): Handlers<typeof tooldRoutes> {
-  const { service, runs, store } = options;
+  const { service, runs, store, marks } = options;
   return {
     listTools: async ({ caller }) => ({ tools: service.listTools(runOrNone(caller)) }),
     call: async ({ caller, body }) => service.call(asRun(caller), body),
@@ -41,6 +43,11 @@ export function makeHandlers(options: {
     dismissRun: async ({ params, query }) => ({
       dismissed: await runs.dismiss(params.id, query.fence),
     }),
+    async markRun({ params, body }) {
+      const run = runs.find(params.id);
+      if (run !== undefined) await marks.learn(run, body.labels);
+      return { known: run !== undefined };
+    },
   };
 }
 

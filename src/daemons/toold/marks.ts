@@ -15,6 +15,8 @@ export type Marks = {
   note(call: Noted): Promise<void>;
   /** After the effect, before anybody sees it: a command may have fetched something by itself. */
   noteFetched(call: Noted): Promise<void>;
+  /** It has these marks now, by what agentd handed out. */
+  learn(run: Run, labels: readonly Label[]): Promise<void>;
   /** The run is over, perhaps in the middle of a command: what that fetched stays marked. */
   noteGone(run: Run): Promise<void>;
 };
@@ -81,6 +83,8 @@ export function makeMarks(options: {
       if (runsCommands(tool) && (await markFetched(run)))
         await tell(noted, ['outside'], `what ${tool.name} fetched`);
     },
+
+    learn,
 
     async noteGone(run) {
       if (run.mode === 'live') await markFetched(run);

@@ -39,6 +39,7 @@ export type Runs = {
   current(caller: RunCaller): Run;
   /** The live activation of this run, or a fault when there is none. */
   held(runId: RunId): Run;
+  find(runId: RunId): Run | undefined;
   progressOf(run: Run): Promise<Progress>;
   /** After a restart: sockets of the runs that were live, so that their runners find us again. */
   reopen(): Promise<void>;
@@ -123,6 +124,8 @@ export function makeRuns(options: {
       if (run === undefined) throw fault('stale_fence', `${runId} was dismissed`);
       return run;
     },
+
+    find: (runId) => live.get(runId),
 
     progressOf(run) {
       const { history } = run;
