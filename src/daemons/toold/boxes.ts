@@ -110,7 +110,7 @@ export function makeBoxes(options: {
     if (held.get(run.runId) === entry) held.delete(run.runId);
   };
 
-  const current = async (run: Run): Promise<{ entry: Held; box: Open }> => {
+  const current = async (run: Run, signal: AbortSignal): Promise<{ entry: Held; box: Open }> => {
     const rules = await rulesOf(run);
     const found = held.get(run.runId);
     if (found !== undefined) {
@@ -122,6 +122,8 @@ export function makeBoxes(options: {
     // Another call may have opened it while this one waited.
     const again = held.get(run.runId);
     if (again !== undefined) return { entry: again, box: await again.opened };
+    // Whoever dismissed the run has closed its box already, and would not close this one.
+    if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
     const entry: Held = { fence: run.fence, opened: open(run, rules) };
     held.set(run.runId, entry);
     entry.opened.catch(() => forget(run, entry));
@@ -143,7 +145,7 @@ export function makeBoxes(options: {
 
   return {
     async of(run, { callId, signal }) {
-      const { entry, box } = await current(run);
+      const { entry, box } = await current(run, signal);
       const params = { id: box.id };
       return {
         roots: { workspace: box.view.workspace, home: box.view.home },
