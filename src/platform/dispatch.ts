@@ -211,7 +211,10 @@ export function makeDispatch<T extends RouteTable>(options: {
     const checked = {
       params: check(route.params, params, 'path'),
       query: check(route.query, request.query, 'query'),
-      body: check(route.body, request.body, 'body'),
+      body:
+        route.isPlainBody?.(request.body) === true
+          ? request.body
+          : check(route.body, request.body, 'body'),
     };
     const deadlineMs = Math.min(
       request.deadlineMs ?? Number.POSITIVE_INFINITY,

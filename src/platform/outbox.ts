@@ -3,7 +3,7 @@
 // source and number.
 import { randomUUID } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
-import { EVENT_KINDS, type EventDraft, NewEvent } from '../wire/events.ts';
+import { type EventDraft, isPlainDraft, NewEvent } from '../wire/events.ts';
 import { checkValue } from './check.ts';
 import type { Clock } from './clock.ts';
 import { toTimestamp } from './clock.ts';
@@ -38,47 +38,6 @@ export type Outbox = {
 };
 
 const Draft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
-
-const KINDS: ReadonlySet<string> = new Set(EVENT_KINDS);
-const TEXT_MAX: Readonly<Record<string, number>> = {
-  ...{ id: 128, principal: 256, agent: 256, task_id: 256, root_task_id: 256, run_id: 256 },
-  ...{ call_id: 256, tool: 256, model: 256, artifact: 256, status: 256, policy: 512 },
-};
-const DATA_TEXT_MAX = 1_024;
-
-function isPlainData(data: object): boolean {
-  if (Object.getPrototypeOf(data) !== Object.prototype) return false;
-  for (const name in data) {
-    const value: unknown = (data as Record<string, unknown>)[name];
-    if (typeof value === 'string' ? value.length > DATA_TEXT_MAX : !isPlainValue(value))
-      return false;
-  }
-  return true;
-}
-
-function isPlainValue(value: unknown): boolean {
-  return value === null || typeof value === 'boolean' || Number.isFinite(value);
-}
-
-/**
- * True only for what the schema takes. It knows the usual forms and is many times faster; what it
- * does not know goes to the schema.
- */
-export function isPlainDraft(draft: EventDraft): boolean {
-  if (typeof draft.id !== 'string' || draft.id === '' || !KINDS.has(draft.event)) return false;
-  for (const name in draft) {
-    const value: unknown = draft[name as keyof EventDraft];
-    const most = TEXT_MAX[name];
-    if (most !== undefined) {
-      if (typeof value !== 'string' || value.length > most) return false;
-    } else if (name === 'data') {
-      if (typeof value !== 'object' || value === null || !isPlainData(value)) return false;
-    } else if (name === 'allowed') {
-      if (typeof value !== 'boolean') return false;
-    } else if (name !== 'event') return false;
-  }
-  return true;
-}
 
 /** An event the log refuses would be sent again for ever, and all events after it would wait. */
 function assertDraft(draft: EventDraft): void {

@@ -231,6 +231,12 @@ export type ModelCallView = z.infer<typeof ModelCallView>;
 
 const bodySizeBytesMax = sizeCharsMax;
 
+/** Of a vendor's body nothing is asked but that it is an object. */
+function isObject(body: unknown): boolean {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return false;
+  return !Object.hasOwn(body, '__proto__');
+}
+
 export const modeldRoutes = routes({
   generate: route({
     method: 'POST',
@@ -352,6 +358,7 @@ export const modeldRoutes = routes({
     path: '/openai/v1/chat/completions',
     callers: ['run', 'operator'],
     body: z.looseObject({}),
+    isPlainBody: isObject,
     output: z.unknown(),
     streams: true,
     bodySizeBytesMax,
@@ -369,6 +376,7 @@ export const modeldRoutes = routes({
     path: '/anthropic/v1/messages',
     callers: ['run', 'operator'],
     body: z.looseObject({}),
+    isPlainBody: isObject,
     output: z.unknown(),
     streams: true,
     bodySizeBytesMax,

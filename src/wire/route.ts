@@ -23,6 +23,8 @@ export type Route<
   params?: P;
   query?: Q;
   body?: B;
+  /** True only for what `body` takes and gives back as it is: spares the schema the work. */
+  isPlainBody?: (body: unknown) => boolean;
   output: O;
   /** True when the handler may answer with a stream instead of one document. */
   streams?: boolean;
