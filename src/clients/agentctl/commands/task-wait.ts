@@ -7,7 +7,7 @@ import { span } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
-import { type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
+import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
 
 export function changeLine(change: Change, sinceMs: number, out: Out): string[] {
   const time = pad(span(sinceMs), 9, 'left');
@@ -34,18 +34,25 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   } finally {
     done();
   }
-  return tellEnd(before?.task ?? task, signal.aborted, out);
+  return tellEnd({ task: before?.task ?? task, tree: before }, signal.aborted, out);
 }
 
-export function tellEnd(task: TaskView, isInterrupted: boolean, out: Out): number {
+/** The tree is the last that was seen; there is none when nothing came before the end. */
+export function tellEnd(
+  { task, tree }: { task: TaskView; tree: TreeNode | undefined },
+  isInterrupted: boolean,
+  out: Out,
+): number {
   if (task.ended_at !== null) {
     out.give({ task }, () => outcomeLines(task, out.paint));
     return exitOf(task);
   }
+  const open = tree === undefined ? undefined : findOpenQuestion(tree);
+  const how = open === undefined ? 'agentctl status' : answerWith(open);
   out.give({ task }, () => [
     isInterrupted
       ? `${task.id} goes on without you: ${task.status}`
-      : `${task.id} waits for a person; see: agentctl questions`,
+      : `${task.id} waits for a person; see: ${how}`,
     `Follow it: agentctl task watch ${task.id}`,
   ]);
   return isInterrupted ? exitInterrupted : exitWaiting;

@@ -30,11 +30,11 @@ export async function watch(session: Session): Promise<number> {
     done();
   }
   if (last === undefined) return 0;
-  const { task } = last;
+  const end = { task: last.task, tree: last };
   // The stream has said it all; what is left is how to end.
-  if (out.json) return tellEnd(task, signal.aborted, { ...out, give: () => undefined });
+  if (out.json) return tellEnd(end, signal.aborted, { ...out, give: () => undefined });
   out.line();
-  return tellEnd(task, signal.aborted, out);
+  return tellEnd(end, signal.aborted, out);
 }
 
 async function newestRoot(runtime: Runtime): Promise<string> {

@@ -6,6 +6,7 @@ import { count, money, relative, some, span } from '../show/amounts.ts';
 import { oneLine, plain } from '../show/plain.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { rehearsalLines } from '../story/outcome.ts';
+import { answerWith } from '../story/progress.ts';
 
 const STYLES: Partial<Record<TaskView['status'], Style>> = {
   completed: 'green',
@@ -130,7 +131,8 @@ function runLine(run: RunView): string {
 
 function waitLine(wait: WaitView): string {
   if (wait.kind === 'question')
-    return `waits for an answer: "${oneLine(wait.question ?? '')}"  agentctl answer ${wait.id} "…"`;
+    return `waits for an answer: "${oneLine(wait.question ?? '')}"  ${answerWith(wait)}`;
+  if (wait.kind === 'approval') return `waits for the yes of a person: ${answerWith(wait)}`;
   const child = wait.child_task_id === null ? '' : ` task: ${wait.child_task_id}`;
   return `waits for a ${wait.kind}${child}`;
 }

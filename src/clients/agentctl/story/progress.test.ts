@@ -48,6 +48,29 @@ test('a question is told when it is asked and when it is answered', () => {
   assert.equal(findOpenQuestion(answered), undefined);
 });
 
+test('an approval is told when it is needed and when a person decided', () => {
+  const question = id('approval', 3);
+  const open = wait(7, { kind: 'approval', status: 'open', question, ended_at: null });
+  const asking = { ...start(), waits: [open] };
+  assert.deepEqual(texts(start(), asking), [
+    `planner needs the yes of a person\n  see what, and answer: agentctl approvals ${question}`,
+  ]);
+  const answered = (decision: string) => ({
+    ...asking,
+    waits: [
+      wait(7, {
+        kind: 'approval',
+        question,
+        outcome: 'answered',
+        answer: { approval_id: question, decision },
+        answered_by: 'person:ada',
+      }),
+    ],
+  });
+  assert.deepEqual(texts(asking, answered('approved')), ['person:ada: approved']);
+  assert.deepEqual(texts(asking, answered('rejected')), ['person:ada: said no']);
+});
+
 test('a broken-off run is told each time', () => {
   const once = { ...start(), runs: [run(1, { crashes: 1 })] };
   assert.equal(texts(start(), once).length, 1);

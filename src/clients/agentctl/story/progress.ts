@@ -1,5 +1,5 @@
 // What changed in a tree of tasks between two looks, as sentences for somebody who waits.
-import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import type { TaskView, TreeNode, WaitView } from '../../../wire/agentd.ts';
 import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
 import { cut } from '../show/width.ts';
@@ -67,10 +67,13 @@ const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum 
 function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): Change[] {
   const about = { task_id: task.id, agent: task.assigned_to };
   return waits.flatMap((wait): Change[] => {
-    if (wait.kind !== 'question') return [];
+    if (wait.kind !== 'question' && wait.kind !== 'approval') return [];
     const old = before?.waits.find(({ id }) => id === wait.id);
-    const asks = `${nameOf(task)} asks: ${quote(wait.question ?? '', 200)}`;
-    const how = `  answer it: agentctl answer ${wait.id} "…"`;
+    const asks =
+      wait.kind === 'approval'
+        ? `${nameOf(task)} needs the yes of a person`
+        : `${nameOf(task)} asks: ${quote(wait.question ?? '', 200)}`;
+    const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${answerWith(wait)}`;
     const opened: Change[] =
       old === undefined && wait.status === 'open'
         ? [{ ...about, kind: 'question', text: `${asks}\n${how}` }]
@@ -78,10 +81,23 @@ function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): C
     const wasOpen = old?.status === 'open';
     const who = wait.answered_by ?? 'nobody';
     return wasOpen && wait.status === 'ended'
-      ? [{ ...about, kind: 'answered', text: `${who}: ${wait.outcome ?? 'ended'}` }]
+      ? [{ ...about, kind: 'answered', text: `${who}: ${howItEnded(wait)}` }]
       : opened;
   });
 }
+
+/** The command by which a person ends this wait. The question of an approval is its id. */
+export const answerWith = ({ kind, id, question }: WaitView): string =>
+  kind === 'approval' ? `agentctl approvals ${question}` : `agentctl answer ${id} "…"`;
+
+const DECIDED: Readonly<Record<string, string>> = {
+  approved: 'approved',
+  rejected: 'said no',
+  info: 'asked a question back',
+};
+
+const howItEnded = ({ answer, outcome }: WaitView): string =>
+  DECIDED[String(answer?.decision)] ?? outcome ?? 'ended';
 
 /** Nothing where the status says no more than other lines do. */
 function statusText(task: TaskView, before: string | undefined): string | undefined {

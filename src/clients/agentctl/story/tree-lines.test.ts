@@ -49,6 +49,23 @@ test('an open question says how to answer it', () => {
   ]);
 });
 
+test('a call that needs a person says where, also when the line is cut', () => {
+  const question = id('approval', 3);
+  const waits = [wait(7, { kind: 'approval', status: 'open', call_id: id('call', 7), question })];
+  const chapter: Chapter = {
+    task: task(1, { status: 'waiting', reason: 'waiting for an approval', ended_at: null }),
+    runs: [],
+    waits,
+    modelCalls: [],
+    toolCalls: [
+      toolCall(7, { tool: 'file.write', arguments: { text: 'a'.repeat(200) }, status: 'waiting' }),
+    ],
+    children: [],
+  };
+  const line = treeLines(chapter, { ...options, columns: 80 })[1];
+  assert.ok(line?.startsWith(`└─ ◌ file.write  → agentctl approvals ${question}  `));
+});
+
 test('on a short terminal the calls of ended tasks go first, then the oldest lines', () => {
   const tree = teamTree();
   const working = teamChapter({

@@ -8,6 +8,7 @@ import { oneLine } from '../show/plain.ts';
 import { cut } from '../show/width.ts';
 import { tokensOf, toolDeed } from './call-words.ts';
 import { type Chapter, callOf } from './gather.ts';
+import { answerWith } from './progress.ts';
 
 const MARKS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
   completed: ['✓', 'green'],
@@ -108,7 +109,9 @@ function modelLine(call: ModelCallView): Line {
 function toolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
   const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
   const wait = waits.find(({ call_id, status }) => call_id === call.call_id && status === 'open');
-  const asks = wait?.kind === 'question' ? `  → agentctl answer ${wait.id} "…"` : '';
+  const asks = wait?.kind === 'question' ? `  → ${answerWith(wait)}` : '';
+  // Before what was called: that is long, is cut where the terminal ends, and is shown there.
+  const needs = wait?.kind === 'approval' ? `  → ${answerWith(wait)}` : '';
   const isDone = call.status === 'completed';
-  return marked(call.status, `${call.tool}  ${toolDeed(call)}${failed}${asks}`, isDone);
+  return marked(call.status, `${call.tool}${needs}  ${toolDeed(call)}${failed}${asks}`, isDone);
 }
