@@ -29,6 +29,8 @@ export type Option = {
   many?: true;
   required?: true;
   completes?: Completes;
+  /** Nothing else than what completes it. */
+  only?: true;
   help: string;
 };
 

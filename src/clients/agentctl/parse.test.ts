@@ -51,8 +51,28 @@ test('values of each kind are read, and refused when they are of another', () =>
 });
 
 test('an option that may be repeated keeps its order', () => {
-  const { args } = good('task create go --after task_1 --after=task_2');
-  assert.deepEqual(args.list('after'), ['task_1', 'task_2']);
+  const [one, two] = [`task_${'1'.repeat(26)}`, `task_${'2'.repeat(26)}`];
+  const { args } = good(`task create go --after ${one} --after=${two}`);
+  assert.deepEqual(args.list('after'), [one, two]);
+});
+
+test('what can be only an id, or one of a few words, is told in words of the command line', () => {
+  const said = (line: string) => {
+    const { problem } = parse(line.split(' '));
+    return problem instanceof Fault ? `${problem.message} | ${problem.hint}` : problem;
+  };
+  const notAnId = "'foo' is not the id of an approval: approval_ and 26 characters";
+  assert.equal(said('approve foo'), `${notAnId} | See: agentctl approvals`);
+  assert.match(String(said('run coder --task 01m7')), /^'01m7' is not the id of a task/);
+  assert.equal(said(`approve approval_${'0'.repeat(26)}`), undefined);
+  assert.equal(said(`artifact get artifact://artifact_${'0'.repeat(26)}`), undefined);
+  assert.match(String(said('task list --status foo')), /^--status foo is none of: submitted, /);
+  assert.equal(said('task list --status failed'), undefined);
+  assert.match(String(said('model add x --key k')), /did you mean --key-file\?/);
+  assert.match(
+    String(said('task create look around')),
+    / \| Put the GOAL in quotes: agentctl task create "GOAL"$/,
+  );
 });
 
 test('short options take their value apart or attached, and -- ends the options', () => {

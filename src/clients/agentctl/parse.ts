@@ -1,6 +1,7 @@
 // From what was typed to a command and its checked arguments. Global options may stand anywhere;
 // `--` ends the options. What a command does with its arguments is its own business.
 import { fault } from '../../wire/errors.ts';
+import { wrongId } from './check-words.ts';
 import type { Args, Command, Option } from './command.ts';
 import { readDuration, readUsd } from './read-amounts.ts';
 import { COMMANDS, GLOBAL_OPTIONS, NOT_YET } from './table.ts';
@@ -83,14 +84,24 @@ function readTokens(tokens: readonly string[], { values, words, path }: Reading)
 function addWord(word: string, command: Command | undefined, path: string[], words: string[]) {
   if (command !== undefined) {
     words.push(word);
-    if (words.length > (command.words?.length ?? 0))
-      throw badUsage(`${command.path.join(' ')} does not take '${word}'`, command.path);
+    if (words.length > (command.words?.length ?? 0)) throw tooManyWords(word, command);
     return command;
   }
   const below = commandsBelow([...path, word]);
   if (below.length === 0) throw unknownWord(word, path);
   path.push(word);
   return below.find((one) => one.path.length === path.length);
+}
+
+/** Words that were meant as one: a goal or a question without quotes. */
+function tooManyWords(word: string, { path, words = [] }: Command) {
+  const what = `${path.join(' ')} does not take '${word}'`;
+  const last = words.at(-1);
+  if (last === undefined || !['GOAL', 'QUESTION', 'TEXT', 'MESSAGE'].includes(last.name))
+    return badUsage(what, path);
+  const before = words.slice(0, -1).map(({ name }) => name);
+  const form = ['agentctl', ...path, ...before, `"${last.name}"`].join(' ');
+  return fault('bad_usage', what, { hint: `Put the ${last.name} in quotes: ${form}` });
 }
 
 function unknownWord(word: string, path: readonly string[]) {
@@ -117,16 +128,17 @@ function findOption(token: string, command: Command | undefined, path: readonly 
   const near =
     long === null
       ? undefined
-      : nearest(
+      : (nearest(
           long[1]!,
           known.map(({ name }) => name),
-        );
+        ) ?? known.find(({ name }) => name.startsWith(`${long[1]}-`))?.name);
   const guess = near === undefined ? '' : `; did you mean --${near}?`;
   const place = command === undefined ? 'before the command' : `for ${command.path.join(' ')}`;
   throw badUsage(`there is no option ${token.split('=')[0]} ${place}${guess}`, path);
 }
 
 function setValue(values: Values, option: Option, text: string, path: readonly string[]): void {
+  checkText(option, text, path);
   if (option.many === true) {
     values.set(option.name, [...((values.get(option.name) as string[]) ?? []), text]);
     return;
@@ -136,6 +148,15 @@ function setValue(values: Values, option: Option, text: string, path: readonly s
   if (value === undefined)
     throw badUsage(`--${option.name} ${text} is not ${KIND_WORDS[option.kind ?? 'text']}`, path);
   values.set(option.name, value);
+}
+
+function checkText({ name, completes, only }: Option, text: string, path: readonly string[]) {
+  if (only === true && !(completes as readonly string[]).includes(text)) {
+    const known = (completes as readonly string[]).join(', ');
+    throw badUsage(`--${name} ${text} is none of: ${known}`, path);
+  }
+  const wrong = wrongId(text, completes);
+  if (wrong !== undefined) throw fault('bad_usage', wrong.what, { hint: wrong.hint });
 }
 
 const KIND_WORDS = {
@@ -165,6 +186,10 @@ function checkComplete(command: Command, words: readonly string[], values: Value
   const missing = (command.words ?? [])[words.length];
   if (missing !== undefined && missing.optional !== true)
     throw badUsage(`${command.path.join(' ')} needs ${missing.name}`, command.path);
+  (command.words ?? []).forEach(({ completes }, i) => {
+    const wrong = words[i] === undefined ? undefined : wrongId(words[i], completes);
+    if (wrong !== undefined) throw fault('bad_usage', wrong.what, { hint: wrong.hint });
+  });
   for (const option of command.options ?? []) {
     if (option.required === true && !values.has(option.name))
       throw badUsage(

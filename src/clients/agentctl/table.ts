@@ -23,7 +23,7 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
     name: 'state',
     value: 'DIR',
     completes: 'directory',
-    help: 'the state directory (else AGENTD_STATE, else the default one)',
+    help: 'the state directory (else AGENTD_STATE, else ~/.local/state/agentd)',
   },
   {
     name: 'as',

@@ -27,6 +27,7 @@ export const approvalCommands: readonly Command[] = [
         name: 'for',
         value: 'REACH',
         completes: ['once', 'task', 'repo', 'class'],
+        only: true,
         help: 'once (default), or a permit for this task, repository or class of action',
       },
       { name: 'expires', value: 'D', kind: 'duration', help: 'how long the permit lasts: 30m, 8h' },

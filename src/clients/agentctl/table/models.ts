@@ -28,6 +28,7 @@ export const modelCommands: readonly Command[] = [
         name: 'dialect',
         value: 'DIALECT',
         completes: ['anthropic', 'openai'],
+        only: true,
         help: 'what the server speaks (known for anthropic and openai)',
       },
       { name: 'base-url', value: 'URL', help: 'where it is (known for anthropic and openai)' },

@@ -64,7 +64,13 @@ export const taskCommands: readonly Command[] = [
   {
     path: ['task', 'list'],
     options: [
-      { name: 'status', value: 'STATUS', completes: TASK_STATUSES, help: 'only these' },
+      {
+        name: 'status',
+        value: 'STATUS',
+        completes: TASK_STATUSES,
+        only: true,
+        help: 'only these',
+      },
       { name: 'agent', value: 'A', completes: 'agent', help: "only this agent's" },
       { name: 'parent', value: 'ID', completes: 'task', help: 'only the parts of this task' },
       { name: 'root', value: 'ID', completes: 'task', help: 'only the tree below this task' },

@@ -1,0 +1,24 @@
+// What was typed where only an id can stand. Told here in the words of the command line; the daemons
+// check again.
+import type { Completes } from './command.ts';
+
+const KINDS: Readonly<Record<string, { kind: string; called: string; see: string }>> = {
+  task: { kind: 'task', called: 'a task', see: 'agentctl task list' },
+  approval: { kind: 'approval', called: 'an approval', see: 'agentctl approvals' },
+  artifact: { kind: 'artifact', called: 'an artifact', see: 'agentctl artifact list' },
+  permit: { kind: 'permit', called: 'a permit', see: 'agentctl permit list' },
+  question: { kind: 'wait', called: 'a question', see: 'agentctl questions' },
+};
+
+/** What is wrong with an id, and where the right ones are. */
+export function wrongId(
+  text: string,
+  completes: Completes | undefined,
+): { what: string; hint: string } | undefined {
+  const known = typeof completes === 'string' ? KINDS[completes] : undefined;
+  if (known === undefined) return undefined;
+  const { kind, called, see } = known;
+  if (new RegExp(`^(artifact://)?${kind}_[0-9a-z]{26}$`).test(text)) return undefined;
+  const what = `'${text}' is not the id of ${called}: ${kind}_ and 26 characters`;
+  return { what, hint: `See: ${see}` };
+}
