@@ -147,3 +147,20 @@ test('in the foreground it stays until it is told to stop', () =>
     assert.equal(ran.code, 0, ran.stderr);
     assert.ok(existsSync(join(state, 'stopped')));
   }));
+
+test('a state directory that cannot be made is named, and not called a bug', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'actl-up-'));
+  try {
+    writeFileSync(join(dir, 'file'), '');
+    for (const state of [join(dir, 'file', 'below'), '/proc/agentd-is-not-here']) {
+      const ran = await ctl(state, 'up');
+      assert.equal(ran.code, 78, ran.stderr);
+      assert.match(
+        ran.stderr,
+        /the state directory .* cannot be made \(\w+\) \(bad_config\)\nName/,
+      );
+    }
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+});

@@ -1,6 +1,6 @@
 // agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs';
+import { closeSync, openSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
@@ -9,6 +9,7 @@ import { pause } from '../follow.ts';
 import { findProgram } from '../programs.ts';
 import { answersHealth, findRunning } from '../running.ts';
 import { readRuntimeInfo } from '../state.ts';
+import { makeStateDir } from '../state-made.ts';
 import { lastWords } from './runtime-log.ts';
 import { describeStart } from './up-report.ts';
 
@@ -20,7 +21,7 @@ export async function up(session: Session): Promise<number> {
   await assertFree(stateDir);
   const program = findProgram(args.flag('split') ? 'split' : 'embedded');
   const argv = [program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
-  mkdirSync(join(stateDir, 'logs'), { recursive: true, mode: 0o700 });
+  makeStateDir(stateDir);
   if (args.flag('foreground')) return runHere(session, argv);
   out.note(`Starting the runtime on ${stateDir} …`);
   const log = openLog(join(stateDir, 'logs', 'runtime.log'));

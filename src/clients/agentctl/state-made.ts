@@ -1,0 +1,36 @@
+// Making the state directory, with words for each way in which that fails. Not by one recursive
+// call: below /proc that of Node never comes back.
+import { mkdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fault } from '../../wire/errors.ts';
+
+const HINT = 'Name another with --state or AGENTD_STATE, one that this user may write.';
+
+export function makeStateDir(stateDir: string): void {
+  for (const dir of [stateDir, join(stateDir, 'logs')]) make(dir, stateDir);
+  const { uid } = statSync(stateDir);
+  if (uid === process.getuid?.()) return;
+  throw fault(
+    'bad_config',
+    `the state directory ${stateDir} belongs to another user (uid ${uid})`,
+    {
+      hint: 'Use it as that user, or name another with --state or AGENTD_STATE.',
+    },
+  );
+}
+
+function make(dir: string, stateDir: string): void {
+  try {
+    const missing: string[] = [];
+    let at = dir;
+    while (statSync(at, { throwIfNoEntry: false }) === undefined && at !== dirname(at)) {
+      missing.unshift(at);
+      at = dirname(at);
+    }
+    for (const one of missing) mkdirSync(one, { mode: 0o700 });
+  } catch (cause) {
+    const { code = 'error' } = cause as NodeJS.ErrnoException;
+    const what = `the state directory ${stateDir} cannot be made (${code})`;
+    throw fault('bad_config', what, { hint: HINT, cause });
+  }
+}
