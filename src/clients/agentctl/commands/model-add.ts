@@ -11,8 +11,11 @@ const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
 
 export async function add({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!;
-  const dialect = args.text('dialect') ?? KNOWN[name]?.dialect;
-  const base_url = args.text('base-url') ?? KNOWN[name]?.url;
+  const { providers } = await runtime().ask('modeld', 'listModels', {});
+  // Of one that is there already only what is named changes.
+  const old = providers.find((provider) => provider.name === name);
+  const dialect = args.text('dialect') ?? old?.dialect ?? KNOWN[name]?.dialect;
+  const base_url = args.text('base-url') ?? old?.base_url ?? KNOWN[name]?.url;
   if (dialect !== 'anthropic' && dialect !== 'openai') {
     throw fault('bad_usage', `${name} is not a known provider, so it needs --dialect`, {
       hint: '--dialect anthropic or --dialect openai (also for compatible servers)',
@@ -23,9 +26,16 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
       hint: 'For example: --base-url http://127.0.0.1:11434/v1',
     });
   }
-  const reachable = runtime();
+  if (!/^https?:\/\//.test(base_url) || !URL.canParse(base_url)) {
+    throw fault('bad_usage', `--base-url ${base_url} is not the address of a server`, {
+      hint: 'For example: --base-url http://127.0.0.1:11434/v1',
+    });
+  }
   const keyFile = args.text('key-file');
-  const key = keyFile === undefined ? await promptForKey(name) : readInput(keyFile).trim();
+  const key =
+    keyFile === undefined
+      ? await promptForKey(name, old?.has_key === true)
+      : readInput(keyFile).trim();
   const models = [...args.list('model')];
   const body = {
     dialect,
@@ -33,21 +43,25 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
     ...(key === '' ? {} : { key }),
     ...(models.length === 0 ? {} : { models }),
   } as const;
-  const answer = await reachable.ask('modeld', 'addProvider', { params: { name }, body });
+  const answer = await runtime().ask('modeld', 'addProvider', { params: { name }, body });
   const { provider } = answer;
   out.give(answer, () => [
     `${provider.name} is configured: ${provider.base_url}, ${keyText(provider.has_key)}`,
-    'See which models it answers: agentctl model list; try one: agentctl model test NAME',
+    models.length === 0
+      ? 'See which models it answers: agentctl model list; try one: agentctl model test NAME'
+      : `Try it: agentctl model test ${models[0]}`,
   ]);
 }
 
 const keyText = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');
 
 /** Empty when there is no terminal: a local server needs no key. */
-async function promptForKey(name: string): Promise<string> {
+async function promptForKey(name: string, hasOne: boolean): Promise<string> {
   const { stdin } = process;
   if (!stdin.isTTY) return '';
-  process.stderr.write(`Key for ${name} (not shown; empty for none): `);
+  process.stderr.write(
+    `Key for ${name} (not shown; empty ${hasOne ? 'keeps the one it has' : 'for none'}): `,
+  );
   stdin.setRawMode(true);
   try {
     return await readHidden(stdin);

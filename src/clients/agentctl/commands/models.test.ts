@@ -62,7 +62,8 @@ test('model list says plainly what is a rehearsal and what does not answer', asy
 });
 
 test('model add takes the key from a file or stdin, never from the command line', async () => {
-  fake.script({ modeld: { addProvider: async () => ({ provider }) } });
+  const listModels = async () => ({ models: [], providers: [] });
+  fake.script({ modeld: { addProvider: async () => ({ provider }), listModels } });
   const keyFile = join(dir, 'key');
   writeFileSync(keyFile, 'sk-secret\n');
   const ran = await run('model', 'add', 'anthropic', '--key-file', keyFile, '--model', 'claude-x');
@@ -83,6 +84,27 @@ test('model add takes the key from a file or stdin, never from the command line'
   assert.equal((await run('model', 'add', 'local')).code, 2);
   assert.equal((await run('model', 'add', 'local', '--dialect', 'openai')).code, 2);
   assert.equal((await run('model', 'add', 'anthropic', '--key', 'sk')).code, 2);
+});
+
+test('model add changes only what is named of a provider that is there', async () => {
+  const there = {
+    ...provider,
+    name: 'local',
+    dialect: 'openai',
+    base_url: 'http://127.0.0.1:9/v1',
+  };
+  fake.script({
+    modeld: {
+      addProvider: async () => ({ provider: there as typeof provider }),
+      listModels: async () => ({ models: [], providers: [there as typeof provider] }),
+    },
+  });
+  assert.equal((await run('model', 'add', 'local', '--model', 'small')).code, 0);
+  const { dialect, base_url } = there;
+  assert.deepEqual(last().body, { dialect, base_url, models: ['small'] });
+  const wrong = await run('model', 'add', 'local', '--base-url', 'localhost');
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /--base-url localhost is not the address of a server/);
 });
 
 test('model test exits 1 when the model did not answer', async () => {

@@ -97,7 +97,7 @@ export async function usage({ args, out, runtime }: Session): Promise<void> {
     const sum = `${some(total.calls, 'call')}, ${money(total.cost_microusd)} ${when}`;
     if (answer.rows.length === 0) return [sum];
     const rows = answer.rows.map((row) => [
-      row.agent,
+      row.agent || '–',
       row.model,
       row.provider,
       count(row.calls),
