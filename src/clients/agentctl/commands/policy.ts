@@ -22,7 +22,8 @@ export async function check({ args, out, runtime }: Session): Promise<number> {
   const answer = await runtime().ask('agentd', 'checkPolicy', { body: { files: [file] } });
   const { problems, warnings, files } = answer.check;
   out.give(answer, () => [
-    ...[...problems, ...warnings].flatMap((one) => problemLines(one, out.paint)),
+    ...problems.flatMap((one) => problemLines(one, out.paint)),
+    ...warnings.flatMap((one) => problemLines(one, out.paint, 'warning')),
     problems.length > 0
       ? `${file.name} would not be taken: ${some(problems.length, 'problem')}`
       : `${file.name} is good${files[0]?.kind === 'policy' ? `: ${some(files[0].rules, 'rule')}` : ''}`,

@@ -20,6 +20,16 @@ const problem = {
   message: 'unknown key modle',
   hint: 'Did you mean model?',
 };
+const policyWith = (broken: typeof problem) => ({
+  version: 3,
+  hash: '0'.repeat(64),
+  made_at: '2026-06-29T18:00:00.000Z',
+  policies_dir: '/state/policies',
+  site: [],
+  agents: 1,
+  people: null,
+  problems: [broken],
+});
 const question = wait(1, { kind: 'question', status: 'open', question: 'Go on?', ended_at: null });
 
 test('status: one screen, and all of it with --json', async () => {
@@ -100,7 +110,10 @@ const sandboxes = {
 
 test('doctor: what works, what does not, what is not protected', async () => {
   fake.script({
-    agentd: { listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }) },
+    agentd: {
+      listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }),
+      getPolicy: async () => ({ policy: policyWith({ ...problem, file: '10-site.cedar' }) }),
+    },
     modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
     sandboxd: { features: async () => sandboxes },
   });
@@ -111,6 +124,7 @@ test('doctor: what works, what does not, what is not protected', async () => {
   assert.match(good.stdout, /ok {4}auditd-ai {3}answers/);
   assert.match(good.stdout, /warn {2}models {6}the rehearsal answers/);
   assert.match(good.stdout, /warn {2}manifests {3}\/agents\/coder\.yaml:7/);
+  assert.match(good.stdout, /warn {2}rules {7}10-site\.cedar:7 is not taken: /);
   assert.match(good.stdout, /ok {4}L2 {10}tried; runners get it/);
   assert.match(good.stdout, /no {4}L3 {10}not built/);
   assert.match(

@@ -38,15 +38,17 @@ export async function status({ out, runtime }: Session): Promise<void> {
 async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
-  const [view, usage, models, approvals] = await Promise.all([
+  const [view, usage, models, approvals, rules] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
     runtime.ask('modeld', 'usage', { query: { since } }).catch(() => undefined),
     runtime.ask('modeld', 'listModels', {}).catch(() => null),
     runtime.ask('approvald', 'listApprovals', pending).catch(() => null),
+    runtime.ask('agentd', 'getPolicy', {}).catch(() => null),
   ]);
   const { pid, port } = runtime.info;
   return {
-    status: view,
+    // Files of rules that are not taken are as wrong as manifests that are not.
+    status: { ...view, problems: [...view.problems, ...(rules?.policy.problems ?? [])] },
     pid,
     port,
     models,

@@ -3,10 +3,14 @@ import type { ManifestProblem } from '../../../wire/agentd.ts';
 import type { Paint } from '../out.ts';
 import { plain } from './plain.ts';
 
-export function problemLines({ file, line, message, hint }: ManifestProblem, paint: Paint) {
+export function problemLines(
+  { file, line, message, hint }: ManifestProblem,
+  paint: Paint,
+  word: 'problem' | 'warning' = 'problem',
+) {
   const place = line === null ? file : `${file}:${line}`;
   return [
-    `${paint('yellow', 'problem')}  ${plain(place)}: ${plain(message)}`,
+    `${paint('yellow', word)}  ${plain(place)}: ${plain(message)}`,
     `${' '.repeat(9)}${plain(hint)}`,
   ];
 }

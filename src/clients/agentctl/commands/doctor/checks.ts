@@ -5,7 +5,7 @@ import { findRunning } from '../../running.ts';
 import { checkAudit, checkClock, checkDisk } from './around.ts';
 import type { Finding } from './finding.ts';
 import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
-import { checkDaemons, checkManifests, checkMode, checkModels } from './running.ts';
+import { checkDaemons, checkManifests, checkMode, checkModels, checkRules } from './running.ts';
 import { checkSandboxes } from './sandboxes.ts';
 
 export async function runChecks(
@@ -25,6 +25,7 @@ export async function runChecks(
     const runtime = session.runtime();
     found.push(...(await checkDaemons(runtime)));
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
+    found.push(...(await checkRules(runtime)));
   }
   const held = await checkSandboxes(
     stateDir,

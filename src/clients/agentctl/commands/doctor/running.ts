@@ -2,6 +2,7 @@
 import type { DaemonName } from '../../../../wire/peers.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
+import { some } from '../../show/amounts.ts';
 import { readRuntimeInfo } from '../../state.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
@@ -39,7 +40,7 @@ export async function checkDaemons(runtime: Runtime): Promise<Finding[]> {
       try {
         const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: 3_000 });
         if (health.status !== 'ok') return warn(daemon, `is ${health.status}`);
-        return ok(daemon, `answers (pid ${health.pid}, ${health.in_flight} in flight)`);
+        return ok(daemon, `answers (pid ${health.pid})`);
       } catch (error) {
         return fail(daemon, (error as Error).message, 'agentctl down; agentctl up');
       }
@@ -57,6 +58,21 @@ export async function checkModels(runtime: Runtime): Promise<Finding> {
     return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
   } catch (error) {
     return fail('models', (error as Error).message);
+  }
+}
+
+/** Rules of the site that were changed and not taken: those before them stay in force. */
+export async function checkRules(runtime: Runtime): Promise<Finding[]> {
+  try {
+    const { policy } = await runtime.ask('agentd', 'getPolicy', {}, { deadlineMs: 3_000 });
+    const { problems, site, policies_dir } = policy;
+    if (problems.length === 0)
+      return [ok('rules', `${some(site.length, 'file')} of this site, in ${policies_dir}`)];
+    return problems.map(({ file, line, message, hint }) =>
+      warn('rules', `${file}${line === null ? '' : `:${line}`} is not taken: ${message}`, hint),
+    );
+  } catch (error) {
+    return [fail('rules', (error as Error).message)];
   }
 }
 
