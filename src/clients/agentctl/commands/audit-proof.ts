@@ -1,8 +1,21 @@
 // agentctl audit prove, checkpoint, rotate-key: documents for people who do not take our word.
+import type { ProofView } from '../../../wire/auditd-ai.ts';
 import type { Session } from '../command.ts';
+import type { Runtime } from '../runtime.ts';
+
+/** Of an event by its id, or by its number: the first column of audit tail. */
+export async function proofOf(runtime: Runtime, event: string): Promise<ProofView> {
+  let id = event;
+  if (/^\d{1,15}$/.test(event)) {
+    const query = { after: Number(event) - 1, order: 'asc', limit: 1 } as const;
+    const { events } = await runtime.ask('auditd-ai', 'events', { query });
+    id = events[0]?.id ?? event;
+  }
+  return runtime.ask('auditd-ai', 'prove', { params: { id } });
+}
 
 export async function prove({ args, out, runtime }: Session): Promise<void> {
-  const proof = await runtime().ask('auditd-ai', 'prove', { params: { id: args.words[0]! } });
+  const proof = await proofOf(runtime(), args.words[0]!);
   // For people too the document is the point: it goes to whoever shall check it.
   if (out.json) out.document({ proof });
   else out.line(JSON.stringify(proof, null, 2));

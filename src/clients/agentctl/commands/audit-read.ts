@@ -21,6 +21,7 @@ export async function tail({ args, out, runtime }: Session): Promise<void> {
   const query = { ...filter, order: 'desc', limit } as const;
   const { events } = await runtime().ask('auditd-ai', 'events', { query });
   for (const event of events.toReversed()) showEvent(event, out);
+  if (events.length === 0 && !out.json) out.note(`No events of ${filter.event ?? 'any kind'}.`);
   if (!args.flag('follow')) return;
   const after = events[0]?.seq ?? -1;
   await follow(runtime(), after, filter, (event) => showEvent(event, out));

@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { copyProgram } from '../testing/copied-program.ts';
 import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
-import { event } from '../testing/fixtures.ts';
+import { event, id } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { eventStream } from '../testing/team-script.ts';
 
@@ -76,7 +76,7 @@ test('events of a task, an agent, a tool: all pages', async () => {
       : { events: [event(1)], cursor: null };
   fake.script({ 'auditd-ai': { task: pages, agent: pages, tool: pages } });
   for (const words of [
-    ['task', 'task_1'],
+    ['task', id('task', 1)],
     ['agent', 'agent:coder'],
     ['tool', 'git.push'],
   ]) {
@@ -104,12 +104,15 @@ test('prove, checkpoint and rotate-key give the documents', async () => {
   fake.script({
     'auditd-ai': {
       prove: async () => proof,
+      events: async () => ({ events: [event(7)], cursor: null }),
       checkpoint: async () => ({ size: 2, root: 'r', note: 'log\n2\nr\n\n— log x\n', vkey: 'v' }),
       rotateKey: async () => ({ vkey: 'new', previous: 'old' }),
     },
   });
   assert.deepEqual(JSON.parse((await run('audit', 'prove', 'task_1.ended')).stdout), proof);
   assert.deepEqual(fake.seen.at(-1)?.params, { id: 'task_1.ended' });
+  await run('audit', 'prove', '7');
+  assert.deepEqual(fake.seen.at(-1)?.params, { id: event(7).id }, 'the number of audit tail');
   // The note alone on standard output, so that `> FILE` keeps what verify --from reads.
   assert.equal((await run('audit', 'checkpoint')).stdout, 'log\n2\nr\n\n— log x\n');
   assert.match((await run('audit', 'rotate-key')).stdout, /Signs with {2}new\nBefore {6}old\n/);

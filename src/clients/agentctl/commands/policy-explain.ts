@@ -8,6 +8,7 @@ import type { Runtime } from '../runtime.ts';
 import { clock } from '../show/event.ts';
 import { plain } from '../show/plain.ts';
 import { renderFields } from '../show/table.ts';
+import { proofOf } from './audit-proof.ts';
 import { ANSWER_STYLES } from './policy.ts';
 
 type Explanation = {
@@ -33,7 +34,7 @@ export async function explain({ args, out, runtime }: Session): Promise<void> {
 
 /** The proof carries the event as the log has it. */
 async function findEvent(runtime: Runtime, id: string): Promise<AuditEvent> {
-  const { event } = await runtime.ask('auditd-ai', 'prove', { params: { id } });
+  const { event } = await proofOf(runtime, id);
   return JSON.parse(event) as AuditEvent;
 }
 
@@ -96,13 +97,16 @@ function lines(explanation: Explanation, out: Out): string[] {
 }
 
 function ruleLines(rule: RuleView | { id: string }, out: Out): string[] {
-  if (!('text' in rule)) return [out.paint('bold', plain(rule.id))];
+  if (!('text' in rule)) return [`${out.paint('bold', plain(rule.id))}  ${withoutText(rule.id)}`];
   const why = rule.why === null ? '' : `: ${plain(rule.why)}`;
   return [
     `${out.paint('bold', plain(rule.id))}  ${rule.effect} (${plain(rule.from)})${why}`,
     ...rule.text.split('\n').map((line) => `    ${plain(line)}`),
   ];
 }
+
+const withoutText = (id: string): string =>
+  /^(base|site|manifest):/.test(id) ? 'this rule is not there any more' : 'no rule of a file';
 
 function note({ answer, version, version_in_force: now, rules }: Explanation): string[] {
   if (answer === 'deny' && rules.every(({ id }) => id === 'policy:nothing-allows-it'))
