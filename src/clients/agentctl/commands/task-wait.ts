@@ -9,7 +9,8 @@ import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
 import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
 
-export function changeLine(change: Change, sinceMs: number, out: Out): string[] {
+export function changeLine(change: Change, start: string, out: Out): string[] {
+  const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
   const time = pad(span(sinceMs), 9, 'left');
   const style = change.kind === 'question' ? 'yellow' : undefined;
   return change.text.split('\n').map((line, i) => {
@@ -21,13 +22,12 @@ export function changeLine(change: Change, sinceMs: number, out: Out): string[] 
 /** With --json only the end is told: one document. */
 export async function waitForTask(session: Session, task: TaskView): Promise<number> {
   const { args, out, runtime } = session;
-  const startMs = Date.parse(task.created_at);
   const { signal, done } = onInterrupt();
   let before: TreeNode | undefined;
   try {
     for await (const tree of followTree(runtime(), task.id, signal)) {
       for (const change of changesBetween(before, tree))
-        for (const line of changeLine(change, Date.now() - startMs, out)) out.note(line);
+        for (const line of changeLine(change, task.created_at, out)) out.note(line);
       before = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
     }

@@ -64,9 +64,8 @@ function lineView(out: Out): View {
   let before: TreeNode | undefined;
   return {
     async show(tree) {
-      const sinceMs = Date.now() - Date.parse(tree.task.created_at);
       for (const change of changesBetween(before, tree))
-        for (const line of changeLine(change, sinceMs, out)) out.line(line);
+        for (const line of changeLine(change, tree.task.created_at, out)) out.line(line);
       before = tree;
     },
     stop() {},

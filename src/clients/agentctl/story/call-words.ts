@@ -38,22 +38,27 @@ export function toolDeed({ tool, arguments: given }: ToolCallView): string {
 }
 
 /** The rule that let it through or stopped it, where the log has it. */
-export function ruleOf(callId: string, events: readonly AuditEvent[] = []): string | undefined {
+export function ruleOf(callId: string, events: readonly AuditEvent[] = []) {
   const decided = events.filter((event) => event.call_id === callId && event.policy !== undefined);
-  return decided.at(-1)?.policy;
+  const last = decided.at(-1);
+  return { rule: last?.policy, asked: last?.data?.answer === 'ask' };
 }
 
-export function toolOutcome(call: ToolCallView, rule: string | undefined): string {
+export function toolOutcome(
+  call: ToolCallView,
+  { rule, asked }: { rule: string | undefined; asked: boolean },
+): string {
   const by = rule === undefined ? '' : ` by ${rule}`;
+  const allowed = asked ? `a person was asked${by}` : `allowed${by}`;
   const said = oneLine(textOf(call.error?.message ?? ''));
   const why = said === '' ? '' : `: ${cut(said, 200)}`;
   switch (call.status) {
     case 'denied':
       return `denied${by}${why}`;
     case 'completed':
-      return rule === undefined ? 'done' : `allowed${by}, done`;
+      return rule === undefined ? 'done' : `${allowed}, done`;
     case 'failed':
-      return `allowed${by}, but failed${why}`;
+      return `${allowed}, but failed${why}`;
     case 'unknown':
       return `nobody knows whether it happened${why}`;
     case 'waiting':

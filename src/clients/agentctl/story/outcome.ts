@@ -26,7 +26,7 @@ export function outcomeLines(task: TaskView, paint: Paint): string[] {
     const why = task.error?.message ?? task.reason ?? 'no reason was recorded';
     lines.push(paint('red', `${task.status}: ${plain(why)}`));
     if (task.error?.hint) lines.push(plain(task.error.hint));
-    if (task.result !== null) lines.push(plain(task.result));
+    if (task.result !== null && task.result !== why) lines.push(plain(task.result));
     lines.push(`What happened: agentctl task explain ${task.id}`);
   }
   return [...lines, ...rehearsalLines(task, paint)];

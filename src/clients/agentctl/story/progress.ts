@@ -9,6 +9,8 @@ export type Change = {
   agent: string | null;
   kind: 'created' | 'status' | 'question' | 'answered' | 'crashed' | 'ended';
   text: string;
+  /** When it happened, which may be long before the first look. */
+  at: string;
 };
 
 const quote = (text: string, columns: number): string => `"${cut(oneLine(text), columns)}"`;
@@ -40,11 +42,11 @@ function changesBelow(
   const begun: Change[] = [];
   if (before === undefined && parent !== undefined) {
     const text = `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`;
-    begun.push({ ...about, kind: 'created', text });
+    begun.push({ ...about, kind: 'created', text, at: task.created_at });
   }
   if (crashesOf(now) > (before === undefined ? 0 : crashesOf(before))) {
     const text = `${nameOf(task)}: the run broke off and is taken up again`;
-    begun.push({ ...about, kind: 'crashed', text });
+    begun.push({ ...about, kind: 'crashed', text, at: task.updated_at });
   }
   const status = statusChange(before, task);
   const isBeginning = before === undefined || before.task.status !== 'waiting';
@@ -59,7 +61,8 @@ function statusChange(before: TreeNode | undefined, task: TaskView): Change | un
   const text = statusText(task, before?.task.status);
   const kind = task.ended_at === null ? 'status' : 'ended';
   const about = { task_id: task.id, agent: task.assigned_to };
-  return text === undefined ? undefined : { ...about, kind, text };
+  const at = task.ended_at ?? task.updated_at;
+  return text === undefined ? undefined : { ...about, kind, text, at };
 }
 
 const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum + run.crashes, 0);
@@ -76,12 +79,13 @@ function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): C
     const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${answerWith(wait)}`;
     const opened: Change[] =
       old === undefined && wait.status === 'open'
-        ? [{ ...about, kind: 'question', text: `${asks}\n${how}` }]
+        ? [{ ...about, kind: 'question', text: `${asks}\n${how}`, at: wait.opened_at }]
         : [];
     const wasOpen = old?.status === 'open';
     const who = wait.answered_by ?? 'nobody';
+    const at = wait.ended_at ?? wait.opened_at;
     return wasOpen && wait.status === 'ended'
-      ? [{ ...about, kind: 'answered', text: `${who}: ${howItEnded(wait)}` }]
+      ? [{ ...about, kind: 'answered', text: `${who}: ${howItEnded(wait)}`, at }]
       : opened;
   });
 }

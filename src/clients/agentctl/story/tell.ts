@@ -88,8 +88,9 @@ function ownSteps(chapter: Chapter): Own[] {
       };
     }),
     ...chapter.toolCalls.map((call): Own => {
-      const rule = ruleOf(call.call_id, events);
-      const text = `${name} ${toolDeed(call)} — ${toolOutcome(call, rule)}`;
+      const decided = ruleOf(call.call_id, events);
+      const { rule } = decided;
+      const text = `${name} ${toolDeed(call)} — ${toolOutcome(call, decided)}`;
       const ruled = rule === undefined ? {} : { rule };
       return { at: call.created_at, kind: 'tool', call_id: call.call_id, text, ...ruled };
     }),
