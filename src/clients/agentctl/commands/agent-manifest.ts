@@ -73,5 +73,6 @@ export async function update({ args, out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('agentd', 'putAgent', { params, body: { manifest_yaml } });
   out.give(answer, () => [
     `${answer.agent.name} is changed (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
+    `It may use: ${answer.agent.capabilities.join(', ') || 'nothing but the basic tools'}`,
   ]);
 }

@@ -195,5 +195,6 @@ export async function escalate({ args, out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('approvald', 'escalate', { params: { id }, body });
   out.give(answer, () => [
     `Passed on to ${to ?? 'whoever else may decide it'}; it goes on waiting.`,
+    'They answer with --as NAME and a key of their own: agentctl person list',
   ]);
 }

@@ -1,9 +1,12 @@
 // People with keys of their own, so that a second approver can be told from the first: agentctl
-// person list, add, remove. The keys are files in STATE/people; the daemons see a change at once.
+// person list, add, remove. The keys are files in STATE/people; the daemons see a change within
+// half a second, and what is said here is true when it is said.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
+import { pause } from '../follow.ts';
 import { renderTable } from '../show/table.ts';
 
+const KNOWN_AFTER_MS = 600;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
 
 function fileOf(stateDir: string, name: string): string {
@@ -43,6 +46,7 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
       cause,
     });
   }
+  await pause(KNOWN_AFTER_MS);
   out.give({ person: { name, key_file: file } }, () => [
     `${name} has a key now: ${file}`,
     `Here it is used with --as ${name}; elsewhere as the bearer key of the runtime's port.`,
@@ -55,6 +59,7 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
   const file = fileOf(stateDir, name);
   if (!fs.existsSync(file)) throw fault('not_found', `${name} has no key of their own`);
   fs.rmSync(file);
+  await pause(KNOWN_AFTER_MS);
   out.give({ person: { name, key_file: null } }, () => [
     `The key of ${name} is worth nothing now.`,
   ]);

@@ -28,12 +28,17 @@ export async function describeStart({ out, stateDir, runtime }: Session): Promis
         ['state', stateDir],
         ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
         ['model', modelsText(models)],
-        ['agents', `${some(names.length, 'agent')}: ${names.join(', ')}`],
+        [
+          'agents',
+          names.length === 0 ? 'none' : `${some(names.length, 'agent')}: ${names.join(', ')}`,
+        ],
       ],
       out.paint,
     ),
     ...team.problems.flatMap((problem) => problemLines(problem, out.paint)),
     '',
-    'Next: agentctl task create "what you want done" --wait',
+    names.length === 0
+      ? 'Next: agentctl agent create --help'
+      : 'Next: agentctl task create "what you want done" --wait',
   ]);
 }

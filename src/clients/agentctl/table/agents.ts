@@ -12,9 +12,14 @@ const manifestOptions: readonly Option[] = [
     name: 'allow',
     value: 'CAPABILITY',
     many: true,
-    help: 'what it may use, such as task.delegate',
+    help: 'what it may use, such as task.delegate; repeat it: this is the whole list',
   },
-  { name: 'deny', value: 'CAPABILITY', many: true, help: 'what it may not use' },
+  {
+    name: 'deny',
+    value: 'CAPABILITY',
+    many: true,
+    help: 'what it may not use; repeat it: this is the whole list',
+  },
   { name: 'replicas', value: 'N', kind: 'count', help: 'how many tasks it does at a time' },
 ];
 
