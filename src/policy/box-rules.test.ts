@@ -85,6 +85,33 @@ test('hosts that a rule may forbid are not reached from a box', async () => {
   assert.deepEqual(await hostsWith('resource'), []);
 });
 
+test('hosts that a rule asks about are not reached from a box, where nobody is asked', async () => {
+  const hostsWith = async (rest: string) => {
+    const text = `@ask("why") forbid (principal, action == Action::"net.connect", ${rest};`;
+    return (await boxOf(text)).network.allow.map(({ host }) => host);
+  };
+  const all = ['github.com', 'github.com', '*.mirror.example', '*.mirror.example', 'r.local'];
+  assert.deepEqual(await hostsWith('resource == Host::"elsewhere.org")'), all);
+  assert.deepEqual(await hostsWith('resource)'), []);
+  assert.deepEqual(
+    await hostsWith('resource) unless { resource in Host::"*.mirror.example" }'),
+    all.slice(2, 4),
+  );
+  assert.deepEqual(await hostsWith('resource in Host::"*.example")'), [
+    'github.com',
+    'github.com',
+    'r.local',
+  ]);
+  assert.ok(
+    !(await hostsWith('resource == Host::"a.mirror.example")')).includes('*.mirror.example'),
+  );
+  assert.deepEqual(await hostsWith('resource) when { context.port == 80 }'), [
+    ...['github.com', '*.mirror.example', 'r.local'],
+  ]);
+  // What a marked run is asked about is narrowed when it is marked.
+  assert.deepEqual(await hostsWith('resource) when { context.labels.contains("outside") }'), all);
+});
+
 test('what people granted is reached besides, unless a rule may forbid it', async () => {
   const granted = [
     { host: 'docs.org', port: 443 },

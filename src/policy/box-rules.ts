@@ -4,6 +4,7 @@ import type { Policy } from './decide.ts';
 import type { HostRule } from './hosts.ts';
 import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
+import { requestOfTouch, type Touch } from './request.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
 export type HostPort = { host: string; port: number };
@@ -58,13 +59,14 @@ export async function boxRulesOf(
     ...inside(reads.closed, [...read, ...write]),
     ...inside([...writes.closed, ...deletes.closed], write),
   ]);
+  const network = networkOf(rules, rights === undefined ? [] : hostRulesOf(rights), granted);
   return {
     read,
     write,
     deny,
     workspace: WORKSPACE,
     home,
-    network: rights === undefined ? noNetwork : networkOf(rules, hostRulesOf(rights), granted),
+    network: rights === undefined ? noNetwork : await unasked(policy, agent, network),
     resources: {
       cpu: rights?.resources.cpu ?? null,
       memoryBytes: rights?.resources.memory_bytes ?? null,
@@ -133,8 +135,40 @@ function networkOf(
     .filter(isOpen)
     .flatMap(({ host, ports }) => ports.map((port) => ({ host, port })));
   const open = granted.filter(isOpen).map(({ host, port }) => ({ host, port }));
-  const mode = allow.length + open.length === 0 ? 'none' : 'restricted';
-  return { mode, allow, granted: open };
+  return withMode({ allow, granted: open });
+}
+
+const withMode = (hosts: Omit<BoxRules['network'], 'mode'>): BoxRules['network'] => ({
+  mode: hosts.allow.length + hosts.granted.length === 0 ? 'none' : 'restricted',
+  ...hosts,
+});
+
+/**
+ * Nobody can be asked while a command runs, so a host that policy asks about is not reached from
+ * the box, unless a person granted it. The marks of a run narrow what is left elsewhere.
+ */
+async function unasked(
+  policy: Policy,
+  agent: string,
+  { allow, granted }: BoxRules['network'],
+): Promise<BoxRules['network']> {
+  const asks = (await policy.rulesOf(`agent:${agent}`)).filter(
+    ({ ask, scope }) => ask !== null && actionFits(scope.action, 'net.connect'),
+  );
+  const open: HostPort[] = [];
+  for (const { host, port } of allow) {
+    const isSuffix = host.startsWith('*.');
+    // Any name below it stands for those that no rule names.
+    const name = isSuffix ? `any${host.slice(1)}` : host;
+    const touch: Touch = { action: 'net.connect', host: name, port };
+    const request = requestOfTouch(`agent:${agent}`, touch, {});
+    const isNamed = asks.some(({ scope }) => {
+      const named = namedIn(scope.resource)?.id;
+      return isSuffix && named !== undefined && concerns(named, host);
+    });
+    if (!isNamed && (await policy.decide(request)).answer === 'allow') open.push({ host, port });
+  }
+  return withMode({ allow: open, granted });
 }
 
 /** Whether a forbidden host or suffix and an allowed one have any name in common. */

@@ -66,8 +66,7 @@ export function makeBoxes(options: {
   const rulesOf = async (run: Run): Promise<BoxRules> =>
     policy.boxRulesOf(run.agent, await options.grants.of(run));
 
-  const putEgress = async (run: Run, rules: BoxRules): Promise<string | null> => {
-    if (rules.network.mode === 'none') return null;
+  const putEgress = async (run: Run, rules: BoxRules): Promise<string> => {
     const marked = run.labels.has('outside');
     const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
     const body = {
@@ -83,7 +82,7 @@ export function makeBoxes(options: {
   const open = async (run: Run, rules: BoxRules): Promise<Open> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
-    const egressSocket = await putEgress(run, rules);
+    const egressSocket = rules.network.mode === 'none' ? null : await putEgress(run, rules);
     const body = {
       ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId },
       ...{ root_task_id: run.rootTaskId, level: 'L2' as const },
@@ -191,6 +190,7 @@ export function makeBoxes(options: {
 
     async openEgress(run) {
       const rules = await rulesOf(run);
+      // Also where the box reaches nothing: one request may have been decided on by itself.
       await putEgress(run, rules);
       return rules.network;
     },
