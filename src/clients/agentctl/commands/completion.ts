@@ -35,9 +35,14 @@ if [ "$funcstack[1]" = "_agentctl" ]; then _agentctl; fi
   fish: `# fish completion for agentctl
 function __agentctl_complete
     set -l words (commandline -opc) (commandline -ct)
-    agentctl --complete $words[2..-1] 2>/dev/null
+    set -l found (agentctl --complete $words[2..-1] 2>/dev/null)
+    if set -q found[1]
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c agentctl -a '(__agentctl_complete)'
+complete -c agentctl -f -a '(__agentctl_complete)'
 `,
 };
 
