@@ -69,8 +69,8 @@ describe('looking', () => {
     scripted(view({ labels: ['outside'], calls: 3 }));
     const { stdout, code } = await run('approvals');
     assert.equal(code, 0);
-    assert.match(stdout, /ID +STATUS +AGENT +TOOL +RISK +MARKS +CALLS +ARGUMENTS \+ DIFF/);
-    assert.match(stdout, /deployer +deploy\.run +high +outside +3× +40 B \+ 12 B/);
+    assert.match(stdout, /ID +AGENT +TOOL +RISK +MARKS +CALLS +EXPIRES +SIZE \+ DIFF +SUMMARY/);
+    assert.match(stdout, /deployer +deploy\.run +high +outside +3× .* 40 B \+ 12 B/);
     assert.match(stdout, /agentctl approvals ID/);
     assert.deepEqual(asked('listApprovals')?.query, { status: 'pending', limit: 1000 });
     const document = documentOf<{ pending: number }>(await run('approvals', '--json'));

@@ -10,7 +10,7 @@ import type { Runtime } from '../runtime.ts';
 import { relative, size, some } from '../show/amounts.ts';
 import { approvalLines } from '../show/approval.ts';
 import { exact } from '../show/exact.ts';
-import { type Cell, renderTable } from '../show/table.ts';
+import { type Cell, type Column, renderTable } from '../show/table.ts';
 
 const FOLLOW_EVERY_MS = 1_000;
 
@@ -31,32 +31,45 @@ export async function approvals(session: Session): Promise<void> {
 const howTo = ({ pending }: { pending: number }): string[] =>
   pending === 0 ? [] : ['', 'See one in full before you answer: agentctl approvals ID'];
 
+type ListColumn = { head: Column; of(one: ApprovalSummary, nowMs: number): Cell };
+const LIST: readonly ListColumn[] = [
+  { head: { title: 'ID' }, of: ({ id }) => id },
+  { head: { title: 'STATUS' }, of: ({ status }) => status },
+  { head: { title: 'AGENT', least: 6 }, of: ({ agent }) => agent },
+  { head: { title: 'TOOL', least: 8 }, of: ({ action }) => action },
+  {
+    head: { title: 'RISK' },
+    of: ({ risk }) => ({ text: risk, style: risk === 'high' ? 'red' : 'dim' }),
+  },
+  {
+    head: { title: 'MARKS' },
+    of: ({ labels }) => (labels.includes('outside') ? { text: 'outside', style: 'red' } : ''),
+  },
+  { head: { title: 'CALLS' }, of: ({ calls }) => (calls === 1 ? '' : `${calls}×`) },
+  {
+    head: { title: 'EXPIRES' },
+    of: (one, nowMs) =>
+      relative(one.status === 'pending' ? one.expires_at : (one.decided_at ?? ''), nowMs),
+  },
+  {
+    head: { title: 'SIZE + DIFF' },
+    of: ({ arguments_bytes, diff_bytes }) =>
+      `${size(arguments_bytes)}${diff_bytes === null ? '' : ` + ${size(diff_bytes)}`}`,
+  },
+  { head: { title: 'SUMMARY', least: 20 }, of: ({ summary }) => exact(summary) },
+];
+
+/** A column that says nothing of any of them is left out: there are too many for a terminal. */
 function listLines(list: readonly ApprovalSummary[], { columns, paint }: Out): string[] {
   const nowMs = Date.now();
-  const rows = list.map((one): Cell[] => [
-    one.id,
-    one.status,
-    one.agent,
-    one.action,
-    { text: one.risk, style: one.risk === 'high' ? 'red' : 'dim' },
-    one.labels.includes('outside') ? { text: 'outside', style: 'red' } : '',
-    one.calls === 1 ? '' : `${one.calls}×`,
-    `${size(one.arguments_bytes)}${one.diff_bytes === null ? '' : ` + ${size(one.diff_bytes)}`}`,
-    relative(one.status === 'pending' ? one.expires_at : (one.decided_at ?? ''), nowMs),
-    exact(one.summary),
-  ]);
-  const heads = [
-    { title: 'ID' },
-    { title: 'STATUS' },
-    { title: 'AGENT' },
-    { title: 'TOOL' },
-    { title: 'RISK' },
-    { title: 'MARKS' },
-    { title: 'CALLS' },
-    { title: 'ARGUMENTS + DIFF' },
-    { title: 'EXPIRES' },
-    { title: 'SUMMARY', least: 20 },
-  ];
+  const isTold = ({ head, of }: ListColumn): boolean =>
+    head.title === 'STATUS'
+      ? list.some(({ status }) => status !== 'pending')
+      : list.some((one) => of(one, nowMs) !== '');
+  const isWide = columns >= 120;
+  const told = LIST.filter((one) => (one.head.title !== 'SUMMARY' || isWide) && isTold(one));
+  const rows = list.map((one) => told.map(({ of }) => of(one, nowMs)));
+  const heads = told.map(({ head }) => head);
   return renderTable(heads, rows, { columns, paint });
 }
 
