@@ -35,11 +35,21 @@ export type Out = {
   give(value: unknown, lines: () => readonly string[]): void;
 };
 
+/** DEL, C1 and the marks that turn the direction of writing: JSON would leave them as they are. */
+const STEERING = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** The same value for every reader, and nothing in it that a terminal would obey. */
+export const toJsonText = (value: unknown): string =>
+  JSON.stringify(value).replace(
+    STEERING,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+
 export function makeOut(json: boolean, env: Env): Out {
   const terminal = process.getBuiltinModule('node:tty').isatty(1);
   const colours = terminal && (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb';
   const line = (text = ''): void => writeOut(`${text}\n`);
-  const document = (value: unknown): void => line(JSON.stringify(value));
+  const document = (value: unknown): void => line(toJsonText(value));
   return {
     json,
     terminal,

@@ -158,6 +158,14 @@ describe('file.delete and delete.recursive', () => {
     assert.equal((await ask('file.delete', { path: 'src/a.ts' })).deleted, 0);
   });
 
+  it('a name with line ends in it passes for no other line of what is shown', async () => {
+    writeFileSync(at('src/x\nand nothing else'), '');
+    const preview = await tool('delete.recursive')!.preview!({ path: at('src') }, world.context);
+    assert.doesNotMatch(preview!, /^and nothing else/m);
+    assert.match(preview!, /x\\nand nothing else"$/m);
+    assert.equal((await ask('file.delete', { path: 'src/x\nand nothing else' })).deleted, 1);
+  });
+
   it('a directory with something in it needs delete.recursive', async () => {
     await assert.rejects(ask('file.delete', { path: 'src' }), { code: 'conflict' });
     const preview = await tool('delete.recursive')!.preview!({ path: at('src') }, world.context);

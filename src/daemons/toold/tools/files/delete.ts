@@ -74,7 +74,8 @@ export const deleteTree = (workspace: string): Tool =>
       const { files } = await context.box();
       const ask = { op: 'search', path, mode: 'names', results_max: 500 } as const;
       const { matches, cut } = await files.perform({ ...ask, glob: '*', everywhere: true });
-      const lines = matches.map((match) => `- ${path}/${match.path}`);
+      // A name may hold line ends, and must not pass for several.
+      const lines = matches.map((match) => `- ${JSON.stringify(`${path}/${match.path}`)}`);
       const more = cut === null ? [] : ['and more'];
       return [`${path}: everything in it`, ...lines, ...more, ''].join('\n');
     },

@@ -1,0 +1,13 @@
+// What goes to a terminal with --json: the same value, and nothing that steers.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { toJsonText } from './out.ts';
+
+test('a document holds no character that a terminal obeys, and means the same', () => {
+  const value = { text: 'a\u009b31mb\u001b[0m\u007f\u202egnp.exe\u2066 é 語' };
+  const text = toJsonText(value);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  assert.doesNotMatch(text, /[\u0000-\u001f\u007f-\u009f\u202e\u2066]/);
+  assert.deepEqual(JSON.parse(text), value);
+  assert.match(text, /é 語/);
+});
