@@ -157,7 +157,8 @@ function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Perform
     random,
     signal,
     async attempt({ route: hop, budgetMs, commit }) {
-      await run.beforeTry();
+      const covered = run.beforeTry();
+      if (covered !== undefined) await covered;
       const pass = await hop.connection.gate.enter({ tokens: run.tokensReserved, signal });
       tries.count++;
       tries.chain.push(hop.route.provider);

@@ -36,6 +36,18 @@ test('a body goes out with its model and limit changed and all else as it was', 
   assert.deepEqual([passed.stream, passed.hidesUsage], [false, false]);
 });
 
+test('the model is set at every place where one stands, however it is spelled', () => {
+  const untouched = '{ "model" : "up","messages":[{"content":"a \\"model\\" is"}] }';
+  assert.equal(pass(openai, untouched).text, untouched);
+  const places = [
+    '{"model":"other","model":"up"}',
+    '{"m\\u006fdel":"other","model":"up"}',
+    '{"model":"other","m\\u006fdel":"up"}',
+  ];
+  for (const text of places)
+    assert.equal(pass(openai, text).text, text.replace('"other"', '"up"'), text);
+});
+
 test('usage is asked for in streams of clients that did not, and only there', () => {
   const read = (text: string) => {
     const passed = pass(openai, text);

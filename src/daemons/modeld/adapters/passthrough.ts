@@ -33,7 +33,19 @@ export function passRequest(options: {
   const streamOptions = asObject(body.stream_options) ?? {};
   const hidesUsage = dialect.name === 'openai' && stream && streamOptions.include_usage !== true;
   if (hidesUsage) changes.stream_options = { ...streamOptions, include_usage: true };
-  return { text: spliceJson(options.text, changes), stream, hidesUsage };
+  const isOnlyModel = maxOutputTokens === undefined && !hidesUsage;
+  const text =
+    isOnlyModel && saysModelOnce(options) ? options.text : spliceJson(options.text, changes);
+  return { text, stream, hidesUsage };
+}
+
+/**
+ * The model stands there already, and nowhere a second one that another reader would believe: only
+ * an escape could hide it.
+ */
+function saysModelOnce({ text, body, model }: { text: string; body: JsonObject; model: string }) {
+  if (body.model !== model || text.includes('\\u')) return false;
+  return text.indexOf('"model"') === text.lastIndexOf('"model"');
 }
 
 /** What a whole answer says of itself. Its bytes are in the answer, to be sent as they are. */

@@ -210,9 +210,11 @@ export class Calls {
    * When an earlier try may be billed, the next one needs money of its own, durably, or is not
    * made.
    */
-  async #coverTry(held: Held): Promise<void> {
-    const { tries, reservations, bound, keys } = held;
-    if (tries.lost < reservations.length) return;
+  #coverTry(held: Held): Promise<void> | undefined {
+    return held.tries.lost < held.reservations.length ? undefined : this.#coverAgain(held);
+  }
+
+  async #coverAgain({ seq, reservations, bound, keys }: Held): Promise<void> {
     const more = this.#parts.budgets.reserve(keys, {
       inputTokens: bound.tokens,
       outputTokensWanted: 0,
@@ -220,7 +222,7 @@ export class Calls {
     });
     if ('budget' in more) throw budgetFault(more);
     reservations.push(more);
-    await this.#parts.journal.raise(held.seq, times(bound, reservations.length));
+    await this.#parts.journal.raise(seq, times(bound, reservations.length));
   }
 
   #finish(held: Held, performed: Performed): Answered['finished'] {

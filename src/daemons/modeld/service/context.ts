@@ -49,9 +49,20 @@ export function messagePart({ role, parts, labels }: Message, source: string): P
   return { hash, body, labels: toMask(labels ?? []), source };
 }
 
+const PARAMS_MAX = 256;
+const PARAMS_CHARS_MAX = 4_096;
+const knownParams = new Map<string, Part>();
+
+/** A client says the same of every call: its few forms are kept apart from all that is said once. */
 function paramsPart(text: string): Part {
+  const known = knownParams.get(text);
+  if (known !== undefined) return known;
   const { hash, body } = hashed(text);
-  return { hash, body, labels: 0, source: PARAMS_SOURCE };
+  const part = { hash, body, labels: 0, source: PARAMS_SOURCE };
+  if (text.length > PARAMS_CHARS_MAX) return part;
+  if (knownParams.size >= PARAMS_MAX) knownParams.clear();
+  knownParams.set(text, part);
+  return part;
 }
 
 /** The parts are hashed already, so the whole need not be hashed again. */

@@ -52,7 +52,7 @@ export type RunOptions = {
   signal: AbortSignal;
   tries: Tries;
   /** Before every try: takes the money for one more when an earlier one may cost too. */
-  beforeTry(): Promise<void>;
+  beforeTry(): Promise<void> | undefined;
 };
 
 export type Ended = { answer: Answer; fault?: Fault };

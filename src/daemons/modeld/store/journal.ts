@@ -83,7 +83,7 @@ const SOON_MS = 20;
 const OTHERS_MIN = 8;
 /** In times of what the last commit took. */
 const GATHER_TIMES = 4;
-const GATHER_MS = { least: 2, most: 8 };
+const GATHER_MS = { least: 5, most: 10 };
 const AGAIN_MS = 500;
 
 export class Journal {
