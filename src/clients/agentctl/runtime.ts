@@ -7,7 +7,13 @@ import type { DaemonName } from '../../wire/peers.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
 import { type Answer, exchange } from './exchange.ts';
 import { type Asked, PATHS, type Tables } from './routes.ts';
-import { assertRuntimeDir, readOperatorKey, readPersonKey, readRuntimeInfo } from './state.ts';
+import {
+  assertReadable,
+  assertRuntimeDir,
+  readOperatorKey,
+  readPersonKey,
+  readRuntimeInfo,
+} from './state.ts';
 
 type AskOptions = { deadlineMs?: number; once?: true };
 
@@ -41,6 +47,7 @@ const deadlineMsDefault = 30_000;
 export function connectRuntime(stateDir: string, as?: string): Runtime {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
+    assertReadable(stateDir);
     throw fault('not_reachable', `no runtime runs on ${stateDir}`, {
       hint: 'Start it: agentctl up (or name another directory with --state).',
     });

@@ -46,3 +46,16 @@ test('the key is not sent where another user could listen', () => {
     rmSync(base, { recursive: true });
   }
 });
+
+const isRoot = process.getuid?.() === 0;
+test('a state that this user may not read is not called absent', { skip: isRoot }, () => {
+  const base = mkdtempSync(join(tmpdir(), 'actl-s-'));
+  try {
+    assert.throws(() => connectRuntime(base), { code: 'not_reachable' });
+    chmodSync(base, 0o000);
+    assert.throws(() => connectRuntime(base), { code: 'unauthenticated' });
+  } finally {
+    chmodSync(base, 0o700);
+    rmSync(base, { recursive: true });
+  }
+});

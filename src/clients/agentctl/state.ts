@@ -33,6 +33,19 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
   }
 }
 
+/** What this user may not look into is not the same as what is not there. */
+export function assertReadable(stateDir: string): void {
+  try {
+    process.getBuiltinModule('node:fs').statSync(`${stateDir}/runtime.json`);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EACCES') return;
+    throw fault('unauthenticated', `this user may not read ${stateDir}`, {
+      hint: 'Use it as the user who owns it, or name another with --state.',
+      cause,
+    });
+  }
+}
+
 export function readOperatorKey(stateDir: string): string {
   const file = `${stateDir}/operator.key`;
   try {
