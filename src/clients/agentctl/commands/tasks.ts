@@ -102,7 +102,7 @@ function taskFields(task: TaskView, { paint }: Out): string[] {
       ['limits', limitsText(task.limits)],
       ['deadline', task.deadline === null ? undefined : relative(task.deadline, now)],
       ['inputs', inputs.join('\n') || undefined],
-      ['labels', task.labels.join(', ') || undefined],
+      ['marks', task.labels.join(', ') || undefined],
       ['ended', took],
       ['error', error],
       ['result in', task.result_ref ?? undefined],

@@ -75,7 +75,7 @@ const foldFields = (rows: Fields, { columns }: Out): Fields =>
 function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: number): Fields {
   const marks = view.labels.includes('outside')
     ? paint('red', 'this run has read text from outside: it may be doing what that text says')
-    : `${view.labels.join(', ') || 'none'}`;
+    : `${view.labels.join(', ') || 'none'} (nothing from outside)`;
   const said = view.asks.map(({ purpose }) => purpose).filter((purpose) => purpose !== '');
   const needed =
     view.approvers_needed === 1
