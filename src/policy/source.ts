@@ -37,10 +37,14 @@ export type PolicySourceOptions = {
 };
 
 const LOOK_EVERY_MS = 500;
+/** A rule that ends by itself must not hold longer than a second in a plan either. */
+const PLAN_HOLDS_MS = 250;
+const PLANS_MAX = 256;
 
 export function openPolicySource(options: PolicySourceOptions): PolicySource {
   const { file, log, clock } = options;
   let inForce: Policy | undefined;
+  const plans = new Map<string, { policy: Policy; rules: BoxRules; untilMs: number }>();
   let seen = '';
   let refused = '';
   let loading: Promise<void> | undefined;
@@ -132,7 +136,16 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     async decideAll(requests) {
       return (await current()).decideAll(requests);
     },
-    boxRulesOf: async (agent, granted) => boxRulesOf(await current(), agent, granted),
+    async boxRulesOf(agent, granted = []) {
+      const policy = await current();
+      const key = JSON.stringify([agent, granted]);
+      const known = plans.get(key);
+      if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;
+      const rules = await boxRulesOf(policy, agent, granted);
+      if (plans.size >= PLANS_MAX) plans.delete(plans.keys().next().value!);
+      plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_HOLDS_MS });
+      return rules;
+    },
     rulesOf: async (principal) => (await current()).rulesOf(principal),
     version: () => inForce?.version,
     close() {
