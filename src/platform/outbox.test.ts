@@ -248,7 +248,8 @@ describe('outbox', () => {
     await before.close();
     const bench = await openBench(file);
     const seq = await bench.add('c');
-    assert.equal(seq, 3);
+    // Beyond what a loss of power could have taken from here after the log had it.
+    assert.equal(seq, 2 + 100_000 + 1);
     await bench.outbox.delivered(seq);
     assert.deepEqual(idsOf(bench.taken), ['a', 'b', 'c']);
     await bench.close();
@@ -275,7 +276,7 @@ describe('outbox', () => {
     await bench.outbox.drain(1_000);
     await bench.close();
     const again = await openBench(file);
-    assert.equal(await again.add('next'), last + 1);
+    assert.ok((await again.add('next')) > last);
     await again.close();
   });
 

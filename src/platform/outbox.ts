@@ -58,6 +58,8 @@ const FORGET_EVERY = 2_000;
 const SLOW_MS = 2_000;
 /** So many committed events are kept in memory for the relay; more are read back from the table. */
 const READY_MAX = 4_000;
+/** More events than can be on their way to the log before their own sync has ended. */
+const UNSYNCED_MAX = 100_000;
 
 type Committed = { seq: number; text: string };
 
@@ -94,11 +96,14 @@ export async function openOutbox(options: {
     return id;
   });
   const origin = `"source":${JSON.stringify(source)},"source_store":"${store}"`;
-  // The newest row is never removed, so that numbers go on growing after a restart.
-  let last = Number(
-    (await db.read((sql) => sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox')))
-      ?.seq ?? 0,
+  // The newest row is never removed, so that numbers go on growing after a restart. The log may
+  // have taken events that a loss of power took from the table before they were synced: none of
+  // their numbers must be given again, so the next ones are beyond them.
+  const found = await db.read((sql) =>
+    sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox'),
   );
+  const kept = Number(found?.seq ?? 0);
+  let last = kept === 0 ? 0 : kept + UNSYNCED_MAX;
   let acked = 0;
   let forgotten = 0;
   let running = false;

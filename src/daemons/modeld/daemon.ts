@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
+import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -17,12 +18,16 @@ import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
-import { syncLate } from './store/late-sync.ts';
 import { MIGRATIONS, renameOutbox } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
 const DRAIN_WAIT_MS = 5_000;
 const AUDIT_WAIT_MS = 2_000;
+/**
+ * 40 MB of log. Parts come in the order of their hashes, which is none: the index of them should
+ * stay in memory.
+ */
+const TUNING = { logPagesMax: 10_000, cacheKbMax: 32_000 };
 
 async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldRoutes>> {
   const { clock, config, log, stateDir, metrics, moment, newId } = floor;
@@ -31,7 +36,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const appendTexts = (texts: string[]) =>
     audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
   const file = join(stateDir, 'modeld.sqlite');
-  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file);
+  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, TUNING);
   await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const upstream = makeUpstream({

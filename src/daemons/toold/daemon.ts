@@ -1,8 +1,10 @@
 // toold as a value: the one file that knows all its parts.
 import { join } from 'node:path';
 import { daemon, type Floor, isFault, type Running } from '../../platform/daemon.ts';
+import { JsonText } from '../../platform/link.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
+import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -32,6 +34,8 @@ import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
 
 const AUDIT_WAIT_MS = 2_000;
+/** 16 MB of log. */
+const TUNING = { logPagesMax: 4_000 };
 /** A box that is to be closed waits for this. */
 const soon = { deadlineMs: 2_000 };
 
@@ -145,8 +149,12 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
   const { clock, config, log, stateDir } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
-  const db = openSqlite({ file: join(stateDir, 'toold.sqlite'), migrations: MIGRATIONS });
-  const outbox = await openOutbox({ db, source: 'toold', clock, append, log });
+  const appendTexts = (texts: string[]) =>
+    audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
+  const file = join(stateDir, 'toold.sqlite');
+  // No call waits for the disk of another.
+  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, TUNING);
+  const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
   const policy = openPolicySource({ file: join(stateDir, 'policy', 'bundle.json'), log, clock });

@@ -8,12 +8,12 @@ import { systemClock } from '../../../platform/clock.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
+import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { freshStateDir, rejects, until } from '../testing/harness.ts';
 import { type Intent, Journal, type Outcome } from './journal.ts';
-import { type LateDatabase, type Sync, syncLate } from './late-sync.ts';
 import { MIGRATIONS } from './tables.ts';
 
 const dirs: string[] = [];
@@ -25,7 +25,9 @@ async function openJournal(sync?: Sync) {
   const dir = freshStateDir();
   dirs.push(dir);
   const file = join(dir, 'm.sqlite');
-  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, sync);
+  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
+    ...(sync === undefined ? {} : { sync }),
+  });
   const state = { isFull: false, transactions: 0 };
   const db: LateDatabase = {
     ...inner,

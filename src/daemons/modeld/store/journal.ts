@@ -3,12 +3,12 @@
 // alone after a moment; one that could not be written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
+import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
 import { Fault, type FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { Spent } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { LateDatabase } from './late-sync.ts';
 import type { Part } from './parts.ts';
 import { RowWriter } from './rows.ts';
 

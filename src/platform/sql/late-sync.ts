@@ -2,9 +2,9 @@
 // another thread syncs it while this one goes on, at the least by telling the audit log. What
 // `write` gives is durable, and what `commit` gives says when it is.
 import { closeSync, fdatasync, openSync } from 'node:fs';
-import type { Database } from '../../../platform/sql/database.ts';
-import type { SqliteDatabase, SqlNow } from '../../../platform/sql/sqlite.ts';
-import { type Fault, fault } from '../../../wire/errors.ts';
+import { type Fault, fault } from '../../wire/errors.ts';
+import type { Database } from './database.ts';
+import type { SqliteDatabase, SqlNow } from './sqlite.ts';
 
 export type LateDatabase = Database & {
   /** Resolves when it is committed: a crash of this process cannot undo it any more. */
@@ -13,24 +13,30 @@ export type LateDatabase = Database & {
 /** `durable` resolves when a crash of the machine cannot undo it either. */
 export type Committed<T> = { value: T; durable: Promise<void> };
 
-/** 40 MB. */
-const LOG_PAGES_MAX = 10_000;
-/** Parts come in the order of their hashes, which is none: the index of them should stay here. */
-const CACHE_KB_MAX = 32_000;
-
 export type Sync = (fd: number, done: (error: Error | null) => void) => void;
+
+export type LateOptions = {
+  sync?: Sync;
+  /**
+   * How long the log may get. Copying it waits for the disk twice, and a page that changes often is
+   * copied once.
+   */
+  logPagesMax?: number;
+  cacheKbMax?: number;
+};
 
 export async function syncLate(
   inner: SqliteDatabase,
   file: string,
-  sync: Sync = fdatasync,
+  { sync = fdatasync, ...tuning }: LateOptions = {},
 ): Promise<LateDatabase> {
   // SQLite itself then syncs the log only before it copies it into the database, which keeps the
   // database whole. That every commit is durable is seen to here.
   await inner.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
-  // That copying waits for the disk twice, and a page that changes often is copied once.
-  await inner.read((sql) => sql.all(`PRAGMA wal_autocheckpoint = ${LOG_PAGES_MAX}`));
-  await inner.read((sql) => sql.all(`PRAGMA cache_size = -${CACHE_KB_MAX}`));
+  if (tuning.logPagesMax !== undefined)
+    await inner.read((sql) => sql.all(`PRAGMA wal_autocheckpoint = ${tuning.logPagesMax}`));
+  if (tuning.cacheKbMax !== undefined)
+    await inner.read((sql) => sql.all(`PRAGMA cache_size = -${tuning.cacheKbMax}`));
   const log = new LogSync(`${file}-wal`, sync);
   return {
     async commit(work) {
