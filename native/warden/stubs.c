@@ -36,6 +36,13 @@ static int journal_write(void) {
   return rename(fresh, path);
 }
 
+// What stands in a stub. git dies of an empty commondir; one that names its own directory says what
+// its absence says.
+static const char *stub_text(const char *path) {
+  const char *name = strrchr(path, '/');
+  return name && !strcmp(name, "/commondir") ? ".\n" : "";
+}
+
 // Removes a stub nobody has put anything into.
 static void stub_remove(const char *path, bool directory) {
   if (directory) {
@@ -44,7 +51,8 @@ static void stub_remove(const char *path, bool directory) {
   }
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
   struct stat about;
-  if (fd >= 0 && !fstat(fd, &about) && S_ISREG(about.st_mode) && about.st_size == 0 &&
+  if (fd >= 0 && !fstat(fd, &about) && S_ISREG(about.st_mode) &&
+      (size_t)about.st_size == strlen(stub_text(path)) &&
       (about.st_mode & 07777) == STUB_MODE)
     unlink(path);
   if (fd >= 0) close(fd);
@@ -87,6 +95,9 @@ int stub_take(const char *path, bool directory, int parent, const char *name,
     int fd = openat(parent, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, STUB_MODE);
     bad = fd < 0;
     if (fd >= 0) {
+      const char *text = stub_text(path);
+      ssize_t length = (ssize_t)strlen(text);
+      bad = write(fd, text, (size_t)length) != length;
       fchmod(fd, STUB_MODE);
       close(fd);
     }

@@ -7,6 +7,7 @@ import {
   copyFileSync,
   existsSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -96,6 +97,22 @@ for (const mode of MODES) {
       assert.ok(!existsSync(join(warden.workspace, '.git/hooks/pre-commit')));
       assert.equal((await sh(ways[0]!, ['protect'])).code, 0, 'control');
       assert.ok(existsSync(join(warden.workspace, '.git/hooks/pre-commit')));
+    });
+    it('B1 the settings of git cannot be made to lie elsewhere, and git on the host works meanwhile', async () => {
+      const lead = (name: string) =>
+        `mkdir -p fake && git config --file fake/config core.fsmonitor "touch /tmp/x" && ` +
+        `echo ../fake > .git/${name}`;
+      for (const name of ['commondir', 'config.worktree']) {
+        const held = await sh(lead(name));
+        assert.notEqual(held.code, 0, name);
+        assert.ok(!existsSync(join(warden.workspace, '.git', name)), 'nothing is left of it');
+        assert.equal((await sh(lead(name), ['protect'])).code, 0, 'control');
+        rmSync(join(warden.workspace, '.git', name));
+      }
+      // What stands in for the missing file says what its absence says.
+      const inBox = await sh('cat .git/commondir && git -c safe.directory="*" status --short');
+      assert.match(inBox.stdout, /^\.\n/, JSON.stringify(inBox));
+      assert.equal(inBox.code, 0, inBox.stderr);
     });
     it('B4 no attributes can be made that name a driver', async () => {
       const script = 'echo "* filter=evil" > .git/info/attributes';

@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
-import { boxBinds, hostBinds, isPlainPath, isWithin, type Places } from './rules.ts';
+import { boxBinds, hostBinds, isPlainPath, isWithin, type Places, PROTECTED } from './rules.ts';
 
 const places: Places = {
   system: [
@@ -141,7 +141,7 @@ describe('box plans', () => {
     const hidden = { read: ['/srv/app'], write: [], deny: ['/srv/app/key'] };
     assert.deepEqual(hostBinds(hidden, places, () => true).needLevel2, ['/srv/app/key']);
     const written = { read: [], write: ['/workspace'], deny: [] };
-    assert.equal(hostBinds(written, places, () => true).needLevel2.length, 3);
+    assert.equal(hostBinds(written, places, () => true).needLevel2.length, PROTECTED.length);
   });
 
   it('leaves out what is not on this host, and says so', () => {

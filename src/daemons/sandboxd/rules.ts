@@ -22,6 +22,9 @@ export const PROTECTED: readonly { path: string; kind: 'protectFile' | 'protectD
   { path: `${WORKSPACE}/.git/config`, kind: 'protectFile' },
   { path: `${WORKSPACE}/.git/hooks`, kind: 'protectDir' },
   { path: `${WORKSPACE}/.git/info/attributes`, kind: 'protectFile' },
+  // Either leads git on the host to settings of the agent's own, and so to its programs.
+  { path: `${WORKSPACE}/.git/commondir`, kind: 'protectFile' },
+  { path: `${WORKSPACE}/.git/config.worktree`, kind: 'protectFile' },
 ];
 
 /** Every box has these of its own; the host's are never shown. */
