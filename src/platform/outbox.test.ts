@@ -254,7 +254,7 @@ describe('outbox', () => {
     assert.deepEqual(idsOf(bench.taken), ['a', 'b', 'c']);
     await bench.close();
     const again = await openBench(file);
-    assert.equal(await again.add('d'), 4, 'also when everything had been delivered');
+    assert.ok((await again.add('d')) > seq, 'also when everything had been delivered');
     await again.outbox.drain(1_000);
     assert.equal(idsOf(again.taken).at(-1), 'd');
     assert.equal(again.taken[0]!.source_store, bench.taken[0]!.source_store);
