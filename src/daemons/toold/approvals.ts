@@ -9,7 +9,7 @@ import type { approvaldRoutes, Redeemed } from '../../wire/approvald.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ToolView } from '../../wire/toold.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
-import type { Job } from './attempts.ts';
+import type { Job } from './job.ts';
 import { neutralise, previewOf } from './output.ts';
 import type { Permission } from './permission.ts';
 import { type CallError, refusal } from './rules.ts';

@@ -9,10 +9,20 @@ import type { Outbox } from '../../platform/outbox.ts';
 import type { WaitView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
-import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
-import type { ApprovalId, CallId } from '../../wire/words.ts';
+import type { CallAnswer } from '../../wire/toold.ts';
+import type { ApprovalId } from '../../wire/words.ts';
 import type { Approvals } from './approvals.ts';
 import * as events from './events.ts';
+import {
+  about,
+  contextFrom,
+  type Job,
+  neverKnown,
+  newCall,
+  notAskable,
+  notForGood,
+  waitingFor,
+} from './job.ts';
 import type { Marks } from './marks.ts';
 import { neutralise, previewOf, showResult } from './output.ts';
 import type { Permission, Permissions } from './permission.ts';
@@ -24,7 +34,6 @@ import {
   withheld,
 } from './results.ts';
 import {
-  type CallError,
   checksUntil,
   type Denied,
   DID_NOT_HAPPEN,
@@ -35,8 +44,8 @@ import {
   type Progress,
   readConfirmation,
 } from './rules.ts';
-import type { Run, Runs } from './runs.ts';
-import type { CallRow, NewCall, Store } from './store.ts';
+import type { Runs } from './runs.ts';
+import type { CallRow, Store } from './store.ts';
 import type { Box } from './tools/box.ts';
 import {
   type AgentdClient,
@@ -49,20 +58,6 @@ import {
   type Tool,
   type ToolContext,
 } from './tools/tool.ts';
-
-/** One call as one activation asks it. */
-export type Job = {
-  run: Run;
-  callId: CallId;
-  toolName: string;
-  /** Undefined when there is no such tool. */
-  tool: Tool | undefined;
-  request: CallRequest;
-  argumentsText: string;
-  argumentsHash: string;
-  key: string;
-  signal: AbortSignal;
-};
 
 export type Attempts = {
   /** A call that is not in the record. */
@@ -88,8 +83,6 @@ export type AttemptsOptions = {
   moment(name: string): void;
 };
 
-/** Longer arguments are journaled by hash and beginning; a re-run gets them from the run again. */
-const ARGUMENTS_CHARS_MAX = 65_536;
 /**
  * Denials past the quota that are still recorded one by one; a run that goes on is refused
  * outright.
@@ -99,24 +92,6 @@ const DENIALS_PAST_QUOTA_MAX = 64;
 export function makeAttempts(options: AttemptsOptions): Attempts {
   const { store, outbox, runs, agentd, permissions, approvals, marks, clock, log, moment } =
     options;
-
-  const newCall = (job: Job): NewCall => ({
-    call_id: job.callId,
-    run_id: job.run.runId,
-    fence: job.run.fence,
-    tool: job.toolName,
-    purpose: job.request.purpose ?? '',
-    arguments:
-      job.argumentsText.length <= ARGUMENTS_CHARS_MAX
-        ? job.argumentsText
-        : JSON.stringify({
-            shortened: true,
-            size_chars: job.argumentsText.length,
-            preview: previewOf(job.argumentsText),
-          }),
-    arguments_hash: job.argumentsHash,
-    nowMs: clock.nowMs(),
-  });
 
   const contextOf = (job: Job): ToolContext => contextFrom(job, options.boxOf);
 
@@ -133,7 +108,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
     const { saved, error } = failedWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
-    await store.recordDenied(newCall(job), denial, events.denied(about(job), decision));
+    await store.recordDenied(
+      newCall(job, clock.nowMs()),
+      denial,
+      events.denied(about(job), decision),
+    );
     noteAsked(progress, { callId: job.callId, key: job.key });
     noteOutcome(progress, job.key, saved.hash);
     if (decision.error.code === 'breaker') breakRun(job, decision.error.message);
@@ -366,7 +345,9 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     await marks.note({ ...job, tool: job.tool! });
     moment('toold.before-intent');
     const intent = events.attempted(about(job), 1, may.decision);
-    const seq = await noted(job, progress, () => store.recordIntent(newCall(job), intent));
+    const seq = await noted(job, progress, () =>
+      store.recordIntent(newCall(job, clock.nowMs()), intent),
+    );
     return perform(job, job.tool!, { seq, attempt: 1, input: may.input });
   };
 
@@ -390,7 +371,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       if (may.kind === 'no') return deny(job, progress, may.decision);
       if (may.kind === 'go') return begin(job, progress, may);
       const waiting = events.requested(about(job), may.decision);
-      await noted(job, progress, () => store.recordRequested(newCall(job), waiting));
+      await noted(job, progress, () => store.recordRequested(newCall(job, clock.nowMs()), waiting));
       return askPerson(job, (await store.findCall(job.callId))!, may);
     },
     again,
@@ -408,20 +389,6 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 }
 
-/** What will not pass is the answer to the call; the rest is for later. */
-function notForGood(error: unknown): Fault {
-  if (!(error instanceof Fault) || error.retry) throw error;
-  if (error.code === 'stale_fence' || error.code === 'canceled') throw error;
-  return error;
-}
-
-/** Nobody can agree to what cannot be shown. */
-function notAskable(error: Fault): Denied {
-  const checks = checksUntil('approval');
-  const rule = 'toold:approval';
-  return { allowed: false, rule, question: 'approval', checks, error: errorOf(error) };
-}
-
 type Go = Permission & { kind: 'go' };
 type Ask = Permission & { kind: 'ask' };
 type Begun = {
@@ -430,38 +397,3 @@ type Begun = {
   input: unknown;
   approvalId?: ApprovalId | undefined;
 };
-
-const about = ({ run, callId, toolName, argumentsHash }: Job): events.Subject => ({
-  run,
-  callId,
-  tool: toolName,
-  argumentsHash,
-});
-
-const contextFrom = (job: Job, boxOf: (job: Job) => Promise<Box>): ToolContext => ({
-  runId: job.run.runId,
-  fence: job.run.fence,
-  callId: job.callId,
-  agent: job.run.agent,
-  taskId: job.run.taskId,
-  rootTaskId: job.run.rootTaskId,
-  signal: job.signal,
-  box: () => boxOf(job),
-});
-
-const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
-  call_id: job.callId,
-  status: 'waiting',
-  wait: { id: wait.id, kind: wait.kind },
-  recorded: false,
-});
-
-function neverKnown(job: Job, said: string | undefined): CallError {
-  const words = said === undefined ? 'nobody said whether it did' : `a person said: ${said}`;
-  return {
-    code: 'outcome_unknown',
-    message: `whether ${job.toolName} happened is not known; ${words}`,
-    hint: 'Find out by other means before you do it again.',
-    retry: false,
-  };
-}

@@ -5,7 +5,7 @@ import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Answer, CallFacts } from '../../policy/request.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
-import type { Job } from './attempts.ts';
+import type { Job } from './job.ts';
 import type { Marks } from './marks.ts';
 import {
   type BreakerLimits,

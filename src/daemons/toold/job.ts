@@ -1,0 +1,96 @@
+// One call as one activation asks it, and what follows from that alone: its row, its subject in the
+// log, what a tool is told of it, and the answers that need nobody else.
+import type { WaitView } from '../../wire/agentd.ts';
+import { Fault } from '../../wire/errors.ts';
+import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
+import type { CallId } from '../../wire/words.ts';
+import type { Subject } from './events.ts';
+import { previewOf } from './output.ts';
+import { type CallError, checksUntil, type Denied } from './rules.ts';
+import type { Run } from './runs.ts';
+import type { NewCall } from './store.ts';
+import type { Box } from './tools/box.ts';
+import { errorOf, type Tool, type ToolContext } from './tools/tool.ts';
+
+/** One call as one activation asks it. */
+export type Job = {
+  run: Run;
+  callId: CallId;
+  toolName: string;
+  /** Undefined when there is no such tool. */
+  tool: Tool | undefined;
+  request: CallRequest;
+  argumentsText: string;
+  argumentsHash: string;
+  key: string;
+  signal: AbortSignal;
+};
+
+/** Longer arguments are journaled by hash and beginning; a re-run gets them from the run again. */
+const ARGUMENTS_CHARS_MAX = 65_536;
+export const newCall = (job: Job, nowMs: number): NewCall => ({
+  call_id: job.callId,
+  run_id: job.run.runId,
+  fence: job.run.fence,
+  tool: job.toolName,
+  purpose: job.request.purpose ?? '',
+  arguments:
+    job.argumentsText.length <= ARGUMENTS_CHARS_MAX
+      ? job.argumentsText
+      : JSON.stringify({
+          shortened: true,
+          size_chars: job.argumentsText.length,
+          preview: previewOf(job.argumentsText),
+        }),
+  arguments_hash: job.argumentsHash,
+  nowMs,
+});
+
+/** What will not pass is the answer to the call; the rest is for later. */
+export function notForGood(error: unknown): Fault {
+  if (!(error instanceof Fault) || error.retry) throw error;
+  if (error.code === 'stale_fence' || error.code === 'canceled') throw error;
+  return error;
+}
+
+/** Nobody can agree to what cannot be shown. */
+export function notAskable(error: Fault): Denied {
+  const checks = checksUntil('approval');
+  const rule = 'toold:approval';
+  return { allowed: false, rule, question: 'approval', checks, error: errorOf(error) };
+}
+
+export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
+  run,
+  callId,
+  tool: toolName,
+  argumentsHash,
+});
+
+export const contextFrom = (job: Job, boxOf: (job: Job) => Promise<Box>): ToolContext => ({
+  runId: job.run.runId,
+  fence: job.run.fence,
+  callId: job.callId,
+  agent: job.run.agent,
+  taskId: job.run.taskId,
+  rootTaskId: job.run.rootTaskId,
+  signal: job.signal,
+  box: () => boxOf(job),
+});
+
+export const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
+  call_id: job.callId,
+  status: 'waiting',
+  wait: { id: wait.id, kind: wait.kind },
+  recorded: false,
+});
+
+export function neverKnown(job: Job, said: string | undefined): CallError {
+  const words = said === undefined ? 'nobody said whether it did' : `a person said: ${said}`;
+  return {
+    code: 'outcome_unknown',
+    message: `whether ${job.toolName} happened is not known; ${words}`,
+    hint: 'Find out by other means before you do it again.',
+    retry: false,
+  };
+}

@@ -1,0 +1,21 @@
+// The manifest in docs/manifest.md is one that agentd takes, and every key there is exists.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { it } from 'node:test';
+import { readManifest } from '../../src/daemons/agentd/manifests.ts';
+import { Manifest } from '../../src/wire/manifest.ts';
+import { ROOT } from '../support/runtime.ts';
+
+const page = readFileSync(join(ROOT, 'docs', 'manifest.md'), 'utf8');
+
+it('the example loads', () => {
+  const text = /```yaml\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
+  const read = readManifest(text, 'coder.yaml');
+  assert.ok(read.ok, JSON.stringify(read));
+});
+
+it('every key of a spec is described', () => {
+  for (const key of Object.keys(Manifest.shape.spec.shape))
+    assert.match(page, new RegExp(`^\\| .*\`${key}[.\`]`, 'm'), key);
+});
