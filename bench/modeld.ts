@@ -12,7 +12,7 @@ import { CHAT, startBenchRuntime } from './world.ts';
 
 const ONE = { callers: 1, warmUpMs: 150, ms: 900, rounds: 8 };
 const MANY = { callers: 50, warmUpMs: 300, ms: 2_000, rounds: 6 };
-/** Until the compiler has seen enough: after three seconds a call still costs half as much again. */
+/** Until the compiler has seen enough: after three seconds a call costs half as much again. */
 const WARM_UP = { callers: 50, warmUpMs: 0, ms: 12_000 };
 
 type Shape = { callers: number; warmUpMs: number; ms: number };

@@ -1,5 +1,5 @@
-// What was typed where only an id can stand. Told here in the words of the command line; the daemons
-// check again.
+// What was typed where only an id can stand. Told here in the words of the command line; the
+// daemons check again.
 import type { Completes } from './command.ts';
 
 const KINDS: Readonly<Record<string, { kind: string; called: string; see: string }>> = {

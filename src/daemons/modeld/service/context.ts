@@ -53,7 +53,7 @@ const PARAMS_MAX = 256;
 const PARAMS_CHARS_MAX = 4_096;
 const knownParams = new Map<string, Part>();
 
-/** A client says the same of every call: its few forms are kept apart from all that is said once. */
+/** A client says the same of every call: its few forms are kept apart from what is said once. */
 function paramsPart(text: string): Part {
   const known = knownParams.get(text);
   if (known !== undefined) return known;
