@@ -24,10 +24,10 @@ import { makeUpstream } from './upstream.ts';
 const DRAIN_WAIT_MS = 5_000;
 const AUDIT_WAIT_MS = 2_000;
 /**
- * 40 MB of log. Parts come in the order of their hashes, which is none: the index of them should
- * stay in memory.
+ * 40 MB of log. The tree of hashes should stay in memory; much more would cost every commit a walk
+ * over all of it.
  */
-const TUNING = { logPagesMax: 10_000, cacheKbMax: 32_000 };
+const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
 
 async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldRoutes>> {
   const { clock, config, log, stateDir, metrics, moment, newId } = floor;
