@@ -13,8 +13,8 @@ export function notProtected(stateDir: string, sandboxes: FeaturesView | undefin
         'keys included, and connect to the sockets of running tasks.',
     'What manifests say under linuxUser and resources.cpu is checked and recorded, but nothing ' +
       'enforces it yet.',
-    'Text that a command fetches by itself, or that lies in the home of an agent, does not mark the ' +
-      'run that reads it. A host that an agent may reach can be told anything it may read.',
+    'Text that lies below paths which a manifest lets an agent read does not mark the run that ' +
+      'reads it. A host that an agent may reach can be told anything it may read.',
     `Whoever can read ${stateDir}/operator.key can approve what agents ask for, under any name that ` +
       'has no key of its own; whoever can read a key in people/ is that person.',
     `The key that signs the audit log is in ${stateDir}. Whoever can read it can rewrite the log ` +
