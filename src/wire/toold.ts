@@ -42,6 +42,14 @@ export const ToolView = z.object({
 });
 export type ToolView = z.infer<typeof ToolView>;
 
+export const DeclarationProblem = z.object({
+  file: z.string(),
+  line: z.int().nullable(),
+  message: z.string(),
+  hint: z.string(),
+});
+export type DeclarationProblem = z.infer<typeof DeclarationProblem>;
+
 export const CallRequest = z.strictObject({
   call_id: CallId,
   tool: z.string().min(1).max(64),
@@ -117,7 +125,11 @@ export const tooldRoutes = routes({
     method: 'GET',
     path: '/v1/tools',
     callers: ['run', 'operator', 'agentd'],
-    output: z.object({ tools: z.array(ToolView) }),
+    output: z.object({
+      tools: z.array(ToolView),
+      /** Declarations that are wrong, and so not among the tools; told to people only. */
+      problems: z.array(DeclarationProblem).optional(),
+    }),
   }),
   call: route({
     method: 'POST',

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { DeclarationProblem, ToolCallView, tooldRoutes } from '../../wire/toold.ts';
 import type { Marks } from './marks.ts';
 import type { Runs } from './runs.ts';
 import type { Service } from './service.ts';
@@ -16,10 +16,15 @@ export function makeHandlers(options: {
   runs: Runs;
   store: Store;
   marks: Pick<Marks, 'learn'>;
+  /** What is wrong with declared tools. */
+  problems: () => readonly DeclarationProblem[];
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks } = options;
   return {
-    listTools: async ({ caller }) => ({ tools: service.listTools(runOrNone(caller)) }),
+    listTools: async ({ caller }) => ({
+      tools: service.listTools(runOrNone(caller)),
+      ...(caller.kind === 'operator' ? { problems: [...options.problems()] } : {}),
+    }),
     call: async ({ caller, body }) => service.call(asRun(caller), body),
     async getCall({ caller, params }) {
       const row = await store.findCall(params.id);

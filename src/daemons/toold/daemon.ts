@@ -123,7 +123,10 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const service = makeService({ store, runs, registry, attempts, metrics, inFlightPerRunMax });
 
   return {
-    handlers: makeHandlers({ service, runs, store, marks }),
+    handlers: makeHandlers({
+      ...{ service, runs, store, marks },
+      problems: () => declared?.current().problems ?? [],
+    }),
     async begin() {
       // Those of an earlier life, which nobody here knows. A sandboxd that is away has none.
       await sandboxd.closeBoxes({}).catch(() => undefined);

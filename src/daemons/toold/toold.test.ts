@@ -1,7 +1,8 @@
 // toold as its callers see it, hosted between fake peers: fences, sockets, dismissal, replay,
 // reading, and what becomes of results.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { makeClient, socketLink } from '../../platform/link.ts';
 import { fault } from '../../wire/errors.ts';
@@ -204,6 +205,21 @@ describe('reading', () => {
     const all = new Set(await names(host.operator));
     const hands = ['file.read', 'git.diff', 'shell.exec', 'tests.run', 'logs.read', 'http.fetch'];
     for (const tool of [...ALL_TOOLS, ...hands]) assert.ok(all.has(tool), tool);
+  });
+
+  it('tells a person which declared tools are wrong, and a run nothing of them', async () => {
+    const dir = join(world.dir, 'tools');
+    mkdirSync(dir);
+    writeFileSync(
+      join(dir, 'bad.yaml'),
+      'name: a.b\ndescription: x\nargv: [/bin/true]\nrisc: low\n',
+    );
+    await restart({ config: { tools_dir: dir } });
+    const { problems } = await host.operator.listTools({});
+    assert.match(problems?.[0]?.file ?? '', /bad\.yaml$/);
+    assert.match(JSON.stringify(problems), /risc/);
+    const run = await host.admit('asks', { fence: 9 });
+    assert.equal((await run.client.listTools({})).problems, undefined);
   });
 
   it('has no test tools unless the configuration says so', async () => {
