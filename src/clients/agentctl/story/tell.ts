@@ -4,7 +4,6 @@ import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import { approvalStep } from './approval-words.ts';
 import {
   isRehearsal,
   modelText,
@@ -14,6 +13,7 @@ import {
   toolDeed,
   toolOutcome,
 } from './call-words.ts';
+import { eventStep } from './event-words.ts';
 import { type Chapter, callOf } from './gather.ts';
 
 export type Step = {
@@ -73,7 +73,7 @@ function ownSteps(chapter: Chapter): Own[] {
       return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
     }),
     ...events.flatMap((event) => crashStep(event, name)),
-    ...events.flatMap((event) => approvalStep(event, name)),
+    ...events.flatMap((event) => eventStep(event, name)),
     ...chapter.modelCalls.map((call): Own => {
       const rehearsal = isRehearsal(call, events);
       const { input, output } = tokensOf(call);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { approvalStep } from './approval-words.ts';
+import { eventStep } from './event-words.ts';
 
 const event = (more: Partial<AuditEvent>): AuditEvent => ({
   ...{ id: 'x', ts: '2026-06-29T18:00:00Z', event: 'approval.decided', source: 'approvald' },
@@ -10,7 +10,7 @@ const event = (more: Partial<AuditEvent>): AuditEvent => ({
   ...more,
   data: { approval_id: 'approval_1', final: true, for: 'once', ...more.data },
 });
-const said = (more: Partial<AuditEvent>) => approvalStep(event(more), 'deployer')[0]?.text;
+const said = (more: Partial<AuditEvent>) => eventStep(event(more), 'deployer')[0]?.text;
 
 test('people and what they said', () => {
   assert.equal(said({ status: 'approved' }), 'person:alice approved deploy.run (approval_1)');
@@ -42,5 +42,17 @@ test('what became of it', () => {
     said({ event: 'permit.used', status: 'task', data: { permit_id: 'permit_1' } })!,
     /covered by permit_1, a permit for this task/,
   );
-  assert.deepEqual(approvalStep(event({ event: 'task.created' }), 'x'), []);
+  assert.deepEqual(eventStep(event({ event: 'task.created' }), 'x'), []);
+});
+
+test('what marked the task, and what its box was refused', () => {
+  const why = 'the output of logs.read';
+  assert.equal(
+    said({ event: 'run.marked', status: 'outside', data: { why } }),
+    'deployer is marked "outside" from now on: the output of logs.read',
+  );
+  assert.equal(
+    said({ event: 'network.denied', data: { host: 'a.example', port: 80, reason: 'host' } }),
+    'egressd let deployer not reach a.example:80 (host)',
+  );
 });

@@ -1,11 +1,11 @@
-// What people decided about a call, in the words of somebody who tells it. From the audit log,
-// which has every answer of every person.
+// What no call tells by itself, in the words of somebody who tells it: what people decided, what
+// marked the task, and what its box was refused outside. From the audit log.
 import type { AuditEvent } from '../../../wire/events.ts';
 import { oneLine } from '../show/plain.ts';
 
 type Told = { at: string; kind: 'answer'; text: string; call_id?: string; rule?: string };
 
-export function approvalStep(event: AuditEvent, name: string): Told[] {
+export function eventStep(event: AuditEvent, name: string): Told[] {
   const text = textOf(event, name);
   if (text === undefined) return [];
   return [
@@ -37,6 +37,10 @@ function textOf(event: AuditEvent, name: string): string | undefined {
       return event.status === 'approved'
         ? `${tool} was let through by the word of ${word(event, 'by').replaceAll(' ', ' and ')} ${which}`
         : undefined;
+    case 'run.marked':
+      return `${name} is marked "${event.status ?? ''}" from now on: ${word(event, 'why')}`;
+    case 'network.denied':
+      return `egressd let ${name} not reach ${word(event, 'host')}:${word(event, 'port')} (${word(event, 'reason')})`;
     default:
       return undefined;
   }
