@@ -14,7 +14,6 @@ import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Label, RunId, TaskId } from '../../wire/words.ts';
 import type { Launched, Launcher, RunExit } from './adapters/sandbox-launcher.ts';
 import type { AgentdConfig } from './config.ts';
-import type { Quotas } from './quotas.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RunRow, TaskRow } from './store/rows.ts';
@@ -28,7 +27,6 @@ export type ActivationParts = {
   modeld: Client<typeof modeldRoutes>;
   runSockets: RunSockets;
   launcher: Launcher;
-  quotas: Quotas;
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
   schedule: () => void;
@@ -38,10 +36,9 @@ export type ActivationParts = {
 /** What is recorded of a briefing; the socket adds the rest. */
 export type RecordedBriefing = Omit<RunBriefing, 'fence' | 'mode' | 'beat_ms'>;
 
-export type Sockets = { agentd: string; toold: string; modeld: string };
 export type LiveActivations = Activations & {
-  /** Admits a run and gives its sockets; used for live runs and for replays. */
-  admit(run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets>;
+  /** Admits a run and opens its sockets; used for live runs and for replays. */
+  admit(run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<void>;
   dismiss(runId: string, fence: number, mode: 'live' | 'replay'): Promise<void>;
   /** Starts the process; it begins when it is told its sockets. */
   launch(
@@ -70,7 +67,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     leaving.delete(runId);
   };
 
-  const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<Sockets> => {
+  const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<void> => {
     const [{ spec }, grant, limits] = await Promise.all([
       store.agent(run.agent),
       grantFor(store, run.agent, task),
@@ -96,7 +93,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       taskId: task.id as TaskId,
     };
     const maxSteps = limits.max_steps ?? parts.config.limits.max_steps;
-    const [toold, modeld, agentd] = await Promise.all([
+    await Promise.all([
       parts.toold.admitRun({
         params: { id },
         body: {
@@ -119,15 +116,20 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       }),
       parts.runSockets.open(caller),
     ]);
-    return { agentd, toold: toold.socket, modeld: modeld.socket };
   };
 
   const dismiss = async (runId: string, fence: number, mode: 'live' | 'replay'): Promise<void> => {
     const id = runId as RunId;
-    await Promise.allSettled([
-      parts.toold.dismissRun({ params: { id }, query: { fence } }),
-      parts.modeld.dismissRun({ params: { id }, query: { fence } }),
-      parts.runSockets.close(runId, fence, mode),
+    // One that is away must keep neither the others nor the end of the process waiting. Whoever was
+    // not told answers this fence until the next one, and its only user is being ended.
+    const orSaid = (work: Promise<unknown>, at: string) =>
+      work.catch((error: unknown) =>
+        log.warn('a run could not be dismissed', { run: runId, fence, at, error }),
+      );
+    await Promise.all([
+      orSaid(parts.toold.dismissRun({ params: { id }, query: { fence } }), 'toold'),
+      orSaid(parts.modeld.dismissRun({ params: { id }, query: { fence } }), 'modeld'),
+      orSaid(parts.runSockets.close(runId, fence, mode), 'agentd'),
     ]);
   };
 
@@ -210,7 +212,11 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
         const entry = live.get(runId);
         if (entry?.fence !== fence) return;
         log.warn('a runner went on after its run had ended or parked', { run: runId, fence });
-        activations.stop({ runId, fence }, 'its run has ended or parked').catch(() => undefined);
+        activations
+          .stop({ runId, fence }, 'its run has ended or parked')
+          .catch((error: unknown) =>
+            log.error('a runner could not be stopped', { run: runId, error }),
+          );
       }, GRACE_MS).unref();
     },
     gone: (runId) => leaving.get(runId)?.promise ?? Promise.resolve(),

@@ -82,7 +82,6 @@ async function start(floor: Floor<AgentdConfig>) {
     modeld,
     runSockets: floor.runSockets,
     launcher,
-    quotas,
     limitsOf: service.limitsOf,
     schedule: service.schedule,
     moment: floor.moment,

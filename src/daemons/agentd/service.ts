@@ -94,6 +94,16 @@ export function makeService(parts: ServiceParts): Service {
     }
   };
 
+  /** Nobody waits for a process that hangs. */
+  const stopUnwaited = (run: { runId: string; fence: number }, reason: string): void => {
+    parts
+      .activations()
+      .stop(run, reason)
+      .catch((error: unknown) =>
+        log.error('a runner could not be stopped', { run: run.runId, error }),
+      );
+  };
+
   const work = async (): Promise<void> => {
     do {
       again = false;
@@ -105,11 +115,7 @@ export function makeService(parts: ServiceParts): Service {
         const key = { runId: run.id, fence: run.fence };
         const detail = 'it gave no sign of life';
         await store.activationEnded(key, { detail, crashesMax: config.crashes_max, counts: true });
-        // Nobody waits for a process that hangs.
-        void parts
-          .activations()
-          .stop(key, detail)
-          .catch(() => undefined);
+        stopUnwaited(key, detail);
       }
       await claimAndStart();
     } while (again);
@@ -155,7 +161,7 @@ export function makeService(parts: ServiceParts): Service {
       throw fault('bad_request', 'the task names no agent and there is no planner to take it', {
         hint: 'Name one with --agent; see agentctl list.',
       });
-    await assertContext(input.context_id, parent);
+    assertContext(input.context_id, parent);
     const marks = await parts.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
     if (input.workspace !== undefined && parent !== undefined)
@@ -196,16 +202,13 @@ export function makeService(parts: ServiceParts): Service {
     if (problems.length > 0) throw fault('bad_request', `delegation: ${problems.join('; ')}`);
   };
 
-  const assertContext = async (
-    contextId: string | undefined,
-    parent: TaskRow | undefined,
-  ): Promise<void> => {
+  const assertContext = (contextId: string | undefined, parent: TaskRow | undefined): void => {
     if (contextId === undefined || parent === undefined || parent.context_id === contextId) return;
     throw fault('bad_request', 'context_id must be that of the parent task');
   };
 
   /** Work is taken only while it can be recorded and nobody has stopped it. */
-  const assertTaking = async (): Promise<void> => {
+  const assertTaking = (): void => {
     store.outbox.assertTaking();
     const why = parts.haltReason();
     if (why !== undefined) throw fault('halted', `everything is halted: ${why}`);
@@ -215,24 +218,18 @@ export function makeService(parts: ServiceParts): Service {
     limitsOf,
     schedule,
     onCommitted({ endedRuns, mayStart }) {
-      for (const run of endedRuns)
-        void parts
-          .activations()
-          .stop(run, 'it has ended')
-          .catch((error: unknown) =>
-            log.error('a runner could not be stopped', { run: run.runId, error }),
-          );
+      for (const run of endedRuns) stopUnwaited(run, 'it has ended');
       if (mayStart) schedule();
     },
     async createTask(input, by, once) {
       const before = once === undefined ? undefined : await store.recall<TaskRow>(once);
       if (before !== undefined) return store.viewOf(before);
-      await assertTaking();
+      assertTaking();
       const row = await store.createTask(await newTaskFrom(input, by), once);
       return store.viewOf(row);
     },
     async retryTask(id, by, once) {
-      await assertTaking();
+      assertTaking();
       const old = await store.task(id);
       if (old.ended_at === null)
         throw fault('conflict', `${id} has not ended; it is ${old.status}`, {

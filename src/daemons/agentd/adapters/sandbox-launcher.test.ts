@@ -18,6 +18,7 @@ function fakeSandboxd() {
   let wake = Promise.withResolvers<void>();
   const started: { run_id: string; fence: number; mode: string }[] = [];
   const told: string[] = [];
+  const failures: Error[] = [];
   let beforeAnswer = (): Promise<void> => Promise.resolve();
   const end = (run_id: string, how: Partial<RunnerEnd> = {}, fence = 1): void => {
     const whole = { code: 0, signal: null, ended_by: null, stderr_tail: '', ...how };
@@ -45,6 +46,8 @@ function fakeSandboxd() {
       return { told: true };
     },
     async endRunner({ params }: { params: { id: string } }) {
+      const failure = failures.shift();
+      if (failure !== undefined) throw failure;
       end(params.id, { code: null, signal: 9, ended_by: 'killed' });
       return { ended: true };
     },
@@ -55,6 +58,7 @@ function fakeSandboxd() {
     started,
     told,
     end,
+    failures,
     before: (work: () => Promise<void>) => {
       beforeAnswer = work;
     },
@@ -80,8 +84,8 @@ const planOf = (runId: string, onExit: (exit: RunExit) => void) => ({
 });
 
 describe('the sandbox launcher', () => {
-  const start = async (runId: string, sandboxd = fakeSandboxd()) => {
-    const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log: silentLog });
+  const start = async (runId: string, sandboxd = fakeSandboxd(), log = silentLog) => {
+    const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log });
     const exit = Promise.withResolvers<RunExit>();
     const launched = await launcher.start(planOf(runId, exit.resolve));
     return { sandboxd, launcher, launched, exit: exit.promise };
@@ -117,10 +121,11 @@ describe('the sandbox launcher', () => {
     assert.equal((await exit).isLost, true);
   });
 
-  it('ended by the warden or a halt is no crash, killed by anybody else is one', async () => {
+  it('an end by the warden, a halt or a kill is no crash; one by a limit or unexplained is', async () => {
     for (const [ended_by, isLost] of [
       ['warden', true],
       ['halt', true],
+      ['killed', true],
       ['memory', false],
       ['lost', false],
     ] as const) {
@@ -134,6 +139,26 @@ describe('the sandbox launcher', () => {
     const { launched, exit } = await start('run_1');
     await launched.kill('for a test');
     assert.equal((await exit).signal, 'SIGKILL');
+  });
+
+  it('kill asks again while sandboxd fails, and says what is not usual', async () => {
+    const sandboxd = fakeSandboxd();
+    sandboxd.failures.push(fault('overloaded', 'busy'), fault('internal', 'a bug'));
+    const said: string[] = [];
+    const log = { ...silentLog, error: (message: string) => void said.push(message) };
+    const { launched, exit } = await start('run_1', sandboxd, log);
+    await launched.kill('for a test');
+    assert.equal((await exit).signal, 'SIGKILL');
+    assert.deepEqual(sandboxd.failures, []);
+    assert.deepEqual(said, ['a runner could not be ended; asking again']);
+  });
+
+  it('kill returns when what held the process is gone with it', async () => {
+    const { sandboxd, launched, exit } = await start('run_1');
+    sandboxd.failures.push(...Array.from({ length: 1_000 }, () => fault('unavailable', 'away')));
+    sandboxd.die();
+    await launched.kill('for a test');
+    assert.equal((await exit).isLost, true);
   });
 
   it('a start that is refused is thrown, and nothing is waited for', async () => {

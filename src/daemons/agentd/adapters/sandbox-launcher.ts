@@ -1,6 +1,7 @@
 // Starts and ends the processes of runs, each in its own sandbox, by asking sandboxd. Waiting for
 // the end of one is also what keeps it alive: when agentd is gone, sandboxd ends its runners.
 import { constants } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
 import { Fault } from '../../../wire/errors.ts';
@@ -53,6 +54,7 @@ type Sandboxd = Pick<
 >;
 
 const AGAIN_MS = 50;
+const FAILED_AGAIN_MS = 1_000;
 const AWAY_MS_MAX = 10_000;
 
 export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log: Log }): Launcher {
@@ -64,6 +66,13 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
   // Kept from one watch to the next: an end that was told is not told again.
   let after = 0;
   let epoch = '';
+
+  /** Being away is usual and soon over; anything else is said, and is not asked again at once. */
+  const pauseAfter = async (error: unknown, what: string, about: object): Promise<void> => {
+    const known = isAway(error);
+    if (!known) log.error(what, { ...about, error });
+    await pause(known ? AGAIN_MS : FAILED_AGAIN_MS);
+  };
 
   /** Asks for as long as there are any. One of another life of sandboxd went with that life. */
   const watch = async (): Promise<void> => {
@@ -80,8 +89,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
         }
         for (const entry of [...live.values()]) if (entry.epoch !== epoch) entry.over(LOST);
       } catch (error) {
-        if (!isAway(error)) log.error('sandboxd cannot be asked for its runners', { error });
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        await pauseAfter(error, 'sandboxd cannot be asked for its runners', {});
       }
     }
   };
@@ -108,9 +116,22 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
     return promise;
   };
 
+  /** Asks until it is asked for or gone: a sandboxd that fails now may still hold it. */
+  const askForEnd = async (name: string, key: Key): Promise<void> => {
+    while (live.has(name)) {
+      try {
+        await sandboxd.endRunner(key);
+        return;
+      } catch (error) {
+        await pauseAfter(error, 'a runner could not be ended; asking again', { runner: name });
+      }
+    }
+  };
+
   return {
     async start(plan) {
       const { runId, fence, mode } = plan;
+      const name = nameOf(runId, fence, mode);
       starting++;
       const started = await sandboxd
         .startRunner({
@@ -124,7 +145,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
         });
       const { pid, sockets } = started;
       const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
-      const gone = ended(nameOf(runId, fence, mode), started.epoch).then((exit) => {
+      const gone = ended(name, started.epoch).then((exit) => {
         if (starting === 0) early.clear();
         try {
           plan.onExit(exit);
@@ -140,8 +161,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
         },
         async kill(reason) {
           log.info('ending a runner', { run: runId, fence, pid, reason });
-          // One that sandboxd cannot be asked to end is gone with it.
-          await sandboxd.endRunner(key).catch(() => undefined);
+          await askForEnd(name, key);
           await gone;
         },
       };
@@ -153,7 +173,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
           return (await sandboxd.endRunners({})).ended;
         } catch (error) {
           if (!isAway(error) || performance.now() > until) throw error;
-          await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+          await pause(AGAIN_MS);
         }
       }
     },
