@@ -13,7 +13,15 @@ export type PartRow = {
   source: string;
 };
 
-export const PART_TABLES = `
+/** `keyOf`, as SQL. */
+const KEY_OF_HASH = Array.from(
+  { length: 12 },
+  (_, i) => `((instr('0123456789abcdef', substr(hash, ${i + 1}, 1)) - 1) << ${44 - 4 * i})`,
+).join(' | ');
+
+/** From one tree by hash to rows in the order they came, with what is here put into the tree. */
+export const LOOSEN_PARTS = `
+ALTER TABLE parts RENAME TO parts_by_hash;
 CREATE TABLE parts (
   id INTEGER PRIMARY KEY,
   hash TEXT NOT NULL,
@@ -22,13 +30,17 @@ CREATE TABLE parts (
   created_ms INTEGER NOT NULL,
   body TEXT
 );
+INSERT INTO parts (hash, labels, source, created_ms, body)
+  SELECT hash, labels, source, created_ms, body FROM parts_by_hash ORDER BY rowid;
+DROP TABLE parts_by_hash;
 CREATE TABLE part_keys (
   key INTEGER NOT NULL,
   id INTEGER NOT NULL,
   PRIMARY KEY (key, id)
 ) WITHOUT ROWID;
+INSERT INTO part_keys (key, id) SELECT ${KEY_OF_HASH} AS key, id FROM parts ORDER BY key, id;
 CREATE TABLE part_keys_end (id INTEGER NOT NULL);
-INSERT INTO part_keys_end (id) VALUES (0);`;
+INSERT INTO part_keys_end (id) SELECT COALESCE(MAX(id), 0) FROM parts;`;
 
 /** So many bodies are found by looking at each, before they go into the tree together. */
 const LOOSE_MAX = 1_000;

@@ -1,12 +1,10 @@
 // modeld's tables. A call has one row per attempt; bodies of messages and answers are parts, kept
 // once each by the hash of their content; what a budget holds in reserve is the sum over rows that
-// still run.
+// still run. A migration that was released stays as it is: what comes later is added after it.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations, Sql } from '../../../platform/sql/database.ts';
-import { PART_TABLES } from './parts.ts';
+import { LOOSEN_PARTS } from './parts.ts';
 
-// In SQLite, which is all that modeld uses, an INTEGER key is the row's own number and needs no
-// index beside the table.
 const FIRST = `
 CREATE TABLE model_calls (
   seq INTEGER PRIMARY KEY,
@@ -49,6 +47,13 @@ CREATE INDEX model_calls_by_time ON model_calls (created_ms);
 CREATE INDEX model_calls_by_run ON model_calls (run_id, seq) WHERE run_id IS NOT NULL;
 CREATE INDEX model_calls_by_task ON model_calls (task_id, seq) WHERE task_id IS NOT NULL;
 CREATE INDEX model_calls_running ON model_calls (seq) WHERE status = 'running';
+CREATE TABLE parts (
+  hash TEXT PRIMARY KEY,
+  body TEXT,
+  labels INTEGER NOT NULL,
+  source TEXT NOT NULL,
+  created_ms INTEGER NOT NULL
+);
 CREATE TABLE budget_limits (
   subject TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -85,17 +90,29 @@ CREATE TABLE embeddings (
   vector BLOB NOT NULL,
   PRIMARY KEY (model, hash)
 ) WITHOUT ROWID;
-${PART_TABLES}
-${OUTBOX_TABLES.replace('seq BIGINT', 'seq INTEGER')}`;
+${OUTBOX_TABLES}`;
 
-/** What a run was marked with after its admission, as bits. */
+/**
+ * In SQLite, which is all that modeld uses, an INTEGER key is the row's own number and needs no
+ * index beside the table.
+ */
+const OUTBOX_IN_ONE_TREE = `
+CREATE TABLE outbox_new (seq INTEGER PRIMARY KEY, event TEXT NOT NULL);
+INSERT INTO outbox_new (seq, event) SELECT seq, event FROM outbox ORDER BY seq;
+DROP TABLE outbox;
+ALTER TABLE outbox_new RENAME TO outbox;`;
+
+/**
+ * What a run was marked with after its admission, as bits. States that were made between releases
+ * have the table.
+ */
 const RUN_LABELS = `
-CREATE TABLE run_labels (
+CREATE TABLE IF NOT EXISTS run_labels (
   run_id TEXT PRIMARY KEY,
   labels INTEGER NOT NULL
 ) WITHOUT ROWID;`;
 
-export const MIGRATIONS: Migrations = [FIRST, RUN_LABELS];
+export const MIGRATIONS: Migrations = [FIRST, `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`, RUN_LABELS];
 
 /**
  * The audit log may hear of a commit that the disk then loses with the machine's power. Under a new

@@ -1,0 +1,63 @@
+// A database that the first release wrote opens, and everything in it is found again.
+import assert from 'node:assert/strict';
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { sha256Hex } from '../../../platform/json.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { freshStateDir } from '../testing/harness.ts';
+import { PartWriter, readPart } from './parts.ts';
+import { MIGRATIONS } from './tables.ts';
+
+const dir = freshStateDir();
+after(() => rmSync(dir, { recursive: true, force: true }));
+const names = Array.from({ length: 1_500 }, (_, i) => `part ${i}`);
+
+async function writeFirstRelease(file: string): Promise<void> {
+  const db = openSqlite({ file, migrations: MIGRATIONS.slice(0, 1) });
+  await db.writeNow((sql) => {
+    for (const [i, name] of names.entries())
+      sql.run(
+        'INSERT INTO parts (hash, body, labels, source, created_ms) VALUES (?, ?, ?, ?, ?)',
+        sha256Hex(name),
+        i === 7 ? null : JSON.stringify(name),
+        i % 4,
+        'agent:coder',
+        i,
+      );
+    sql.run("INSERT INTO outbox (seq, event) VALUES (41, '{}'), (42, '{}')");
+    sql.run("INSERT INTO outbox_store (id) VALUES ('here')");
+  });
+  await db.close();
+}
+
+describe("modeld's database of the first release", () => {
+  test('parts are found in the tree, outbox numbers stay, and there is a copy from before', async () => {
+    const file = join(dir, 'modeld.sqlite');
+    await writeFirstRelease(file);
+    const db = openSqlite({ file, migrations: MIGRATIONS });
+    for (const [i, name] of names.entries()) {
+      const part = await db.read((sql) => readPart(sql, sha256Hex(name)));
+      assert.equal(part?.body, i === 7 ? null : JSON.stringify(name));
+      assert.deepEqual([part.labels, part.source], [i % 4, 'agent:coder']);
+    }
+    const count = (text: string) => db.read((sql) => sql.one<{ n: number }>(text));
+    assert.equal((await count('SELECT COUNT(*) AS n FROM part_keys'))?.n, names.length);
+    assert.equal((await count('SELECT SUM(seq) AS n FROM outbox'))?.n, 83);
+    const writer = new PartWriter();
+    const again = { hash: sha256Hex('part 3'), body: '"part 3"', labels: 8, source: 's' };
+    const fresh = { hash: sha256Hex('new'), body: '"new"', labels: 0, source: 's' };
+    await db.writeNow((sql) => writer.writeAll(sql, [again, fresh], 1));
+    assert.equal((await count('SELECT COUNT(*) AS n FROM parts'))?.n, names.length + 1);
+    assert.equal((await db.read((sql) => readPart(sql, again.hash)))?.labels, 3 | 8);
+    assert.equal((await db.read((sql) => readPart(sql, fresh.hash)))?.body, '"new"');
+    await db.close();
+    assert.ok(existsSync(`${file}.before-1`));
+    const before = openSqlite({ file: `${file}.before-1`, migrations: MIGRATIONS.slice(0, 1) });
+    const kept = await before.read((sql) =>
+      sql.one<{ n: number }>('SELECT COUNT(*) AS n FROM parts'),
+    );
+    assert.equal(kept?.n, names.length);
+    await before.close();
+  });
+});
