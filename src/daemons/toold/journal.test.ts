@@ -24,6 +24,8 @@ const CALLS = [
   { tool: 'test.count_effect', arguments: { key: 'c', delay_ms: 4 } },
 ].map((call, i) => ({ ...call, call_id: derivedId<CallId>('call', runId, 'tool', i, 0) }));
 const FOR_EVER = Number.POSITIVE_INFINITY;
+/** Far more than any life needs. */
+const TURNS_MAX = 20_000;
 const ENDED = ['completed', 'failed', 'canceled', 'denied'];
 
 let world: World;
@@ -68,7 +70,8 @@ async function meanwhile<T>(work: Promise<T>): Promise<T> {
     done = true;
   };
   work.then(mark, mark);
-  while (!done) {
+  for (let turns = 0; !done; turns++) {
+    assert.ok(turns < TURNS_MAX, 'somebody waits for ever');
     await turn();
     world.clock.advance(1);
   }

@@ -117,7 +117,15 @@ export async function live(
       outbox?.stop();
       await real.close();
     },
-    drained: async () => (await outbox?.drain(5_000)) ?? false,
+    async drained() {
+      try {
+        return (await outbox?.drain(5_000)) ?? false;
+      } catch (error) {
+        // Looking whether anything is left is a point to die at, too.
+        if (place === undefined) throw error;
+        return false;
+      }
+    },
   };
 }
 
@@ -126,9 +134,12 @@ const policies = new WeakMap<World, PolicySource>();
 function policyOf(world: World): PolicySource {
   const { clock } = world;
   const file = join(world.dir, 'state', 'policy', 'bundle.json');
-  const found = policies.get(world) ?? openPolicySource({ file, log: silentLog, clock });
-  policies.set(world, found);
-  return found;
+  const known = policies.get(world);
+  if (known !== undefined) return known;
+  const opened = openPolicySource({ file, log: silentLog, clock });
+  policies.set(world, opened);
+  world.onRemove(() => opened.close());
+  return opened;
 }
 
 function floorOf(

@@ -53,6 +53,8 @@ export type World = {
   audit: FakeAudit;
   approvald: FakeApprovald;
   effectFile: string;
+  /** What watches the directory and must end before it goes. */
+  onRemove(close: () => void): void;
   remove(): void;
 };
 
@@ -71,6 +73,7 @@ export function makeWorld(): World {
   const dir = mkdtempSync(join(tmpdir(), 'toold-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
   publishPolicy(dir);
+  const closing: (() => void)[] = [];
   return {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
@@ -78,7 +81,11 @@ export function makeWorld(): World {
     audit: fakeAudit(),
     approvald: fakeApprovald(),
     effectFile: join(dir, 'effects'),
-    remove: () => rmSync(dir, { recursive: true, force: true }),
+    onRemove: (close) => closing.push(close),
+    remove() {
+      for (const close of closing.splice(0)) close();
+      rmSync(dir, { recursive: true, force: true });
+    },
   };
 }
 
