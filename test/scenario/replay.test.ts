@@ -110,6 +110,8 @@ describe('looking back', () => {
     });
     await world.agentd.cancelTask({ params: { id: task.id }, body: {} });
     assert.deepEqual((await replay(task.id)).differences, []);
+    // If the provider failed often enough to be left alone for a while, that is over now.
+    world.clock.advance(10 * 60_000);
   });
 
   it('[R34] an answer that was forgotten shows as a difference, and says where', async () => {
