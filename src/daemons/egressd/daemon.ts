@@ -56,7 +56,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof egressdRout
   const service = makeService({
     ...{ store, gate, clock, newId, log },
     fetch: makeFetch({ gate, store, clock, ca: caOf(config), moment }),
-    openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits }),
+    openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits, log }),
     sweep: (isLive) => sweepSockets(runtimeDir, isLive),
     runtimeDir,
   });

@@ -149,6 +149,15 @@ describe('a fetch', () => {
     assert.deepEqual([text.length, truncated, size_bytes], [1_000, true, 1_000]);
   });
 
+  it('sends it once, too, when what follows on its answer is refused', async () => {
+    seen = [];
+    const led = { method: 'POST', url: url('/to?http://169.254.169.254/') };
+    const isSent = (error: Fault) => error.code === 'denied' && error.details?.sent === true;
+    await assert.rejects(fetch('led astray', led), isSent);
+    await assert.rejects(fetch('led astray', led), isCode('conflict'));
+    assert.deepEqual(seen, ['POST /to?http://169.254.169.254/']);
+  });
+
   it('sends what may change something once per call', async () => {
     const body_base64 = Buffer.from('pay').toString('base64');
     const pay = { method: 'POST', url: url('/pay'), body_base64 };

@@ -40,15 +40,20 @@ export function makeFetch(options: {
   const { gate, store, clock } = options;
   const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
 
-  const ask = async (run: Run, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer> => {
+  const ask = async (
+    run: Run,
+    body: FetchBody,
+    { signal, onSent }: Pick<Sending, 'signal' | 'onSent'>,
+  ): Promise<FetchAnswer> => {
     const { call_id: callId, decided } = body;
     let order = orderOf(gate, run, body);
     for (let redirects = 0; ; redirects++) {
       const as = redirects === 0 && decided !== undefined ? withRule(run, decided) : run;
-      const got = await sendOne({ gate, run: as, callId, ca: options.ca, signal }, order, body);
+      const sending = { gate, run: as, callId, ca: options.ca, signal, onSent };
+      const got = await sendOne(sending, order, body);
       const next = redirects < body.redirects_max ? redirected(order, got) : undefined;
       if (next === undefined) return answerOf(order, got);
-      order = { ...next, place: placeOf(gate, run, next) };
+      order = { ...next, place: placeOf(gate, run, { ...next, callId }) };
     }
   };
 
@@ -67,21 +72,27 @@ export function makeFetch(options: {
     options.moment('egressd.after-fetch-intent');
     // Not given up when the caller goes away: it will ask for the outcome.
     const signal = AbortSignal.timeout(body.time_ms_max);
+    let isSent = false;
+    const onSent = (method: string): void => {
+      isSent ||= !ONLY_READS.has(method);
+    };
     try {
-      const answer = await ask(run, body, signal);
+      const answer = await ask(run, body, { signal, onSent });
       options.moment('egressd.after-fetch');
       await store.endFetch(body.call_id, answer);
       return answer;
     } catch (error) {
-      if (error instanceof Fault && error.details?.sent !== true)
-        await store.forgetFetch(body.call_id);
+      if (isSent) throw saidSent(error);
+      await store.forgetFetch(body.call_id);
       throw error;
     }
   };
 
   return async (run, body, signal) => {
-    if (ONLY_READS.has(body.method))
-      return ask(run, body, AbortSignal.any([signal, AbortSignal.timeout(body.time_ms_max)]));
+    if (ONLY_READS.has(body.method)) {
+      const late = AbortSignal.timeout(body.time_ms_max);
+      return ask(run, body, { signal: AbortSignal.any([signal, late]), onSent: () => {} });
+    }
     const { fence: _, ...same } = body;
     const hash = hashJson(same);
     const flight = inHand.get(body.call_id);
@@ -95,7 +106,7 @@ export function makeFetch(options: {
   };
 }
 
-type From = { method: string; url: string; callId?: string };
+type From = { method: string; url: string; callId: string };
 
 function placeOf(gate: Gate, run: Run, { url, method, callId }: From): Place {
   const read = readPlace(url);
@@ -162,6 +173,8 @@ type Sending = {
   callId: string;
   ca: string | undefined;
   signal: AbortSignal;
+  /** Called before the first byte of a request goes out: from then on nobody knows. */
+  onSent(method: string): void;
 };
 
 async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise<Got> {
@@ -177,31 +190,33 @@ async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise
   connection.ending.signal.addEventListener('abort', end);
   signal.addEventListener('abort', end, { once: true });
   if (signal.aborted || connection.ending.signal.aborted) end();
-  let isSent = false;
   try {
     const through = order.place.isTls ? await secure(sending, reached, order.place) : socket;
-    isSent = true;
+    sending.onSent(order.method);
     connection.requests++;
     return await exchange(sending, reached, through, { order, bytesMax: body.response_bytes_max });
   } catch (error) {
-    throw translate(error, { order, isSent, isLate: signal.aborted });
+    throw translate(error, { order, isLate: signal.aborted });
   } finally {
     signal.removeEventListener('abort', end);
     end();
   }
 }
 
-function translate(
-  error: unknown,
-  { order, isSent, isLate }: { order: Order; isSent: boolean; isLate: boolean },
-): Fault {
-  const details = { sent: isSent && !ONLY_READS.has(order.method) };
-  if (error instanceof Fault)
-    return fault(error.code, error.message, { hint: error.hint, details });
+function translate(error: unknown, { order, isLate }: { order: Order; isLate: boolean }): Fault {
+  if (error instanceof Fault) return error;
   const code = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
   const why = isLate ? 'no answer in time' : code;
   const message = `${order.method} ${order.place.url.slice(0, 200)} failed: ${why}`;
-  return fault('unreachable', message, { details, cause: error });
+  return fault('unreachable', message, { cause: error });
+}
+
+/** Whoever asked must not take it for something that did not happen. */
+function saidSent(error: unknown): unknown {
+  if (!(error instanceof Fault)) return error;
+  const { code, message, hint, retryAfterMs } = error;
+  const details = { ...error.details, sent: true };
+  return fault(code, message, { hint, retryAfterMs, details, cause: error });
 }
 
 async function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<TLSSocket> {

@@ -1,10 +1,14 @@
 // A fault as a client of the proxy gets it: an HTTP answer with the same JSON as everywhere.
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { Log } from '../../../platform/log.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 
-export function knownFault(error: unknown): Fault {
-  return error instanceof Fault ? error : fault('internal', 'something went wrong in the proxy');
+/** What is no fault is a bug: the log says which, the client only hears that there is one. */
+export function knownFault(error: unknown, log: Log): Fault {
+  if (error instanceof Fault) return error;
+  log.error('a bug in the proxy', { error });
+  return fault('internal', 'something went wrong in the proxy');
 }
 
 function textOf(known: Fault): { head: [string, string][]; body: string } {

@@ -1,6 +1,7 @@
 // One HTTP request passed on: read strictly, decided on by host, port, method and path, and written
 // anew, so that nothing of its form survives that another server could read differently.
 import http from 'node:http';
+import type { Log } from '../../../platform/log.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Gate } from '../gate.ts';
 import type { Target } from '../rules/host.ts';
@@ -21,6 +22,7 @@ export type ForwardOptions = {
   /** The tunnel it came in, if it came in one. */
   bound: Target | undefined;
   idleTimeoutMs: number;
+  log: Log;
 };
 
 const HEAD_BYTES_MAX = 65_536;
@@ -45,7 +47,7 @@ export async function serveRequest(options: ForwardOptions): Promise<void> {
     if (request.headers.expect !== undefined) response.writeContinue();
     await send(options, passed, wanted);
   } catch (error) {
-    sendFault(response, knownFault(error));
+    sendFault(response, knownFault(error, options.log));
   }
 }
 

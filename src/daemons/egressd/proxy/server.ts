@@ -5,6 +5,7 @@ import http from 'node:http';
 import type net from 'node:net';
 import { dirname, join } from 'node:path';
 import { assertSocketPath } from '../../../platform/http-server.ts';
+import type { Log } from '../../../platform/log.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Gate } from '../gate.ts';
 import type { Target } from '../rules/host.ts';
@@ -29,8 +30,9 @@ export async function openProxy(options: {
   run: Run;
   gate: Gate;
   limits: ProxyLimits;
+  log: Log;
 }): Promise<Proxy> {
-  const { socketPath, run, gate, limits } = options;
+  const { socketPath, run, gate, limits, log } = options;
   const pool = makePool({ run, gate, asked: { kind: 'http' } });
   const clients = new Set<net.Socket>();
   const busy = new WeakSet<net.Socket>();
@@ -62,7 +64,7 @@ export async function openProxy(options: {
     response.on('close', () => busy.delete(socket));
     const bound = tunnels.get(socket);
     const { idleTimeoutMs } = limits;
-    void serveRequest({ run, gate, pool, request, response, bound, idleTimeoutMs });
+    void serveRequest({ run, gate, pool, request, response, bound, idleTimeoutMs, log });
   };
 
   server.on('request', onRequest);
@@ -76,7 +78,7 @@ export async function openProxy(options: {
       return endWith(client, fault('denied', 'there is no tunnel inside a tunnel'));
     client.setTimeout(0);
     void serveTunnel({
-      ...{ run, gate, request, client, head, ...limits },
+      ...{ run, gate, request, client, head, log, ...limits },
       handOver(socket, target, reached) {
         tunnels.set(socket, target);
         if (reached !== undefined) pool.offer(reached);

@@ -2,6 +2,7 @@
 // or, off port 443, HTTP that is then read request by request.
 import type http from 'node:http';
 import type net from 'node:net';
+import type { Log } from '../../../platform/log.ts';
 import type { Gate, Reached } from '../gate.ts';
 import { readAuthority, type Target } from '../rules/host.ts';
 import { refuse } from '../rules/refusal.ts';
@@ -18,6 +19,7 @@ export type TunnelOptions = {
   head: Buffer;
   headTimeoutMs: number;
   idleTimeoutMs: number;
+  log: Log;
   /** Takes a client that turned out to speak plain HTTP, and the connection made for it, if any. */
   handOver(client: net.Socket, target: Target, reached: Reached | undefined): void;
 };
@@ -70,7 +72,7 @@ export async function serveTunnel(options: TunnelOptions): Promise<void> {
     await carryRead(options, reached, { target, untie });
   } catch (error) {
     reached?.connection.ending.abort();
-    endWith(client, knownFault(error));
+    endWith(client, knownFault(error, options.log));
   }
 }
 
