@@ -23,6 +23,7 @@ import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
 import { peopleIn } from './people.ts';
 import { ownDir } from './state-dir.ts';
+import { makeTurns } from './turns.ts';
 
 /**
  * Sockets of live runs: one directory per run, made and removed by the daemon. What is asked for
@@ -247,15 +248,8 @@ function makeRunSockets(options: {
   face: () => HttpFace | undefined;
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
-  const turns = new Map<string, Promise<unknown>>();
+  const inTurn = makeTurns();
   const keyOf = (runId: string, mode: 'live' | 'replay') => (mode === 'live' ? runId : `${runId}r`);
-  const inTurn = <T>(key: string, work: () => Promise<T>): Promise<T> => {
-    const next = (turns.get(key) ?? Promise.resolve()).then(work, work);
-    turns.set(key, next);
-    const done = () => turns.get(key) === next && turns.delete(key);
-    next.then(done, done);
-    return next;
-  };
   const openNow = async (key: string, caller: RunCaller): Promise<string> => {
     const face = options.face();
     if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type Clock, toTimestamp } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { ownDir } from '../../platform/state-dir.ts';
+import { makeTurn } from '../../platform/turns.ts';
 import { nearest } from '../../platform/yaml-file.ts';
 import type { Bundle, BundleContent, People, SiteFile } from '../../policy/bundle.ts';
 import { hashOf, readBundle, sealBundle, writeBundle } from '../../policy/bundle-file.ts';
@@ -51,14 +52,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
   let agents: Record<string, AgentRights> | undefined;
   let problems: ManifestProblem[] = [];
   let isFirst = true;
-  let turn: Promise<unknown> = Promise.resolve();
-
-  /** One at a time, in the order they were asked for. */
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const next = turn.then(work, work);
-    turn = next.catch(() => {});
-    return next;
-  };
+  const inTurn = makeTurn();
   const check = async (one: SiteFile): Promise<SiteCheck> =>
     checkSiteFile(await loadCedar(), one, { agents: Object.keys(agents ?? {}), nearest });
 

@@ -6,6 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
+import { makeTurns } from '../../platform/turns.ts';
 import type {
   EgressSummary,
   EgressView,
@@ -55,16 +56,8 @@ export function makeService(options: {
   const { store, gate, clock, newId, log } = options;
   const held = new Map<RunId, Held>();
   const saved = new Map<RunId, number>();
-  const turns = new Map<RunId, Promise<unknown>>();
-
   /** Opening and ending the way out of one run never overlap. */
-  const inTurn = <T>(runId: RunId, work: () => Promise<T>): Promise<T> => {
-    const next = (turns.get(runId) ?? Promise.resolve()).then(work, work);
-    turns.set(runId, next);
-    const done = () => turns.get(runId) === next && turns.delete(runId);
-    next.then(done, done);
-    return next;
-  };
+  const inTurn = makeTurns();
 
   const makeRun = (runId: RunId, body: PutEgressBody, usage: Usage): Run => {
     const run: Run = {
@@ -155,6 +148,7 @@ export function makeService(options: {
   return {
     put: (runId, body) =>
       inTurn(runId, async () => {
+        // What cannot be read is refused before it is remembered.
         rulesOf(body);
         const usage = await store.putRun(runId, body);
         const before = held.get(runId);

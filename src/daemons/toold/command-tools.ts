@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Clock, Timer } from '../../platform/clock.ts';
 import { decodeUtf8 } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
+import { makeTurn } from '../../platform/turns.ts';
 import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { Declaration } from './command-tools/declaration.ts';
 import { makeCommandTool, type Place } from './command-tools/make.ts';
@@ -43,10 +44,10 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
   let set: CommandToolSet = { tools: [], problems: [] };
   let seen = '';
   let closed = false;
-  let turn: Promise<void> = Promise.resolve();
+  const inTurn = makeTurn();
 
-  const look = (): Promise<void> => {
-    turn = turn.then(async () => {
+  const look = (): Promise<void> =>
+    inTurn(async () => {
       if (closed) return;
       const files = await readFiles(dir);
       const fingerprint = JSON.stringify(files);
@@ -57,8 +58,6 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
         log.warn('a declared tool is not offered', { file, line, message, hint });
       options.onChange?.(set);
     });
-    return turn;
-  };
   const lookUnasked = (): void => {
     look().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
   };

@@ -2,6 +2,7 @@
 // sockets. The highest fence of a run is durable; what a run did is read from the journal when it
 // is needed.
 import type { RunSockets } from '../../platform/daemon.ts';
+import { makeTurns } from '../../platform/turns.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AdmitRunBody } from '../../wire/toold.ts';
@@ -57,19 +58,12 @@ export function makeRuns(options: {
   const { store, sockets, nowMs } = options;
   const live = new Map<string, Run>();
   const replays = new Map<string, Run>();
-  const turns = new Map<string, Promise<unknown>>();
 
   /**
    * Opening and closing the socket of one run never overlap: the later would remove the earlier's
    * file.
    */
-  const inTurn = <T>(runId: string, work: () => Promise<T>): Promise<T> => {
-    const next = (turns.get(runId) ?? Promise.resolve()).then(work, work);
-    turns.set(runId, next);
-    const done = () => turns.get(runId) === next && turns.delete(runId);
-    next.then(done, done);
-    return next;
-  };
+  const inTurn = makeTurns();
 
   const place = async (runId: RunId, body: AdmitRunBody): Promise<string> => {
     const here = body.mode === 'live' ? live : replays;

@@ -1,6 +1,7 @@
 // PostgreSQL as a Database, over any client that can query and run a transaction. Statements are
 // written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
 import { fault } from '../../wire/errors.ts';
+import { makeTurn } from '../turns.ts';
 import type { Database, Migrations, Row, Sql, Value } from './database.ts';
 
 type Result = {
@@ -92,17 +93,10 @@ export async function openPostgres(
     );
   }
   // One writer at a time: outbox numbers must become visible in the order they were given.
-  let last: Promise<unknown> = Promise.resolve();
+  const inTurn = makeTurn();
   return {
-    write<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-      const next = last.then(() => client.transaction((tx) => work(sqlOn(tx))));
-      last = next.catch(() => undefined);
-      return next;
-    },
+    write: (work) => inTurn(() => client.transaction((tx) => work(sqlOn(tx)))),
     read: (work) => work(sqlOn(client)),
-    async close() {
-      await last;
-      await client.close();
-    },
+    close: () => inTurn(() => client.close()),
   };
 }

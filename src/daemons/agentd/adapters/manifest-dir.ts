@@ -7,6 +7,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
+import { makeTurn } from '../../../platform/turns.ts';
 import type { ManifestProblem } from '../../../wire/agentd.ts';
 import type { ReadManifest } from '../declared-tools.ts';
 import {
@@ -49,15 +50,12 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
   const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));
   let current: ManifestSet = { agents: [...(options.inForce ?? [])], problems: [] };
   let closed = false;
-  let turn: Promise<void> = Promise.resolve();
+  const inTurn = makeTurn();
   let turnsOpen = 0;
 
-  /** One at a time, in the order they were asked for. */
   const takeTurn = (work: () => Promise<void>): Promise<void> => {
     turnsOpen++;
-    const next = turn.then(work).finally(() => turnsOpen--);
-    turn = next.catch(() => {});
-    return next;
+    return inTurn(work).finally(() => turnsOpen--);
   };
   const look = (trustStat: boolean): Promise<void> =>
     takeTurn(async () => {

@@ -2,6 +2,7 @@
 // sockets. The highest fence is durable; a dismissal ends the calls that are under way.
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { Database } from '../../../platform/sql/database.ts';
+import { makeTurns } from '../../../platform/turns.ts';
 import type { RunCaller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AdmitRunBody } from '../../../wire/modeld.ts';
@@ -54,17 +55,10 @@ export function makeRuns(options: {
   const { db, budgets, sockets, journal } = options;
   const live = new Map<string, Run>();
   const replays = new Map<string, Run>();
-  const turns = new Map<string, Promise<unknown>>();
   const placeOf = (mode: 'live' | 'replay') => (mode === 'live' ? live : replays);
 
   /** Admitting and dismissing one run never overlap: one would remove the other's socket. */
-  const inTurn = <T>(id: string, work: () => Promise<T>): Promise<T> => {
-    const next = (turns.get(id) ?? Promise.resolve()).then(work, work);
-    turns.set(id, next);
-    const done = () => turns.get(id) === next && turns.delete(id);
-    next.then(done, done);
-    return next;
-  };
+  const inTurn = makeTurns();
 
   const abortCalls = (run: Run, reason: 'canceled' | 'stale_fence'): void => {
     const words = reason === 'canceled' ? 'was dismissed' : 'has a newer activation';

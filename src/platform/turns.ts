@@ -1,0 +1,22 @@
+// One thing at a time: work waits for what was asked before it, however that ended.
+
+export type InTurn = <T>(key: string, work: () => Promise<T>) => Promise<T>;
+
+/** Work for the same key never overlaps, and is done in the order it was asked for. */
+export function makeTurns(): InTurn {
+  const last = new Map<string, Promise<unknown>>();
+  return (key, work) => {
+    // Whoever asked for the one before hears how it ended; this one only waits for it.
+    const next = (last.get(key) ?? Promise.resolve()).then(work, work);
+    last.set(key, next);
+    const done = () => last.get(key) === next && last.delete(key);
+    next.then(done, done);
+    return next;
+  };
+}
+
+/** The same for work that is all of one kind. */
+export function makeTurn(): <T>(work: () => Promise<T>) => Promise<T> {
+  const inTurn = makeTurns();
+  return (work) => inTurn('', work);
+}
