@@ -2,7 +2,16 @@
 // control), and must not through the tools.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, chmodSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
@@ -96,6 +105,17 @@ const attacks: Record<string, Attack> = {
     plant: () => void config('core.fsmonitor', program),
     control: () => careless('status'),
     calls: everyRead,
+  },
+  'settings behind a link that files are not read through': {
+    plant() {
+      config('filter.x.clean', program);
+      drivers('filter=x');
+      renameSync(at('.git/config'), at('settings'));
+      symlinkSync(at('settings'), at('.git/config'));
+    },
+    control: () => careless('diff'),
+    calls: everyRead,
+    refused: /leads out of where it lies/,
   },
   'a clean filter': {
     plant() {

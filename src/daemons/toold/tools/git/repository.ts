@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import { type Box, isWithin } from '../box.ts';
-import { reasonOf } from '../files/limits.ts';
+import { statIfThere } from '../files/limits.ts';
 
 export type Repository = {
   /** The directory whose files it holds. */
@@ -27,15 +27,11 @@ type Found = { kind: string; path: string };
 /** Where a path really is; undefined when there is nothing. Throws when that is outside. */
 async function lookAt(box: Box, path: string, workspace: string): Promise<Found | undefined> {
   if (!isWithin(path, workspace)) throw refusal(path, 'lies outside the workspace');
-  try {
-    const { kind, real_path } = await box.files.perform({ op: 'stat', path });
-    if (!isWithin(real_path, workspace)) throw refusal(path, 'leads out of the workspace');
-    return { kind, path: real_path };
-  } catch (error) {
-    const reason = reasonOf(error);
-    if (reason === 'not_found' || reason === 'not_directory') return undefined;
-    throw error;
-  }
+  const found = await statIfThere(box, path);
+  if (found === undefined) return undefined;
+  const { kind, real_path } = found;
+  if (!isWithin(real_path, workspace)) throw refusal(path, 'leads out of the workspace');
+  return { kind, path: real_path };
 }
 
 /** The text of a small file in which git says where something is; undefined when there is none. */

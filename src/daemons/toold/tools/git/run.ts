@@ -3,6 +3,7 @@
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import { type Box, type ExecResult, execOnce } from '../box.ts';
+import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
 import { parseSettings, type Setting, settingsOver } from './config.ts';
 import { findRepository, type Repository } from './repository.ts';
@@ -85,8 +86,7 @@ async function readSettings(box: Box, file: string): Promise<Setting[]> {
 async function settingsFor(box: Box, { gitDir, commonDir }: Repository): Promise<Setting[]> {
   const own: Setting[] = [];
   for (const file of [posix.join(commonDir, 'config'), posix.join(gitDir, 'config.worktree')]) {
-    const found = await box.files.perform({ op: 'stat', path: file }).catch(() => undefined);
-    if (found !== undefined) own.push(...(await readSettings(box, file)));
+    if ((await statIfThere(box, file)) !== undefined) own.push(...(await readSettings(box, file)));
   }
   const verdict = settingsOver(own);
   if ('settings' in verdict) return verdict.settings;
