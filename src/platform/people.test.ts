@@ -55,6 +55,14 @@ test('a key that others can read is nobody’s, and its name stays taken', (t) =
   assert.throws(() => ask(OPERATOR, 'alice'), refused);
 });
 
+test('names stay taken while the keys cannot be listed', (t) => {
+  const dir = setUp(t);
+  rmSync(dir, { recursive: true });
+  writeFileSync(dir, 'no directory');
+  const ask = asking(dir);
+  assert.throws(() => ask(OPERATOR, 'alice'), { code: 'ENOTDIR' });
+});
+
 test('a file that holds too little is no key', (t) => {
   const dir = setUp(t);
   writeFileSync(join(dir, 'carol.key'), 'short\n', { mode: 0o600 });

@@ -45,8 +45,10 @@ function readKeys(dir: string): Map<string, Buffer> {
   let files: string[];
   try {
     files = readdirSync(dir);
-  } catch {
-    return keys;
+  } catch (error) {
+    // Nobody has a key of their own yet. Any other failure must not free the names of those who do.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return keys;
+    throw error;
   }
   for (const file of files) {
     const name = file.replace(/\.key$/, '');

@@ -194,6 +194,12 @@ describe('state-dir: the lock', () => {
     next.release();
   });
 
+  it('is not held by anybody just because it cannot be taken', () => {
+    const file = fresh();
+    writeFileSync(file, 'this is no lock file, but something that somebody put here');
+    assert.throws(() => tryLock(file), { code: 'storage_broken' });
+  });
+
   it('is freed by the kernel when its holder is killed', async () => {
     const file = fresh();
     const code = `import { tryLock } from ${JSON.stringify(join(import.meta.dirname, 'state-dir.ts'))};

@@ -120,14 +120,21 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
 
 export type Lock = { release(): void };
 
+const SQLITE_BUSY = 5;
+
 /** SQLite's file lock is a kernel lock: it ends with the process, however that ends. */
 export function tryLock(file: string): Lock | undefined {
   const db = new DatabaseSync(file);
   try {
     db.exec('PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;');
-  } catch {
+  } catch (cause) {
     db.close();
-    return undefined;
+    if ((cause as { errcode?: number }).errcode === SQLITE_BUSY) return undefined;
+    const why = (cause as Error).message;
+    throw fault('storage_broken', `the lock ${file} cannot be taken: ${why}`, {
+      cause,
+      hint: 'Look at that file and its disk. It holds nothing: while no runtime runs, remove it.',
+    });
   }
   return { release: () => db.close() };
 }

@@ -129,7 +129,10 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     }),
     async begin() {
       // Those of an earlier life, which nobody here knows. A sandboxd that is away has none.
-      await sandboxd.closeBoxes({}).catch(() => undefined);
+      await sandboxd.closeBoxes({}).catch((error: unknown) => {
+        if (!isFault(error, 'unavailable'))
+          log.warn('boxes of an earlier life were not closed', { error });
+      });
       await runs.reopen();
     },
     async drain() {

@@ -82,7 +82,7 @@ class LogSync {
     if (this.#running === undefined) return this.#start();
     const start = () => this.#start();
     this.#next = this.#running.then(start, start);
-    this.#next.catch(() => undefined);
+    this.#next.catch(() => undefined); // Whoever waits hears of it, and assertWhole tells the rest.
     return this.#next;
   }
 
@@ -109,7 +109,7 @@ class LogSync {
         reject(this.#broken);
       });
     });
-    this.#running.catch(() => undefined);
+    this.#running.catch(() => undefined); // As above.
     return this.#running;
   }
 }
