@@ -322,11 +322,13 @@ export const modeldRoutes = routes({
   getCall: route({
     method: 'GET',
     path: '/v1/models/calls/{id}',
-    callers: ['operator'],
+    callers: ['operator', 'agentd'],
     params: z.strictObject({ id: CallId }),
     output: z.object({
       call: ModelCallView,
       messages: z.array(z.unknown()),
+      /** What was asked for beside the messages: tools, limits. */
+      params: z.unknown(),
       response: z.unknown(),
     }),
   }),

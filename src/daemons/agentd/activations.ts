@@ -231,7 +231,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
 }
 
 /** What a run of this agent at this task may do: its manifest less every delegation above. */
-async function grantFor(store: Store, agent: string, task: TaskRow): Promise<Grant> {
+export async function grantFor(store: Store, agent: string, task: TaskRow): Promise<Grant> {
   const [{ spec }, ancestry] = await Promise.all([store.agent(agent), store.ancestry(task.id)]);
   const delegations = ancestry
     .filter((row) => row.delegation !== null)

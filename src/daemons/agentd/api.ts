@@ -8,11 +8,11 @@ import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, ManifestProblem, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RecordedBriefing } from './activations.ts';
 import type { Agents } from './agents.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { CallHandlers } from './calls.ts';
 import type { AgentdConfig } from './config.ts';
+import type { EarlierBriefing, EarlierBriefings } from './earlier-briefings.ts';
 import type { Halt } from './halt.ts';
 import { checkMessage, labelsOfMessage } from './message-rules.ts';
 import type { Replays } from './replay.ts';
@@ -31,6 +31,7 @@ export type ApiParts = {
   calls: CallHandlers;
   toldMarks: ToldMarks;
   replays: Replays;
+  earlierBriefings: EarlierBriefings;
   halt: Halt;
   config: AgentdConfig;
   clock: Clock;
@@ -271,7 +272,8 @@ async function sendAsPerson(
   return messageView(row);
 }
 
-function runHandlers({ store, toldMarks, replays, config, moment, release }: ApiParts) {
+function runHandlers(parts: ApiParts) {
+  const { store, toldMarks, replays, earlierBriefings, config, moment, release } = parts;
   return {
     async runBriefing(c: Context<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
@@ -280,7 +282,7 @@ function runHandlers({ store, toldMarks, replays, config, moment, release }: Api
         throw fault('stale_fence', `${runId} is not held by this activation any more`);
       if (run.briefing === null) throw fault('conflict', `${runId} has no briefing yet`);
       return {
-        ...(JSON.parse(run.briefing) as RecordedBriefing),
+        ...(await earlierBriefings.complete(run, JSON.parse(run.briefing) as EarlierBriefing)),
         fence: caller.fence,
         mode: caller.mode,
         beat_ms: config.lease_s * 250,

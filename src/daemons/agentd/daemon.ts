@@ -23,6 +23,7 @@ import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { countEvents } from './counters.ts';
 import { makeManifestReader } from './declared-tools.ts';
+import { makeEarlierBriefings } from './earlier-briefings.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makePublisher } from './policy.ts';
 import { policyHandlers } from './policy-routes.ts';
@@ -171,6 +172,7 @@ async function start(floor: Floor<AgentdConfig>) {
       calls,
       toldMarks,
       replays,
+      earlierBriefings: makeEarlierBriefings({ store, modeld, toold }),
       halt,
       config,
       clock,

@@ -1,9 +1,31 @@
 // agentd's tables, in SQL that SQLite and PostgreSQL both take. Times are milliseconds since 1970,
 // lists and objects are JSON text, booleans are 0 or 1. The place of a migration in the list is its
-// version.
+// version; one that was released stays as it is.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { ONCE_TABLE } from '../../../platform/sql/once.ts';
+
+/**
+ * What was answered under a key is looked for under the route that it came by, and for a call under
+ * its run. The calls of a run end with the last twenty characters of its id. A quote inside a text
+ * is written as \" in JSON, so the names of members cannot be taken for something else.
+ */
+const NARROWER_SCOPES = `
+CREATE INDEX runs_by_tail ON runs (substr(id, 11));
+UPDATE once SET scope =
+  'run-call ' || (SELECT MIN(id) FROM runs WHERE substr(runs.id, 11) = substr(once.once_key, 12, 20))
+WHERE scope = 'run-call'
+  AND EXISTS (SELECT 1 FROM runs WHERE substr(runs.id, 11) = substr(once.once_key, 12, 20));
+DROP INDEX runs_by_tail;
+UPDATE once SET scope = scope || ' createTask'
+WHERE scope LIKE '%:%' AND scope NOT LIKE '% %'
+  AND answer LIKE '{"id":"task_%' AND answer LIKE '%,"retry_of":null,%';
+UPDATE once SET scope = scope || ' retryTask'
+WHERE scope LIKE '%:%' AND scope NOT LIKE '% %' AND answer LIKE '{"id":"task_%';
+UPDATE once SET scope = scope || ' sendMessage'
+WHERE scope LIKE '%:%' AND scope NOT LIKE '% %' AND answer LIKE '{"id":"msg_%';
+UPDATE once SET scope = scope || ' putArtifact'
+WHERE scope LIKE '%:%' AND scope NOT LIKE '% %' AND answer LIKE '{"id":"artifact_%';`;
 
 export const MIGRATIONS: Migrations = [
   `
@@ -152,4 +174,5 @@ ${OUTBOX_TABLES}
 ${ONCE_TABLE}
 `,
   'ALTER TABLE tasks ADD COLUMN workspace TEXT',
+  NARROWER_SCOPES,
 ];

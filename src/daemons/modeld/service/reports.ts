@@ -68,7 +68,7 @@ export class Reports {
 
   async get(
     callId: string,
-  ): Promise<{ call: ModelCallView; messages: unknown[]; response: unknown }> {
+  ): Promise<{ call: ModelCallView; messages: unknown[]; params: unknown; response: unknown }> {
     const { db, journal } = this.#parts;
     await journal.flush().catch(() => undefined);
     return db.read(async (sql) => {
@@ -81,7 +81,7 @@ export class Reports {
       const messages: unknown[] = [];
       for (const hash of hashesOf(row.context)) messages.push(await bodyOf(hash));
       const response = row.response === null ? null : await bodyOf(row.response);
-      return { call: callView(row), messages, response };
+      return { call: callView(row), messages, params: await bodyOf(row.params), response };
     });
   }
 }
