@@ -54,7 +54,7 @@ async function start(floor: Floor<AgentdConfig>) {
   let halt: Halt | undefined;
 
   const store = await openStore({
-    db: openSqlite({ file: join(stateDir, 'agentd.sqlite'), migrations: MIGRATIONS }),
+    db: openSqlite({ file: join(stateDir, 'agentd.sqlite'), migrations: MIGRATIONS, log }),
     clock,
     newId,
     log,

@@ -31,7 +31,7 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
   const carriers = carriersOf(config, signing);
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
-  const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS });
+  const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'approvald', clock, append, log });
   let telling: Telling | undefined;
   let delivery: Delivery | undefined;

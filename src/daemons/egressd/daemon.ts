@@ -122,7 +122,7 @@ async function start(floor: Floor<EgressdConfig>): Promise<Running<typeof egress
   const resolve = resolveOf(config);
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
-  const db = openSqlite({ file: join(stateDir, 'egressd.sqlite'), migrations: MIGRATIONS });
+  const db = openSqlite({ file: join(stateDir, 'egressd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
   const dial = makeDial({ timeoutMs: config.connect_timeout_ms });
   return assemble({ floor, db, outbox, resolve, dial });

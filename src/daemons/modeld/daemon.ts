@@ -36,7 +36,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const appendTexts = (texts: string[]) =>
     audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
   const file = join(stateDir, 'modeld.sqlite');
-  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, TUNING);
+  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const upstream = makeUpstream({

@@ -33,7 +33,7 @@ const KEEP_BOXES_MS = 30 * 86_400_000;
 async function start(floor: Floor<SandboxdConfig>) {
   const { config, clock, log, newId, stateDir, runtimeDir, moment } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
-  const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS });
+  const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({
     ...{ db, source: 'sandboxd', clock, log },
     append: (events) => audit.append({ body: { events } }),

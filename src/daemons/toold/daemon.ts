@@ -160,7 +160,7 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
     audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
   const file = join(stateDir, 'toold.sqlite');
   // No call waits for the disk of another.
-  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, TUNING);
+  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;

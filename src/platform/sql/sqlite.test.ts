@@ -2,12 +2,22 @@
 // reads see only what is committed, and files of other versions are refused or migrated.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, describe, it } from 'node:test';
 import fc from 'fast-check';
+import type { Fault } from '../../wire/errors.ts';
+import { silentLog } from '../log.ts';
 import type { Database } from './database.ts';
 import { openSqlite } from './sqlite.ts';
 
@@ -197,10 +207,49 @@ describe('sqlite: versions', () => {
     await put(old, 'kept', 7);
     await old.close();
     const broken = [...MIGRATIONS, 'CREATE TABLE u (x TEXT); CREATE TABLE t (x TEXT);'];
-    assert.throws(() => open(file, broken));
+    assert.throws(
+      () => open(file, broken),
+      (error: Fault) => {
+        assert.equal(error.code, 'storage_broken');
+        assert.match(error.message, /from version 1 to 2: table t already exists/);
+        assert.ok(error.hint.includes(`${file}.before-1`), error.hint);
+        return true;
+      },
+    );
     const again = open(file);
     assert.deepEqual(await keys(again), ['kept']);
     await again.close();
+  });
+
+  it('a copy from before is made once, and never written over by another', async () => {
+    const file = freshFile();
+    const old = open(file);
+    await put(old, 'first', 1);
+    await old.close();
+    const broken = [...MIGRATIONS, 'CREATE TABLE t (x TEXT);'];
+    for (let n = 0; n < 3; n++) assert.throws(() => open(file, broken));
+    assert.equal(existsSync(`${file}.before-1.2`), false, 'the same bytes are not copied again');
+    // Somebody goes back to the old version for a while.
+    const back = open(file);
+    await put(back, 'second', 2);
+    await back.close();
+    await open(file, two).close();
+    assert.deepEqual(peek(`${file}.before-1`), ['first']);
+    assert.deepEqual(peek(`${file}.before-1.2`), ['first', 'second']);
+  });
+
+  it('what the log of a killed process holds is in the copy, and the change is said', async () => {
+    const file = freshFile();
+    const live = open(file);
+    await put(live, 'in the log', 1);
+    const copied = freshFile();
+    for (const end of ['', '-wal', '-shm']) copyFileSync(file + end, copied + end);
+    await live.close();
+    const said: unknown[] = [];
+    const log = { ...silentLog, info: (_: string, fields?: object) => void said.push(fields) };
+    await openSqlite({ file: copied, migrations: two, log }).close();
+    assert.deepEqual(peek(`${copied}.before-1`), ['in the log']);
+    assert.deepEqual(said, [{ file: copied, from: 1, to: 2, as_it_was: `${copied}.before-1` }]);
   });
 
   it('says of a file that is no database that it is damaged', () => {

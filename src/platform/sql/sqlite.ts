@@ -1,9 +1,9 @@
 // SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are
 // put in one transaction, each in its own savepoint, and are durable together with one fsync.
-import { copyFileSync, existsSync, renameSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
-import type { Database, Migrations, Row, Sql, Value } from './database.ts';
+import type { Database, Row, Sql, Value } from './database.ts';
+import { type MigrateOptions, migrate } from './migrate.ts';
 
 const GROUP_MAX = 256;
 const QUEUE_MAX = 20_000;
@@ -32,7 +32,8 @@ function translate(error: unknown, file: string): unknown {
   return error;
 }
 
-export type SqliteOptions = { file: string; migrations: Migrations };
+/** With a log, it is said when the file was of an earlier version. */
+export type SqliteOptions = MigrateOptions;
 
 /** Statements that are done when they return. */
 export type SqlNow = {
@@ -51,13 +52,14 @@ export type SqliteDatabase = Database & {
   writeNow<T>(work: (sql: SqlNow) => T): Promise<T>;
 };
 
-export function openSqlite({ file, migrations }: SqliteOptions): SqliteDatabase {
+export function openSqlite(options: SqliteOptions): SqliteDatabase {
+  const { file } = options;
   const db = new DatabaseSync(file);
   try {
     db.exec(
       'PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=5000;',
     );
-    migrate(db, file, migrations);
+    migrate(db, options);
   } catch (error) {
     db.close();
     throw translate(error, file);
@@ -233,37 +235,4 @@ class OneConnection implements SqliteDatabase {
 
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
-}
-
-function migrate(db: DatabaseSync, file: string, migrations: Migrations): void {
-  const { user_version: found } = db.prepare('PRAGMA user_version').get() as {
-    user_version: number;
-  };
-  if (found > migrations.length) {
-    throw fault(
-      'state_newer',
-      `${file} was written by a newer agentd (version ${found}, this one knows ${migrations.length})`,
-    );
-  }
-  if (found === migrations.length) return;
-  if (found > 0) backUp(db, file, found);
-  for (let version = found; version < migrations.length; version++) {
-    db.exec('BEGIN IMMEDIATE');
-    try {
-      db.exec(migrations[version]!);
-      db.exec(`PRAGMA user_version = ${version + 1}`);
-      db.exec('COMMIT');
-    } catch (error) {
-      db.exec('ROLLBACK');
-      throw error;
-    }
-  }
-}
-
-function backUp(db: DatabaseSync, file: string, version: number): void {
-  const target = `${file}.before-${version}`;
-  if (existsSync(target)) return;
-  db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-  copyFileSync(file, `${target}.tmp`);
-  renameSync(`${target}.tmp`, target);
 }
