@@ -17,6 +17,7 @@ UPDATE once SET scope =
 WHERE scope = 'run-call'
   AND EXISTS (SELECT 1 FROM runs WHERE substr(runs.id, 11) = substr(once.once_key, 12, 20));
 DROP INDEX runs_by_tail;
+UPDATE once SET scope = replace(scope, ' task', ' sendMessage task') WHERE scope LIKE '%:% task';
 UPDATE once SET scope = scope || ' createTask'
 WHERE scope LIKE '%:%' AND scope NOT LIKE '% %'
   AND answer LIKE '{"id":"task_%' AND answer LIKE '%,"retry_of":null,%';
