@@ -95,7 +95,7 @@ describe('a start that must not happen', () => {
     });
 
     // auditd-ai's is only an index, which is made again from the log.
-    for (const name of ['agentd', 'toold', 'modeld', 'approvald']) {
+    for (const name of ['agentd', 'toold', 'modeld', 'approvald', 'sandboxd', 'egressd']) {
       it(`with a ${name} database of a newer version is refused`, async () => {
         const dir = make();
         const db = new DatabaseSync(join(dir, `${name}.sqlite`));
@@ -104,6 +104,7 @@ describe('a start that must not happen', () => {
         const why = await refusal(dir);
         assert.equal(why.code, 'state_newer');
         assert.ok(why.message.includes(`${name}.sqlite`), why.message);
+        assert.match(why.message, /written by a newer agentd \(version 999, this one knows \d+\)/);
       });
     }
 

@@ -1,0 +1,59 @@
+// A migration that somebody's database has gone through must stay as it is: a change of it would
+// reach new databases only, and old ones would open with other tables than the code expects.
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { sha256Hex } from '../../src/platform/json.ts';
+import { ROOT } from '../support/runtime.ts';
+
+const DAEMONS = join(ROOT, 'src', 'daemons');
+
+/** Of each store, the hash of each migration. A new one gets its line here; none is changed. */
+const MADE: Record<string, string[]> = {
+  'agentd/store/schema.ts': [
+    'ebd7fbb697fc994792ba3d177cc089e80559b86ac2ad5a4a571770a32decf867',
+    '79c3ce20e913ed4dcc8961f6e84fbeb07cc3f3ab5155116ea65f6884c774690f',
+    '5fd6fd9f7ccd291a852d6b3ec2a1a353a30c7d30b801d61c685ffffc52d2c563',
+  ],
+  'approvald/store/rows.ts': ['712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0'],
+  'egressd/store.ts': ['12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5'],
+  'modeld/store/tables.ts': [
+    '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',
+    '80c9db3d69593f88ed71a60abce52a41c5552d7be361cda754434d928fc225af',
+    'b87c18378827bbc26be66c94ae2677782909687070af7da66d0c153a1516965f',
+  ],
+  'sandboxd/store.ts': ['4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41'],
+  'toold/store.ts': [
+    'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',
+    '7ad74ebff883393f3bcffa4bee5e68e8696715d95936d43d9b8a31bae01a1e52',
+    '877f586940d2efb7e10c16f8ac24b321471813088d371db1d4913f9601c7ce7e',
+  ],
+};
+
+/** The audit log's index: one of another shape is made again from the log. */
+const DERIVED = 'auditd-ai/store/tables.ts';
+
+test('every store is listed', () => {
+  const files = readdirSync(DAEMONS, { recursive: true, encoding: 'utf8' });
+  const stores = files.filter(
+    (file) =>
+      file.endsWith('.ts') &&
+      /^export const MIGRATIONS\b/m.test(readFileSync(join(DAEMONS, file), 'utf8')),
+  );
+  assert.deepEqual(stores.sort(), [...Object.keys(MADE), DERIVED].sort());
+});
+
+for (const [file, made] of Object.entries(MADE)) {
+  test(`${file}: what was made stays, and what is new is listed`, async () => {
+    const { MIGRATIONS } = (await import(join(DAEMONS, file))) as { MIGRATIONS: readonly string[] };
+    for (const [i, hash] of made.entries())
+      assert.equal(
+        sha256Hex(MIGRATIONS[i] ?? ''),
+        hash,
+        `migration ${i + 1} was changed: put it back as it was, and add another after the last`,
+      );
+    const added = MIGRATIONS.slice(made.length).map(sha256Hex);
+    assert.deepEqual(added, [], `a new migration: add its hash to the list of ${file}`);
+  });
+}
