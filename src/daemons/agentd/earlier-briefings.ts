@@ -1,6 +1,6 @@
-// Briefings that the first release recorded. They name no tools: its runners asked for them at every
-// activation. What such a run was shown stands in its model calls, and it must be shown the same
-// again, or its recorded calls would not be recognised.
+// Briefings that the first release recorded. They name no tools: its runners asked for them at
+// every activation. What such a run was shown stands in its model calls, and it must be shown the
+// same again, or its recorded calls would not be recognised.
 import type { Client } from '../../platform/link.ts';
 import type { modeldRoutes, ToolSpec } from '../../wire/modeld.ts';
 import type { ToolView, tooldRoutes } from '../../wire/toold.ts';
@@ -57,7 +57,9 @@ export function makeEarlierBriefings({
   };
 }
 
-/** As the model was told then; the rest as it is now. One that is gone is refused when it is called. */
+/**
+ * As the model was told then; the rest as it is now. One that is gone is refused when it is called.
+ */
 function viewOf({ name, description, input_schema }: ToolSpec, tools: ToolView[]): ToolView {
   const now = tools.find((tool) => tool.name.replaceAll('.', '_') === name) ?? {
     name: name.replace('_', '.'),
