@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import * as z from 'zod';
-import { nearest, readYaml, type YamlProblem } from './yaml-file.ts';
+import { readYaml, type YamlProblem } from './yaml-file.ts';
 
 const schema = z.strictObject({
   name: z.string(),
@@ -144,17 +144,4 @@ describe('yaml-file', () => {
       { numRuns: 1_000 },
     );
   });
-
-  it('nearest: a word that is close, and nothing for one that is not', () => {
-    const known = ['max_steps', 'max_tokens', 'description'];
-    assert.equal(nearest('max_stpes', known), 'max_steps');
-    assert.equal(nearest('Description', known), 'description');
-    assert.equal(nearest('zzz', known), undefined);
-    assert.equal(nearest('x', []), undefined);
-  });
-});
-
-it('two letters swapped are still recognised', () => {
-  assert.equal(nearest('modle', ['linuxUser', 'model', 'memory']), 'model');
-  assert.equal(nearest('zzzzz', ['linuxUser', 'model', 'memory']), undefined);
 });

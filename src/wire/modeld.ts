@@ -154,6 +154,11 @@ export const EmbedResponse = z.object({
 });
 export type EmbedResponse = z.infer<typeof EmbedResponse>;
 
+/** USD per million tokens, as price lists say it. */
+const usdPerMillion = z.number().nonnegative().max(1_000_000);
+export const ProviderPrice = z.strictObject({ input: usdPerMillion, output: usdPerMillion });
+export type ProviderPrice = z.infer<typeof ProviderPrice>;
+
 export const ModelView = z.object({
   name: z.string(),
   kind: z.enum(['chat', 'embedding']),
@@ -162,6 +167,10 @@ export const ModelView = z.object({
   context_tokens: z.int(),
   max_output_tokens: z.int(),
   rehearsal: z.boolean(),
+  /** It answers for `default` and for names that nobody offers. */
+  is_default: z.boolean(),
+  /** Of the first route. A guess is high on purpose, so that budgets hold. */
+  price: ProviderPrice.extend({ is_guess: z.boolean() }),
   available: z.boolean(),
   reason: z.string().optional(),
 });
@@ -186,6 +195,8 @@ export const UsageRow = z.object({
   calls: z.int(),
   usage: Usage,
   cost_microusd: z.int(),
+  /** Nobody named a price of this model: the cost is a guess, and a high one. */
+  cost_is_guess: z.boolean(),
 });
 export type UsageRow = z.infer<typeof UsageRow>;
 
@@ -350,6 +361,8 @@ export const modeldRoutes = routes({
       base_url: z.url().max(500),
       key: z.string().max(10_000).optional(),
       models: z.array(z.string().max(128)).max(64).optional(),
+      /** Of all its models; zero for one that costs nothing. Kept when it is left out. */
+      price: ProviderPrice.optional(),
     }),
     output: z.object({ provider: ProviderView }),
   }),

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../wire/errors.ts';
-import { nearest, parse } from './parse.ts';
+import { parse } from './parse.ts';
 import { COMMANDS, NOT_YET } from './table.ts';
 
 const good = (line: string) => {
@@ -128,10 +128,4 @@ test('nothing typed makes it throw', () => {
       assert.ok(problem === undefined || problem instanceof Fault, String(problem));
     }),
   );
-});
-
-test('nearest finds one letter too many, too few, another or none', () => {
-  for (const typed of ['status', 'statu', 'statusx', 'ststus'])
-    assert.equal(nearest(typed, ['list', 'status', 'down']), 'status');
-  assert.equal(nearest('zzz', ['list', 'status']), undefined);
 });

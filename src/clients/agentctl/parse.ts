@@ -1,5 +1,6 @@
 // From what was typed to a command and its checked arguments. Global options may stand anywhere;
 // `--` ends the options. What a command does with its arguments is its own business.
+import { nearest } from '../../platform/nearest.ts';
 import { fault } from '../../wire/errors.ts';
 import { wrongId } from './check-words.ts';
 import type { Args, Command, Option } from './command.ts';
@@ -207,28 +208,4 @@ function makeArgs(words: readonly string[], values: Values): Args {
     number: (name) => values.get(name) as number | undefined,
     list: (name) => (values.get(name) as string[] | undefined) ?? [],
   };
-}
-
-/** The known word that was probably meant. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
-  let best: string | undefined;
-  let least = Math.max(1, Math.floor(word.length / 3)) + 1;
-  for (const one of new Set(known)) {
-    const distance = editDistance(word, one);
-    if (distance < least) [best, least] = [one, distance];
-  }
-  return best;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const change = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(change, row[j]! + 1, next[j - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[b.length]!;
 }

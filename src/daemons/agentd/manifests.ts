@@ -2,7 +2,8 @@
 // every problem with line and hint. Where the text comes from is adapters/manifest-dir.ts's.
 
 import { sha256Hex } from '../../platform/json.ts';
-import { nearest, readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
+import { nearest } from '../../platform/nearest.ts';
+import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
 import { readHostRule } from '../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, trimSlash } from '../../policy/manifest-rules.ts';

@@ -3,9 +3,9 @@
 import { join } from 'node:path';
 import { type Clock, toTimestamp } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
+import { nearest } from '../../platform/nearest.ts';
 import { ownDir } from '../../platform/state-dir.ts';
 import { makeTurn } from '../../platform/turns.ts';
-import { nearest } from '../../platform/yaml-file.ts';
 import type { Bundle, BundleContent, People, SiteFile } from '../../policy/bundle.ts';
 import { hashOf, readBundle, sealBundle, writeBundle } from '../../policy/bundle-file.ts';
 import { loadCedar } from '../../policy/cedar.ts';

@@ -12,7 +12,7 @@ import type { NewEvent } from '../../wire/events.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
 import type { ArtifactId, RunId } from '../../wire/words.ts';
 import { writeDialectError } from './adapters/dialects.ts';
-import { makePriceBook, type PriceRow } from './adapters/prices.ts';
+import { makePriceBook, rowOf } from './adapters/prices.ts';
 import { makeHandlers } from './api.ts';
 import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
@@ -42,7 +42,9 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const upstream = makeUpstream({
     clock,
     random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,
-    prices: makePriceBook({ rows: priceRows(config.prices) }),
+    prices: makePriceBook({
+      rows: Object.entries(config.prices).map(([model, price]) => rowOf(model, price)),
+    }),
   });
   const close = async (): Promise<void> => {
     outbox.stop();
@@ -98,18 +100,6 @@ function artifactReader(floor: Floor<ModeldConfig>): ReadArtifact {
       throw fault('bad_request', `input_ref: artifact ${id} is ${artifact.mime_type}, not text`);
     return { text, labels: artifact.labels };
   };
-}
-
-/** The configuration says dollars, as price lists do; the book counts millionths of them. */
-function priceRows(prices: ModeldConfig['prices']): PriceRow[] {
-  const micro = (usd: number): number => Math.round(usd * 1_000_000);
-  return Object.entries(prices).map(([model, price]) => ({
-    model,
-    input: micro(price.input),
-    output: micro(price.output),
-    cache_read: micro(price.cache_read ?? price.input),
-    cache_write: micro(price.cache_write ?? price.input),
-  }));
 }
 
 export const modeld = daemon({ name: 'modeld', routes: modeldRoutes, config: modeldConfig, start });

@@ -13,7 +13,13 @@ import {
 import { dialects } from './adapters/dialects.ts';
 import { EMBED_PATH, readEmbedAnswer, writeEmbedRequest } from './adapters/openai/embed.ts';
 import { passRequest, passStream, tapAnswer } from './adapters/passthrough.ts';
-import { boundMicrousd, type PriceBook, type PriceRow, surchargeOf } from './adapters/prices.ts';
+import {
+  boundMicrousd,
+  type PriceBook,
+  type PriceRow,
+  rowOf,
+  surchargeOf,
+} from './adapters/prices.ts';
 import type { StreamedAnswer, WholeAnswer } from './adapters/provider-client.ts';
 import { startEvents, startTranslation } from './adapters/stream-answer.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
@@ -76,11 +82,20 @@ type Costs = Pick<
   'inputTokens' | 'inputTokensGuess' | 'outputTokensWanted' | 'price' | 'times' | 'boundCost'
 >;
 
+/** What the operator said of this provider before what anybody says of the model. */
+export function findPrice(
+  prices: PriceBook,
+  { name, price }: Pick<ProviderSettings, 'name' | 'price'>,
+  model: string,
+) {
+  return price === undefined ? prices.find(name, model) : { ...rowOf(model, price), isKnown: true };
+}
+
 function costsOf(
   p: Preparation,
   size: { inputTokens: number; sizeBytes: number; outputTokensWanted: number; times?: number },
 ): Costs {
-  const price = p.prices.find(p.route.provider, p.route.model);
+  const price = findPrice(p.prices, p.settings, p.route.model);
   const times = size.times ?? 1;
   return {
     inputTokens: size.inputTokens,

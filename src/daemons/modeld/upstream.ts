@@ -13,7 +13,7 @@ import {
   type ProviderLimits,
 } from './adapters/provider-client.ts';
 import { runRoutes } from './adapters/retry.ts';
-import { type Prepared, prepare } from './prepare.ts';
+import { findPrice, type Prepared, prepare } from './prepare.ts';
 import type { Resolved, Route } from './rules/models.ts';
 import type {
   Ask,
@@ -129,6 +129,11 @@ export function makeUpstream(options: {
         available,
         ...(reason === undefined ? {} : { reason }),
       };
+    },
+    priceOf(provider, model) {
+      const settings = connections.get(provider)?.settings ?? { name: provider };
+      const { input, output, isKnown } = findPrice(prices, settings, model);
+      return { input: input / 1_000_000, output: output / 1_000_000, is_guess: !isKnown };
     },
     close: () => client.close(),
   };

@@ -1,8 +1,10 @@
 // agentctl model add: a provider and its key. The key comes from a file, standard input or a
 // prompt that does not show it; never from the command line, where every process could read it.
 import { fault } from '../../../wire/errors.ts';
-import type { Session } from '../command.ts';
+import type { ModelView, ProviderPrice } from '../../../wire/modeld.ts';
+import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
+import type { Runtime } from '../runtime.ts';
 
 const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
   anthropic: { dialect: 'anthropic', url: 'https://api.anthropic.com' },
@@ -37,20 +39,57 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
       ? await promptForKey(name, old?.has_key === true)
       : readInput(keyFile).trim();
   const models = [...args.list('model')];
+  const price = readPrice(args);
   const body = {
     dialect,
     base_url,
     ...(key === '' ? {} : { key }),
     ...(models.length === 0 ? {} : { models }),
+    ...(price === undefined ? {} : { price }),
   } as const;
   const answer = await runtime().ask('modeld', 'addProvider', { params: { name }, body });
   const { provider } = answer;
+  const offered = await modelsOf(runtime(), name);
   out.give(answer, () => [
     `${provider.name} is configured: ${provider.base_url}, ${keyText(provider.has_key)}`,
-    models.length === 0
-      ? 'See which models it answers: agentctl model list; try one: agentctl model test NAME'
-      : `Try it: agentctl model test ${models[0]}`,
+    ...priceWarning(name, offered),
+    offered.length === 0
+      ? `It answers nothing yet; name its models: agentctl model add ${name} --model MODEL`
+      : `Try it: agentctl model test ${models[0] ?? offered[0]!.name}`,
   ]);
+}
+
+async function modelsOf(runtime: Runtime, provider: string): Promise<ModelView[]> {
+  const { models } = await runtime.ask('modeld', 'listModels', {});
+  return models.filter(({ routes }) => routes.some((route) => route.provider === provider));
+}
+
+function priceWarning(provider: string, models: readonly ModelView[]): string[] {
+  const guessed = models.filter(({ price }) => price.is_guess);
+  if (guessed.length === 0) return [];
+  const { input, output } = guessed[0]!.price;
+  return [
+    `Nobody knows what ${guessed.map(({ name }) => name).join(', ')} costs, so it is charged as the dearest`,
+    `would be: $${input} and $${output} for a million tokens in and out. If it costs nothing:`,
+    `agentctl model add ${provider} --free (or --price-in USD --price-out USD)`,
+  ];
+}
+
+function readPrice(args: Args): ProviderPrice | undefined {
+  const input = args.number('price-in');
+  const output = args.number('price-out');
+  if (args.flag('free')) {
+    if (input === undefined && output === undefined) return { input: 0, output: 0 };
+    throw fault('bad_usage', 'what is free has no price', {
+      hint: 'Give either --free, or --price-in with --price-out.',
+    });
+  }
+  if (input === undefined && output === undefined) return undefined;
+  if (input === undefined || output === undefined)
+    throw fault('bad_usage', '--price-in and --price-out go together', {
+      hint: 'For example: --price-in 3 --price-out 15 (USD for a million tokens)',
+    });
+  return { input: input / 1_000_000, output: output / 1_000_000 };
 }
 
 const keyText = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');

@@ -19,6 +19,7 @@ after(async () => {
 });
 const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
 const last = () => fake.seen.at(-1)!;
+const put = () => fake.seen.findLast(({ route }) => route === 'addProvider')!;
 
 const provider = {
   name: 'anthropic',
@@ -46,15 +47,23 @@ test('tool list and show', async () => {
 test('model list says plainly what is a rehearsal and what does not answer', async () => {
   const models = [
     model('coder-large'),
-    model('small', { rehearsal: false, available: false, reason: 'no key' }),
+    model('small', {
+      rehearsal: false,
+      is_default: true,
+      price: { input: 15, output: 75, is_guess: true },
+      available: false,
+      reason: 'no key',
+    }),
   ];
   fake.script({ modeld: { listModels: async () => ({ models, providers: [provider] }) } });
   const { stdout } = await run('model', 'list');
   assert.match(
     stdout,
-    /coder-large +chat +rehearsal\/coder-large +200,000 +rehearsal, not a real model/,
+    /coder-large +chat +rehearsal\/coder-large +200,000 +free +rehearsal, not a real model/,
   );
-  assert.match(stdout, /small .* no key\n/);
+  assert.match(stdout, /small .* ~15\/75 +no key\n/);
+  assert.match(stdout, /small answers for "default", and for names that no provider offers/);
+  assert.match(stdout, /~ Nobody knows what small costs: .* the dearest/);
   assert.match(
     stdout,
     /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +the key was refused/,
@@ -69,7 +78,7 @@ test('model add takes the key from a file or stdin, never from the command line'
   const ran = await run('model', 'add', 'anthropic', '--key-file', keyFile, '--model', 'claude-x');
   assert.equal(ran.code, 0, ran.stderr);
   assert.ok(!`${ran.stdout}${ran.stderr}`.includes('sk-secret'));
-  assert.deepEqual(last().body, {
+  assert.deepEqual(put().body, {
     dialect: 'anthropic',
     base_url: 'https://api.anthropic.com',
     key: 'sk-secret',
@@ -78,12 +87,41 @@ test('model add takes the key from a file or stdin, never from the command line'
   const url = 'http://127.0.0.1:9/v1';
   const own = ['model', 'add', 'local', '--dialect', 'openai', '--base-url', url];
   await agentctl([...own, '--key-file', '-'], { state: fake.stateDir, stdin: ' k2 \n' });
-  assert.deepEqual(last().body, { dialect: 'openai', base_url: url, key: 'k2' });
+  assert.deepEqual(put().body, { dialect: 'openai', base_url: url, key: 'k2' });
   await run(...own);
-  assert.deepEqual(last().body, { dialect: 'openai', base_url: url });
+  assert.deepEqual(put().body, { dialect: 'openai', base_url: url });
   assert.equal((await run('model', 'add', 'local')).code, 2);
   assert.equal((await run('model', 'add', 'local', '--dialect', 'openai')).code, 2);
   assert.equal((await run('model', 'add', 'anthropic', '--key', 'sk')).code, 2);
+});
+
+test('model add says what it will charge, and takes a price', async () => {
+  const guess = { input: 15, output: 75, is_guess: true };
+  const tiny = model('tiny', { routes: [{ provider: 'local', model: 'tiny' }], price: guess });
+  const there = { ...provider, name: 'local', dialect: 'openai' as const, available: true };
+  const script = (models: (typeof tiny)[]) =>
+    fake.script({
+      modeld: {
+        addProvider: async () => ({ provider: there }),
+        listModels: async () => ({ models, providers: [there] }),
+      },
+    });
+  script([tiny]);
+  const guessed = await run('model', 'add', 'local', '--model', 'tiny');
+  assert.match(guessed.stdout, /Nobody knows what tiny costs.*\n.*\$15 and \$75/);
+  assert.match(guessed.stdout, /agentctl model add local --free/);
+  script([{ ...tiny, price: { input: 0, output: 0, is_guess: false } }]);
+  const free = await run('model', 'add', 'local', '--free');
+  assert.doesNotMatch(free.stdout, /Nobody knows/);
+  const price = () => (put().body as { price: unknown }).price;
+  assert.deepEqual(price(), { input: 0, output: 0 });
+  await run('model', 'add', 'local', '--price-in', '0.5', '--price-out', '3');
+  assert.deepEqual(price(), { input: 0.5, output: 3 });
+  assert.equal((await run('model', 'add', 'local', '--price-in', '1')).code, 2);
+  assert.equal((await run('model', 'add', 'local', '--free', '--price-in', '1')).code, 2);
+  script([]);
+  const useless = await run('model', 'add', 'local');
+  assert.match(useless.stdout, /It answers nothing yet; .* agentctl model add local --model MODEL/);
 });
 
 test('model add changes only what is named of a provider that is there', async () => {
@@ -101,7 +139,7 @@ test('model add changes only what is named of a provider that is there', async (
   });
   assert.equal((await run('model', 'add', 'local', '--model', 'small')).code, 0);
   const { dialect, base_url } = there;
-  assert.deepEqual(last().body, { dialect, base_url, models: ['small'] });
+  assert.deepEqual(put().body, { dialect, base_url, models: ['small'] });
   const wrong = await run('model', 'add', 'local', '--base-url', 'localhost');
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /--base-url localhost is not the address of a server/);

@@ -2,7 +2,7 @@
 // model-budget.ts's.
 
 import { FAULTS } from '../../../wire/errors.ts';
-import type { Usage } from '../../../wire/modeld.ts';
+import type { ModelView, Usage } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
 import { readTime } from '../read-amounts.ts';
 import { count, dayStart, money, some, span } from '../show/amounts.ts';
@@ -14,6 +14,7 @@ const MODEL_HEADS = [
   { title: 'KIND' },
   { title: 'ANSWERED BY', least: 12 },
   { title: 'WINDOW', align: 'right' },
+  { title: '$ IN/OUT', align: 'right' },
   { title: 'STATE', least: 10 },
 ] as const;
 const PROVIDER_HEADS = [
@@ -38,6 +39,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
       model.kind,
       model.routes.map(({ provider, model: name }) => `${provider}/${name}`).join(', then '),
       count(model.context_tokens),
+      priceText(model.price),
       model.rehearsal
         ? ({ text: 'rehearsal, not a real model', style: 'yellow' } as const)
         : stateCell(model.available, model.reason),
@@ -50,11 +52,35 @@ export async function list({ out, runtime }: Session): Promise<void> {
       provider.labels_allowed.join(', '),
       stateCell(provider.available, provider.reason),
     ]);
-    const table = renderTable(MODEL_HEADS, models, out);
+    const table = [
+      ...renderTable(MODEL_HEADS, models, out),
+      '',
+      ...defaultText(answer.models),
+      ...guessText(answer.models.filter(({ price }) => price.is_guess).map(({ name }) => name)),
+    ];
     if (providers.length === 0)
-      return [...table, '', 'No provider is configured: agentctl model add --help'];
+      return [...table, 'No provider is configured: agentctl model add --help'];
     return [...table, '', ...renderTable(PROVIDER_HEADS, providers, out)];
   });
+}
+
+/** In USD for a million tokens. */
+const priceText = ({ input, output, is_guess }: ModelView['price']): string =>
+  input === 0 && output === 0 ? 'free' : `${is_guess ? '~' : ''}${input}/${output}`;
+
+function defaultText(models: readonly ModelView[]): string[] {
+  const chosen = models.find(({ is_default }) => is_default);
+  return chosen === undefined
+    ? []
+    : [`${chosen.name} answers for "default", and for names that no provider offers.`];
+}
+
+function guessText(names: readonly string[]): string[] {
+  if (names.length === 0) return [];
+  return [
+    `~ Nobody knows what ${names.join(', ')} costs: it is charged as the dearest would be. Say what it`,
+    '  costs: agentctl model add PROVIDER --free, or --price-in USD --price-out USD',
+  ];
 }
 
 export async function test({ args, out, runtime }: Session): Promise<number> {
@@ -102,9 +128,10 @@ export async function usage({ args, out, runtime }: Session): Promise<void> {
       row.provider,
       count(row.calls),
       ...usageCells(row.usage),
-      money(row.cost_microusd),
+      `${row.cost_is_guess ? '~' : ''}${money(row.cost_microusd)}`,
     ]);
-    return [...renderTable(USAGE_HEADS, rows, out), '', sum];
+    const guessed = answer.rows.filter((row) => row.cost_is_guess).map(({ model }) => model);
+    return [...renderTable(USAGE_HEADS, rows, out), '', sum, ...guessText([...new Set(guessed)])];
   });
 }
 

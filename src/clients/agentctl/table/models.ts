@@ -39,8 +39,20 @@ export const modelCommands: readonly Command[] = [
         help: 'the key; - reads it from stdin. A key never stands on a command line',
       },
       { name: 'model', value: 'M', many: true, help: 'a model to offer; may be repeated' },
+      { name: 'free', help: 'its models cost nothing, such as those of a server of your own' },
+      {
+        name: 'price-in',
+        value: 'USD',
+        kind: 'usd',
+        help: 'what a million tokens of input cost, for all its models',
+      },
+      { name: 'price-out', value: 'USD', kind: 'usd', help: 'and a million tokens of output' },
     ],
     help: 'add a provider, or change one',
+    details: [
+      'A model of which nobody knows the price is charged as the dearest would be, so that budgets',
+      'hold. Say what it costs: --free, or --price-in with --price-out.',
+    ],
     load: async () => (await import('../commands/model-add.ts')).add,
   },
   {

@@ -202,6 +202,8 @@ export const model = (name: string, more: Plain<ModelView> = {}): ModelView =>
     context_tokens: 200_000,
     max_output_tokens: 8_192,
     rehearsal: true,
+    is_default: false,
+    price: { input: 0, output: 0, is_guess: false },
     available: true,
     ...more,
   }) as ModelView;
@@ -245,6 +247,7 @@ export const usage = (cost_microusd: number, more: Record<string, number> = {}) 
       calls: 3,
       usage: { ...noUsage, input_tokens: 1_200, output_tokens: 300, ...more },
       cost_microusd,
+      cost_is_guess: false,
     },
   ],
   total: {

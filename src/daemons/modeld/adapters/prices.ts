@@ -73,6 +73,27 @@ export function makePriceBook(
   };
 }
 
+const micro = (usd: number): number => Math.round(usd * 1_000_000);
+
+/** Price lists say dollars; the book counts millionths of them. */
+export function rowOf(
+  model: string,
+  price: {
+    input: number;
+    output: number;
+    cache_read?: number | undefined;
+    cache_write?: number | undefined;
+  },
+): PriceRow {
+  return {
+    model,
+    input: micro(price.input),
+    output: micro(price.output),
+    cache_read: micro(price.cache_read ?? price.input),
+    cache_write: micro(price.cache_write ?? price.input),
+  };
+}
+
 function pricesAt(row: PriceRow, inputTokens: number): Prices {
   return row.long !== undefined && inputTokens > row.long.above_input_tokens ? row.long : row;
 }

@@ -95,13 +95,26 @@ function findRehearsal(offer: Offer, kind: Kind): ModelEntry | undefined {
   return REHEARSAL_MODELS.get(kind === 'chat' ? 'rehearsal-large' : 'rehearsal-embed');
 }
 
+/** The name by which people mean whatever answers by default. */
+export const DEFAULT = 'default';
+
+/** What answers for names that nobody offers. */
+function findAny(offer: Offer, kind: Kind): ModelEntry | undefined {
+  return findDefault(offer, kind) ?? findRehearsal(offer, kind);
+}
+
+/** A name that stands for something by itself, and not only because there is a default. */
+export function isOffered(offer: Offer, name: string): boolean {
+  return name === DEFAULT || findNamed(offer, name) !== undefined;
+}
+
 export function resolveModel(offer: Offer, name: string, kind: Kind): Resolved {
   const named = findNamed(offer, name, kind);
   if (named !== undefined && named.kind !== kind) {
     const other = kind === 'chat' ? 'makes embeddings, not answers' : 'answers, it does not embed';
     throw fault('bad_request', `the model ${name} ${other}`);
   }
-  const entry = named ?? findDefault(offer, kind) ?? findRehearsal(offer, kind);
+  const entry = named ?? findAny(offer, kind);
   if (entry === undefined) {
     throw fault('not_found', `there is no ${kind} model for the name ${name}`, {
       hint: 'Add a provider that offers one: agentctl model add NAME.',
@@ -111,12 +124,19 @@ export function resolveModel(offer: Offer, name: string, kind: Kind): Resolved {
 }
 
 /** Every name that can be asked for, with what it stands for. */
-export function listModels(offer: Offer): Resolved[] {
+export function listModels(offer: Offer): (Resolved & { isDefault: boolean })[] {
+  const chosen = findAny(offer, 'chat')?.routes[0];
   const names = new Set<string>(offer.models.keys());
   for (const provider of offer.providers) for (const model of provider.models) names.add(model);
   if (offer.hasRehearsal) for (const name of REHEARSAL_MODELS.keys()) names.add(name);
   return [...names].map((name) => {
     const entry = findNamed(offer, name)!;
-    return { ...entry, name, rehearsal: entry.routes.every((r) => r.provider === REHEARSAL) };
+    const first = entry.routes[0]!;
+    return {
+      ...entry,
+      name,
+      rehearsal: entry.routes.every((r) => r.provider === REHEARSAL),
+      isDefault: first.provider === chosen?.provider && first.model === chosen.model,
+    };
   });
 }

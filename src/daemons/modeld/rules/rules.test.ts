@@ -185,6 +185,7 @@ describe('names of models', () => {
     assert.equal(providerOf(of, 'rehearsal-small').provider, 'rehearsal');
     assert.throws(() => resolveModel(of, 'text-embed', 'chat'), /makes embeddings/);
     assert.equal(listModels(of).length, 6);
+    assert.equal(listModels(of).filter(({ isDefault }) => isDefault).length, 1);
   });
 
   test('names that every object has are names like others', () => {

@@ -1,6 +1,6 @@
 // What the service needs of the outside, as small interfaces; upstream.ts and daemon.ts fit them.
 import type { Fault } from '../../../wire/errors.ts';
-import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
+import type { GenerateRequest, Message, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Answer, AnswerEvent, DialectName } from '../adapters/dialect.ts';
 import type { Bound } from '../rules/budget.ts';
 import type { Resolved, Route } from '../rules/models.ts';
@@ -15,6 +15,8 @@ export type ProviderSettings = {
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   maxTokensField: 'max_completion_tokens' | 'max_tokens' | undefined;
+  /** What an operator said that all its models cost, in USD per million tokens. */
+  price?: ProviderPrice | undefined;
   timeouts: { connectMs: number; firstByteMs: number; idleMs: number; totalMs: number };
 };
 
@@ -82,6 +84,7 @@ export type Plan = {
 export type Upstream = {
   connect(settings: ProviderSettings): void;
   state(provider: string): ProviderState;
+  priceOf(provider: string, model: string): ModelView['price'];
   plan(ask: Ask, model: Resolved, routes: readonly Route[]): Plan;
   close(): void;
 };

@@ -3,11 +3,12 @@
 import { join } from 'node:path';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
+import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/words.ts';
 import { LABELS, LABELS_ALLOWED_DEFAULT, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import {
+  isOffered,
   type Kind,
   kindOfName,
   listModels,
@@ -88,6 +89,11 @@ export class Providers {
     }));
   }
 
+  /** A name that somebody offers; all others are answered by the default. */
+  offers(name: string): boolean {
+    return isOffered(this.#offers(), name);
+  }
+
   kindOf(name: string): Kind {
     return this.#models.get(name)?.kind ?? kindOfName(name);
   }
@@ -98,6 +104,10 @@ export class Providers {
 
   modelsOf(name: string): readonly string[] {
     return this.#live.get(name)?.models ?? [];
+  }
+
+  priceOf(name: string): ProviderPrice | undefined {
+    return this.#live.get(name)?.settings.price;
   }
 
   /** What will be when it is added; nothing has changed yet. */
@@ -158,6 +168,8 @@ export class Providers {
         context_tokens: model.contextTokens,
         max_output_tokens: model.maxOutputTokens,
         rehearsal: model.rehearsal,
+        is_default: model.isDefault,
+        price: this.#parts.upstream.priceOf(model.routes[0]!.provider, model.routes[0]!.model),
         available,
         ...(reason === undefined ? {} : { reason }),
       };
@@ -251,7 +263,8 @@ function fromStore(stored: StoredProvider, key: string | undefined): Live {
     labels_allowed: LABELS_ALLOWED_DEFAULT,
     models: stored.models,
   });
-  return { ...fromConfig(stored.name, provider, key), isConfigured: false };
+  const live = fromConfig(stored.name, provider, key);
+  return { ...live, settings: { ...live.settings, price: stored.price }, isConfigured: false };
 }
 
 /** It is part of this runtime and keeps nothing, so it may see everything. */

@@ -4,7 +4,14 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { RawAnswer } from '../../../platform/dispatch.ts';
-import { freshStateDir, type Modeld, OPERATOR, said, startModeld } from '../testing/harness.ts';
+import {
+  freshStateDir,
+  type Modeld,
+  OPERATOR,
+  rejects,
+  said,
+  startModeld,
+} from '../testing/harness.ts';
 import { type FakeProvider, startProvider } from '../testing/provider.ts';
 
 const REHEARSAL = join(import.meta.dirname, '../../../../rehearsal/main.ts');
@@ -78,9 +85,23 @@ describe('the rehearsal', () => {
   });
 
   test('it can be tried', async () => {
-    const result = await modeld.operator.testModel({ body: { name: 'coder-large' } });
-    assert.equal(result.ok, true, result.message);
-    assert.equal(result.rehearsal, true);
+    for (const name of ['rehearsal', 'rehearsal-small', 'default']) {
+      const result = await modeld.operator.testModel({ body: { name } });
+      assert.equal(result.ok, true, result.message);
+      assert.equal(result.rehearsal, true);
+    }
+  });
+
+  test('a name that nobody offers is answered in a call, and refused to who tries it', async () => {
+    const ask = { model: 'rehearsal-lrage', messages: [said('hi')] };
+    assert.equal((await modeld.operator.generate({ body: ask })).rehearsal, true);
+    const tried = modeld.operator.testModel({ body: { name: 'rehearsal-lrage' } });
+    const refused = await rejects(tried, 'not_found');
+    assert.match(
+      refused.message,
+      /there is no model rehearsal-lrage; did you mean rehearsal-large\?/,
+    );
+    assert.match(refused.hint, /agentctl model list/);
   });
 
   test('once a real provider offers a model, names are its', async () => {

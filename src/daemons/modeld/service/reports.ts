@@ -1,5 +1,6 @@
 // What can be asked about calls that were made: what was used, which calls there are, what one
 // said; and trying a model.
+import { nearest } from '../../../platform/nearest.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
@@ -9,6 +10,7 @@ import { callView, hashesOf, listCalls, readLatest, sumUsage } from '../store/ca
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
 import type { Patience } from './generate.ts';
+import type { Upstream } from './ports.ts';
 import type { Providers } from './providers.ts';
 
 const FORGOTTEN = '[forgotten]';
@@ -25,7 +27,11 @@ export type ListAsk = {
   limit: number | undefined;
   cursor: string | undefined;
 };
-export type ReportsParts = { db: Database; journal: Journal };
+export type ReportsParts = {
+  db: Database;
+  journal: Journal;
+  upstream: Pick<Upstream, 'priceOf'>;
+};
 
 export class Reports {
   readonly #parts: ReportsParts;
@@ -44,7 +50,14 @@ export class Reports {
         sinceMs: asked.since === undefined ? undefined : Date.parse(asked.since),
       }),
     );
-    const rows = sums.map(({ cost, ...row }): UsageRow => ({ ...row, cost_microusd: cost }));
+    const { upstream } = this.#parts;
+    const rows = sums.map(
+      ({ cost, ...row }): UsageRow => ({
+        ...row,
+        cost_microusd: cost,
+        cost_is_guess: cost > 0 && upstream.priceOf(row.provider, row.model).is_guess,
+      }),
+    );
     return { rows, total: totalOf(rows) };
   }
 
@@ -176,6 +189,17 @@ function routesToTest(providers: Providers, name: string): (Route & { kind: Kind
       });
     return models.map((model) => ({ provider: name, model, kind: kindOfName(model) }));
   }
+  if (!providers.offers(name)) throw unknownModel(providers, name);
   const kind = providers.kindOf(name);
   return providers.resolve(name, kind).model.routes.map((route) => ({ ...route, kind }));
+}
+
+/** A call with such a name is answered by the default; a person who tries it meant another. */
+function unknownModel(providers: Providers, name: string) {
+  const known = providers.models().map((model) => model.name);
+  const near = nearest(name, [...known, ...providers.views().map((provider) => provider.name)]);
+  const guess = near === undefined ? '' : `; did you mean ${near}?`;
+  return fault('not_found', `there is no model ${name}${guess}`, {
+    hint: 'See agentctl model list; add one with agentctl model add.',
+  });
 }

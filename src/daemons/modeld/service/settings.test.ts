@@ -314,4 +314,31 @@ describe('providers', () => {
     assert.match(chain.message, /bad\/other: failed/);
     await modeld.stop();
   });
+
+  test('a price nobody knows is said to be a guess, until the operator names one', async () => {
+    const stateDir = freshStateDir();
+    const modeld = await startModeld({ stateDir });
+    const put = (more: Record<string, unknown> = {}) =>
+      modeld.operator.addProvider({
+        params: { name: 'own' },
+        body: { dialect: 'openai', base_url: provider.url, models: ['tiny'], ...more },
+      });
+    const priceNow = async (at = modeld) =>
+      (await at.operator.listModels({})).models.find(({ name }) => name === 'tiny')!.price;
+    await put();
+    assert.deepEqual(await priceNow(), { input: 15, output: 75, is_guess: true });
+    const call = { body: { model: 'tiny', messages: [said('hi')] } };
+    assert.ok((await modeld.operator.generate(call)).cost_microusd > 0);
+    assert.equal((await modeld.operator.usage({ query: {} })).rows[0]!.cost_is_guess, true);
+    await put({ price: { input: 0, output: 0 } });
+    assert.equal((await modeld.operator.generate(call)).cost_microusd, 0);
+    await put({ models: ['tiny', 'other'] });
+    assert.deepEqual(await priceNow(), { input: 0, output: 0, is_guess: false });
+    await modeld.stop();
+    const again = await startModeld({ stateDir });
+    assert.deepEqual(await priceNow(again), { input: 0, output: 0, is_guess: false });
+    assert.equal((await again.operator.generate(call)).cost_microusd, 0);
+    await again.stop();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
 });

@@ -5,7 +5,7 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { BudgetView, ProviderView } from '../../../wire/modeld.ts';
+import type { BudgetView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Budgets, Limit } from '../budgets.ts';
 import { type BudgetSubject, budgetKey, dayOf } from '../rules/budget.ts';
 import type { Journal } from '../store/journal.ts';
@@ -39,6 +39,7 @@ export type ProviderAsk = {
   base_url: string;
   key?: string | undefined;
   models?: string[] | undefined;
+  price?: ProviderPrice | undefined;
 };
 
 export class Settings {
@@ -145,6 +146,7 @@ export class Settings {
       dialect: ask.dialect,
       baseUrl: ask.base_url,
       models: ask.models ?? [...providers.modelsOf(name)],
+      price: ask.price ?? providers.priceOf(name),
     };
     // The key first: a provider that is written down without its key would fail with the next
     // restart.
@@ -160,6 +162,8 @@ export class Settings {
           dialect: stored.dialect,
           base_url: stored.baseUrl,
           models: stored.models.length,
+          price_input_usd: stored.price?.input ?? null,
+          price_output_usd: stored.price?.output ?? null,
           key_changed: key !== undefined,
         },
       });

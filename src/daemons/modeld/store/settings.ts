@@ -2,7 +2,7 @@
 // their fences; and what the budgets have spent.
 import type { Sql } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { AdmitRunBody } from '../../../wire/modeld.ts';
+import type { AdmitRunBody, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, Spent } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
 
@@ -101,6 +101,8 @@ export type StoredProvider = {
   dialect: 'anthropic' | 'openai';
   baseUrl: string;
   models: string[];
+  /** Of all its models, where the operator said one. */
+  price?: ProviderPrice | undefined;
 };
 
 export async function readProviders(sql: Sql): Promise<StoredProvider[]> {
@@ -109,12 +111,14 @@ export async function readProviders(sql: Sql): Promise<StoredProvider[]> {
     dialect: StoredProvider['dialect'];
     base_url: string;
     models: string;
+    price: string | null;
   }>('SELECT * FROM providers ORDER BY created_ms, name');
-  return rows.map(({ name, dialect, base_url, models }) => ({
+  return rows.map(({ name, dialect, base_url, models, price }) => ({
     name,
     dialect,
     baseUrl: base_url,
     models: JSON.parse(models) as string[],
+    price: price === null ? undefined : (JSON.parse(price) as ProviderPrice),
   }));
 }
 
@@ -124,13 +128,15 @@ export async function writeProvider(
   nowMs: number,
 ): Promise<void> {
   await sql.run(
-    `INSERT INTO providers (name, dialect, base_url, models, created_ms) VALUES (?, ?, ?, ?, ?)
+    `INSERT INTO providers (name, dialect, base_url, models, price, created_ms)
+     VALUES (?, ?, ?, ?, ?, ?)
      ON CONFLICT (name) DO UPDATE SET dialect = excluded.dialect, base_url = excluded.base_url,
-       models = excluded.models`,
+       models = excluded.models, price = excluded.price`,
     provider.name,
     provider.dialect,
     provider.baseUrl,
     JSON.stringify(provider.models),
+    provider.price === undefined ? null : JSON.stringify(provider.price),
     nowMs,
   );
 }

@@ -112,7 +112,15 @@ CREATE TABLE IF NOT EXISTS run_labels (
   labels INTEGER NOT NULL
 ) WITHOUT ROWID;`;
 
-export const MIGRATIONS: Migrations = [FIRST, `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`, RUN_LABELS];
+/** USD per million tokens, as JSON, where the operator said it. */
+const PROVIDER_PRICE = 'ALTER TABLE providers ADD COLUMN price TEXT;';
+
+export const MIGRATIONS: Migrations = [
+  FIRST,
+  `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`,
+  RUN_LABELS,
+  PROVIDER_PRICE,
+];
 
 /**
  * The audit log may hear of a commit that the disk then loses with the machine's power. Under a new

@@ -71,6 +71,9 @@ export class PlayedUpstream implements Upstream {
   state() {
     return { inFlight: 0, available: true };
   }
+  priceOf() {
+    return { input: 1, output: 1, is_guess: false };
+  }
 
   plan(ask: Ask, _model: unknown, routes: readonly Route[]): Plan {
     const text = JSON.stringify(ask);

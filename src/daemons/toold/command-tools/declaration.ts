@@ -1,7 +1,7 @@
 // A tool as an operator declares it in YAML: a program with typed arguments. Everything that can be
 // wrong with a declaration is found here, with its place, before the tool exists.
 import * as z from 'zod';
-import { nearest } from '../../../platform/yaml-file.ts';
+import { nearest } from '../../../platform/nearest.ts';
 import { checkDashes, namesIn } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
