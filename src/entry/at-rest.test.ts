@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { giveBackAtRest } from './at-rest.ts';
 
 /** Grows by objects that live for a while, then waits until the heap is small again. */
 const CODE = `
@@ -30,4 +31,21 @@ test('a process at rest gives back what its work made it take', () => {
   const { grown, now } = JSON.parse(stdout) as { grown: number; now: number };
   assert.ok(grown > 20_000_000, `it took ${grown} bytes`);
   assert.ok(now < grown / 2);
+});
+
+test('a process that worked long gives back only after a long rest', async () => {
+  let endedMs = 0;
+  const gaveBackMs = await new Promise<number>((resolve) => {
+    const late = setTimeout(() => resolve(Number.NaN), 30_000);
+    const collect = (): void => {
+      clearTimeout(late);
+      resolve(performance.now());
+    };
+    giveBackAtRest({ collect, lookMsMin: 20, warmMs: 50, warmRestMs: 300 });
+    setTimeout(() => {
+      for (const until = performance.now() + 100; performance.now() < until; );
+      endedMs = performance.now();
+    }, 0);
+  });
+  assert.ok(gaveBackMs - endedMs >= 300, `after ${gaveBackMs - endedMs} ms`);
 });
