@@ -26,6 +26,12 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
+/** BENCH_PROFILE=DIR: a process of ours leaves a CPU profile there when it ends. */
+export function profiling(): string[] {
+  const dir = process.env.BENCH_PROFILE ?? '';
+  return dir === '' ? [] : ['--cpu-prof', `--cpu-prof-dir=${dir}`];
+}
+
 export type BenchProcess = {
   /** What it said when it was ready. */
   ready: unknown;

@@ -7,7 +7,7 @@ import { socketPathOf } from '../src/platform/daemon.ts';
 import { runtimeDirOf } from '../src/platform/state-dir.ts';
 import type { DaemonName } from '../src/wire/peers.ts';
 import { freshDir, ROOT } from '../test/support/runtime.ts';
-import { end, keep } from './children.ts';
+import { end, keep, profiling } from './children.ts';
 
 export type Daemons = {
   /** What startRuntime takes to go on with the same state. */
@@ -67,12 +67,6 @@ export async function startDaemons(
     stop,
     remove,
   };
-}
-
-/** BENCH_PROFILE=DIR: each daemon leaves a CPU profile there when it ends. */
-function profiling(): string[] {
-  const dir = process.env.BENCH_PROFILE ?? '';
-  return dir === '' ? [] : ['--cpu-prof', `--cpu-prof-dir=${dir}`];
 }
 
 function ready(child: ChildProcess, name: string): Promise<void> {

@@ -2,7 +2,7 @@
 // many calls a second it carries. Ours journals, reserves and audits every call durably first; the
 // peer does not.
 import { socketPathOf } from '../src/platform/daemon.ts';
-import { type Load, startLoad, startUpstream } from './children.ts';
+import { type Load, profiling, startLoad, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import { treeOf } from './memory.ts';
@@ -100,7 +100,7 @@ async function manyCallers(ways: Ways, peerName: string): Promise<Figure[]> {
 async function run(): Promise<Figure[]> {
   const upstream = await startUpstream();
   const load = await startLoad();
-  const runtime = await startBenchRuntime(upstream.port, { port: 0 });
+  const runtime = await startBenchRuntime(upstream.port, { port: 0, nodeArgs: profiling() });
   const peer: Peer = await startPortkey();
   const own = {
     path: '/openai/v1/chat/completions',

@@ -66,6 +66,8 @@ export type RuntimeOptions = {
   agents?: Record<string, string>;
   faults?: boolean;
   port?: number;
+  /** Options of Node itself, for the runtime's own process. */
+  nodeArgs?: readonly string[];
   /** As this user instead of this process's own; only root can. */
   uid?: number;
   /** Reuse this directory instead of a fresh one. */
@@ -114,6 +116,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.faults === true ? { AGENTD_FAULTS: '1' } : {}),
   };
   const argv = [
+    ...(options.nodeArgs ?? []),
     join(ROOT, 'build', `${mode}.mjs`),
     '--state',
     stateDir,
