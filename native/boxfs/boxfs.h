@@ -33,13 +33,13 @@ enum op {
   OP_WRITE = 4,   // root, path, flags u8, hash 32, data → made u8, same u8, size u64, hash 32
   OP_LIST = 5,    // root, path, limit u32, after → more u8, count u32, entries
   OP_SEARCH = 6,  // see search.c
-  OP_DELETE = 7,  // root, path, flags u8, ms u32 → count u32, left u8
+  OP_DELETE = 7,  // root, path, flags u8, ms u32, with EXPECT hash 32 → count u32, left u8
   OP_MKDIR = 8,   // root, path, flags u8 → made u8
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
 enum { WRITE_NEW = 1, WRITE_EXPECT = 2, WRITE_PARENTS = 4, WRITE_EXECUTABLE = 8 };
-enum { DELETE_TREE = 1 };
+enum { DELETE_TREE = 1, DELETE_EXPECT = 2 };
 enum { MKDIR_PARENTS = 1 };
 
 enum status {
@@ -131,6 +131,11 @@ uint64_t mtime_ns(const struct stat *st);
 uint64_t now_ms(void);
 // Ends this worker a little after it should have ended itself.
 uint64_t bound_worker(uint32_t limit_ms);  // when that is
+
+// Turns of those who change names in one directory; 0, or -1 with errno.
+int lock_directory(int dir);
+// Whether the name is a regular file with this hash; if not, says so.
+bool holds(int dir, const char *name, const uint8_t expected[32], struct out *out);
 
 void do_stat(struct in *in, struct out *out);
 void do_read(struct in *in, struct out *out);

@@ -96,14 +96,20 @@ void do_delete(struct in *in, struct out *out) {
   if (!get_place(in, &place, out)) return;
   uint8_t flags = get_u8(in);
   uint32_t limit_ms = get_u32(in);
+  const uint8_t *expected = flags & DELETE_EXPECT ? get_bytes(in, 32) : NULL;
   if (!all_read(in)) return;
   if (!root_is_writable(place.root)) {
     refuse(out, READ_ONLY, "may be read only");
     return;
   }
-  int dir = open_parent(&place, O_PATH, &name);
-  if (dir < 0) {
+  int dir = open_parent(&place, expected ? O_RDONLY : O_PATH, &name);
+  if (dir < 0 || (expected && lock_directory(dir))) {
     refuse_errno(out, errno);
+    if (dir >= 0) close(dir);
+    return;
+  }
+  if (expected && !holds(dir, name, expected, out)) {
+    close(dir);
     return;
   }
   if (flags & DELETE_TREE) delete_tree(out, dir, name, bound_worker(limit_ms));

@@ -108,7 +108,7 @@ void do_read(struct in *in, struct out *out) {
 // Writers of one directory take turns, in this box and in every other that shares it, so that
 // between looking at a file and replacing it no other writer comes in. A program that holds the
 // lock itself only makes others wait, and not for long.
-static int lock_directory(int dir) {
+int lock_directory(int dir) {
   uint64_t deadline = now_ms() + QUICK_MS;
   while (flock(dir, LOCK_EX | LOCK_NB)) {
     if (errno != EWOULDBLOCK && errno != EINTR) return -1;
@@ -119,6 +119,19 @@ static int lock_directory(int dir) {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
   }
   return 0;
+}
+
+bool holds(int dir, const char *name, const uint8_t expected[32], struct out *out) {
+  uint8_t found[32];
+  struct stat st;
+  int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0 && errno == ELOOP) refuse(out, CONFLICT, "it is a link now");
+  else fd = open_regular(fd, &st, out);
+  if (out->status != DONE) return false;
+  if (hash_file(fd, found)) refuse_errno(out, errno);
+  else if (memcmp(found, expected, 32) != 0) refuse(out, CONFLICT, "it has changed");
+  close(fd);
+  return out->status == DONE;
 }
 
 struct writing {

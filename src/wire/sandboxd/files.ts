@@ -64,6 +64,8 @@ export const FileRequest = z.discriminatedUnion('op', [
     op: z.literal('delete'),
     path: BoxPath,
     recursive: z.boolean().default(false),
+    /** Refused when it is not a file with this content. */
+    expected_sha256: Sha256.optional(),
     limit_ms: z.int().min(100).max(30_000).default(30_000),
   }),
   z.strictObject({

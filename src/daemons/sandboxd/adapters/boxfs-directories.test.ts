@@ -1,6 +1,7 @@
 // Directories through boxfs, under the sanitizers: listed, searched, made and deleted, never for
 // longer or with more than is allowed.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import {
   existsSync,
   mkdirSync,
@@ -163,6 +164,23 @@ describe('deleting and making directories', () => {
     await assert.rejects(files.perform({ op: 'delete', path }), reason('not_found'));
     const root = files.perform({ op: 'delete', path: work, recursive: true });
     await assert.rejects(root, reason('denied'));
+  });
+
+  it('deletes a file only as it was seen, when that was said', async () => {
+    writeFileSync(inWork('f'), 'one');
+    const seen = createHash('sha256').update('one').digest('hex');
+    const ask = (path: string) =>
+      files.perform({ op: 'delete', path: inWork(path), expected_sha256: seen });
+    writeFileSync(inWork('f'), 'two');
+    await assert.rejects(ask('f'), reason('conflict'));
+    symlinkSync('f', inWork('to-f'));
+    await assert.rejects(ask('to-f'), reason('conflict'));
+    mkdirSync(inWork('d'));
+    await assert.rejects(ask('d'), reason('is_directory'));
+    await assert.rejects(ask('none'), reason('not_found'));
+    assert.equal(readFileSync(inWork('to-f'), 'utf8'), 'two');
+    writeFileSync(inWork('f'), 'one');
+    assert.equal((await ask('f')).deleted, 1);
   });
 
   it('makes a directory once, with its parents when asked', async () => {

@@ -115,8 +115,11 @@ function fieldsOf(request: FileRequest): Buffer[] {
         text(request.pattern),
         text(request.glob),
       ];
-    case 'delete':
-      return [flags(request.recursive), u32(request.limit_ms)];
+    case 'delete': {
+      const { recursive, expected_sha256: expected, limit_ms } = request;
+      const hash = expected === undefined ? [] : [Buffer.from(expected, 'hex')];
+      return [flags(recursive, expected !== undefined), u32(limit_ms), ...hash];
+    }
     case 'mkdir':
       return [flags(request.make_parents)];
   }
