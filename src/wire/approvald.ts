@@ -199,7 +199,8 @@ export const Statement = z.object({
   agent: AgentName,
   task_id: TaskId,
   action: z.string(),
-  decision: z.enum(['approved', 'rejected', 'info', 'expired', 'canceled']),
+  /** `changed`: what it would do is not what the person saw any more. */
+  decision: z.enum(['approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
   /** What the agent asked for, and what may be done: the same unless a person changed it. */
   asked_hash: Sha256,
   arguments_hash: Sha256,
@@ -214,7 +215,7 @@ export const Statement = z.object({
 export type Statement = z.infer<typeof Statement>;
 
 export const Redeemed = z.object({
-  decision: z.enum(['pending', 'approved', 'rejected', 'info', 'expired', 'canceled']),
+  decision: z.enum(['pending', 'approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
   /** With approved: what may be done, exactly. */
   arguments: Arguments.nullable(),
   edited: z.boolean(),

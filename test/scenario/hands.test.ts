@@ -1,6 +1,7 @@
 // Agents that act: files, git and the network through the broker, inside the kernel's box. What
 // outside text does to a run, and what a marked run may still do.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -25,6 +26,10 @@ describe('hands', () => {
       agents: {
         coder: manifestOf('coder', HANDS),
         reader: manifestOf('reader', '{ tools: { allow: [file.read] } }'),
+        committer: manifestOf(
+          'committer',
+          '{ tools: { allow: [git.write_branch] }, approvals: { required: [git.commit] } }',
+        ),
       },
     });
   });
@@ -130,6 +135,45 @@ describe('hands', () => {
     world.model.on('Be left alone', count, repeat);
     const free = await doTask(world, 'Be left alone', { agent: 'coder' });
     assert.match(free.result ?? '', /counted/);
+  });
+
+  it('what a person approved is committed; what a colleague changed since is not', async () => {
+    const git = (dir: string, ...args: string[]) =>
+      execFileSync('git', ['-C', dir, '-c', 'user.name=p', '-c', 'user.email=p@x', ...args], {
+        encoding: 'utf8',
+      }).trim();
+    const commitIt = async (goal: string, meanwhile: (dir: string) => void) => {
+      world.model.on(
+        goal,
+        says(call('timer.wait', { after_s: 2 })),
+        says(call('git.commit', { message: goal, all: true })),
+        repeat,
+      );
+      const task = await create(world, goal, { agent: 'committer' });
+      const dir = await filesOf(task.id);
+      mkdirSync(dir, { recursive: true });
+      git(dir, 'init', '--quiet', '-b', 'main');
+      writeFileSync(join(dir, 'a.txt'), 'mine\n');
+      const moved = setInterval(() => world.clock.advance(1_000), 200);
+      const asked = await eventually('somebody to be asked', async () => {
+        const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
+        return approvals.find(({ task_id }) => task_id === task.id);
+      }).finally(() => clearInterval(moved));
+      const params = { id: asked.id };
+      const { approval } = await world.approvald.getApproval({ params });
+      assert.match(approval.diff ?? '', /^branch: refs\/heads\/main\nparent: none\ntree: \w+\n/);
+      meanwhile(dir);
+      await world.approvald.approve({ params, body: { nonce: approval.nonce } });
+      const { result } = await taskEnded(world, task.id);
+      return { result: result ?? '', dir };
+    };
+    const theirs = (dir: string) => writeFileSync(join(dir, 'b.txt'), 'theirs\n');
+    const refused = await commitIt('Commit what is not mine', theirs);
+    assert.match(refused.result, /approved something else than what would happen now/);
+    assert.throws(() => git(refused.dir, 'rev-parse', '--verify', '--quiet', 'HEAD'));
+    const done = await commitIt('Commit what is mine', () => {});
+    assert.equal(git(done.dir, 'log', '--format=%an %s'), 'committer Commit what is mine');
+    assert.equal(git(done.dir, 'status', '--porcelain'), '');
   });
 
   it('a site rule takes effect at the next call, and not only at the next start', async () => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { boxfsArgs, openBoxfs } from '../../src/daemons/sandboxd/adapters/boxfs-client.ts';
 import type { Box, ExecRequest, ExecResult } from '../../src/daemons/toold/tools/box.ts';
-import type { Effect, Tool, ToolContext } from '../../src/daemons/toold/tools/tool.ts';
+import type { Basis, Effect, Tool, ToolContext } from '../../src/daemons/toold/tools/tool.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
@@ -23,6 +23,8 @@ export type TestBox = {
   commands: ExecRequest[];
   /** Calls a tool as the broker would, after its input schema. */
   call(tool: Tool | undefined, input: object): Promise<Effect>;
+  /** What a person would be shown, and what it rests on. */
+  show(tool: Tool | undefined, input: object): Promise<{ text: string; basis?: Basis }>;
   /** The result, or the error as a rejection. */
   result(tool: Tool | undefined, input: object): Promise<Record<string, unknown>>;
   close(): Promise<void>;
@@ -63,7 +65,12 @@ export async function openTestBox(options: { agent?: string } = {}): Promise<Tes
     if (tool === undefined) throw new Error('there is no such tool');
     return tool.perform(tool.input.parse(input), context);
   };
+  const show: TestBox['show'] = async (tool, input) => {
+    const shown = await tool!.preview!(tool!.input.parse(input), context);
+    return typeof shown === 'string' ? { text: shown } : shown;
+  };
   return {
+    show,
     ...{ box, context, workspace, outside, home, logs, commands, call },
     async result(tool, input) {
       const effect = await call(tool, input);

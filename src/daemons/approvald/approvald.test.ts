@@ -170,8 +170,20 @@ describe('an answer holds for nothing else', () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     const answer = await redeem({ diff_hash: 'e'.repeat(64) });
-    assert.equal(answer.decision, 'rejected');
+    assert.equal(answer.decision, 'changed');
     assert.match(answer.text ?? '', /not what the person saw/);
+  });
+
+  it('nor when the person edited the arguments looking at that diff', async () => {
+    for (const [more, decision] of [
+      [{ diff_hash: 'e'.repeat(64) }, 'changed'],
+      [{}, 'approved'],
+    ] as const) {
+      const { approval, redeem } = await host.ask();
+      const body = { edited_arguments: { commit: 'abc123', target: 'staging' } };
+      await host.alice.approve({ ...at(approval.id), body });
+      assert.equal((await redeem(more)).decision, decision);
+    }
   });
 
   it('does not hold for another diff or a marked run when it is used once more, either', async () => {
@@ -180,15 +192,15 @@ describe('an answer holds for nothing else', () => {
     const answer = await redeem();
     assert.equal(answer.decision, 'approved');
     const other = await redeem({ diff_hash: 'e'.repeat(64) });
-    assert.deepEqual([other.decision, other.arguments, other.signature], ['rejected', null, null]);
-    assert.equal((await redeem({ labels: ['outside'] })).decision, 'rejected');
+    assert.deepEqual([other.decision, other.arguments, other.signature], ['changed', null, null]);
+    assert.equal((await redeem({ labels: ['outside'] })).decision, 'changed');
     assert.deepEqual(await redeem(), answer);
   });
 
   it('does not hold once the run has read text from outside', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
-    assert.equal((await redeem({ labels: ['outside'] })).decision, 'rejected');
+    assert.equal((await redeem({ labels: ['outside'] })).decision, 'changed');
   });
 
   it('is void when it is not used in time', async () => {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { CallId } from '../../wire/words.ts';
 import {
+  answerAsPerson,
   effectsIn,
   eventsOf,
   hostToold,
@@ -32,12 +33,8 @@ afterEach(async () => {
   world.remove();
 });
 
-/** As approvald and agentd do when a person has answered. */
-function answer(callId: CallId, said: Parameters<World['approvald']['say']>[1]): void {
-  world.approvald.say(callId, said);
-  const wait = [...world.agentd.waits.values()].find((one) => one.call_id === callId)!;
-  world.agentd.endWait(wait.id, { status: 'ended', outcome: 'answered' });
-}
+const answer = (callId: CallId, said: Parameters<World['approvald']['say']>[1]): void =>
+  answerAsPerson(world, callId, said);
 
 describe('a call that needs a person', () => {
   const ask = (args: object = { key: 'x' }) => run.ask(1, TOOL, args);

@@ -6,14 +6,22 @@ import type { Client } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { WaitView } from '../../wire/agentd.ts';
 import type { approvaldRoutes, Redeemed } from '../../wire/approvald.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import type { ToolView } from '../../wire/toold.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
-import type { Job } from './job.ts';
+import { type Job, notForGood } from './job.ts';
 import { neutralise, previewOf } from './output.ts';
 import type { Permission } from './permission.ts';
 import { type CallError, refusal } from './rules.ts';
-import { type AgentdClient, forRun, peerOptions, type ToolContext } from './tools/tool.ts';
+import {
+  type AgentdClient,
+  type Basis,
+  changedSince,
+  errorOf,
+  forRun,
+  peerOptions,
+  type ToolContext,
+} from './tools/tool.ts';
 
 export type ApprovaldClient = Client<typeof approvaldRoutes>;
 
@@ -24,9 +32,10 @@ export type Asked = {
   status: 'pending' | 'answered';
   expiresAt: string;
 };
-export type Answer =
-  | { approved: true; edited: Record<string, unknown> | undefined }
-  | { approved: false; error: CallError };
+/** What a person saw of a call that they approved: it is done on that, or not at all. */
+export type Seen = { shownHash: string | null; basis: Basis | undefined };
+type Approved = { approved: true; edited: Record<string, unknown> | undefined; seen: Seen };
+export type Answer = Approved | { approved: false; error: CallError };
 
 export type Approvals = {
   request(job: Job, may: Ask, context: ToolContext): Promise<Asked>;
@@ -34,7 +43,12 @@ export type Approvals = {
   wait(asked: Asked, context: ToolContext): Promise<WaitView>;
   /** The diff is made anew: an answer to another one does not count. */
   redeem(job: Job, approvalId: ApprovalId, now: Now): Promise<Answer>;
+  /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
+  seenOf(job: Job, answer: Approved, now: Now & { edited: unknown }): Promise<Seen | CallError>;
+  /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
+  heldTo(job: Job, input: unknown, by: HeldBy): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
 };
+type HeldBy = { approvalId: ApprovalId; seen: Seen; context: ToolContext };
 export type Now = { labels: readonly Label[]; context: ToolContext; input: unknown };
 
 export function makeApprovals(options: {
@@ -52,9 +66,6 @@ export function makeApprovals(options: {
     return known;
   };
 
-  const diffOf = async (job: Job, input: unknown, context: ToolContext): Promise<string | null> =>
-    (await job.tool!.preview?.(input, context)) ?? null;
-
   return {
     async request(job, may, context) {
       const { tool, run, request } = job;
@@ -70,7 +81,7 @@ export function makeApprovals(options: {
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
         arguments: request.arguments,
         arguments_hash: job.argumentsHash,
-        diff: await diffOf(job, may.input, context),
+        diff: (await show(job, may.input, context)).shown,
         rollback: tool!.rollback ?? null,
         labels: [...may.labels],
         rules: may.decision.verdict.rules.map((rule) => rule.slice(0, 200)).slice(0, 64),
@@ -90,34 +101,63 @@ export function makeApprovals(options: {
     },
 
     async redeem(job, approvalId, { labels, context, input }) {
-      const diff = await diffOf(job, input, context);
+      const seen = await look(job, input, context).catch(notForGood);
+      if (seen instanceof Fault) return { approved: false, error: notShowable(seen) };
       const body = {
         ...{ call_id: job.callId, run_id: job.run.runId, arguments_hash: job.argumentsHash },
-        diff_hash: diff === null ? null : sha256Hex(diff),
+        diff_hash: seen.shownHash,
         labels: [...labels],
       };
       const params = { id: approvalId };
       const redeemed = await approvald.redeemApproval({ params, body }, peerOptions);
       if (redeemed.decision !== 'approved') return { approved: false, error: errorFrom(redeemed) };
-      assertSigned(
-        job,
-        approvalId,
-        { ...redeemed, action: actionOf(job, input) },
-        await publicKey(),
-      );
+      const action = actionOf(job, input);
+      assertSigned(job, approvalId, { ...redeemed, action, ...seen }, await publicKey());
       const edited = redeemed.edited ? (redeemed.arguments ?? undefined) : undefined;
-      return { approved: true, edited };
+      return { approved: true, edited, seen };
+    },
+
+    async seenOf(job, answer, { input, edited, context }) {
+      if (answer.edited === undefined) return answer.seen;
+      const now = await look(job, edited, context).catch(notForGood);
+      if (now instanceof Fault) return errorOf(now);
+      // The person edited looking at this, so it must still be so.
+      const still = await look(job, input, context).catch(notForGood);
+      const isSame = !(still instanceof Fault) && still.shownHash === answer.seen.shownHash;
+      return isSame ? now : hasChanged('');
+    },
+
+    async heldTo(job, input, { approvalId, seen, context }) {
+      if (seen.basis !== undefined) return { approvalId, basis: seen.basis };
+      const now = await look(job, input, context);
+      if (now.shownHash !== seen.shownHash) throw changedSince('what it would do');
+      return { approvalId };
     },
   };
 }
 
-/** What was signed must be about this call and these arguments, and signed by approvald. */
+async function show(job: Job, input: unknown, context: ToolContext) {
+  const made = await job.tool!.preview?.(input, context);
+  if (made === undefined) return { shown: null, basis: undefined };
+  if (typeof made === 'string') return { shown: made, basis: undefined };
+  const { text, basis } = made;
+  const lines = Object.entries(basis).map(([name, value]) => `${name}: ${value}\n`);
+  return { shown: `${lines.join('')}${text}`, basis };
+}
+
+async function look(job: Job, input: unknown, context: ToolContext): Promise<Seen> {
+  const { shown, basis } = await show(job, input, context);
+  return { shownHash: shown === null ? null : sha256Hex(shown), basis };
+}
+
+/** What was signed must be about this call, these arguments and what was shown of them. */
 function assertSigned(
   job: Job,
   approvalId: ApprovalId,
-  { statement, signature, arguments: approved, edited, action }: Redeemed & { action: string },
+  given: Redeemed & Seen & { action: string },
   publicKeyPem: string,
 ): void {
+  const { statement, signature, arguments: approved, edited, action, shownHash } = given;
   const signed = verifyJson(statement, signature ?? '', publicKeyPem);
   const own =
     statement?.approval_id === approvalId &&
@@ -128,7 +168,8 @@ function assertSigned(
     statement.decision === 'approved' &&
     statement.asked_hash === job.argumentsHash &&
     statement.arguments_hash === sha256Hex(canonicalJson(approved)) &&
-    (edited || statement.arguments_hash === job.argumentsHash);
+    (edited ||
+      (statement.arguments_hash === job.argumentsHash && statement.diff_hash === shownHash));
   if (!signed || !own)
     throw fault('denied', `the answer to ${approvalId} is not one that approvald signed for this`, {
       hint: 'Do not go on. A person should look at the audit log.',
@@ -144,6 +185,8 @@ function errorFrom({ decision, text }: Redeemed): CallError {
         `a person wants to know more before they decide${said}`,
         'Call again and answer the question in the purpose, or do without it.',
       );
+    case 'changed':
+      return hasChanged(said);
     case 'rejected':
       return refusal(
         'rejected',
@@ -160,6 +203,15 @@ function errorFrom({ decision, text }: Redeemed): CallError {
       );
   }
 }
+
+const hasChanged = (said: string): CallError =>
+  refusal(
+    'changed',
+    `a person approved something else than what would happen now${said}`,
+    'Nothing was done. Look at what is there now, and ask again if you still want it.',
+  );
+
+const notShowable = ({ message }: Fault): CallError => hasChanged(`: ${neutralise(message)}`);
 
 /** What a person agrees to, and what a permit could cover: no more than this. */
 const actionOf = ({ tool, toolName }: Job, input: unknown): string =>

@@ -11,7 +11,7 @@ import { Fault, fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { CallAnswer } from '../../wire/toold.ts';
 import type { ApprovalId } from '../../wire/words.ts';
-import type { Approvals } from './approvals.ts';
+import type { Approvals, Seen } from './approvals.ts';
 import * as events from './events.ts';
 import {
   about,
@@ -19,6 +19,7 @@ import {
   type Job,
   neverKnown,
   newCall,
+  notApproved,
   notAskable,
   notForGood,
   waitingFor,
@@ -34,7 +35,6 @@ import {
   withheld,
 } from './results.ts';
 import {
-  checksUntil,
   type Denied,
   DID_NOT_HAPPEN,
   forgetAsked,
@@ -199,9 +199,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect | 'unknown'> => {
-    const { input, approvalId } = begun;
+    const { input, approved } = begun;
     try {
-      return await tool.perform(input, { ...contextOf(job), ...(approvalId && { approvalId }) });
+      const context = contextOf(job);
+      const held = approved && (await approvals.heldTo(job, input, { ...approved, context }));
+      return await tool.perform(input, { ...context, ...held });
     } catch (error) {
       if (error instanceof Fault) {
         const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
@@ -275,7 +277,12 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   /** One more attempt of a call that is in the record. What it brings is known before it begins. */
-  const attemptAgain = async (job: Job, record: CallRow, may: Go): Promise<CallAnswer> => {
+  const attemptAgain = async (
+    job: Job,
+    record: CallRow,
+    may: Go,
+    approved?: Approved,
+  ): Promise<CallAnswer> => {
     outbox.assertTaking();
     assertWanted(job);
     await marks.note({ ...job, tool: job.tool! });
@@ -285,8 +292,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
       events.attempted(about(job), attempt, may.decision),
     );
-    const { approval: approvalId } = may.decision;
-    return perform(job, job.tool!, { seq, attempt, input: may.input, approvalId });
+    return perform(job, job.tool!, { seq, attempt, input: may.input, approved });
   };
 
   /** What was begun once is not denied any more: it has failed. */
@@ -326,19 +332,15 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const { labels, input } = before;
     const now = { labels, input, context: contextOf(job) };
     const answer = await approvals.redeem(job, approvalId, now);
-    if (!answer.approved) {
-      const { error } = answer;
-      const checks = checksUntil('approval');
-      const rule = `approval:${approvalId}`;
-      const decision = { allowed: false, rule, question: 'approval', checks, error } as const;
-      return turnDown(job, record, decision);
-    }
+    if (!answer.approved) return turnDown(job, record, notApproved(approvalId, answer.error));
     const may =
       answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
     if (may.kind === 'no') return turnDown(job, record, may.decision);
+    const seen = await approvals.seenOf(job, answer, { ...now, edited: may.input });
+    if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
     const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
     const decision = { ...may.decision, checks, approval: approvalId };
-    return attemptAgain(job, record, { ...may, kind: 'go', decision });
+    return attemptAgain(job, record, { ...may, kind: 'go', decision }, { approvalId, seen });
   };
 
   const begin = async (job: Job, progress: Progress, may: Go): Promise<CallAnswer> => {
@@ -395,5 +397,6 @@ type Begun = {
   seq: number;
   attempt: number;
   input: unknown;
-  approvalId?: ApprovalId | undefined;
+  approved?: Approved | undefined;
 };
+type Approved = { approvalId: ApprovalId; seen: Seen };

@@ -255,13 +255,13 @@ input:
     const input = "input: { commit: { type: string, pattern: '[0-9a-f]{40}' } }\n";
     const argv = `argv: [/bin/deploy, '{commit}']\npreview: [git, -C, ${repo}, diff, 'main...{commit}']\n`;
     const preview = make(`${BASE}${argv}${input}`).preview!;
-    assert.match((await preview({ commit: evil }, world.context))!, /\+evil/);
+    assert.match(String(await preview({ commit: evil }, world.context)), /\+evil/);
     // No program of the repository's runs, either.
     writeFileSync(join(repo, '.git/info/attributes'), '* diff=liar\n');
     git('config', 'diff.liar.textconv', 'echo nice #');
     git('replace', '-d', evil);
     assert.doesNotMatch(git(...args), /\+evil/);
-    assert.match((await preview({ commit: evil }, world.context))!, /\+evil/);
+    assert.match(String(await preview({ commit: evil }, world.context)), /\+evil/);
     rmSync(repo, { recursive: true });
   });
 

@@ -60,6 +60,11 @@ export function notAskable(error: Fault): Denied {
   return { allowed: false, rule, question: 'approval', checks, error: errorOf(error) };
 }
 
+export function notApproved(approvalId: string, error: CallError): Denied {
+  const checks = checksUntil('approval');
+  return { allowed: false, rule: `approval:${approvalId}`, question: 'approval', checks, error };
+}
+
 export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
   run,
   callId,

@@ -109,7 +109,10 @@ async function liveOnce(
   const second = turnover === undefined ? undefined : takeOver(life, asks, turnover);
   const [answers, later] = await meanwhile(Promise.all([first, second]));
   // What comes after the last answer is a point to die at as well.
-  if (life.died() === undefined) await life.drained();
+  if (life.died() === undefined)
+    await life.drained().catch((error: unknown) => {
+      if (life.died() === undefined) throw error;
+    });
   const died = life.died();
   await life.kill();
   return { answers: later ?? answers, died };

@@ -88,13 +88,14 @@ function judge(tx: Tx, { row, ask, permit, given }: Judged, redeemWithinMs: numb
   if (Number(row.decided_ms) + redeemWithinMs <= tx.nowMs)
     return no('expired', 'it was approved, but not used in time');
   const changed = whatChanged(row, given);
-  return changed === undefined ? { decision: 'approved', text: null } : no('rejected', changed);
+  return changed === undefined ? { decision: 'approved', text: null } : no('changed', changed);
 }
 
 function whatChanged(row: ApprovalRow, given: Redeeming): string | undefined {
   if (isMarked(given.labels) && !isMarked(labelsOf(row)))
     return 'the run has read text from outside since this was asked';
-  if (row.edited === null && given.diff_hash !== undefined && given.diff_hash !== row.diff_hash)
+  // Also when a person edited the arguments: they did so looking at this.
+  if (given.diff_hash !== undefined && given.diff_hash !== row.diff_hash)
     return 'what it would change is not what the person saw any more';
   return undefined;
 }
@@ -114,7 +115,7 @@ function redeemedBefore(
   const now: Redeemed =
     changed === undefined
       ? answer
-      : { ...pending(answer.key_id), decision: 'rejected', text: changed };
+      : { ...pending(answer.key_id), decision: 'changed', text: changed };
   return { answer: now, seq: Number(seq) };
 }
 

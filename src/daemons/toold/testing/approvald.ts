@@ -61,13 +61,17 @@ export function fakeApprovald() {
       if (ask.arguments_hash !== body.arguments_hash)
         throw fault('denied', 'it was asked with other arguments');
       state.redeemed.push(body.call_id);
+      const shown = ask.diff === null ? null : sha256Hex(ask.diff);
+      if (found.said.decision === 'approved' && shown !== body.diff_hash)
+        found.said = { decision: 'changed', text: 'it is not what the person saw any more' };
       const args = found.said.edited ?? ask.arguments;
       const statement: Statement = {
         ...{ v: 1, approval_id: params.id, call_id: body.call_id, run_id: body.run_id },
         ...{ agent: ask.agent, task_id: ask.task_id, action: ask.action },
         decision: found.said.decision as Statement['decision'],
         ...{ asked_hash: ask.arguments_hash, arguments_hash: sha256Hex(canonicalJson(args)) },
-        ...{ diff_hash: null, by: ['person:alice'], permit_id: null, nonce: 'n', at: AT },
+        diff_hash: found.said.edited || ask.diff === null ? null : sha256Hex(ask.diff),
+        ...{ by: ['person:alice'], permit_id: null, nonce: 'n', at: AT },
       };
       return state.forge({
         decision: found.said.decision,

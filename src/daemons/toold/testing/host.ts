@@ -24,6 +24,7 @@ import { tooldConfig } from '../config.ts';
 import { toold } from '../daemon.ts';
 import { type FakeApprovald, fakeApprovald } from './approvald.ts';
 import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './peers.ts';
+import { type FakeSandboxd, nothingOutside } from './sandboxd.ts';
 
 export type TooldClient = Client<typeof tooldRoutes>;
 
@@ -109,13 +110,23 @@ export type TestHost = {
 
 export async function hostToold(
   world: World,
-  options: { config?: object; moment?: (name: string) => void; clock?: Clock } = {},
+  options: {
+    config?: object;
+    moment?: (name: string) => void;
+    clock?: Clock;
+    sandboxd?: FakeSandboxd;
+  } = {},
 ): Promise<TestHost> {
   const here = new Map<DaemonName, Hosted>([
     ['agentd', asHosted('agentd', world.agentd.dispatch)],
     ['auditd-ai', asHosted('auditd-ai', world.audit.dispatch)],
     ['approvald', asHosted('approvald', world.approvald.dispatch)],
   ]);
+  const { sandboxd } = options;
+  if (sandboxd !== undefined) {
+    here.set('sandboxd', asHosted('sandboxd', sandboxd.dispatch));
+    here.set('egressd', asHosted('egressd', nothingOutside()));
+  }
   const clock = options.clock ?? world.clock;
   const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };
   const hosted = await hostDaemon(toold, {
@@ -159,6 +170,17 @@ function testRun(id: RunId, socket: string, client: TooldClient): TestRun {
         body: { call_id: callId(n), tool, arguments: { ...args }, ...more } as CallRequest,
       }),
   };
+}
+
+/** As approvald and agentd do when a person has answered. */
+export function answerAsPerson(
+  world: World,
+  callId: CallId,
+  said: Parameters<FakeApprovald['say']>[1],
+): void {
+  world.approvald.say(callId, said);
+  const wait = [...world.agentd.waits.values()].find((one) => one.call_id === callId)!;
+  world.agentd.endWait(wait.id, { status: 'ended', outcome: 'answered' });
 }
 
 /** The lines that test.count_effect wrote. */

@@ -70,8 +70,8 @@ describe('file.write', () => {
 
   it('shows the diff before it is done', async () => {
     const input = { path: at('src/a.ts'), text: 'const a = 2;\nconst b = a;\n' };
-    const preview = await tool('file.write')!.preview!(input, world.context);
-    assert.match(preview!, /-const a = 1;\n\+const a = 2;\n const b/);
+    const { text } = await world.show(tool('file.write'), input);
+    assert.match(text, /-const a = 1;\n\+const a = 2;\n const b/);
     assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = 1;\nconst b = a;\n');
   });
 });
@@ -160,16 +160,16 @@ describe('file.delete and delete.recursive', () => {
 
   it('a name with line ends in it passes for no other line of what is shown', async () => {
     writeFileSync(at('src/x\nand nothing else'), '');
-    const preview = await tool('delete.recursive')!.preview!({ path: at('src') }, world.context);
-    assert.doesNotMatch(preview!, /^and nothing else/m);
-    assert.match(preview!, /x\\nand nothing else"$/m);
+    const { text } = await world.show(tool('delete.recursive'), { path: at('src') });
+    assert.doesNotMatch(text, /^and nothing else/m);
+    assert.match(text, /x\\nand nothing else"$/m);
     assert.equal((await ask('file.delete', { path: 'src/x\nand nothing else' })).deleted, 1);
   });
 
   it('a directory with something in it needs delete.recursive', async () => {
     await assert.rejects(ask('file.delete', { path: 'src' }), { code: 'conflict' });
-    const preview = await tool('delete.recursive')!.preview!({ path: at('src') }, world.context);
-    assert.match(preview!, /- .*src\/a\.ts/);
+    const { text } = await world.show(tool('delete.recursive'), { path: at('src') });
+    assert.match(text, /- .*src\/a\.ts/);
     const done = await ask('delete.recursive', { path: 'src' });
     assert.deepEqual([done.deleted, done.complete], [2, true]);
     assert.equal(existsSync(at('src')), false);

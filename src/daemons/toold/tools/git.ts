@@ -1,8 +1,9 @@
 // The tools for git. What a repository may not make git do is in git/config.ts and
 // git/repository.ts.
 import { WORKSPACE } from './box.ts';
+import { gitCommit } from './git/commit.ts';
 import { gitDiff, gitLog, gitShow, gitStatus } from './git/read.ts';
-import { gitBranch, gitCommit, gitWorktree } from './git/write.ts';
+import { gitBranch, gitWorktree } from './git/write.ts';
 import type { Tool } from './tool.ts';
 
 export function gitTools(workspace: string = WORKSPACE): Tool[] {

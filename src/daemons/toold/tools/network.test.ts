@@ -63,7 +63,7 @@ describe('network.request', () => {
     assert.equal(tool.view.capabilities[0], 'network.request');
     const input = tool.input.parse({ host: 'раураl.com', reason: 'the docs' });
     const shown = await tool.preview!(input, context);
-    assert.match(shown!, /^let this run reach xn--[a-z0-9-]+\.com:443\nwhy: the docs\n$/);
+    assert.match(String(shown), /^let this run reach xn--[a-z0-9-]+\.com:443\nwhy: the docs\n$/);
     await assert.rejects(
       tool.perform(input, { ...context, approvalId: undefined } as never),
       (error) => error instanceof Fault && error.code === 'denied',

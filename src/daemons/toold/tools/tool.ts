@@ -5,7 +5,7 @@ import type { Client } from '../../../platform/link.ts';
 import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
-import { Fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { CallError } from '../rules.ts';
@@ -30,7 +30,17 @@ export type ToolContext = {
   signal: AbortSignal;
   /** The approval that let it begin, where one was needed. */
   approvalId?: ApprovalId;
+  /** What the person saw it rest on, where its preview says. */
+  basis?: Basis;
 };
+
+/** On what an approved call rests, by name; shown to the person who approves it. One line each. */
+export type Basis = Readonly<Record<string, string>>;
+/**
+ * What would change. With a basis, `perform` does it on that or not at all; without one, it is
+ * looked at again right before.
+ */
+export type Preview = string | { text: string; basis: Basis };
 
 /** What came of it: a result, a failure that is certain, or a wait that agentd holds. */
 export type Effect =
@@ -64,7 +74,7 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   /** Labels that its output brings into the run, such as `outside`. */
   brings?: readonly Label[];
   /** What would change, for whoever must approve it. */
-  preview?(input: z.output<I>, context: ToolContext): Promise<string | undefined>;
+  preview?(input: z.output<I>, context: ToolContext): Promise<Preview>;
   /** `required`: a person is asked before every call, whatever else policy says. */
   approval?: 'required' | 'policy';
   /** How it could be undone, in words for whoever must approve it. */
@@ -100,6 +110,13 @@ function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Record<string, unk
   const { $schema: _, ...rest } = whole as Record<string, unknown>;
   return rest;
 }
+
+/** Nothing was done: it would not have been what the person saw. */
+export const changedSince = (what: string): Fault =>
+  fault('conflict', `${what}: it has changed since a person approved this`, {
+    hint: 'Nothing was done. Look at what is there now, and ask again.',
+    details: { reason: 'changed' },
+  });
 
 export function errorOf(error: Fault): CallError {
   return { code: error.code, message: error.message, hint: error.hint, retry: error.retry };

@@ -1,22 +1,58 @@
 // file.delete and delete.recursive. What is gone is gone, whoever did it: asked again, the answer
 // is that nothing was there.
+import { posix } from 'node:path';
 import * as z from 'zod';
-import { boxPath, deletes, deletesTree } from '../box.ts';
-import { type Tool, type ToolContext, tool } from '../tool.ts';
+import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
+import { changedSince, type Tool, type ToolContext, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf } from './limits.ts';
-import { previewOfText } from './write.ts';
+import { ABSENT, asChanged, isSha256, previewOfText } from './write.ts';
+
+/** What a person is shown of a tree. */
+const NAMES_MAX = 2_000;
 
 async function deleteAt(context: ToolContext, path: string, recursive: boolean) {
+  const { basis } = context;
   const box = await context.box();
   await assertNotGit(box, path);
+  const nothing = { path, deleted: 0, complete: true };
+  const shown = basis?.before;
+  const expected = shown !== undefined && isSha256(shown) ? { expected_sha256: shown } : {};
+  // A file is compared where it is deleted.
+  if (shown !== undefined && !isSha256(shown)) {
+    if ((await lookAt(box, path)).state !== shown) throw changedSince(path);
+    if (shown === ABSENT) return nothing;
+  }
   try {
-    const { deleted, complete } = await box.files.perform({ op: 'delete', path, recursive });
+    const ask = { op: 'delete', path, recursive, ...expected } as const;
+    const { deleted, complete } = await box.files.perform(ask);
     return { path, deleted, complete };
   } catch (error) {
-    if (reasonOf(error) === 'not_found') return { path, deleted: 0, complete: true };
+    if (reasonOf(error) === 'not_found') return nothing;
+    return asChanged(error, path, basis);
+  }
+}
+
+const real = async (box: Box, path: string) => {
+  try {
+    return await box.files.perform({ op: 'stat', path });
+  } catch (error) {
+    if (reasonOf(error) === 'not_found') return undefined;
     throw error;
   }
+};
+
+/** What would go. Of a link it is the link, whatever it leads to. */
+async function lookAt(box: Box, path: string): Promise<{ state: string; text: string }> {
+  const found = await real(box, path);
+  if (found === undefined) return { state: ABSENT, text: `${path}: is not there\n` };
+  const { kind, modified_at, real_path } = found;
+  const parent = await real(box, posix.dirname(path));
+  if (real_path !== posix.join(parent?.real_path ?? '/', posix.basename(path)))
+    return { state: `link to ${real_path}`, text: `${path}: link to ${real_path}\n` };
+  if (kind !== 'file') return { state: `${kind} of ${modified_at}`, text: `${path}: ${kind}\n` };
+  const { text, basis } = await previewOfText(box, path, '');
+  return { state: basis.before, text };
 }
 
 const Deleted = z.object({
@@ -38,13 +74,8 @@ export const deleteFile = (workspace: string): Tool =>
     output: Deleted,
     touches: ({ path }) => [deletes(path)],
     async preview({ path }, context) {
-      const box = await context.box();
-      const found = await box.files.perform({ op: 'stat', path }).catch((error: unknown) => {
-        if (reasonOf(error) === 'not_found') return undefined;
-        throw error;
-      });
-      if (found?.kind === 'file') return previewOfText(box, path, '');
-      return `${path}: ${found?.kind ?? 'is not there'}\n`;
+      const { state, text } = await lookAt(await context.box(), path);
+      return { text, basis: { before: state } };
     },
     async perform({ path }, context) {
       const { deleted } = await deleteAt(context, path, false);
@@ -72,7 +103,7 @@ export const deleteTree = (workspace: string): Tool =>
     touches: ({ path }) => [deletesTree(path)],
     async preview({ path }, context) {
       const { files } = await context.box();
-      const ask = { op: 'search', path, mode: 'names', results_max: 500 } as const;
+      const ask = { op: 'search', path, mode: 'names', results_max: NAMES_MAX } as const;
       const { matches, cut } = await files.perform({ ...ask, glob: '*', everywhere: true });
       // A name may hold line ends, and must not pass for several.
       const lines = matches.map((match) => `- ${JSON.stringify(`${path}/${match.path}`)}`);

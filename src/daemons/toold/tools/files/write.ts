@@ -5,38 +5,59 @@ import { fault } from '../../../../wire/errors.ts';
 import { Sha256 } from '../../../../wire/words.ts';
 import { type Box, boxPath, mayHaveHappened, reads, writes } from '../box.ts';
 import { assertShowable, unifiedDiff } from '../diff.ts';
-import { type Tool, tool } from '../tool.ts';
+import { type Basis, changedSince, type Tool, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
 
 const DIFF_CHARS_MAX = 20_000;
 
-/** The text of a file, empty when it is not there; undefined when it is not text or too large. */
-async function textOf(box: Box, path: string): Promise<string | undefined> {
+export const ABSENT = 'not there';
+/** How large files are told apart: they are not hashed. */
+type Before = { text: string | undefined; state: string };
+
+/** What is there now. No text when it is not text or too large. */
+async function before(box: Box, path: string): Promise<Before> {
   try {
     const found = await box.files.perform({ op: 'read', path, length: TEXT_BYTES_MAX });
-    const isWhole = found.encoding === 'utf8' && found.bytes === found.size_bytes;
-    return isWhole ? found.content : undefined;
+    const { encoding, bytes, size_bytes, sha256, modified_at, content } = found;
+    const isWhole = encoding === 'utf8' && bytes === size_bytes;
+    const state = sha256 ?? `${size_bytes} bytes of ${modified_at}`;
+    return { text: isWhole ? content : undefined, state };
   } catch (error) {
-    if (reasonOf(error) === 'not_found') return '';
+    if (reasonOf(error) === 'not_found') return { text: '', state: ABSENT };
     throw error;
   }
 }
 
+export const isSha256 = (state: string): boolean => Sha256.safeParse(state).success;
+
 /** What replacing the file by this text would change. */
 export async function previewOfText(box: Box, path: string, after: string | undefined) {
-  const before = await textOf(box, path);
-  if (before === undefined || after === undefined)
-    return `${path}: not text, or too large to show; it is replaced as a whole\n`;
-  return assertShowable(unifiedDiff(before, after, { from: path, to: path }));
+  const { text, state } = await before(box, path);
+  const basis = { before: state };
+  if (text === undefined || after === undefined)
+    return { basis, text: `${path}: not text, or too large to show; it is replaced as a whole\n` };
+  const names = { from: path, to: path };
+  return { basis, text: assertShowable(unifiedDiff(text, after, names)) };
 }
 
-/** A file that is to be taken in as it is. */
-export async function previewOfNew(box: Box, path: string): Promise<string> {
-  const text = await textOf(box, path);
-  if (text === undefined) return `${path}: new, not text or too large to show\n`;
-  return unifiedDiff('', text, { from: '/dev/null', to: path });
+/** Refuses when the file is not what the person saw; where a hash tells, the box sees to it. */
+export async function assertBasis(box: Box, path: string, basis: Basis | undefined) {
+  if (basis === undefined || isSha256(basis.before!)) return;
+  if ((await before(box, path)).state !== basis.before) throw changedSince(path);
 }
+
+/** In the box's own words it is a conflict between writers; here a person's answer is void. */
+export function asChanged(error: unknown, path: string, basis: Basis | undefined): never {
+  const reason = reasonOf(error);
+  const isNew = basis?.before === ABSENT && reason === 'exists';
+  throw isNew || (basis !== undefined && reason === 'conflict') ? changedSince(path) : error;
+}
+
+const hasChanged = (path: string) =>
+  fault('conflict', `${path} has changed since it was read`, {
+    hint: 'Read it again, and make the change on what is there now.',
+  });
 
 const WriteInput = (workspace: string) =>
   z
@@ -77,18 +98,24 @@ export const writeFile = (workspace: string): Tool =>
     async preview({ path, text }, context) {
       return previewOfText(await context.box(), path, text);
     },
-    async perform({ path, text, base64, expected_sha256, ...how }, context) {
+    async perform({ path, text, base64, expected_sha256, create_only, executable }, context) {
+      const { basis } = context;
       const box = await context.box();
       await assertNotGit(box, path);
-      const { created, size_bytes, sha256 } = await box.files.perform({
-        op: 'write',
-        path,
-        encoding: text === undefined ? 'base64' : 'utf8',
-        content: text ?? base64 ?? '',
-        make_parents: true,
-        ...how,
-        ...(expected_sha256 === undefined ? {} : { expected_sha256 }),
-      });
+      await assertBasis(box, path, basis);
+      if (basis !== undefined && expected_sha256 !== undefined && expected_sha256 !== basis.before)
+        throw hasChanged(path);
+      const shown = basis === undefined || !isSha256(basis.before!) ? undefined : basis.before;
+      const expected = expected_sha256 ?? shown;
+      const { created, size_bytes, sha256 } = await box.files
+        .perform({
+          ...{ op: 'write', path, make_parents: true, executable },
+          encoding: text === undefined ? 'base64' : 'utf8',
+          content: text ?? base64 ?? '',
+          create_only: create_only || basis?.before === ABSENT,
+          ...(expected === undefined ? {} : { expected_sha256: expected }),
+        })
+        .catch((error: unknown) => asChanged(error, path, basis));
       return { result: { path, created, size_bytes, sha256 } };
     },
   });
@@ -161,18 +188,18 @@ export const editFile = (workspace: string): Tool =>
     touches: ({ path }) => [reads(path), writes(path)],
     rollback: 'Edit it back; the diff shows how it was.',
     async preview({ path, edits }, context) {
-      const { content } = await readForEdit(await context.box(), path);
+      const { content, sha256 } = await readForEdit(await context.box(), path);
       const { text } = applyEdits(content, edits, path);
-      return assertShowable(unifiedDiff(content, text, { from: path, to: path }));
+      const shown = assertShowable(unifiedDiff(content, text, { from: path, to: path }));
+      return { text: shown, basis: { before: sha256 } };
     },
     async perform({ path, edits, expected_sha256 }, context) {
+      const { basis } = context;
       const box = await context.box();
       await assertNotGit(box, path);
       const found = await readForEdit(box, path);
-      if (expected_sha256 !== undefined && expected_sha256 !== found.sha256)
-        throw fault('conflict', `${path} has changed since it was read`, {
-          hint: 'Read it again, and make the change on what is there now.',
-        });
+      if (basis !== undefined && basis.before !== found.sha256) throw changedSince(path);
+      if (expected_sha256 !== undefined && expected_sha256 !== found.sha256) throw hasChanged(path);
       const { text, replacements } = applyEdits(found.content, edits, path);
       const write = { op: 'write', path, content: text, expected_sha256: found.sha256 } as const;
       const { size_bytes, sha256 } = await box.files.perform(write).catch(mayHaveHappened);

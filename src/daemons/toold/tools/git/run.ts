@@ -42,6 +42,8 @@ export type Git = Repository & {
   run(args: readonly string[], stdin?: string): Promise<GitOutput>;
   /** The same, for the caller to judge. */
   try(args: readonly string[], stdin?: string): Promise<ExecResult>;
+  /** The same repository with another index, so that staging changes nothing that others see. */
+  withIndex(file: string): Git;
 };
 
 /** Every box sees the host's git, so one look at it is enough. */
@@ -136,24 +138,28 @@ export async function openGit(
   const repository = await findRepository(box, from);
   const env = envFor(repository, await settingsFor(box, repository), context.agent);
   const exec = once ? execOnce.bind(undefined, box) : box.exec;
-  const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
-    exec({
-      argv: ['git', '--no-pager', ...args],
-      cwd: repository.top,
-      env,
-      ...(stdin === undefined ? {} : { stdin: Buffer.from(stdin) }),
-      wallMs: WALL_MS,
-      outputBytesMax: OUTPUT_BYTES_MAX,
-      signal: context.signal,
-    });
-  return {
-    ...repository,
-    try: tryGit,
-    async run(args, stdin) {
-      const done = await tryGit(args, stdin);
-      const truncated = done.endedBy === 'output';
-      if (!truncated && (done.exitCode !== 0 || done.endedBy !== null)) throw failure(args, done);
-      return { stdout: done.stdout.toString(), truncated };
-    },
+  const withEnv = (own: Record<string, string>): Git => {
+    const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
+      exec({
+        argv: ['git', '--no-pager', ...args],
+        cwd: repository.top,
+        env: own,
+        ...(stdin === undefined ? {} : { stdin: Buffer.from(stdin) }),
+        wallMs: WALL_MS,
+        outputBytesMax: OUTPUT_BYTES_MAX,
+        signal: context.signal,
+      });
+    return {
+      ...repository,
+      try: tryGit,
+      async run(args, stdin) {
+        const done = await tryGit(args, stdin);
+        const truncated = done.endedBy === 'output';
+        if (!truncated && (done.exitCode !== 0 || done.endedBy !== null)) throw failure(args, done);
+        return { stdout: done.stdout.toString(), truncated };
+      },
+      withIndex: (file) => withEnv({ ...own, GIT_INDEX_FILE: file }),
+    };
   };
+  return withEnv(env);
 }

@@ -1,0 +1,89 @@
+// git.commit. What a person approved is one tree on one commit of one branch; that and nothing else
+// is then committed, whatever has become of the files since. The author is the agent.
+import * as z from 'zod';
+import { fault } from '../../../../wire/errors.ts';
+import { reads, writes } from '../box.ts';
+import { type Basis, type Tool, type ToolContext, tool } from '../tool.ts';
+import { basisOf, commitExactly, shownOf } from './exact.ts';
+import { PLAIN, RepoPath, repo } from './input.ts';
+import { type Git, openGit } from './run.ts';
+import { branchOf, refuseInnerRepositories } from './state.ts';
+
+const LIMITS = { timeoutMs: 120_000, callsPerRunMax: 500 } as const;
+
+const CommitInput = (workspace: string) =>
+  z
+    .strictObject({
+      repo: repo(workspace),
+      message: z.string().min(1).max(20_000),
+      paths: z.array(RepoPath).max(500).default([]).describe('stage exactly these first'),
+      all: z.boolean().default(false).describe('stage everything that changed first'),
+    })
+    .refine(({ paths, all }) => !all || paths.length === 0, 'give paths or all, not both');
+type CommitInput = z.output<ReturnType<typeof CommitInput>>;
+
+export const gitCommit = (workspace: string): Tool =>
+  tool({
+    name: 'git.commit',
+    description:
+      'Commit to the current branch: what is staged, after staging paths, or all that changed. ' +
+      'You are the author. Hooks are not run.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: false,
+    ...LIMITS,
+    level: 'L2',
+    box: 'write',
+    input: CommitInput(workspace),
+    output: z.object({
+      top: z.string(),
+      commit: z.string(),
+      branch: z.string().nullable(),
+      summary: z.string(),
+    }),
+    touches: (input) => [reads(input.repo), writes(input.repo)],
+    rollback: 'git reset --soft HEAD~1 takes the commit back and keeps the files.',
+    async preview(input, context) {
+      const git = await openGit(context, input.repo);
+      await refuseInnerRepositories(git, context);
+      const basis = await basisOf(git, input, context);
+      return { text: await shownOf(git, basis), basis };
+    },
+    async perform(input, context) {
+      const git = await openGit(context, input.repo, { once: true });
+      const commit = await commitBy(git, input, context);
+      const { stdout } = await git.run([
+        'log',
+        '-1',
+        '--format=%H',
+        '--shortstat',
+        ...PLAIN,
+        commit,
+      ]);
+      const [, ...summary] = stdout.split('\n').filter((line) => line !== '');
+      const branch = await branchOf(git);
+      return { result: { top: git.top, commit, branch, summary: summary.join(' ').trim() } };
+    },
+  });
+
+async function commitBy(git: Git, input: CommitInput, context: ToolContext): Promise<string> {
+  const { message, paths, all } = input;
+  const basis: Basis | undefined = context.basis;
+  if (basis !== undefined) return commitExactly(git, basis, message);
+  await refuseInnerRepositories(git, context);
+  if (all) await git.run(['add', '--all']);
+  if (paths.length > 0) await git.run(['add', '--', ...paths]);
+  const how = ['--no-verify', '--no-gpg-sign', '--cleanup=whitespace', '--quiet', '--file=-'];
+  const done = await git.try(['commit', ...how], message);
+  if (done.endedBy !== null) throw new Error(`git commit was ended by ${done.endedBy}`);
+  if (done.exitCode !== 0) throw notCommitted(done.stdout.toString(), done.stderr.toString());
+  const { stdout } = await git.run(['rev-parse', '--verify', 'HEAD']);
+  return stdout.trim();
+}
+
+function notCommitted(stdout: string, stderr: string) {
+  const said = (stderr.trim() || stdout.trim()).slice(0, 1_000);
+  return fault('conflict', `nothing was committed: ${said}`, {
+    hint: 'See git.status; name paths, or set all, to stage what changed.',
+  });
+}

@@ -1,0 +1,130 @@
+// A commit that can be shown before it is made and is then made from exactly what was shown: a tree
+// is written from a throw-away index, and named by its hash from then on.
+import { randomUUID } from 'node:crypto';
+import { posix } from 'node:path';
+import { fault } from '../../../../wire/errors.ts';
+import { assertShowable } from '../diff.ts';
+import { reasonOf } from '../files/limits.ts';
+import { type Basis, changedSince, type ToolContext } from '../tool.ts';
+import { PLAIN } from './input.ts';
+import type { Git } from './run.ts';
+
+type Staging = { paths: readonly string[]; all: boolean };
+
+const HASH = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
+const NONE = 'none';
+/** Known to every git, by the length of its hashes. */
+const EMPTY_TREES: Readonly<Record<number, string>> = {
+  40: '4b825dc642cb6eb9a060e54bf8d69288fbee4904',
+  64: '6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321',
+};
+
+/** What would be committed, where, and after what. */
+export async function basisOf(git: Git, staging: Staging, context: ToolContext): Promise<Basis> {
+  const parent = await headOf(git);
+  const merged = await mergedInto(git, context);
+  const basis = {
+    branch: await refOf(git),
+    parent,
+    ...(merged.length === 0 ? {} : { merges: merged.join(' ') }),
+    tree: await treeOf(git, staging, context),
+  };
+  const before = parent === NONE ? emptyTree(basis.tree) : await hashOf(git, `${parent}^{tree}`);
+  if (before !== basis.tree || merged.length > 0) return basis;
+  throw fault('conflict', 'nothing would be committed: nothing has changed', {
+    hint: 'See git.status; name paths, or set all, to stage what changed.',
+  });
+}
+
+/** All of it: no attribute of the repository's makes text a file that only differs. */
+export async function shownOf(git: Git, { parent, tree }: Basis): Promise<string> {
+  const whole = [...PLAIN, '--text', '--ignore-submodules=none', '--submodule=short'];
+  const from = parent === NONE ? emptyTree(tree!) : `${parent}^{tree}`;
+  const args = ['diff-tree', '-r', '--patch', '--find-renames', ...whole, from, tree!];
+  const { stdout, truncated } = await git.run(args);
+  if (!truncated) return assertShowable(stdout);
+  throw fault('too_large', 'the change is too long to be shown to a person as a whole', {
+    hint: 'Commit in smaller parts, so that a person can look at each.',
+  });
+}
+
+/** The new commit. The branch moves only from where it was when this was shown. */
+export async function commitExactly(git: Git, basis: Basis, message: string): Promise<string> {
+  const { branch, parent, merges, tree } = basis as Basis & { branch: string; tree: string };
+  if ((await refOf(git)) !== branch) throw changedSince(`the branch in ${git.top} is another one`);
+  const { stdout: text } = await git.run(['stripspace'], message);
+  if (text.trim() === '') throw fault('bad_request', 'the message of the commit is empty');
+  const parents = [parent!, ...(merges?.split(' ') ?? [])].filter((one) => one !== NONE);
+  const make = ['commit-tree', tree, ...parents.flatMap((one) => ['-p', one])];
+  const commit = (await git.run(make, text)).stdout.trim();
+  const old = parent === NONE ? '0'.repeat(tree.length) : parent!;
+  const note = `commit: ${text.split('\n')[0]!.slice(0, 200)}`;
+  const moved = await git.try(['update-ref', '--no-deref', '-m', note, branch, commit, old]);
+  if (moved.endedBy !== null) throw new Error(`git update-ref was ended by ${moved.endedBy}`);
+  if (moved.exitCode !== 0) throw changedSince(`${branch} is not at ${parent} any more`);
+  // It is committed; the rest is how the repository looks afterwards.
+  if (merges !== undefined) await git.try(['merge', '--quit']);
+  await git.try(['read-tree', '-m', tree]);
+  await git.try(['update-index', '-q', '--refresh']);
+  return commit;
+}
+
+const emptyTree = (like: string): string => EMPTY_TREES[like.length]!;
+
+/** The reference that a commit moves: a branch, or HEAD itself where none is checked out. */
+async function refOf(git: Git): Promise<string> {
+  const { exitCode, stdout } = await git.try(['symbolic-ref', '--quiet', 'HEAD']);
+  return exitCode === 0 ? stdout.toString().trim() : 'HEAD';
+}
+
+async function headOf(git: Git): Promise<string> {
+  const { exitCode, stdout } = await git.try(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}']);
+  return exitCode === 0 ? asHash(stdout.toString()) : NONE;
+}
+
+const hashOf = async (git: Git, name: string): Promise<string> =>
+  asHash((await git.run(['rev-parse', '--verify', name])).stdout);
+
+function asHash(text: string): string {
+  const hash = text.trim();
+  if (HASH.test(hash)) return hash;
+  throw fault('bad_output', `git answered ${JSON.stringify(hash.slice(0, 100))} instead of a hash`);
+}
+
+/** What a merge that is under way brings in. */
+async function mergedInto({ gitDir }: Git, context: ToolContext): Promise<string[]> {
+  const { files } = await context.box();
+  const path = posix.join(gitDir, 'MERGE_HEAD');
+  try {
+    const { content } = await files.perform({ op: 'read', path, length: 65_536 });
+    return content
+      .split('\n')
+      .filter((line) => line !== '')
+      .map(asHash);
+  } catch (error) {
+    if (reasonOf(error) === 'not_found') return [];
+    throw error;
+  }
+}
+
+async function treeOf(git: Git, { paths, all }: Staging, context: ToolContext): Promise<string> {
+  const box = await context.box();
+  const index = `/tmp/agentd-${context.callId}-${randomUUID()}.index`;
+  const plain = { env: { PATH: '/usr/local/bin:/usr/bin:/bin' }, cwd: '/', wallMs: 30_000 };
+  const own = posix.join(git.gitDir, 'index');
+  const found = await box.files.perform({ op: 'stat', path: own }).catch((error: unknown) => {
+    if (reasonOf(error) !== 'not_found') throw error;
+  });
+  try {
+    if (found !== undefined) {
+      const copied = await box.exec({ ...plain, argv: ['cp', '--', own, index] });
+      if (copied.exitCode !== 0) throw fault('unavailable', `${own} cannot be copied`);
+    }
+    const apart = git.withIndex(index);
+    if (all) await apart.run(['add', '--all']);
+    if (paths.length > 0) await apart.run(['add', '--', ...paths]);
+    return asHash((await apart.run(['write-tree'])).stdout);
+  } finally {
+    await box.exec({ ...plain, argv: ['rm', '-f', '--', index, `${index}.lock`] });
+  }
+}
