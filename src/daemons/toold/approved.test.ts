@@ -1,5 +1,5 @@
-// What a person approved is what happens, from the ask to the effect: with real tools on real files,
-// and a colleague who changes them at every moment in between.
+// What a person approved is what happens, from the ask to the effect: with real tools on real
+// files, and a colleague who changes them at every moment in between.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
