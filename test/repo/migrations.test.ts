@@ -22,6 +22,7 @@ const MADE: Record<string, string[]> = {
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',
     '80c9db3d69593f88ed71a60abce52a41c5552d7be361cda754434d928fc225af',
     'b87c18378827bbc26be66c94ae2677782909687070af7da66d0c153a1516965f',
+    '2100dc2d08f55ed6975807fe67f373e5f0ffbcad7e14124af8e5b0864a59c864',
   ],
   'sandboxd/store.ts': ['4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41'],
   'toold/store.ts': [

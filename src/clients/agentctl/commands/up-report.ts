@@ -6,7 +6,11 @@ import { problemLines } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
 import { modelsText } from './which-model.ts';
 
-export async function describeStart({ out, stateDir, runtime }: Session): Promise<void> {
+/** `copies`: databases of an earlier version, as they were before this start changed them. */
+export async function describeStart(
+  { out, stateDir, runtime }: Session,
+  copies: readonly string[],
+): Promise<void> {
   const { info } = runtime();
   const [models, team] = await Promise.all([
     runtime().ask('modeld', 'listModels', {}),
@@ -20,12 +24,14 @@ export async function describeStart({ out, stateDir, runtime }: Session): Promis
     rehearsal,
     agents: names,
     problems: team.problems,
+    copies,
   };
   out.give({ runtime: document }, () => [
     `${out.paint('green', 'The runtime is up')}: ${info.mode}, pid ${info.pid}`,
     ...renderFields(
       [
         ['state', stateDir],
+        ['copies', copies.length === 0 ? undefined : copiesText(copies)],
         ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
         ['model', modelsText(models)],
         [
@@ -41,4 +47,8 @@ export async function describeStart({ out, stateDir, runtime }: Session): Promis
       ? 'Next: agentctl agent create --help'
       : 'Next: agentctl task create "what you want done" --wait',
   ]);
+}
+
+function copiesText(copies: readonly string[]): string {
+  return `an earlier version wrote this; as it was: ${copies.toSorted().join(', ')}`;
 }

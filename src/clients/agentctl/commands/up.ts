@@ -1,6 +1,6 @@
 // agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, renameSync, statSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
@@ -22,7 +22,8 @@ export async function up(session: Session): Promise<number> {
   const program = findProgram(args.flag('split') ? 'split' : 'embedded');
   const argv = [program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
   makeStateDir(stateDir);
-  if (args.flag('foreground')) return runHere(session, argv);
+  const newCopies = watchCopies(stateDir);
+  if (args.flag('foreground')) return runHere(session, argv, newCopies);
   out.note(`Starting the runtime on ${stateDir} …`);
   const log = openLog(join(stateDir, 'logs', 'runtime.log'));
   const child = spawn(process.execPath, argv, {
@@ -42,8 +43,15 @@ export async function up(session: Session): Promise<number> {
     (child.stdio[3] as Readable | null)?.destroy();
     child.unref();
   }
-  await describeStart(session);
+  await describeStart(session, newCopies());
   return 0;
+}
+
+/** Databases as they were before this start changed them, by their names. */
+function watchCopies(stateDir: string): () => string[] {
+  const names = () => readdirSync(stateDir).filter((name) => /\.before-[\d.]+$/.test(name));
+  const before = names();
+  return () => names().filter((name) => !before.includes(name));
 }
 
 const RUNTIME_VARIABLES = new RegExp(
@@ -145,7 +153,11 @@ async function answersSoon(stateDir: string): Promise<void> {
 }
 
 /** In the foreground: its log is ours, and our signals are its. */
-async function runHere(session: Session, argv: string[]): Promise<number> {
+async function runHere(
+  session: Session,
+  argv: string[],
+  newCopies: () => string[],
+): Promise<number> {
   const child = spawn(process.execPath, argv, {
     cwd: session.stateDir,
     // Its own group: Ctrl-C reaches it once, through us, and it stops in order.
@@ -158,7 +170,7 @@ async function runHere(session: Session, argv: string[]): Promise<number> {
   process.on('SIGTERM', forward);
   const exited = new Promise<number>((done) => child.once('exit', (code) => done(code ?? 1)));
   await readyOrFault(child, () => undefined);
-  await describeStart(session);
+  await describeStart(session, newCopies());
   session.out.note('Ctrl-C stops it.');
   const code = await exited;
   return code === 0 ? 0 : FAULTS.internal.exit;
