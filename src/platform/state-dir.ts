@@ -129,7 +129,7 @@ export function tryLock(file: string): Lock | undefined {
     db.exec('PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;');
   } catch (cause) {
     db.close();
-    if ((cause as { errcode?: number }).errcode === SQLITE_BUSY) return undefined;
+    if (((cause as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_BUSY) return undefined;
     const why = (cause as Error).message;
     throw fault('storage_broken', `the lock ${file} cannot be taken: ${why}`, {
       cause,

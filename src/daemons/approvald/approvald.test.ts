@@ -1,6 +1,6 @@
 // People's answers: each of the seven, to whom they apply, once, and to nothing else.
 import assert from 'node:assert/strict';
-import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { after, beforeEach, describe, it } from 'node:test';
 import { floorRoutes } from '../../platform/daemon.ts';
 import type { RawAnswer } from '../../platform/dispatch.ts';
 import { derivedId } from '../../platform/ids.ts';
@@ -8,27 +8,10 @@ import { hashJson } from '../../platform/json.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { RunId } from '../../wire/words.ts';
-import {
-  asking,
-  hostApprovald,
-  isCode,
-  kinds,
-  makeWorld,
-  settle,
-  type TestHost,
-  type World,
-} from './testing/host.ts';
+import { freshForEach, host, restart, world } from './testing/each-test.ts';
+import { asking, isCode, kinds, settle } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostApprovald(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+freshForEach();
 after(() => settle());
 
 const at = (id: string) => ({ params: { id: id as never } });
@@ -279,8 +262,7 @@ describe('[R113-R115] the other answers', () => {
 
 describe('two people', () => {
   beforeEach(async () => {
-    await host.stop();
-    host = await hostApprovald(world, { second_approver_for: ['production.*'] });
+    await restart({ second_approver_for: ['production.*'] });
   });
 
   it('one is not enough, however often; a second is', async () => {

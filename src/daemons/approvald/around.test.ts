@@ -1,32 +1,14 @@
 // Around the answers: double clicks and late ones, equal asks, who may answer, who is told.
 import assert from 'node:assert/strict';
-import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { after, describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { AskApproval } from '../../wire/approvald.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';
-import {
-  down,
-  hostApprovald,
-  isCode,
-  kinds,
-  makeWorld,
-  settle,
-  type TestHost,
-  until,
-  type World,
-} from './testing/host.ts';
+import { freshForEach, host, restart, world } from './testing/each-test.ts';
+import { down, isCode, kinds, settle, until } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostApprovald(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+freshForEach();
 after(() => settle());
 
 const at = (id: string) => ({ params: { id: id as never } });
@@ -57,8 +39,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
   });
 
   it('no answer in time is a no, and a late one changes nothing', async () => {
-    await host.stop();
-    host = await hostApprovald(world, { expires_s_for: { 'production.change': 60 } });
+    await restart({ expires_s_for: { 'production.change': 60 } });
     const { approval, redeem } = await host.ask();
     world.clock.advance(59_999);
     await settle();
@@ -134,8 +115,7 @@ describe('equal asks', () => {
     });
 
   it('an agent cannot ask without end', async () => {
-    await host.stop();
-    host = await hostApprovald(world, { pending_per_agent_max: 2 });
+    await restart({ pending_per_agent_max: 2 });
     for (const n of [1, 2]) await host.ask({ arguments: { n }, arguments_hash: hashJson({ n }) });
     const third = { arguments: { n: 3 }, arguments_hash: hashJson({ n: 3 }) };
     await assert.rejects(host.ask(third), isCode('limit'));

@@ -1,30 +1,14 @@
 // Permits: what each reaches, how long, and that a run which has read text from outside has none.
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { ApprovalReach, AskApproval } from '../../wire/approvald.ts';
 import type { TaskId } from '../../wire/words.ts';
-import {
-  hostApprovald,
-  isCode,
-  kinds,
-  makeWorld,
-  settle,
-  type TestHost,
-  type World,
-} from './testing/host.ts';
+import { freshForEach, host, world } from './testing/each-test.ts';
+import { isCode, kinds, settle } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostApprovald(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+freshForEach();
 
 let n = 0;
 /** A further ask of the same kind, with arguments of its own. */

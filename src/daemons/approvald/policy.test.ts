@@ -2,26 +2,11 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
-import {
-  hostApprovald,
-  isCode,
-  makeWorld,
-  publishPolicy,
-  type TestHost,
-  type World,
-} from './testing/host.ts';
+import { test } from 'node:test';
+import { freshForEach, host, world } from './testing/each-test.ts';
+import { isCode, publishPolicy } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostApprovald(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+freshForEach();
 
 const rule = (text: string) => ({ site: [{ file: '10-site.cedar', text }] });
 async function answering() {

@@ -2,34 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { test } from 'node:test';
 import { verifyJson } from '../../platform/signed-json.ts';
-import {
-  down,
-  hostApprovald,
-  isCode,
-  makeWorld,
-  settle,
-  type TestHost,
-  until,
-  type World,
-} from './testing/host.ts';
+import { freshForEach, host, restart, world } from './testing/each-test.ts';
+import { down, isCode, settle, type TestHost, until } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostApprovald(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+freshForEach();
 
-async function restart(): Promise<void> {
-  await host.stop();
-  host = await hostApprovald(world);
-}
 const redeemAgain = (asked: Awaited<ReturnType<TestHost['ask']>>) => {
   const { call_id, run_id, arguments_hash, labels } = asked.body;
   const params = { id: asked.approval.id };
@@ -74,9 +53,9 @@ test('an answer that agentd did not hear is told after the restart', async () =>
   await host.alice.reject({ params: { id: asked.approval.id }, body: {} });
   await settle();
   assert.equal(world.told.length, 0);
-  await host.stop();
-  world.gate = () => {};
-  host = await hostApprovald(world);
+  await restart({}, () => {
+    world.gate = () => {};
+  });
   await until(world, () => world.told.length === 1);
   assert.equal(world.told[0]?.decision, 'rejected');
 });
@@ -84,9 +63,7 @@ test('an answer that agentd did not hear is told after the restart', async () =>
 test('what expired while nobody ran is over', async () => {
   const asked = await host.ask();
   world.waits.add(asked.body.call_id);
-  await host.stop();
-  world.clock.advance(86_400_001);
-  host = await hostApprovald(world);
+  await restart({}, () => world.clock.advance(86_400_001));
   await until(world, () => world.told.length === 1);
   assert.equal(world.told[0]?.outcome, 'expired');
   await assert.rejects(
