@@ -1,53 +1,30 @@
 // Vendors' SDK clients: the same dialect passes byte for byte, another one is translated, errors
 // and lists come in the client's own words; and routes behind one name stand in for each other.
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { RawAnswer } from '../../../platform/dispatch.ts';
 import { writeDialectError } from '../adapters/dialects.ts';
-import {
-  admission,
-  type Modeld,
-  OPERATOR,
-  rejects,
-  runCaller,
-  runId,
-  startModeld,
-  until,
-} from '../testing/harness.ts';
-import { type FakeProvider, openaiChunks, sendJson, startProvider } from '../testing/provider.ts';
+import { admission, OPERATOR, rejects, runCaller, runId, until } from '../testing/harness.ts';
+import { openaiChunks, sendJson } from '../testing/provider.ts';
+import { modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
 describe('clients of a vendor', () => {
-  let provider: FakeProvider;
-  let modeld: Modeld;
-  before(async () => {
-    provider = await startProvider();
-    modeld = await startModeld({
-      config: {
-        providers: {
-          oai: { dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
-          ant: { dialect: 'anthropic', base_url: provider.url, models: ['claude-test'] },
-          down: { dialect: 'openai', base_url: 'http://127.0.0.1:1' },
-        },
-        models: {
-          chain: {
-            routes: [
-              { provider: 'down', model: 'gone' },
-              { provider: 'ant', model: 'claude-test' },
-            ],
-          },
-        },
-        prices: { 'gpt-test': { input: 1, output: 10 } },
+  startWithProvider(({ url }) => ({
+    providers: {
+      oai: { dialect: 'openai', base_url: `${url}/v1`, models: ['gpt-test'] },
+      ant: { dialect: 'anthropic', base_url: url, models: ['claude-test'] },
+      down: { dialect: 'openai', base_url: 'http://127.0.0.1:1' },
+    },
+    models: {
+      chain: {
+        routes: [
+          { provider: 'down', model: 'gone' },
+          { provider: 'ant', model: 'claude-test' },
+        ],
       },
-    });
-  });
-  after(async () => {
-    await modeld.stop();
-    await provider.close();
-  });
-  beforeEach(() => {
-    provider.asked.length = 0;
-    provider.plays.length = 0;
-  });
+    },
+    prices: { 'gpt-test': { input: 1, output: 10 } },
+  }));
 
   const post = async (path: string, text: string, caller = OPERATOR): Promise<RawAnswer> => {
     const answer = await modeld.dispatch.run({

@@ -1,57 +1,12 @@
 // A neutral call through the whole daemon: what it answers, records, charges and audits.
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
-import type { CallId } from '../../../wire/words.ts';
-import {
-  admission,
-  type Modeld,
-  rejects,
-  runCaller,
-  runId,
-  said,
-  startModeld,
-  taskId,
-  until,
-} from '../testing/harness.ts';
-import {
-  type FakeProvider,
-  openaiAnswer,
-  openaiChunks,
-  sendJson,
-  startProvider,
-} from '../testing/provider.ts';
-
-const callId = (n: number, step = 0) => derivedId<CallId>('call', runId(n), 'model', step);
+import { describe, test } from 'node:test';
+import { admission, rejects, runCaller, runId, said, taskId, until } from '../testing/harness.ts';
+import { openaiAnswer, openaiChunks, sendJson } from '../testing/provider.ts';
+import { callId, modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
 describe('generate', () => {
-  let provider: FakeProvider;
-  let modeld: Modeld;
-  before(async () => {
-    provider = await startProvider();
-    modeld = await startModeld({
-      config: {
-        providers: {
-          local: { dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
-        },
-        models: {
-          'coder-large': {
-            routes: [{ provider: 'local', model: 'gpt-test' }],
-            context_tokens: 9_000,
-          },
-        },
-        prices: { 'gpt-test': { input: 1, output: 10 } },
-      },
-    });
-  });
-  after(async () => {
-    await modeld.stop();
-    await provider.close();
-  });
-  beforeEach(() => {
-    provider.asked.length = 0;
-    provider.plays.length = 0;
-  });
+  startWithProvider();
 
   test('an operator asks and gets an answer with usage and cost', async () => {
     const answer = await modeld.operator.generate({

@@ -1,9 +1,7 @@
 // What a run may do with models: its fence, its steps, and how its calls end with it.
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
-import type { CallId } from '../../../wire/words.ts';
+import { describe, test } from 'node:test';
 import {
   admission,
   freshStateDir,
@@ -15,38 +13,10 @@ import {
   startModeld,
   until,
 } from '../testing/harness.ts';
-import { type FakeProvider, startProvider } from '../testing/provider.ts';
-
-const callId = (n: number, step = 0) => derivedId<CallId>('call', runId(n), 'model', step);
+import { callId, modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
 describe('the calls of a run', () => {
-  let provider: FakeProvider;
-  let modeld: Modeld;
-  before(async () => {
-    provider = await startProvider();
-    modeld = await startModeld({
-      config: {
-        providers: {
-          local: { dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
-        },
-        models: {
-          'coder-large': {
-            routes: [{ provider: 'local', model: 'gpt-test' }],
-            context_tokens: 9_000,
-          },
-        },
-        prices: { 'gpt-test': { input: 1, output: 10 } },
-      },
-    });
-  });
-  after(async () => {
-    await modeld.stop();
-    await provider.close();
-  });
-  beforeEach(() => {
-    provider.asked.length = 0;
-    provider.plays.length = 0;
-  });
+  startWithProvider();
 
   test('a stale fence is refused, also after the run was dismissed', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 3 }) });

@@ -1,0 +1,36 @@
+// For tests: one modeld in front of one provider that plays, for all tests of a suite.
+import { after, before, beforeEach } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import type { CallId } from '../../../wire/words.ts';
+import { type Modeld, runId, startModeld } from './harness.ts';
+import { type FakeProvider, startProvider } from './provider.ts';
+
+/** Those of the suite that runs now. */
+export let provider: FakeProvider;
+export let modeld: Modeld;
+
+export const callId = (n: number, step = 0) => derivedId<CallId>('call', runId(n), 'model', step);
+
+const oneModel = ({ url }: FakeProvider): Record<string, unknown> => ({
+  providers: { local: { dialect: 'openai', base_url: `${url}/v1`, models: ['gpt-test'] } },
+  models: {
+    'coder-large': { routes: [{ provider: 'local', model: 'gpt-test' }], context_tokens: 9_000 },
+  },
+  prices: { 'gpt-test': { input: 1, output: 10 } },
+});
+
+/** To be called in a suite: what was asked and is to be played is forgotten before each test. */
+export function startWithProvider(configOf = oneModel): void {
+  before(async () => {
+    provider = await startProvider();
+    modeld = await startModeld({ config: configOf(provider) });
+  });
+  after(async () => {
+    await modeld.stop();
+    await provider.close();
+  });
+  beforeEach(() => {
+    provider.asked.length = 0;
+    provider.plays.length = 0;
+  });
+}
