@@ -1,85 +1,32 @@
-// One call against small servers that do what real ones do on a bad day.
+// One call against small servers that do what real ones do on a bad day. Streams are in
+// stream-answer.test.ts.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
-import http from 'node:http';
-import type { AddressInfo, ListenOptions } from 'node:net';
+import type http from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
-import { manualClock } from '../../../platform/clock.ts';
-import { Fault } from '../../../wire/errors.ts';
+import type { Fault } from '../../../wire/errors.ts';
+import {
+  type Answering,
+  closeServers,
+  closing,
+  isFault,
+  KEY,
+  LIMITS,
+  provide,
+  providerAt,
+  sendJson,
+  serve,
+  streamed,
+  whole,
+} from '../testing/provider-calls.ts';
 import { openai } from './openai.ts';
-import { makeProviderClient, type Provider, type ProviderCall } from './provider-client.ts';
-import { type StreamEnd, startEvents } from './stream-answer.ts';
+import { startEvents } from './stream-answer.ts';
 import { keptNames } from './tool-names.ts';
 
-const KEY = 'sk-very-secret-1234567890';
-const clock = manualClock(Date.parse('2026-11-11T10:00:00Z'));
-const client = makeProviderClient({ clock });
-const closing: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closing.splice(0)) close();
-});
-
-type Answering = (
-  request: http.IncomingMessage,
-  response: http.ServerResponse,
-  body: string,
-) => void;
-
-async function serve(answering: Answering, where: ListenOptions = { port: 0, host: '127.0.0.1' }) {
-  const server = http.createServer((request, response) => {
-    let body = '';
-    request.on('data', (chunk) => {
-      body += chunk;
-    });
-    request.on('end', () => answering(request, response, body));
-  });
-  await new Promise<void>((resolve) => server.listen(where, resolve));
-  closing.push(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return server;
-}
-
-const providerAt = (baseUrl: string, more: Partial<Provider> = {}): Provider => ({
-  name: 'acme',
-  dialect: 'openai',
-  baseUrl,
-  readKey: () => KEY,
-  ...more,
-});
-
-async function provide(answering: Answering, more: Partial<Provider> = {}): Promise<Provider> {
-  const server = await serve(answering);
-  return providerAt(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, more);
-}
-
-const LIMITS = { connectTimeoutMs: 2_000, firstByteTimeoutMs: 2_000, idleTimeoutMs: 2_000 };
-const callOf = (provider: Provider, more: Partial<ProviderCall> = {}) => ({
-  provider,
-  body: '{"x":"é"}',
-  deadlineMs: 5_000,
-  limits: LIMITS,
-  ...more,
-});
-const whole = (provider: Provider, more: Partial<ProviderCall> = {}) =>
-  client.callProvider({ ...callOf(provider, more), stream: false });
-const streamed = (provider: Provider, more: Partial<ProviderCall> = {}) =>
-  client.callProvider({ ...callOf(provider, more), stream: true });
-
-const isFault = (code: string, words?: RegExp) => (error: unknown) => {
-  assert.ok(error instanceof Fault, String(error));
-  assert.equal(error.code, code, error.message);
-  if (words !== undefined) assert.match(error.message, words);
-  assert.ok(!JSON.stringify(error.toBody()).includes(KEY), 'the key is in the fault');
-  return true;
-};
-const sendJson = (response: http.ServerResponse, value: unknown, status = 200, headers = {}) =>
-  response
-    .writeHead(status, { 'content-type': 'application/json', ...headers })
-    .end(JSON.stringify(value));
+afterEach(closeServers);
 
 test('a call carries its key, its length and its body, and gives the bytes back', async () => {
   const seen: { headers: http.IncomingHttpHeaders; url: string; body: string }[] = [];
@@ -330,159 +277,4 @@ test('an abort ends a call at once, at any time', async () => {
   const abort = new AbortController();
   await assert.rejects(whole(provider, { signal: abort.signal }), isFault('canceled'));
   await left.promise;
-});
-
-const chunk = (content: string) =>
-  `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`;
-const FINISH = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })}\n\n`;
-
-/** Set by a server that cuts its stream once the client has read something. */
-let cutNow: () => void = () => {};
-
-function sendStream(pieces: (string | Buffer)[], end: 'end' | 'cut' | 'hang'): Answering {
-  return (_, response) => {
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    for (const piece of pieces) response.write(piece);
-    if (end === 'end') response.end();
-    else if (end === 'cut') cutNow = () => response.destroy();
-  };
-}
-
-async function readStream(provider: Provider, more: Partial<ProviderCall> = {}) {
-  const upstream = await streamed(provider, more);
-  const reader = openai.readStream(keptNames('m', 'acme'));
-  const { items, ended } = await startEvents({ upstream, reader, provider: 'acme' });
-  let text = '';
-  for await (const events of items) {
-    for (const event of events) if (event.type === 'text') text += event.text;
-    cutNow();
-  }
-  const end: StreamEnd = await ended;
-  return { text, end };
-}
-
-test('a stream that ends as it should is whole, also if the server keeps the connection', async () => {
-  const parts = [chunk('a'), chunk('b'), FINISH, 'data: [DONE]\n\n'];
-  for (const end of ['end', 'hang'] as const) {
-    const { text, end: ended } = await readStream(await provide(sendStream(parts, end)));
-    assert.equal(text, 'ab');
-    assert.equal(ended.fault, undefined);
-    assert.equal(ended.answer.stopReason, 'end');
-  }
-});
-
-const cutStreams: [string, Answering, string, RegExp][] = [
-  [
-    'cut by the network',
-    sendStream([chunk('a'), chunk('b')], 'cut'),
-    'provider_malformed',
-    /cut its answer off/,
-  ],
-  [
-    'ended without its mark',
-    sendStream([chunk('a'), FINISH], 'end'),
-    'provider_malformed',
-    /without saying/,
-  ],
-  [
-    'broken in the middle',
-    sendStream([chunk('a'), 'data: {"choices":[\n\n'], 'end'),
-    'provider_malformed',
-    /not JSON/,
-  ],
-  [
-    'failing in the middle',
-    sendStream(
-      [chunk('a'), `data: {"error":{"message":"${KEY}","type":"server_error"}}\n\n`],
-      'end',
-    ),
-    'provider_down',
-    /\[key\]/,
-  ],
-  [
-    'silent in the middle',
-    sendStream([chunk('a')], 'hang'),
-    'provider_down',
-    /sent nothing for 300 ms/,
-  ],
-];
-for (const [name, answering, code, words] of cutStreams) {
-  test(`a stream ${name} gives what came and says how it ended`, async () => {
-    const limits = { ...LIMITS, idleTimeoutMs: 300 };
-    const { text, end } = await readStream(await provide(answering), { limits });
-    assert.match(text, /^ab?$/);
-    isFault(code, words)(end.fault);
-  });
-}
-
-test('a stream that fails before its first word throws, so that it can be tried again', async () => {
-  const body = 'data: {"error":{"message":"busy","type":"server_error"}}\n\n';
-  await assert.rejects(
-    readStream(await provide(sendStream([body], 'end'))),
-    isFault('provider_down'),
-  );
-  await assert.rejects(
-    readStream(await provide(sendStream([], 'end'))),
-    isFault('provider_malformed'),
-  );
-  const json: Answering = (_, response) => sendJson(response, { choices: [] });
-  await assert.rejects(readStream(await provide(json)), isFault('provider_malformed', /json/));
-});
-
-test('an endless stream is cut, as one event or as many', async () => {
-  const pour =
-    (first: string, piece: string): Answering =>
-    (_, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' }).write(first);
-      const more = () => {
-        while (!response.destroyed && response.write(piece));
-      };
-      response.on('drain', more);
-      more();
-    };
-  const limits = { ...LIMITS, sizeBytesMax: 200_000 };
-  for (const answering of [
-    pour(chunk('a'), chunk('b')),
-    pour(`${chunk('a')}data: `, 'x'.repeat(999)),
-  ]) {
-    const { end } = await readStream(await provide(answering), { limits });
-    isFault('provider_malformed', /more than 200000 bytes/)(end.fault);
-  }
-});
-
-test('bytes that come one by one make the same stream', async () => {
-  const bytes = Buffer.from(`${chunk('é')}${chunk('€')}data: [DONE]\n\n`);
-  const provider = await provide(async (_, response) => {
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    for (const byte of bytes) {
-      response.write(Buffer.from([byte]));
-      if (byte % 8 === 0) await new Promise((resolve) => setImmediate(resolve));
-    }
-    response.end();
-  });
-  assert.equal((await readStream(provider)).text, 'é€');
-});
-
-test('a client that goes away ends the call and still hears what was used', async () => {
-  const left = Promise.withResolvers<void>();
-  const provider = await provide((request, response, body) => {
-    request.socket.on('close', () => left.resolve());
-    sendStream([chunk('a')], 'hang')(request, response, body);
-  });
-  const upstream = await streamed(provider);
-  const reader = openai.readStream(keptNames('m', 'acme'));
-  const { items, ended } = await startEvents({ upstream, reader, provider: 'acme' });
-  for await (const _ of items) break;
-  const end = await ended;
-  isFault('canceled')(end.fault);
-  assert.deepEqual(end.answer.message.parts, [{ type: 'text', text: 'a' }]);
-  await left.promise;
-});
-
-test('a stream nobody reads is settled when its time is over', async () => {
-  const provider = await provide(sendStream([chunk('a')], 'hang'));
-  const upstream = await streamed(provider, { deadlineMs: 100 });
-  const reader = openai.readStream(keptNames('m', 'acme'));
-  const { ended } = await startEvents({ upstream, reader, provider: 'acme' });
-  isFault('deadline')((await ended).fault);
 });

@@ -1,0 +1,28 @@
+// Embeddings as OpenAI gives them.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isFault } from '../../testing/requests.ts';
+import { readEmbedAnswer, readEmbedRequest, writeEmbedAnswer } from './embed.ts';
+
+test('embeddings are put in order, and too few are malformed', () => {
+  const floats = Buffer.from(Float32Array.from([0.5, -2]).buffer).toString('base64');
+  const data = [
+    { index: 1, embedding: floats },
+    { index: 0, embedding: [1, 2] },
+  ];
+  const usage = { prompt_tokens: 4, total_tokens: 4 };
+  const answer = readEmbedAnswer({ data, usage, model: 'e' }, { count: 2, model: 'x' });
+  assert.deepEqual(answer.embeddings, [
+    [1, 2],
+    [0.5, -2],
+  ]);
+  assert.equal(answer.usage.input_tokens, 4);
+  assert.throws(
+    () => readEmbedAnswer({ data, usage }, { count: 3, model: 'x' }),
+    isFault('provider_malformed', /2 embeddings for 3 texts/),
+  );
+  const back = writeEmbedAnswer(answer, { model: 'e', encoding: 'base64' });
+  assert.deepEqual(readEmbedAnswer(back, { count: 2, model: 'e' }).embeddings, answer.embeddings);
+  assert.throws(() => readEmbedRequest({ model: 'e', input: [''] }), isFault('bad_request'));
+  assert.deepEqual(readEmbedRequest({ model: 'e', input: 'a' }).input, ['a']);
+});
