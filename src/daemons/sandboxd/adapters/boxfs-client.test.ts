@@ -8,7 +8,6 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -17,59 +16,32 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, before, beforeEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { buildBoxfs, type StartedBoxfs, startBoxfs } from '../../../../test/support/boxfs.ts';
+import { startBoxfs } from '../../../../test/support/boxfs.ts';
 import { systemClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
-import { type BoxfsClient, boxfsArgs, openBoxfs, placeOf } from './boxfs-client.ts';
+import {
+  files,
+  freshForEach,
+  inWork,
+  logs,
+  outside,
+  read,
+  reason,
+  started,
+  work,
+} from '../testing/boxfs-files.ts';
+import { boxfsArgs, openBoxfs, placeOf } from './boxfs-client.ts';
 import { HEAD_BYTES } from './boxfs-wire.ts';
 
 const sha256 = (text: string | Buffer) => createHash('sha256').update(text).digest('hex');
 
-let top: string;
-let work: string;
-let outside: string;
-let logs: string;
-let started: StartedBoxfs;
-let files: BoxfsClient;
-
-const reason = (word: string) => (error: unknown) => {
-  assert.ok(error instanceof Fault, String(error));
-  assert.equal(error.details?.reason, word, error.message);
-  return true;
-};
-const inWork = (name: string) => join(work, name);
-const read = (name: string) => files.perform({ op: 'read', path: inWork(name) });
 const write = (name: string, content: string, more: object = {}) =>
   files.perform({ op: 'write', path: inWork(name), content, ...more });
 
-before(() => void buildBoxfs('sanitized'));
-
-beforeEach(async () => {
-  top = mkdtempSync(join(tmpdir(), 'boxfs-'));
-  [work, outside, logs] = [join(top, 'work'), join(top, 'outside'), join(top, 'app.log')];
-  mkdirSync(work);
-  mkdirSync(outside);
-  writeFileSync(join(outside, 'secret'), 'secret\n');
-  writeFileSync(logs, 'one\ntwo\n');
-  const roots = [
-    { path: work, writable: true },
-    { path: outside.replace('outside', 'home'), writable: true },
-    { path: logs, writable: false },
-  ];
-  mkdirSync(join(top, 'home'));
-  started = startBoxfs(boxfsArgs(roots), 'sanitized');
-  files = await openBoxfs({ stream: started.stream, roots, clock: systemClock() });
-});
-afterEach(async () => {
-  files.close();
-  await started.stop();
-  rmSync(top, { recursive: true, force: true });
-  assert.doesNotMatch(started.stderr(), /Sanitizer|runtime error/);
-});
+freshForEach();
 
 describe('reading', () => {
   it('gives text with its hash, in pages that never cut a character', async () => {

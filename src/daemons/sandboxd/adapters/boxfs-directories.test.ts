@@ -5,50 +5,25 @@ import { createHash } from 'node:crypto';
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
-import { type StartedBoxfs, startBoxfs } from '../../../../test/support/boxfs.ts';
-import { systemClock } from '../../../platform/clock.ts';
-import { Fault } from '../../../wire/errors.ts';
-import { type BoxfsClient, boxfsArgs, openBoxfs } from './boxfs-client.ts';
+import { beforeEach, describe, it } from 'node:test';
+import type { Fault } from '../../../wire/errors.ts';
+import {
+  files,
+  freshForEach,
+  inWork,
+  outside,
+  read,
+  reason,
+  work,
+} from '../testing/boxfs-files.ts';
 
-let top: string;
-let work: string;
-let outside: string;
-let started: StartedBoxfs;
-let files: BoxfsClient;
-
-const reason = (word: string) => (error: unknown) => {
-  assert.ok(error instanceof Fault, String(error));
-  assert.equal(error.details?.reason, word, error.message);
-  return true;
-};
-const inWork = (name: string) => join(work, name);
-const read = (name: string) => files.perform({ op: 'read', path: inWork(name) });
-
-beforeEach(async () => {
-  top = mkdtempSync(join(tmpdir(), 'boxfs-'));
-  [work, outside] = [join(top, 'work'), join(top, 'outside')];
-  for (const dir of [work, outside]) mkdirSync(dir);
-  writeFileSync(join(outside, 'secret'), 'secret\n');
-  const roots = [{ path: work, writable: true }];
-  started = startBoxfs(boxfsArgs(roots), 'sanitized');
-  files = await openBoxfs({ stream: started.stream, roots, clock: systemClock() });
-});
-afterEach(async () => {
-  files.close();
-  await started.stop();
-  rmSync(top, { recursive: true, force: true });
-  assert.doesNotMatch(started.stderr(), /Sanitizer|runtime error/);
-});
+freshForEach();
 
 describe('listing', () => {
   it('is sorted, typed and paged, and stays small for a large directory', async () => {
