@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { EXAMPLE_MANIFEST } from '../support/example-manifest.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
@@ -19,65 +20,13 @@ import {
   taskNow,
 } from '../support/scripted-world.ts';
 
-/** §9 of the source document, word for word. */
-const EXAMPLE = `apiVersion: agentd/v1
-kind: Agent
-metadata:
-  name: coder
-spec:
-  linuxUser: agent-coder
-  model: coder-large
-  replicas: 2
-  memory:
-    scope: project
-    read:
-      - project:app
-    write:
-      - project:app/coder
-  tools:
-    allow:
-      - git.read
-      - git.write_branch
-      - tests.run
-      - file.read
-      - file.write_workspace
-    deny:
-      - secrets.read
-      - prod.deploy
-      - email.send_external
-  filesystem:
-    read:
-      - /srv/repos/app
-      - /srv/docs
-    write:
-      - /srv/workspaces/app
-    deny:
-      - /etc
-      - /home
-      - /srv/prod
-  network:
-    mode: restricted
-    allow:
-      - github.com
-      - internal-registry.local
-  resources:
-    cpu: 2
-    memory: 4G
-    pids: 256
-  approvals:
-    required:
-      - delete.recursive
-      - network.external
-      - production.change
-`;
-
 describe('agents', () => {
   let world: ScriptedWorld;
   let dir: string;
   before(async () => {
     world = await startScriptedWorld({
       agents: {
-        coder: EXAMPLE,
+        coder: EXAMPLE_MANIFEST,
         writer: manifestOf('writer', '{ persona: Writes., limits: { maxSteps: 2, maxTimeS: 90 } }'),
         thrifty: manifestOf('thrifty', '{ budget: { tokensPerDay: 300 } }'),
       },
@@ -113,7 +62,7 @@ describe('agents', () => {
       assert.ok(agent.tools.includes(tool), `${tool} follows from a capability`);
     for (const tool of ['secrets.read', 'prod.deploy', 'email.send_external', 'task.delegate'])
       assert.ok(!agent.tools.includes(tool), `${tool} was denied or never allowed`);
-    assert.equal(agent.manifest_hash, createHash('sha256').update(EXAMPLE).digest('hex'));
+    assert.equal(agent.manifest_hash, createHash('sha256').update(EXAMPLE_MANIFEST).digest('hex'));
     const { spec } = manifest as { spec: Record<string, unknown> };
     assert.deepEqual(spec.filesystem, {
       read: ['/srv/repos/app', '/srv/docs'],

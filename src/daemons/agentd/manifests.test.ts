@@ -4,59 +4,9 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { EXAMPLE_MANIFEST } from '../../../test/support/example-manifest.ts';
 import { sha256Hex } from '../../platform/json.ts';
 import { manifestSizeBytesMax, readManifest } from './manifests.ts';
-
-const example = `apiVersion: agentd/v1
-kind: Agent
-metadata:
-  name: coder
-spec:
-  linuxUser: agent-coder
-  model: coder-large
-  replicas: 2
-  memory:
-    scope: project
-    read:
-      - project:app
-    write:
-      - project:app/coder
-  tools:
-    allow:
-      - git.read
-      - git.write_branch
-      - tests.run
-      - file.read
-      - file.write_workspace
-    deny:
-      - secrets.read
-      - prod.deploy
-      - email.send_external
-  filesystem:
-    read:
-      - /srv/repos/app
-      - /srv/docs
-    write:
-      - /srv/workspaces/app
-    deny:
-      - /etc
-      - /home
-      - /srv/prod
-  network:
-    mode: restricted
-    allow:
-      - github.com
-      - internal-registry.local
-  resources:
-    cpu: 2
-    memory: 4G
-    pids: 256
-  approvals:
-    required:
-      - delete.recursive
-      - network.external
-      - production.change
-`;
 
 const head = 'apiVersion: agentd/v1\nkind: Agent\n';
 const named = (name: string) => `${head}metadata:\n  name: ${name}\n`;
@@ -74,7 +24,7 @@ function problemsIn(text: string) {
 }
 
 test('the example of the source document loads unchanged', () => {
-  const agent = agentIn(example);
+  const agent = agentIn(EXAMPLE_MANIFEST);
   assert.equal(agent.name, 'coder');
   assert.equal(agent.linuxUser, 'agent-coder');
   assert.equal(agent.model, 'coder-large');
@@ -94,7 +44,7 @@ test('the example of the source document loads unchanged', () => {
   assert.deepEqual(spec.memory?.write, ['project:app/coder']);
   assert.deepEqual(spec.filesystem?.deny, ['/etc', '/home', '/srv/prod']);
   assert.deepEqual(spec.network?.allow, ['github.com', 'internal-registry.local']);
-  assert.equal(agent.hash, sha256Hex(example));
+  assert.equal(agent.hash, sha256Hex(EXAMPLE_MANIFEST));
 });
 
 test('the least manifest gets safe defaults', () => {
@@ -146,7 +96,7 @@ test('the same word in allow and deny is fine, and denied', () => {
 });
 
 test('an unknown key is named with its line and the nearest known key', () => {
-  const [problem, ...rest] = problemsIn(example.replace('  model:', '  modell:'));
+  const [problem, ...rest] = problemsIn(EXAMPLE_MANIFEST.replace('  model:', '  modell:'));
   assert.deepEqual(rest, []);
   assert.deepEqual(problem, {
     file: 'a.yaml',
@@ -157,7 +107,7 @@ test('an unknown key is named with its line and the nearest known key', () => {
 });
 
 test('an unknown capability is named with its line and the nearest known word', () => {
-  assert.deepEqual(problemsIn(example.replace('- tests.run', '- test.run')), [
+  assert.deepEqual(problemsIn(EXAMPLE_MANIFEST.replace('- tests.run', '- test.run')), [
     {
       file: 'a.yaml',
       line: 19,
@@ -165,7 +115,7 @@ test('an unknown capability is named with its line and the nearest known word', 
       hint: 'Did you mean tests.run?',
     },
   ]);
-  const [far] = problemsIn(example.replace('- delete.recursive', '- moon.landing'));
+  const [far] = problemsIn(EXAMPLE_MANIFEST.replace('- delete.recursive', '- moon.landing'));
   assert.equal(far?.line, 47);
   assert.match(far?.hint ?? '', /^Known words: .*git\.read/);
 });
