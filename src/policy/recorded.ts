@@ -1,11 +1,12 @@
-// What the event of a tool call says of the decision about it, written by toold and read back when
-// a changed policy is tried on the past. Paths and hosts are told; arguments, contents and the path
-// of a URL, which may hold a secret, are not.
+// What the event of a call says of the decision about it, written by toold and modeld and read back
+// when a changed policy is tried on the past. Paths and hosts are told; arguments, contents and the
+// path of a URL, which may hold a secret, are not.
 import type { AuditEvent, EventDraft } from '../wire/events.ts';
 import {
   type Answer,
   type CallFacts,
   type Request,
+  requestOfModel,
   requestOfTouch,
   requestsOfCall,
   type Touch,
@@ -39,6 +40,17 @@ export function recordDecision(
   return { policy: listRules(rules), data };
 }
 
+/** For `model.call.attempted` and `.refused`. */
+export function recordModelUse({
+  answer,
+  rules,
+  version,
+  labels,
+}: Answer & { labels: readonly string[] }): { policy: string; data: Data } {
+  const data = { answer, policy_version: version, labels: [...labels].sort().join(' ') };
+  return { policy: listRules(rules), data };
+}
+
 /** As many whole ids as there is room for. */
 function listRules(rules: readonly string[]): string {
   if (rules.length === 0) return 'policy:nothing-allows-it';
@@ -64,6 +76,7 @@ export type RecordedDecision = {
   eventId: string;
   ts: string;
   agent: string;
+  /** The tool that was called, or `model.use`. */
   tool: string;
   taskId: string;
   callId: string | null;
@@ -85,11 +98,43 @@ export function readDecision(
   event: AuditEvent,
   { url }: { url?: string } = {},
 ): RecordedDecision | undefined {
-  const { data, agent, tool, task_id: taskId } = event;
+  const { data, agent, task_id: taskId } = event;
   const answer = data?.answer;
   if (answer !== 'allow' && answer !== 'ask' && answer !== 'deny') return undefined;
-  if (data === undefined || agent === undefined || tool === undefined || taskId === undefined)
-    return undefined;
+  if (data === undefined || agent === undefined || taskId === undefined) return undefined;
+  const labels = asText(data.labels).split(' ').filter(Boolean);
+  const asked =
+    event.model === undefined
+      ? toolRequests(event, { agent, taskId, labels, data }, url)
+      : modelRequests(event.model, event, { agent, taskId, labels });
+  if (asked === undefined) return undefined;
+  return {
+    eventId: event.id,
+    ts: event.ts,
+    agent,
+    taskId,
+    callId: event.call_id ?? null,
+    answer,
+    rules: (event.policy ?? '').split(' ').filter((id) => id !== '' && !/^\+\d+$/.test(id)),
+    version: Number(data.policy_version ?? 0),
+    ...asked,
+  };
+}
+
+type Read = { agent: string; taskId: string; labels: string[] };
+type AskedOf = Pick<RecordedDecision, 'tool' | 'requests' | 'isWhole'>;
+
+function modelRequests(model: string, { root_task_id }: AuditEvent, read: Read): AskedOf {
+  const request = requestOfModel({ ...read, model, rootTaskId: root_task_id ?? read.taskId });
+  return { tool: 'model.use', requests: [request], isWhole: true };
+}
+
+function toolRequests(
+  { tool, root_task_id }: AuditEvent,
+  { agent, taskId, labels, data }: Read & { data: Data },
+  url: string | undefined,
+): AskedOf | undefined {
+  if (tool === undefined) return undefined;
   const count = Number(data.touches ?? 0);
   const touches = Array.from({ length: Math.min(count, TOUCHES_MAX) }, (_, i) =>
     readTouch(asText(data[`touch_${i + 1}`])),
@@ -98,7 +143,7 @@ export function readDecision(
   const facts: CallFacts = {
     agent,
     taskId,
-    rootTaskId: event.root_task_id ?? taskId,
+    rootTaskId: root_task_id ?? taskId,
     tool: {
       name: tool,
       risk: asText(data.risk),
@@ -107,18 +152,10 @@ export function readDecision(
       level: asText(data.level),
     },
     touches: known.map((touch) => withUrlPath(touch, url)),
-    labels: asText(data.labels).split(' ').filter(Boolean),
+    labels,
   };
   return {
-    eventId: event.id,
-    ts: event.ts,
-    agent,
     tool,
-    taskId,
-    callId: event.call_id ?? null,
-    answer,
-    rules: (event.policy ?? '').split(' ').filter((id) => id !== '' && !/^\+\d+$/.test(id)),
-    version: Number(data.policy_version ?? 0),
     requests: requestsOfCall(facts),
     isWhole: known.length === count,
   };

@@ -81,6 +81,25 @@ export type CallFacts = {
   delegatedTools?: readonly string[];
 };
 
+export type ModelFacts = {
+  agent: string;
+  model: string;
+  taskId: string | null;
+  rootTaskId: string | null;
+  labels: readonly string[];
+};
+
+export function requestOfModel({ agent, model, taskId, rootTaskId, labels }: ModelFacts): Request {
+  const task = taskId === null ? {} : { task_id: taskId };
+  const root = rootTaskId === null ? {} : { root_task_id: rootTaskId };
+  return {
+    principal: `agent:${agent}`,
+    action: 'model.use',
+    resource: { type: 'Model', id: model },
+    context: { model, ...task, ...root, labels },
+  };
+}
+
 /** The questions of one tool call: the tool itself, and everything it would touch. */
 export function requestsOfCall(facts: CallFacts): Request[] {
   const { agent, tool, labels } = facts;

@@ -45,6 +45,8 @@ export type World = Clients & {
 
 export type WorldOptions = {
   agents?: Record<string, string>;
+  /** Rules of the site, by the name of their file. */
+  policies?: Record<string, string>;
   agentd?: Record<string, unknown>;
   toold?: Record<string, unknown>;
   modeld?: Record<string, unknown>;
@@ -64,6 +66,10 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   for (const [name, text] of Object.entries(options.agents ?? {})) {
     mkdirSync(join(base, 'agents'), { recursive: true });
     writeFileSync(join(base, 'agents', `${name}.yaml`), text);
+  }
+  for (const [name, text] of Object.entries(options.policies ?? {})) {
+    mkdirSync(join(stateDir, 'policies'), { recursive: true, mode: 0o700 });
+    writeFileSync(join(stateDir, 'policies', `${name}.cedar`), text);
   }
   const address = join(runtimeDir, 'rehearsal.sock');
   const rehearsal = options.upstream === undefined ? await startRehearsal(address) : undefined;

@@ -36,7 +36,9 @@ const ROWS: Record<DaemonName, Rows> = {
 
 let world: Quiet;
 before(async () => {
-  world = await startQuiet({ egressd: { allow_private: [PAGE] } });
+  const embeds =
+    'permit (principal is Agent, action == Action::"model.use", resource == Model::"embed");';
+  world = await startQuiet({ egressd: { allow_private: [PAGE] }, policies: { embeds } });
 });
 afterEach(() => world.tidyUp());
 after(() => world.stop());

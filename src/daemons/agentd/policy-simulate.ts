@@ -1,4 +1,4 @@
-// A changed policy over the recorded past: every decision about a tool call that would be another.
+// A changed policy over the recorded past: every decision about a call that would be another.
 // What was asked is read back from the audit events; the record of a call fills in what they leave
 // out.
 import type { Client } from '../../platform/link.ts';
@@ -10,7 +10,13 @@ import type { AuditEvent } from '../../wire/events.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import { CallId } from '../../wire/words.ts';
 
-const KINDS = ['tool.call.attempted', 'tool.call.waiting', 'tool.call.denied'] as const;
+const KINDS = [
+  'tool.call.attempted',
+  'tool.call.waiting',
+  'tool.call.denied',
+  'model.call.attempted',
+  'model.call.refused',
+] as const;
 /** Of each kind, so that the answer comes in time. */
 const EVENTS_MAX = 10_000;
 const CHANGES_MAX = 1_000;
@@ -72,7 +78,9 @@ export async function simulate(parts: {
 }
 
 const touchesOf = ({ requests }: RecordedDecision): string[] =>
-  requests.slice(1).map(({ action, resource }) => `${action} ${resource.id}`);
+  requests
+    .filter(({ action }) => action !== 'tool.call')
+    .map(({ action, resource }) => `${action} ${resource.id}`);
 
 /** Each call once, by the first event that tells of a decision about it; oldest first. */
 async function readPast(

@@ -5,6 +5,7 @@ import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
@@ -39,6 +40,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
+  const policy = openPolicySource({ file: join(stateDir, 'policy', 'bundle.json'), log, clock });
   const upstream = makeUpstream({
     clock,
     random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,
@@ -49,6 +51,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const close = async (): Promise<void> => {
     outbox.stop();
     upstream.close();
+    policy.close();
     await db.close();
   };
   try {
@@ -58,6 +61,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
       outbox,
       keys: openKeys(stateDir),
       upstream,
+      policy,
       readArtifact: artifactReader(floor),
       sockets: floor.runSockets,
       clock,

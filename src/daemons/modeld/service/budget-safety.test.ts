@@ -14,6 +14,7 @@ import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import { type LateDatabase, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import type { Answer } from '../../../policy/request.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import type { BudgetView } from '../../../wire/modeld.ts';
@@ -100,6 +101,8 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
   };
 }
 
+const ALLOWED: Answer = { answer: 'allow', rules: [], reason: '', version: 1 };
+
 async function open(stateDir: string, site: { tokens: number; dayCost: number; agent: number }) {
   const clock = systemClock();
   const file = join(stateDir, 'modeld.sqlite');
@@ -133,6 +136,7 @@ async function open(stateDir: string, site: { tokens: number; dayCost: number; a
     newId: idMaker(clock, randomBytes),
     log: silentLog,
     metrics: makeMetrics('test'),
+    policy: { warm: async () => {}, decide: async () => ALLOWED },
     moment: () => {},
   });
   return { service, db, outbox, upstream, parts, events };

@@ -15,6 +15,7 @@ import type { Intent, Journal } from '../store/journal.ts';
 import type { CallContext } from './context.ts';
 import { refusedEvent } from './events.ts';
 import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
+import type { Permit, Verdict } from './permission.ts';
 import type { Ask, Ended, Performed, Plan, Upstream } from './ports.ts';
 import { labelsNow, type Who } from './who.ts';
 
@@ -36,6 +37,8 @@ export type Order = {
   deadlineMs: number;
   /** The outcome must be durable before the caller has the answer: a replay depends on it. */
   isReplayed: boolean;
+  /** What policy said of it. None where no run asks. */
+  verdict?: Verdict;
 };
 
 /** A call whose provider has answered, or begun to. */
@@ -47,6 +50,7 @@ export type Answered = Performed & {
 };
 
 export type CallsParts = {
+  permit: Permit;
   upstream: Upstream;
   budgets: Budgets;
   journal: Journal;
@@ -60,7 +64,13 @@ export type CallsParts = {
 };
 
 const NOTHING: Amount = { tokens: 0, costMicrousd: 0 };
-const REFUSALS: readonly FaultCode[] = ['budget', 'limit', 'data_not_allowed', 'context_too_long'];
+const REFUSALS: readonly FaultCode[] = [
+  'denied',
+  'budget',
+  'limit',
+  'data_not_allowed',
+  'context_too_long',
+];
 const REFUSALS_KEPT_MAX = 10_000;
 const REFUSAL_EVERY_MS = 1_000;
 const ABORT_WAIT_MS = 2_000;
@@ -79,6 +89,7 @@ export class Calls {
   /** Asks the provider; throws when there is no answer. The call is settled either way. */
   async perform(order: Order): Promise<Answered> {
     const { log, moment } = this.#parts;
+    if (order.who.run !== undefined) order.verdict = await this.#judge(order);
     const { held, recorded } = await this.#begin(order);
     try {
       await recorded;
@@ -118,6 +129,15 @@ export class Calls {
     while (this.#underWay.size > 0 && performance.now() < end)
       await new Promise((resolve) => setTimeout(resolve, 5));
     return this.#underWay.size === 0;
+  }
+
+  async #judge(order: Order): Promise<Verdict> {
+    try {
+      return await this.#parts.permit(order);
+    } catch (error) {
+      this.#noteRefusal(order, error);
+      throw error;
+    }
   }
 
   async #begin(order: Order): Promise<{ held: Held; recorded: Promise<void> }> {

@@ -1,11 +1,13 @@
 // What the audit log learns of model calls: ids, hashes, counts and sums, never content. Ids derive
 // from the call and its attempt, so that journal and log compare one to one.
+import { recordModelUse } from '../../../policy/recorded.ts';
 import type { Fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { Route } from '../rules/models.ts';
 import type { CallRow } from '../store/calls.ts';
 import type { Order } from './calls.ts';
+import type { Verdict } from './permission.ts';
 import type { Ended, Tries } from './ports.ts';
 
 type Subject = {
@@ -27,14 +29,17 @@ function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
 }
 
 export function attemptedEvent(order: Order, bound: Amount): EventDraft {
-  const { callId, attempt, who, model, context, via } = order;
+  const { callId, attempt, who, model, context, via, verdict } = order;
+  const decision = verdict === undefined ? undefined : recordModelUse(verdict);
   return {
     id: `${callId}.attempted.${attempt}`,
     event: 'model.call.attempted',
     ...subjectOf(who),
     call_id: callId,
     model: model.name,
+    ...(decision === undefined ? {} : { allowed: true, policy: decision.policy }),
     data: {
+      ...decision?.data,
       attempt,
       via,
       request_hash: context.requestHash,
@@ -117,6 +122,8 @@ export function unknownEvent(row: CallRow): EventDraft {
 
 export function refusedEvent(id: string, order: Order, reason: Fault): EventDraft {
   const { subject, name, unit, left, labels } = reason.details ?? {};
+  const decision =
+    reason.code === 'denied' ? recordModelUse(reason.details as unknown as Verdict) : undefined;
   return {
     id,
     event: 'model.call.refused',
@@ -125,6 +132,7 @@ export function refusedEvent(id: string, order: Order, reason: Fault): EventDraf
     model: order.model.name,
     allowed: false,
     status: reason.code,
+    ...(decision === undefined ? {} : { policy: decision.policy }),
     data: {
       request_hash: order.context.requestHash,
       ...(typeof subject === 'string' ? { subject } : {}),
@@ -132,6 +140,7 @@ export function refusedEvent(id: string, order: Order, reason: Fault): EventDraf
       ...(typeof unit === 'string' ? { unit } : {}),
       ...(typeof left === 'number' ? { left } : {}),
       ...(Array.isArray(labels) ? { labels: labels.join(',') } : {}),
+      ...decision?.data,
     },
   };
 }

@@ -3,6 +3,7 @@
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { makeTurns } from '../../../platform/turns.ts';
+import type { PolicySource } from '../../../policy/source.ts';
 import type { RunCaller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AdmitRunBody } from '../../../wire/modeld.ts';
@@ -51,8 +52,9 @@ export function makeRuns(options: {
   budgets: Budgets;
   sockets: RunSockets;
   journal: Journal;
+  policy: Pick<PolicySource, 'warm'>;
 }): Runs {
-  const { db, budgets, sockets, journal } = options;
+  const { db, budgets, sockets, journal, policy } = options;
   const live = new Map<string, Run>();
   const replays = new Map<string, Run>();
   const placeOf = (mode: 'live' | 'replay') => (mode === 'live' ? live : replays);
@@ -118,6 +120,8 @@ export function makeRuns(options: {
   return {
     admit: (id, body) =>
       inTurn(id, async () => {
+        // Its runner is being started: the first call shall not wait for policy to be read.
+        if (body.mode === 'live') void policy.warm();
         if (body.mode === 'live') await db.write((sql) => admitRun(sql, id, body));
         return place(id, body);
       }),

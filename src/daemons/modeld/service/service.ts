@@ -7,6 +7,7 @@ import type { Metrics } from '../../../platform/metrics.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
@@ -19,6 +20,7 @@ import { Calls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
 import { Generate, type Patience } from './generate.ts';
+import { makePermit } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { settleLeftCalls } from './recover.ts';
@@ -38,13 +40,14 @@ export type ServiceParts = {
   newId: NewId;
   log: Log;
   metrics: Metrics;
+  policy: Pick<PolicySource, 'decide' | 'warm'>;
   moment(name: string): void;
 };
 
 export type Service = Awaited<ReturnType<typeof openService>>;
 
 export async function openService(parts: ServiceParts) {
-  const { config, db, outbox, upstream, sockets, clock, newId, log, metrics } = parts;
+  const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
   const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
   // Before any budget is read: what was left open is part of what was spent.
@@ -53,7 +56,7 @@ export async function openService(parts: ServiceParts) {
     log.warn('model calls were left without an outcome and are charged in full', { left });
   const budgets = await openBudgets(db, config, dayOf(nowMs()));
   const providers = await Providers.open(parts);
-  const runs = makeRuns({ db, budgets, sockets, journal });
+  const runs = makeRuns({ db, budgets, sockets, journal, policy });
   const refused = (makeEvent: (id: string) => EventDraft): void => {
     db.write((sql) => outbox.add(sql, makeEvent(newId('refusal')))).then(
       () => outbox.poke(),
@@ -62,6 +65,7 @@ export async function openService(parts: ServiceParts) {
   };
   const { moment } = parts;
   const calls = new Calls({
+    permit: makePermit(policy),
     upstream,
     budgets,
     journal,

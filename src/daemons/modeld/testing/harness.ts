@@ -12,6 +12,7 @@ import { idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { type Log, silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
+import { publishPolicy } from '../../../policy/testing/publish.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
@@ -54,6 +55,13 @@ export type ModeldOptions = {
   /** Throws to stand for an audit log that takes nothing. */
   audit?: (events: NewEvent[]) => Promise<void>;
   moment?: (name: string) => void;
+  /** Every agent may use every model unless this says more. */
+  policy?: { agents?: object; site?: string };
+};
+
+const ANY_MODEL = {
+  agents: { coder: {}, other: {} },
+  site: 'permit (principal is Agent, action == Action::"model.use", resource is Model);',
 };
 
 export function freshStateDir(): string {
@@ -79,6 +87,7 @@ function dispatchOf<T extends RouteTable>(table: T, handlers: Partial<Handlers<T
 export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> {
   const stateDir = options.stateDir ?? freshStateDir();
   const clock = options.clock ?? systemClock();
+  publishPolicy(stateDir, { ...ANY_MODEL, ...options.policy });
   const events: NewEvent[] = [];
   const artifacts = new Map<string, Artifact>();
   const moments: string[] = [];

@@ -1,0 +1,31 @@
+// May this run use this model, now? Policy is asked at every call, so a right that was taken back
+// is gone at the next one. Only runs are asked about: what a person may do is settled by being let
+// in.
+import { type Answer, requestOfModel } from '../../../policy/request.ts';
+import type { PolicySource } from '../../../policy/source.ts';
+import { fault } from '../../../wire/errors.ts';
+import { fromMask } from '../rules/labels.ts';
+import type { Order } from './calls.ts';
+import { labelsNow } from './who.ts';
+
+export type Asked = Pick<Order, 'who' | 'model' | 'context'>;
+/** What policy said of a call that may be made. */
+export type Verdict = Answer & { labels: readonly string[] };
+export type Permit = (asked: Asked) => Promise<Verdict>;
+
+export function makePermit(policy: Pick<PolicySource, 'decide'>): Permit {
+  return async ({ who, model, context }) => {
+    const labels = fromMask(context.labels | labelsNow(who));
+    const { agent, taskId, rootTaskId } = who;
+    const answer = await policy.decide(
+      requestOfModel({ agent, model: model.name, taskId, rootTaskId, labels }),
+    );
+    if (answer.answer === 'allow') return { ...answer, labels };
+    const words = answer.answer === 'ask' ? ' without a person, and no step can wait for one' : '';
+    const name = `the model ${model.name}${words}`;
+    throw fault('denied', `policy does not let ${agent} use ${name}: ${answer.reason}`, {
+      hint: `See agentctl policy show ${agent}. The manifest's model is allowed; a rule of the site can permit others.`,
+      details: { ...answer, labels },
+    });
+  };
+}
