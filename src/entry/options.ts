@@ -162,7 +162,7 @@ function crashAtMoment(stateDir: string): (name: string) => void {
   let passed = 0;
   return (name) => {
     if (!existsSync(file)) return;
-    const [wanted, times = '0', who] = readFileSync(file, 'utf8').trim().split(' ');
+    const [wanted, times = '0', who] = readOrNothing(file).trim().split(' ');
     if (wanted !== name || passed++ < Number(times)) return;
     rmSync(file, { force: true });
     if (who === 'runners') return killRunners(join(stateDir, 'runners'));
@@ -171,6 +171,16 @@ function crashAtMoment(stateDir: string): (name: string) => void {
     // The signal is asynchronous; nothing may happen after the moment.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10_000);
   };
+}
+
+/** Whoever dies takes the file away, and that may be another process, just now. */
+function readOrNothing(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
+    throw error;
+  }
 }
 
 function killRunners(dir: string): void {

@@ -34,6 +34,7 @@ const running = new Set<Hosted>();
 
 async function start(
   dir: string,
+  moment?: (name: string) => void,
 ): Promise<{ hosted: Hosted; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const hosted = await hostDaemon(auditdAi as unknown as Daemon, {
@@ -48,6 +49,7 @@ async function start(
     newId: idMaker(clock),
     log: silentLog,
     here: new Map(),
+    ...(moment === undefined ? {} : { moment }),
   });
   running.add(hosted);
   return { hosted, as: (caller) => clientOf(hosted, caller) };
@@ -110,6 +112,23 @@ function changeIndex(dir: string, text: string): void {
   db.exec(text);
   db.close();
 }
+
+test('an event is taken once also when something fails just after it was written', () =>
+  inDir(async (dir) => {
+    let fails = true;
+    const { as } = await start(dir, (name) => {
+      if (fails && name === 'auditd-ai.after-append') throw new Error('not now');
+    });
+    const body = { events: [event(1), event(2)] };
+    await assert.rejects(as(peer('toold')).append({ body }));
+    fails = false;
+    assert.deepEqual(await as(peer('toold')).append({ body }), { size: 2, accepted: 0 });
+    const { events } = await as(operator).events({ query: {} });
+    assert.deepEqual(
+      events.map(({ id }) => id),
+      ['e1', 'e2'],
+    );
+  }));
 
 test('an event is taken once also when the index could not keep up with the log', () =>
   inDir(async (dir) => {

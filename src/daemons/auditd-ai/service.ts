@@ -91,8 +91,9 @@ export function makeService({
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
     moment('auditd-ai.before-append');
     const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
-    moment('auditd-ai.after-append');
+    // First of all: whatever fails from here on, these are in the log.
     for (const event of fresh) taken.set(originOf(event), event.source_seq);
+    moment('auditd-ai.after-append');
     index.add(firstSeq, fresh);
     for (const wake of followers) wake();
     return { size, accepted: fresh.length };
