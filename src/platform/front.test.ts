@@ -57,7 +57,11 @@ describe('front', () => {
 
   before(async () => {
     servers.push(...DAEMONS.filter((name) => name !== 'toold').map(standIn));
-    const people = { nameOf: (key: string) => (key === ANN ? 'ann' : undefined), has: () => false };
+    const people = {
+      nameOf: (key: string) => (key === ANN ? 'ann' : undefined),
+      has: () => false,
+      names: () => ['ann'],
+    };
     front = await openFront({ port: 0, runtimeDir, operatorKey: KEY, people, log: silentLog });
     where = { host: '127.0.0.1', port: front.port };
   });

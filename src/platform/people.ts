@@ -9,6 +9,8 @@ export type People = {
   nameOf(key: string): string | undefined;
   /** Whether this person has a key of their own. */
   has(name: string): boolean;
+  /** Everybody who has a key of their own. */
+  names(): string[];
 };
 
 export const PERSON_NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
@@ -37,6 +39,7 @@ export function peopleIn(dir: string): People {
       return found;
     },
     has: (name) => keys().has(name),
+    names: () => [...keys().keys()].sort(),
   };
 }
 

@@ -146,7 +146,7 @@ export const ApprovalView = ApprovalSummary.extend({
   chain: z.array(ChainLink),
   diff: z.string().nullable(),
   rollback: z.string().nullable(),
-  /** Changes whenever what would be approved changes; an answer may name the one it saw. */
+  /** Changes whenever what would be approved changes; an answer names the one it saw. */
   nonce: z.string(),
   asks: z.array(
     z.object({
@@ -231,7 +231,8 @@ export type Redeemed = z.infer<typeof Redeemed>;
 
 const approvalId = z.strictObject({ id: ApprovalId });
 const approvalAnswer = z.object({ approval: ApprovalView });
-const nonce = z.string().max(64).optional();
+/** Of what the person saw: an answer is to that, and to nothing it has become since. */
+const nonce = z.string().min(1).max(64);
 
 export const approvaldRoutes = routes({
   // toold

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
@@ -52,7 +53,7 @@ describe('killed at every moment of an approval, in split mode', () => {
   const answerAll = async (): Promise<void> => {
     const { approvals } = await runtime.approvald.listApprovals({ query: { status: 'pending' } });
     for (const { id } of approvals)
-      await runtime.approvald.approve({ params: { id }, body: { for: 'once' } });
+      await seeing(runtime.approvald).approve({ params: { id }, body: { for: 'once' } });
     const query = { status: 'open', kind: 'question' } as const;
     const { waits } = await runtime.agentd.listWaits({ query });
     for (const wait of waits) {

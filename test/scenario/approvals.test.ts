@@ -6,6 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { approvald } from '../../src/daemons/approvald/daemon.ts';
+import { type Seeing, seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { type Daemon, hostDaemon, socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
@@ -31,8 +32,8 @@ let world: Quiet;
 /** As toold, through its own sockets. */
 let agentdByToold: Client<typeof agentdRoutes>;
 let approvaldByToold: Client<typeof approvaldRoutes>;
-let alice: Client<typeof approvaldRoutes>;
-let bob: Client<typeof approvaldRoutes>;
+let alice: Seeing;
+let bob: Seeing;
 const KEYS = { alice: 'a'.repeat(43), bob: 'b'.repeat(43) };
 
 const to = <T extends RouteTable>(
@@ -46,10 +47,12 @@ const to = <T extends RouteTable>(
     socketLink({ socketPath: socketPathOf(world.runtimeDir, daemon, as), headers }),
   );
 const person = (key: string, name?: string) =>
-  to('approvald', 'operator', approvaldRoutes, {
-    authorization: `Bearer ${key}`,
-    ...(name === undefined ? {} : { 'agentd-person': name }),
-  });
+  seeing(
+    to('approvald', 'operator', approvaldRoutes, {
+      authorization: `Bearer ${key}`,
+      ...(name === undefined ? {} : { 'agentd-person': name }),
+    }),
+  );
 
 before(async () => {
   world = await startQuiet({ approvald: { expires_s: 3_600 } });
@@ -245,8 +248,9 @@ describe('people are who their key says', () => {
     const asOperator = (name: string) => person(world.operatorKey, name);
     const parked = await ask(await world.startRun());
     const { params } = parked;
-    await refusedWith('unauthenticated', asOperator('alice').approve({ params, body: {} }));
-    await refusedWith('unauthenticated', person('c'.repeat(43)).approve({ params, body: {} }));
+    const body = { nonce: 'x' };
+    await refusedWith('unauthenticated', asOperator('alice').approve({ params, body }));
+    await refusedWith('unauthenticated', person('c'.repeat(43)).approve({ params, body }));
     await asOperator('carol').escalate({ params, body: {} });
     await refusedWith('denied', asOperator('dave').approve({ params, body: {} }));
     await bob.approve({ params, body: {} });
@@ -257,14 +261,14 @@ describe('people are who their key says', () => {
     const parked = await ask(await world.startRun());
     await refusedWith(
       'forbidden_caller',
-      approvaldByToold.approve({ params: parked.params, body: {} }),
+      approvaldByToold.approve({ params: parked.params, body: { nonce: 'x' } }),
     );
     const path = socketPathOf(world.runtimeDir, 'approvald', parked.run.id);
     await refusedWith(
       'unavailable',
       makeClient(approvaldRoutes, socketLink({ socketPath: path })).approve({
         params: parked.params,
-        body: {},
+        body: { nonce: 'x' },
       }),
     );
   });

@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, type Say, says } from '../support/scripted-model.ts';
 import {
@@ -127,7 +128,7 @@ describe('hands', () => {
     });
     assert.deepEqual(asked.labels.includes('outside'), true);
     assert.match(asked.rules.join(), /base:outside-irreversible/);
-    await world.approvald.reject({ params: { id: asked.id }, body: { reason: 'no' } });
+    await seeing(world.approvald).reject({ params: { id: asked.id }, body: { reason: 'no' } });
     const ended = await taskEnded(world, task.id);
     assert.match(ended.result ?? '', /refused this: no/);
 

@@ -1,11 +1,12 @@
 // The routes of approvald: for each, what makes it succeed and what of its own it must refuse.
 import assert from 'node:assert/strict';
+import { giveKey } from '../../src/daemons/approvald/testing/give-key.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
 import type { CallId, PermitId } from '../../src/wire/words.ts';
 import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
-import { type Good, rows, withBody } from './row.ts';
+import { type Bad, type Good, rows, withBody } from './row.ts';
 
 let made = 0;
 
@@ -38,12 +39,23 @@ async function asked(world: Quiet): Promise<{ body: Asking; approval: ApprovalVi
 const idOf = async (world: Quiet): Promise<Good> => ({
   params: { id: (await asked(world)).approval.id },
 });
+/** An answer to what the person saw. */
+const answering = async (world: Quiet, body: object): Promise<Good> => {
+  const { id, nonce } = (await asked(world)).approval;
+  return { params: { id }, body: { ...body, nonce } };
+};
+const unseen: Bad = [
+  'the nonce of something else',
+  (g) => withBody(g, { nonce: 'x'.repeat(22) }),
+  'conflict',
+];
 const becomes = (status: string) => (answer: { approval: ApprovalView }) =>
   assert.equal(answer.approval.status, status);
 
 async function permit(world: Quiet): Promise<PermitId> {
-  const { id } = (await asked(world)).approval;
-  const { approval } = await world.approvald.approve({ params: { id }, body: { for: 'task' } });
+  const { id, nonce } = (await asked(world)).approval;
+  const body = { for: 'task', nonce } as const;
+  const { approval } = await world.approvald.approve({ params: { id }, body });
   await world.approvald.revokePermit({ params: { id: approval.permit_id! } });
   return approval.permit_id!;
 }
@@ -64,7 +76,8 @@ export const approvaldRows = rows({
   redeemApproval: {
     good: async (world) => {
       const { body, approval } = await asked(world);
-      await world.approvald.approve({ params: { id: approval.id }, body: {} });
+      const answer = { nonce: approval.nonce };
+      await world.approvald.approve({ params: { id: approval.id }, body: answer });
       const { call_id, run_id, arguments_hash } = body;
       return { params: { id: approval.id }, body: { call_id, run_id, arguments_hash, labels: [] } };
     },
@@ -110,26 +123,34 @@ export const approvaldRows = rows({
   },
   approve: {
     cites: '[R296] [R109]',
-    good: async (world) => ({ ...(await idOf(world)), body: { for: 'once' } }),
+    good: (world) => answering(world, { for: 'once' }),
     check: becomes('approved'),
-    bad: [['for ever', (g) => withBody(g, { for: 'ever' }), 'bad_request']],
+    bad: [['for ever', (g) => withBody(g, { for: 'ever' }), 'bad_request'], unseen],
   },
   reject: {
     cites: '[R297] [R113]',
-    good: async (world) => ({ ...(await idOf(world)), body: { reason: 'not on a Friday' } }),
+    good: (world) => answering(world, { reason: 'not on a Friday' }),
     check: becomes('rejected'),
+    bad: [unseen],
   },
   requestInfo: {
     cites: '[R298] [R114]',
-    good: async (world) => ({ ...(await idOf(world)), body: { question: 'Was it tested?' } }),
+    good: (world) => answering(world, { question: 'Was it tested?' }),
     check: becomes('info'),
-    bad: [['no question', (g) => withBody(g, { question: '' }), 'bad_request']],
+    bad: [['no question', (g) => withBody(g, { question: '' }), 'bad_request'], unseen],
   },
   escalate: {
     cites: '[R115]',
-    good: async (world) => ({ ...(await idOf(world)), body: { to: 'person:alice' } }),
+    good: async (world) => {
+      giveKey(world.stateDir, 'dora');
+      return answering(world, { to: 'person:dora' });
+    },
     check: becomes('pending'),
-    bad: [['an agent', (g) => withBody(g, { to: 'agent:worker' }), 'bad_request']],
+    bad: [
+      ['an agent', (g) => withBody(g, { to: 'agent:worker' }), 'bad_request'],
+      ['somebody without a key', (g) => withBody(g, { to: 'person:nobody' }), 'conflict'],
+      unseen,
+    ],
   },
   listPermits: {
     good: async (world) => {

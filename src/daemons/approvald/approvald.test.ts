@@ -1,5 +1,7 @@
 // People's answers: each of the seven, to whom they apply, once, and to nothing else.
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, beforeEach, describe, it } from 'node:test';
 import { floorRoutes } from '../../platform/daemon.ts';
 import type { RawAnswer } from '../../platform/dispatch.ts';
@@ -7,9 +9,10 @@ import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
+import type { Fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import { freshForEach, host, restart, world } from './testing/each-test.ts';
-import { asking, isCode, kinds, settle } from './testing/host.ts';
+import { asking, isCode, kinds, publishPolicy, settle } from './testing/host.ts';
 
 freshForEach();
 after(() => settle());
@@ -251,6 +254,37 @@ describe('[R113-R115] the other answers', () => {
     const { approval } = await host.ask();
     await host.operator.escalate({ ...at(approval.id), body: {} });
     await assert.rejects(host.shared.approve({ ...at(approval.id), body: {} }), isCode('denied'));
+  });
+
+  it('is refused where nobody else could decide it: it is not locked for good', async () => {
+    for (const name of ['alice', 'bob']) rmSync(join(world.dir, `state/people/${name}.key`));
+    const { approval, redeem } = await host.ask();
+    const nobody = isCode('conflict', /nobody else could decide/);
+    for (const body of [{}, { to: 'person:bob' }])
+      await assert.rejects(host.operator.escalate({ ...at(approval.id), body }), nobody);
+    const hint = await host.operator
+      .escalate({ ...at(approval.id), body: {} })
+      .catch((error: Fault) => error.hint);
+    assert.match(String(hint), /agentctl person add/);
+    await host.operator.approve({ ...at(approval.id), body: {} });
+    assert.equal((await redeem()).decision, 'approved', 'who could not pass it on decides it');
+  });
+
+  it('is refused to whom could not decide it, and says who could', async () => {
+    const { approval } = await host.ask();
+    const to = (person: string) =>
+      host.alice.escalate({ ...at(approval.id), body: { to: `person:${person}` } });
+    const site =
+      'forbid (principal == Person::"bob", action == Action::"approval.decide", resource);';
+    publishPolicy(world, { site: [{ file: 'a.cedar', text: site }] });
+    world.clock.advance(1_000);
+    await assert.rejects(to('bob'), (error: Fault) => {
+      assert.equal(error.code, 'conflict');
+      assert.match(error.hint, /one of: operator \(agentctl escalate/);
+      return true;
+    });
+    // Whoever holds the operator's key is somebody else than alice, by any name.
+    assert.equal((await to('carol')).approval.escalated_to, 'person:carol');
   });
 
   it('nobody passes it on to themselves', async () => {

@@ -126,6 +126,7 @@ describe('equal asks', () => {
 describe('only people answer', () => {
   it('no daemon, no run', async () => {
     const { approval } = await host.ask();
+    const { nonce } = approval;
     const run = host.as({
       ...{ kind: 'run', principal: 'agent:deployer', runId: derivedId<RunId>('run', 'one') },
       ...{ fence: 1, mode: 'live', agent: 'deployer', taskId: derivedId('task', 'leaf') },
@@ -133,10 +134,10 @@ describe('only people answer', () => {
     const agent = host.as({ kind: 'operator', principal: 'agent:deployer' });
     for (const client of [run, host.toold])
       await assert.rejects(
-        client.approve({ ...at(approval.id), body: {} }),
+        client.approve({ ...at(approval.id), body: { nonce } }),
         isCode('forbidden_caller'),
       );
-    await assert.rejects(agent.approve({ ...at(approval.id), body: {} }), isCode('denied'));
+    await assert.rejects(agent.approve({ ...at(approval.id), body: { nonce } }), isCode('denied'));
   });
 });
 

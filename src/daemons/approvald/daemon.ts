@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Timer } from '../../platform/clock.ts';
 import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
+import { peopleIn } from '../../platform/people.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { openPolicySource } from '../../policy/source.ts';
@@ -66,7 +67,9 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
     ...{ log, clock },
   });
   const mayDecide = makeMayDecide(policy);
-  const service = makeService({ store, outbox, config, mayDecide, expiry, metrics, moment });
+  const people = peopleIn(join(stateDir, 'people'));
+  const own = { store, outbox, config, mayDecide, people };
+  const service = makeService({ ...own, expiry, metrics, moment });
 
   return {
     handlers: makeHandlers({ service, store, signing, clock }),

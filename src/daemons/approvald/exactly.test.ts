@@ -166,7 +166,7 @@ test('a redeem succeeds only for exactly what a person saw and approved', async 
       }),
       { numRuns: 200 },
     );
-    assert.ok(letThrough > 5, `and something is let through (${letThrough})`);
+    assert.ok(letThrough > 0, `and something is let through (${letThrough})`);
   } finally {
     await host.stop();
     world.remove();

@@ -2,16 +2,17 @@
 // is decided is in rules; what lasts is in the store.
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
+import type { People } from '../../platform/people.ts';
 import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ApprovaldConfig } from './config.ts';
 import type { Expiry } from './expiry.ts';
-import type { MayDecide } from './may-decide.ts';
-import type { Person } from './rules.ts';
+import type { DecideQuestion, MayDecide } from './may-decide.ts';
+import { isSamePerson, type Person } from './rules.ts';
 import type { Answer } from './store/answers.ts';
 import type { Redeeming } from './store/redeem.ts';
-import { labelsOf, viewOf } from './store/rows.ts';
+import { type ApprovalRow, labelsOf, saidOf, viewOf } from './store/rows.ts';
 import type { Store } from './store/store.ts';
 
 /** What a person says, before it is known whether they may. */
@@ -30,12 +31,7 @@ export type Service = {
     body: AskApproval,
   ): Promise<{ approval: ApprovalView; status: 'pending' | 'granted' | 'ended' }>;
   view(id: string): Promise<ApprovalView>;
-  answer(
-    caller: OperatorCaller,
-    id: string,
-    said: Said,
-    nonce: string | undefined,
-  ): Promise<ApprovalView>;
+  answer(caller: OperatorCaller, id: string, said: Said, nonce: string): Promise<ApprovalView>;
   redeem(given: Redeeming): Promise<Redeemed>;
 };
 
@@ -44,11 +40,13 @@ export function makeService(parts: {
   outbox: Pick<Outbox, 'delivered' | 'assertTaking'>;
   config: ApprovaldConfig;
   mayDecide: MayDecide;
+  /** Those with a key of their own. */
+  people: Pick<People, 'names'>;
   expiry: Pick<Expiry, 'note'>;
   metrics: Pick<Metrics, 'count'>;
   moment(name: string): void;
 }): Service {
-  const { store, outbox, config, mayDecide, expiry, metrics, moment } = parts;
+  const { store, outbox, config, mayDecide, people, expiry, metrics, moment } = parts;
 
   const view = async (id: string): Promise<ApprovalView> => {
     const { row, asks } = await store.approval(id);
@@ -70,6 +68,26 @@ export function makeService(parts: {
     return { answer, reach, edited, permitExpiresMs: permitExpiresMs(expiresInS) };
   };
 
+  /** Who could decide it after this person has passed it on, so that it is not locked for good. */
+  const othersThan = async (row: ApprovalRow, passer: Person, to: string | null) => {
+    const passed = saidOf(row).filter(({ answer }) => answer === 'escalate');
+    const out = [passer, ...passed.map(({ by, key }) => ({ principal: by, key }))];
+    const own = people.names();
+    const keyless = to !== null && !own.includes(nameOf(to)) ? to : 'person:operator';
+    const all = [
+      ...own.map((name) => ({ principal: `person:${name}`, key: `people/${name}` })),
+      { principal: keyless, key: OPERATOR_KEY },
+    ];
+    const others: string[] = [];
+    for (const one of all) {
+      if (out.some((gone) => isSamePerson(gone, one))) continue;
+      const question = { person: one.principal, answer: 'approve', reach: 'once' } as const;
+      const { allow } = await mayDecide({ ...question, approval: subjectOf(row) });
+      if (allow) others.push(one.principal);
+    }
+    return others;
+  };
+
   return {
     view,
     async ask(body) {
@@ -84,26 +102,17 @@ export function makeService(parts: {
     async answer(caller, id, said, nonce) {
       const { row } = await store.approval(id);
       const person = personOf(caller);
+      const reach = said.answer === 'approve' ? said.reach : 'once';
       const { allow, second, rule, reason } = await mayDecide({
-        person: person.principal,
-        answer: said.answer,
-        reach: said.answer === 'approve' ? said.reach : 'once',
-        approval: {
-          id: row.id,
-          agent: row.agent,
-          action: row.action,
-          class: row.class,
-          risk: row.risk,
-          reversibility: row.reversibility,
-          taskId: row.task_id,
-          rootTaskId: row.root_task_id,
-          labels: labelsOf(row),
-        },
+        ...{ person: person.principal, answer: said.answer, reach },
+        approval: subjectOf(row),
       });
       if (!allow)
         throw fault('denied', `${person.principal} may not answer ${id}: ${reason} (${rule})`, {
           hint: 'Pass it on to somebody who may, or change the rule.',
         });
+      if (said.answer === 'escalate' && row.status === 'pending' && said.to !== person.principal)
+        assertPassable(row, said.to, await othersThan(row, person, said.to));
       outbox.assertTaking();
       moment('approvald.before-answer');
       const answered = await store.answer({ id, person, rule, second, nonce, ...asAnswer(said) });
@@ -126,9 +135,33 @@ export function makeService(parts: {
 
 type Parts<T> = T extends unknown ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce'> : never;
 
+const nameOf = (principal: string): string => principal.slice('person:'.length);
+
+function assertPassable(row: ApprovalRow, to: string | null, others: readonly string[]): void {
+  if (others.length === 0)
+    throw fault('conflict', `nobody else could decide ${row.id}, so it cannot be passed on`, {
+      hint: 'Decide it yourself, or give somebody a key first: agentctl person add NAME',
+    });
+  if (to === null || others.includes(to)) return;
+  const names = others.map(nameOf).join(', ');
+  throw fault('conflict', `${to} could not decide ${row.id}`, {
+    hint:
+      `Pass it on to one of: ${names} (agentctl escalate ${row.id} --to NAME), ` +
+      'or give them a key first: agentctl person add NAME',
+  });
+}
+
+const subjectOf = (row: ApprovalRow): DecideQuestion['approval'] => ({
+  ...{ id: row.id, agent: row.agent, action: row.action, class: row.class, risk: row.risk },
+  ...{ reversibility: row.reversibility, taskId: row.task_id, rootTaskId: row.root_task_id },
+  labels: labelsOf(row),
+});
+
+const OPERATOR_KEY = 'operator';
+
 /** No agent and no service answers: only people do. */
 function personOf(caller: OperatorCaller): Person {
   if (!caller.principal.startsWith('person:'))
     throw fault('denied', `${caller.principal} is not a person`);
-  return { principal: caller.principal, key: caller.key ?? 'operator' };
+  return { principal: caller.principal, key: caller.key ?? OPERATOR_KEY };
 }

@@ -190,11 +190,11 @@ describe('answering', () => {
 
   test('reject, ask and escalate say what was typed', async () => {
     await run('reject', ID, '--reason', 'not now');
-    assert.deepEqual(asked('reject')?.body, { reason: 'not now' });
+    assert.deepEqual(asked('reject')?.body, { nonce: 'n1', reason: 'not now' });
     await run('ask', ID, 'Was it tested?');
-    assert.deepEqual(asked('requestInfo')?.body, { question: 'Was it tested?' });
+    assert.deepEqual(asked('requestInfo')?.body, { nonce: 'n1', question: 'Was it tested?' });
     await run('escalate', ID, '--to', 'bob');
-    assert.deepEqual(asked('escalate')?.body, { to: 'person:bob' });
+    assert.deepEqual(asked('escalate')?.body, { nonce: 'n1', to: 'person:bob' });
   });
 
   test('refusals have their exit codes', async () => {
@@ -205,6 +205,7 @@ describe('answering', () => {
     ] as const) {
       fake.script({
         approvald: {
+          getApproval: async () => ({ approval: view() }),
           reject: async () => {
             throw fault(code, 'no');
           },

@@ -149,6 +149,10 @@ function nonceOf(seen: ApprovalView): string {
   });
 }
 
+/** A no, a question and passing it on do no harm to what it has become meanwhile. */
+const nonceNow = async (runtime: Runtime, id: string): Promise<string> =>
+  (await view(runtime, id)).nonce;
+
 function readArguments(file: string): Record<string, unknown> {
   let value: unknown;
   try {
@@ -183,14 +187,16 @@ function approvedLines(approval: ApprovalView): string[] {
 export async function reject({ args, out, runtime }: Session): Promise<void> {
   const id = args.words[0]!;
   const reason = args.text('reason');
-  const body = reason === undefined ? {} : { reason };
+  const nonce = await nonceNow(runtime(), id);
+  const body = { nonce, ...(reason === undefined ? {} : { reason }) };
   const answer = await runtime().ask('approvald', 'reject', { params: { id }, body });
   out.give(answer, () => [`Rejected; ${answer.approval.agent} is told so.`]);
 }
 
 export async function ask({ args, out, runtime }: Session): Promise<void> {
   const [id, text] = args.words as [string, string];
-  const body = { question: wordOrStdin(text).trim() };
+  const question = wordOrStdin(text).trim();
+  const body = { nonce: await nonceNow(runtime(), id), question };
   const answer = await runtime().ask('approvald', 'requestInfo', { params: { id }, body });
   out.give(answer, () => [
     `Asked; ${answer.approval.agent} gets the question and may ask for the approval again.`,
@@ -202,6 +208,7 @@ export async function escalate({ args, out, runtime }: Session): Promise<void> {
   const to = args.text('to');
   const reason = args.text('reason');
   const body = {
+    nonce: await nonceNow(runtime(), id),
     ...(to === undefined ? {} : { to: to.includes(':') ? to : `person:${to}` }),
     ...(reason === undefined ? {} : { reason }),
   };

@@ -24,8 +24,8 @@ export type Answer = {
   rule: string;
   /** That rule wants a second person. */
   second: boolean;
-  /** The nonce of what the person saw, when said. */
-  nonce: string | undefined;
+  /** The nonce of what the person saw. */
+  nonce: string;
 } & (
   | {
       answer: 'approve';
@@ -58,8 +58,7 @@ export async function answer(tx: Tx, given: Answer): Promise<Answered> {
   // Clicking twice is no second answer, and no mistake.
   if (isRepeat(saidOf(row), said)) return { row };
   if (row.status !== 'pending') return { row, refusal: overAlready(row) };
-  if (given.nonce !== undefined && given.nonce !== row.nonce)
-    return { row, refusal: hasChanged(row) };
+  if (given.nonce !== row.nonce) return { row, refusal: hasChanged(row) };
   const all = [...saidOf(row), said];
   switch (given.answer) {
     case 'approve':
@@ -88,7 +87,7 @@ async function approve(
   { person, second, reach, permitExpiresMs, edited }: Approving,
 ): Promise<Answered> {
   const whyNot = whyNotApprove(all.slice(0, -1), person);
-  if (whyNot !== undefined) return { row, refusal: fault('denied', `${row.id}: ${whyNot}`) };
+  if (whyNot !== undefined) return { row, refusal: notYours(row, whyNot) };
   const cannot = whyNotReach(row, reach, edited !== undefined);
   if (cannot !== undefined) return { row, refusal: cannot };
   if (edited !== undefined) {
@@ -176,7 +175,7 @@ async function escalate(tx: Tx, row: ApprovalRow, all: SaidRow[]): Promise<Answe
     return { row, refusal: fault('bad_request', 'it can only be passed on to somebody else') };
   const before = saidOf(row);
   const whyNot = whyNotApprove(before, { principal: by, key });
-  if (whyNot !== undefined) return { row, refusal: fault('denied', `${row.id}: ${whyNot}`) };
+  if (whyNot !== undefined) return { row, refusal: notYours(row, whyNot) };
   await write(tx, row, all, false);
   await tx.notify(row, 'escalated');
   return { row };
@@ -220,6 +219,12 @@ function overAlready(row: ApprovalRow): Fault {
   const by = row.decided_by === null ? '' : ` (${row.decided_by})`;
   return fault('conflict', `${row.id} ${WHY_OVER[row.status]}${by}`, {
     hint: 'The first answer counts. The agent may ask again.',
+  });
+}
+
+function notYours(row: ApprovalRow, why: string): Fault {
+  return fault('denied', `${row.id}: ${why}`, {
+    hint: `They answer with: agentctl --as NAME approve ${row.id}. You can still reject it.`,
   });
 }
 

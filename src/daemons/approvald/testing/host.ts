@@ -10,7 +10,7 @@ import { type Hosted, hostDaemon } from '../../../platform/daemon.ts';
 import { type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { hashJson } from '../../../platform/json.ts';
-import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import type { BundleContent } from '../../../policy/bundle.ts';
@@ -31,8 +31,9 @@ import type { RouteTable } from '../../../wire/route.ts';
 import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
 import { approvaldConfig } from '../config.ts';
 import { approvald } from '../daemon.ts';
+import { giveKey } from './give-key.ts';
+import { type ApprovaldClient, type Seeing, seeing } from './seeing.ts';
 
-export type ApprovaldClient = Client<typeof approvaldRoutes>;
 type Told = { approval_id: string; call_id: string; decision: string; outcome: string; by: string };
 
 export type World = {
@@ -70,6 +71,7 @@ export function makeWorld(): World {
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
   publishPolicy(world);
+  for (const name of ['alice', 'bob']) giveKey(join(dir, 'state'), name);
   return world;
 }
 
@@ -126,11 +128,11 @@ export type TestHost = {
   hosted: Hosted;
   toold: ApprovaldClient;
   /** With a key of their own. */
-  alice: ApprovaldClient;
-  bob: ApprovaldClient;
+  alice: Seeing;
+  bob: Seeing;
   /** Two names for whoever holds the operator's key. */
-  operator: ApprovaldClient;
-  shared: ApprovaldClient;
+  operator: Seeing;
+  shared: Seeing;
   as(caller: Caller): ApprovaldClient;
   ask(more?: Partial<AskApproval>): Promise<Asked>;
   stop(): Promise<void>;
@@ -190,12 +192,12 @@ export async function hostApprovald(world: World, config: object = {}): Promise<
       localLink(() => host.dispatch, caller),
     );
   const person = (name: string) =>
-    as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` });
+    seeing(as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` }));
   const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
   return {
     ...{ hosted: host, toold, as, alice: person('alice'), bob: person('bob') },
-    operator: as({ kind: 'operator', principal: 'person:operator' }),
-    shared: as({ kind: 'operator', principal: 'person:somebody' }),
+    operator: seeing(as({ kind: 'operator', principal: 'person:operator' })),
+    shared: seeing(as({ kind: 'operator', principal: 'person:somebody' })),
     async ask(more) {
       const body = asking(more);
       const { approval, status } = await toold.askApproval({ body });
