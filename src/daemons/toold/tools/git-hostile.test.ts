@@ -323,13 +323,26 @@ describe('a repository that would make git run a program does not', () => {
     });
   }
 
-  it('committing over a checked-out submodule is refused', async () => {
-    attacks['a program of a submodule']!.plant();
-    await assert.rejects(ask('git.commit', { message: 'm', all: true }), /submodule/);
-    assert.equal(existsSync(mark), false);
-    careless('add', '--all');
-    assert.equal(existsSync(mark), true, 'the control did not run the program');
-  });
+  const submodules: [string, () => void, RegExp][] = [
+    ['a checked-out submodule', () => {}, /submodule/],
+    [
+      'one whose .git is behind a link',
+      () => {
+        renameSync(at('inner/.git'), at('inner-git'));
+        symlinkSync(at('inner-git'), at('inner/.git'));
+      },
+      /leads out of where it lies/,
+    ],
+  ];
+  for (const [name, hide, why] of submodules)
+    it(`committing over ${name} is refused`, async () => {
+      attacks['a program of a submodule']!.plant();
+      hide();
+      await assert.rejects(ask('git.commit', { message: 'm', all: true }), why);
+      assert.equal(existsSync(mark), false);
+      careless('add', '--all');
+      assert.equal(existsSync(mark), true, 'the control did not run the program');
+    });
 });
 
 describe('a repository that points out of the workspace is refused', () => {

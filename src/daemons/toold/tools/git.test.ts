@@ -2,7 +2,7 @@
 // is taken for an option.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
@@ -135,6 +135,19 @@ describe('committing', () => {
     // Three bytes a character: more than git may print, less than a person may be shown.
     writeFileSync(at('a.txt'), `${'語'.repeat(80)}\n`.repeat(9_000));
     await assert.rejects(show({ all: true }), { code: 'too_large' });
+  });
+
+  it('shows a change that git knows only by the time of its index', async () => {
+    // Changed within the second in which it was staged, and as long as before.
+    const then = 1_700_000_000;
+    plain('config', 'core.trustctime', 'false');
+    utimesSync(at('a.txt'), then, then);
+    plain('update-index', '--refresh');
+    utimesSync(at('.git/index'), then, then);
+    writeFileSync(at('a.txt'), 'two\n');
+    utimesSync(at('a.txt'), then, then);
+    const { text } = await world.show(tool('git.commit'), { message: 'x', all: true });
+    assert.match(text, /-one\n\+two\n/);
   });
 
   it('shows a person everything that would be committed, and that alone', async () => {

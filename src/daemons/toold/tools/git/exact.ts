@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import { assertShowable } from '../diff.ts';
-import { reasonOf } from '../files/limits.ts';
+import { reasonOf, statIfThere } from '../files/limits.ts';
 import { type Basis, changedSince, type ToolContext } from '../tool.ts';
 import { PLAIN } from './input.ts';
 import type { Git } from './run.ts';
@@ -112,12 +112,11 @@ async function treeOf(git: Git, { paths, all }: Staging, context: ToolContext): 
   const index = `/tmp/agentd-${context.callId}-${randomUUID()}.index`;
   const plain = { env: { PATH: '/usr/local/bin:/usr/bin:/bin' }, cwd: '/', wallMs: 30_000 };
   const own = posix.join(git.gitDir, 'index');
-  const found = await box.files.perform({ op: 'stat', path: own }).catch((error: unknown) => {
-    if (reasonOf(error) !== 'not_found') throw error;
-  });
+  const found = await statIfThere(box, own);
   try {
     if (found !== undefined) {
-      const copied = await box.exec({ ...plain, argv: ['cp', '--', own, index] });
+      // With its time: by that git knows which files may have changed right after they were staged.
+      const copied = await box.exec({ ...plain, argv: ['cp', '-p', '--', own, index] });
       if (copied.exitCode !== 0) throw fault('unavailable', `${own} cannot be copied`);
     }
     const apart = git.withIndex(index);

@@ -1,6 +1,7 @@
 // The state a repository is in, as far as the tools that change it must know.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
+import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
 import type { Git } from './run.ts';
 
@@ -11,12 +12,11 @@ import type { Git } from './run.ts';
 export async function refuseInnerRepositories(git: Git, context: ToolContext): Promise<void> {
   const { stdout, truncated } = await git.run(['ls-files', '--stage', '-z']);
   if (truncated) throw fault('limit', 'the repository has too many files to look through');
-  const { files } = await context.box();
+  const box = await context.box();
   for (const line of stdout.split('\0').filter((one) => one.startsWith('160000 '))) {
     const path = line.slice(line.indexOf('\t') + 1);
     const dotGit = posix.join(git.top, path, '.git');
-    const found = await files.perform({ op: 'stat', path: dotGit }).catch(() => undefined);
-    if (found === undefined) continue;
+    if ((await statIfThere(box, dotGit)) === undefined) continue;
     throw fault('denied', `${path} is a checked-out submodule, and git is not used with those`, {
       hint: 'Ask a person to commit it, or to take the submodule out of the workspace.',
     });
