@@ -132,3 +132,13 @@ test('the rules that ship and those of manifests are themselves without a fault'
   assert.equal(own.rules, texts.length);
   assert.equal(new Set(texts.map(({ id }) => id)).size, texts.length);
 });
+
+test('what is wrong for every action alike is said once, with their number', async () => {
+  const { problems } = await check('forbid (principal, action, resource) when { context.nope };');
+  assert.equal(problems.length, 1);
+  assert.match(problems[0]!.message, /`nope` in context not found, for \d+ actions: .* and others/);
+  const text = 'forbid (principal, action == Action::"tool.call", resource) when { context.nope };';
+  const alone = await check(text);
+  assert.equal(alone.problems.length, 1);
+  assert.match(alone.problems[0]!.message, /for Action::"tool\.call" not found/);
+});

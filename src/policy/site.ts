@@ -69,13 +69,35 @@ function validateAll(cedar: Cedar, tell: Tell, found: readonly Found[]): void {
   const { errors, warnings } = cedar.validate(texts);
   const wrong = new Set(errors.map(({ id }) => id));
   const pieceOf = (id: string): Piece => found[Number(id)]?.piece ?? { text: '', line: 1 };
-  for (const { id, error } of errors) tell.problems.push(explain(tell.file, pieceOf(id), error));
+  tell.problems.push(
+    ...mergeActions(errors.map(({ id, error }) => explain(tell.file, pieceOf(id), error))),
+  );
   // A rule that can never hold protects nothing: what follows from an error was said already.
   for (const { id, error } of warnings) {
     if (wrong.has(id)) continue;
     wrong.add(id);
     tell.problems.push(explain(tell.file, pieceOf(id), error));
   }
+}
+
+const FOR_ACTION = / for Action::"([^"]*)"/;
+
+/** Cedar tries a rule with every action it may be about, and says the same of each. */
+function mergeActions(problems: readonly RuleProblem[]): RuleProblem[] {
+  const groups = Map.groupBy(problems, ({ line, message }) =>
+    JSON.stringify([line, message.replace(FOR_ACTION, '')]),
+  );
+  return [...groups.values()].map((same) => {
+    const [first] = same as [RuleProblem];
+    if (same.length === 1) return first;
+    const names = same.map(({ message }) => FOR_ACTION.exec(message)?.[1] ?? '?').sort();
+    const some = names.length > 3 ? `${names.slice(0, 3).join(', ')} and others` : names.join(', ');
+    return {
+      ...first,
+      message: `${first.message.replace(FOR_ACTION, '')}, for ${same.length} actions: ${some}`,
+      hint: 'Name the actions that the rule is about; docs/policy.md shows what each of them knows.',
+    };
+  });
 }
 
 /** Cedar's words, without its name for the rule, and with ours for the place. */

@@ -217,6 +217,21 @@ export const sandboxdRoutes = routes({
     query: z.strictObject({ ...PageQuery, open: z.enum(['true', 'false']).optional() }),
     output: z.object({ boxes: z.array(BoxView), cursor: z.string().nullable() }),
   }),
+  /** Who agents are on this host; asks nothing of the kernel, unlike `features`. */
+  identity: route({
+    method: 'GET',
+    path: '/v1/sandboxes/identity',
+    callers: ['operator'],
+    output: z.object({ identity: FeaturesView.shape.identity, uid: z.int().nullable() }),
+  }),
+  /** Refused as the first box of a task in it would be. */
+  checkWorkspace: route({
+    method: 'POST',
+    path: '/v1/workspaces/check',
+    callers: ['agentd'],
+    body: z.strictObject({ path: z.string().min(1).max(4_095) }),
+    output: z.object({ path: z.string() }),
+  }),
   startRunner: route({
     method: 'POST',
     path: '/v1/runners',

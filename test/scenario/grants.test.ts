@@ -108,7 +108,7 @@ describe('grants', () => {
     await taskEnded(world, task.id);
     const { calls } = await world.toold.listCalls({ query: { task_id: child } });
     assert.deepEqual(
-      calls.map(({ tool, status }) => `${tool} ${status}`),
+      calls.toReversed().map(({ tool, status }) => `${tool} ${status}`),
       ['test.echo completed', 'timer.wait completed', 'test.echo denied', 'task.finish completed'],
     );
   });

@@ -34,19 +34,29 @@ describe('tasks', () => {
       agent: 'coder',
       priority: 7,
       limits: { max_steps: 5, max_tokens: 100_000 },
-      deadline: '2026-03-02T09:00:00Z',
+      deadline: '2099-03-02T09:00:00Z',
     });
     assert.equal(made.created_by, 'person:tester');
     assert.equal(made.root_task_id, made.id);
     assert.equal(made.parent_task_id, null);
     assert.equal(made.priority, 7);
     assert.deepEqual(made.limits, { max_steps: 5, max_tokens: 100_000 });
-    assert.equal(made.deadline, '2026-03-02T09:00:00.000Z');
+    assert.equal(made.deadline, '2099-03-02T09:00:00.000Z');
     const ended = await taskEnded(world, made.id);
     assert.equal(ended.status, 'completed');
     assert.equal(ended.assigned_to, 'coder');
     assert.ok(ended.result !== null && ended.ended_at !== null);
     assert.equal(ended.rehearsal, false, 'a real provider answered');
+  });
+
+  it('a deadline that is past, and a workspace no box would get, are refused when it is created', async () => {
+    const make = (more: object) => create(world, 'Never begins', { agent: 'coder', ...more });
+    const past = await refusedWith('bad_request', make({ deadline: '2020-01-01T00:00:00Z' }));
+    assert.match(past.message, /the deadline 2020-01-01T00:00:00Z is past/);
+    const place = await refusedWith('denied', make({ workspace: '/etc' }));
+    assert.match(place.message, /\/etc may not be used/);
+    const nobody = await refusedWith('not_found', make({ agent: 'codre' }));
+    assert.match(nobody.message, /did you mean coder\?/);
   });
 
   it('[R41] [R54] without an agent it goes to the planner', async () => {

@@ -1,6 +1,6 @@
 // Every kind of caller on both links: a world whose runners do nothing, so that a test can be the
 // run, the operator or a peer itself, and ask a route locally or over the socket of that caller.
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
 import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
@@ -43,6 +43,8 @@ export type Quiet = World & {
   /** Stays, for whoever needs any run. */
   someRun: LiveRun;
   startRun(goal?: string): Promise<LiveRun>;
+  /** A directory that tasks may work in. */
+  workspace: string;
   /** Ends every task but that of `someRun`, which is started again if it was ended. */
   tidyUp(): Promise<void>;
 };
@@ -59,12 +61,14 @@ spec:
 export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
   const dir = freshDir();
   const runner = join(dir, 'idle.mjs');
+  const workspace = join(realpathSync(dir), 'workspace');
+  mkdirSync(workspace);
   writeFileSync(runner, "process.stdin.on('end', () => process.exit()).resume();\n");
   const world = await startWorld({
     agents: { worker: manifest('worker'), helper: manifest('helper') },
     ...options,
     agentd: { runs_live_max: 64, ...options.agentd },
-    sandboxd: { runner, ...options.sandboxd },
+    sandboxd: { runner, workspace_roots: [workspace], ...options.sandboxd },
     toold: { test_tools: true, ...options.toold },
   });
   const startRun = (goal = 'Hold still') => startLiveRun(world, goal);
@@ -73,7 +77,7 @@ export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
     rmSync(dir, { recursive: true, force: true });
   };
   const quiet: Quiet = {
-    ...{ ...world, stop, startRun, someRun: await startRun() },
+    ...{ ...world, stop, startRun, workspace, someRun: await startRun() },
     async tidyUp() {
       const { tasks } = await world.agentd.listTasks({ query: { limit: 200 } });
       for (const { id, ended_at } of tasks)

@@ -49,6 +49,22 @@ const isUid = (end: CommandEnd & { stdout_base64: string }): void => {
 const tooHigh = ['a level that is not built', 'level_unavailable'] as const;
 
 export const sandboxdRows = rows({
+  identity: {
+    good: async (): Promise<Good> => ({}),
+    check: (answer: { identity: string }) =>
+      assert.ok(['users', 'dynamic', 'single'].includes(answer.identity)),
+  },
+  checkWorkspace: {
+    good: async ({ workspace }) => ({ body: { path: workspace } }),
+    bad: [
+      ['one nobody allowed', (good) => withBody(good, { path: '/etc' }), 'denied'],
+      [
+        'one that is not there',
+        (good) => withBody(good, { path: `${(good.body as { path: string }).path}/none` }),
+        'not_found',
+      ],
+    ],
+  },
   features: {
     good: async (): Promise<Good> => ({}),
     check: (answer: FeaturesView) =>

@@ -19,6 +19,9 @@ export function wrongId(
   if (known === undefined) return undefined;
   const { kind, called, see } = known;
   if (new RegExp(`^(artifact://)?${kind}_[0-9a-z]{26}$`).test(text)) return undefined;
-  const what = `'${text}' is not the id of ${called}: ${kind}_ and 26 characters`;
+  const other = Object.values(KINDS).find((one) => text.startsWith(`${one.kind}_`));
+  if (other !== undefined && other !== known)
+    return { what: `${text} is the id of ${other.called}, not of ${called}`, hint: `See: ${see}` };
+  const what = `'${text}' is not the id of ${called}; those are ${kind}_ and 26 letters and digits`;
   return { what, hint: `See: ${see}` };
 }

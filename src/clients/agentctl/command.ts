@@ -25,7 +25,7 @@ export type Option = {
   short?: string;
   /** The word for its value in --help; absent for a flag. */
   value?: string;
-  kind?: 'text' | 'count' | 'integer' | 'usd' | 'duration';
+  kind?: 'text' | 'count' | 'priority' | 'usd' | 'duration';
   many?: true;
   required?: true;
   completes?: Completes;

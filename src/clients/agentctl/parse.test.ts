@@ -61,9 +61,13 @@ test('what can be only an id, or one of a few words, is told in words of the com
     const { problem } = parse(line.split(' '));
     return problem instanceof Fault ? `${problem.message} | ${problem.hint}` : problem;
   };
-  const notAnId = "'foo' is not the id of an approval: approval_ and 26 characters";
+  const notAnId =
+    "'foo' is not the id of an approval; those are approval_ and 26 letters and digits";
   assert.equal(said('approve foo'), `${notAnId} | See: agentctl approvals`);
   assert.match(String(said('run coder --task 01m7')), /^'01m7' is not the id of a task/);
+  const other = `approval_${'0'.repeat(26)}`;
+  assert.match(String(said(`task show ${other}`)), /is the id of an approval, not of a task/);
+  assert.match(String(said('taks list')), /no command 'taks'; did you mean 'task'\?/);
   assert.equal(said(`approve approval_${'0'.repeat(26)}`), undefined);
   assert.equal(said(`artifact get artifact://artifact_${'0'.repeat(26)}`), undefined);
   assert.match(String(said('task list --status foo')), /^--status foo is none of: submitted, /);

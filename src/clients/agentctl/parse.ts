@@ -163,7 +163,7 @@ function checkText({ name, completes, only }: Option, text: string, path: readon
 const KIND_WORDS = {
   text: 'a text',
   count: 'a whole number above 0',
-  integer: 'a whole number',
+  priority: 'a whole number from -100 to 100',
   usd: 'an amount of money such as 0.50',
   duration: 'a time span such as 30s, 10m, 2h or 1d',
 } as const;
@@ -172,8 +172,8 @@ function readValue(option: Option, text: string): string | number | undefined {
   switch (option.kind) {
     case 'count':
       return /^[1-9]\d{0,14}$/.test(text) ? Number(text) : undefined;
-    case 'integer':
-      return /^-?\d{1,15}$/.test(text) ? Number(text) : undefined;
+    case 'priority':
+      return /^-?\d{1,3}$/.test(text) && Math.abs(Number(text)) <= 100 ? Number(text) : undefined;
     case 'usd':
       return readUsd(text);
     case 'duration':

@@ -73,6 +73,7 @@ export const PATHS = {
   sandboxd: {
     health: 'GET /healthz',
     features: 'GET /v1/sandboxes/features',
+    identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
   },
   approvald: {

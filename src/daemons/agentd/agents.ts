@@ -3,18 +3,22 @@
 // problems.
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { writeAtomically } from '../../platform/state-dir.ts';
 import type { ManifestProblem } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { ManifestDir } from './adapters/manifest-dir.ts';
 import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';
+import { modelProblems } from './model-names.ts';
 import type { Quotas } from './quotas.ts';
 import type { Store } from './store/store.ts';
 
 export type Agents = {
-  problems(): ManifestProblem[];
+  /** Also with models that nobody offers now. */
+  problems(): Promise<ManifestProblem[]>;
   put(name: string, yaml: string, options: { createOnly: boolean; by: string }): Promise<void>;
   remove(name: string, by: string): Promise<void>;
   /** The manifests changed. */
@@ -39,6 +43,7 @@ export function makeAgents({
   quotas,
   publish,
   readManifest,
+  modeld,
   log,
 }: {
   store: Store;
@@ -48,6 +53,7 @@ export function makeAgents({
   /** Resolves when what these agents may is what the deciding daemons will read. */
   publish: (agents: ManifestSet['agents']) => Promise<void>;
   readManifest: ReadManifest;
+  modeld: Pick<Client<typeof modeldRoutes>, 'listModels'>;
   log: Log;
 }): Agents {
   let problems: ManifestProblem[] = [];
@@ -70,7 +76,16 @@ export function makeAgents({
     return found?.row.manifest_file ?? undefined;
   };
   return {
-    problems: () => problems,
+    async problems() {
+      // When modeld does not answer, that is told where models are told of, not here.
+      const offered = await modeld.listModels({}).catch((error: unknown) => {
+        log.warn('the models could not be asked for', { error });
+        return undefined;
+      });
+      if (offered === undefined) return problems;
+      const views = (await store.agents()).map(({ view }) => view);
+      return [...problems, ...modelProblems(views, offered)];
+    },
     apply,
     async put(name, yaml, { createOnly, by }) {
       const existing = await fileOf(name);

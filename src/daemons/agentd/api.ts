@@ -5,7 +5,7 @@ import type { Context, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Once } from '../../platform/sql/once.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
-import type { agentdRoutes, ManifestProblem, SendMessage, StatusView } from '../../wire/agentd.ts';
+import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Agents } from './agents.ts';
@@ -126,7 +126,7 @@ function agentHandlers({ store, agents }: ApiParts) {
   return {
     listAgents: async () => ({
       agents: (await store.agents()).map((agent) => agent.view),
-      problems: agents.problems(),
+      problems: await agents.problems(),
     }),
     async getAgent(c: Context<Routes['getAgent']>) {
       const agent = await store.agent(c.params.name);
@@ -323,13 +323,13 @@ function runHandlers(parts: ApiParts) {
 function siteHandlers({ store, halt, agents, about }: ApiParts) {
   return {
     async status(): Promise<StatusView> {
-      const [counts, list, halted] = await Promise.all([
+      const [counts, list, halted, problems] = await Promise.all([
         store.counts(),
         store.agents(),
         store.halt(),
+        agents.problems(),
       ]);
       const having = (status: string) => list.filter(({ row }) => row.status === status).length;
-      const problems: ManifestProblem[] = agents.problems();
       return {
         version: about.version,
         mode: about.mode,

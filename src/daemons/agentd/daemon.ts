@@ -45,6 +45,7 @@ async function start(floor: Floor<AgentdConfig>) {
   const { config, clock, newId, log, stateDir } = floor;
   const toold = floor.peer('toold', tooldRoutes);
   const modeld = floor.peer('modeld', modeldRoutes);
+  const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const approvald = floor.peer('approvald', approvaldRoutes);
   const audit = floor.peer('auditd-ai', auditRoutes);
   let service: Service | undefined;
@@ -72,8 +73,9 @@ async function start(floor: Floor<AgentdConfig>) {
     activations: () => activations!,
     haltReason: () => halt?.reason(),
     checkInputs: artifacts.checkInputs,
+    checkWorkspace: async (path) => void (await sandboxd.checkWorkspace({ body: { path } })),
   });
-  const launcher = makeSandboxLauncher({ sandboxd: floor.peer('sandboxd', sandboxdRoutes), log });
+  const launcher = makeSandboxLauncher({ sandboxd, log });
   const quotas = makeQuotas(modeld);
   activations = makeActivations({
     store,
@@ -112,7 +114,7 @@ async function start(floor: Floor<AgentdConfig>) {
   });
   const agents = makeAgents({
     ...{ store, dir: agentsDir, manifests: () => manifests!, quotas, log },
-    ...{ publish: publisher.setAgents, readManifest },
+    ...{ publish: publisher.setAgents, readManifest, modeld },
   });
   const inForce = (await store.agents()).flatMap(({ row, spec }) =>
     row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],

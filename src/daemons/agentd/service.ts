@@ -34,6 +34,8 @@ export type ServiceParts = {
   activations: () => Activations;
   haltReason: () => string | undefined;
   checkInputs: Artifacts['checkInputs'];
+  /** Throws when no box would be given this directory. */
+  checkWorkspace: (path: string) => Promise<void>;
 };
 
 export type Service = {
@@ -168,6 +170,8 @@ export function makeService(parts: ServiceParts): Service {
       throw fault('bad_request', 'a part of a task works in the workspace of the whole', {
         hint: 'Leave the workspace out, or the parent task.',
       });
+    if (input.workspace !== undefined) await parts.checkWorkspace(input.workspace);
+    assertAhead(input.deadline);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
       id: newId('task'),
@@ -200,6 +204,13 @@ export function makeService(parts: ServiceParts): Service {
     const problems =
       delegation === undefined ? [] : delegationProblems(ALL_TOOLS, delegation, clock.nowMs());
     if (problems.length > 0) throw fault('bad_request', `delegation: ${problems.join('; ')}`);
+  };
+
+  const assertAhead = (deadline: string | undefined): void => {
+    if (deadline === undefined || Date.parse(deadline) > clock.nowMs()) return;
+    throw fault('bad_request', `the deadline ${deadline} is past`, {
+      hint: 'Name a time to come, such as 2h from now.',
+    });
   };
 
   const assertContext = (contextId: string | undefined, parent: TaskRow | undefined): void => {

@@ -26,6 +26,14 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
   });
   return {
     features: () => levels.view(),
+    async identity() {
+      const { mode, nobody } = service.identities;
+      return { identity: mode, uid: mode === 'single' ? nobody.uid : null };
+    },
+    async checkWorkspace({ body }) {
+      await service.workspaces.check(body.path);
+      return { path: body.path };
+    },
     async listBoxes({ query }) {
       const { limit = PAGE_DEFAULT, cursor, open } = query;
       const after = cursor === undefined ? 0 : readCursor(cursor);

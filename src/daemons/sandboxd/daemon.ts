@@ -80,7 +80,7 @@ async function start(floor: Floor<SandboxdConfig>) {
       return secrets;
     },
   });
-  const service = makeService({ runners, boxes, levels });
+  const service = makeService({ runners, boxes, levels, identities, workspaces });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());
 
   return {

@@ -198,6 +198,7 @@ describe('runners and boxes', () => {
       system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
       secrets: () => [],
       workspaces: {
+        check: async () => undefined,
         workspaceOf: async () => ({ layers: [], upper: dir, gid: 77 }),
         homeOf: () => dir,
       },

@@ -13,6 +13,8 @@ export type Workspace = { layers: readonly string[]; upper: string; gid: number 
 
 export type Workspaces = {
   /** The same for every agent of the task tree. */
+  /** Throws when this directory may not be used in place. */
+  check(path: string): Promise<void>;
   workspaceOf(task: { rootTaskId: string; path?: string | undefined }): Promise<Workspace>;
   /**
    * One for every task tree: what outside text made an agent write in one task is not there in the
@@ -47,6 +49,7 @@ export function makeWorkspaces(options: {
   };
 
   return {
+    check: async (path) => assertInPlace(path, config.workspace_roots),
     workspaceOf({ rootTaskId, path }) {
       const found = ready.get(rootTaskId) ?? make(rootTaskId, path);
       ready.set(rootTaskId, found);

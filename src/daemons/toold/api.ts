@@ -36,8 +36,8 @@ export function makeHandlers(options: {
     },
     async listCalls({ query }) {
       const { limit = PAGE_DEFAULT, cursor, ...filter } = query;
-      const after = cursor === undefined ? 0 : readCursor(cursor);
-      const rows = await store.listCalls(filter, after, limit + 1);
+      const before = cursor === undefined ? Number.MAX_SAFE_INTEGER : readCursor(cursor);
+      const rows = await store.listCalls(filter, before, limit + 1);
       const page = rows.slice(0, limit);
       return {
         calls: page.map(viewOf),

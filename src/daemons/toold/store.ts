@@ -314,16 +314,17 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       ),
 
     /** In the order of the journal, after this place. */
-    listCalls: (filter: CallFilter, after: number, limit: number): Promise<CallRow[]> => {
-      const where = ['place > ?'];
-      const values: Value[] = [after];
+    /** The newest first, as all lists of calls and tasks are. */
+    listCalls: (filter: CallFilter, before: number, limit: number): Promise<CallRow[]> => {
+      const where = ['place < ?'];
+      const values: Value[] = [before];
       for (const name of ['run_id', 'task_id', 'tool'] as const) {
         const value = filter[name];
         if (value === undefined) continue;
         where.push(FILTERS[name]);
         values.push(value);
       }
-      const statement = `${SELECT} WHERE ${where.join(' AND ')} ORDER BY place LIMIT ?`;
+      const statement = `${SELECT} WHERE ${where.join(' AND ')} ORDER BY place DESC LIMIT ?`;
       return db.read((sql) => sql.all<CallRow>(statement, ...values, limit));
     },
 

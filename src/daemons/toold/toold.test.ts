@@ -248,6 +248,9 @@ describe('reading', () => {
     };
     assert.equal(new Set(await all({})).size, 14);
     assert.equal((await all({})).length, 14);
+    const times = (await host.operator.listCalls({ query: { run_id: run.id } })).calls;
+    assert.equal(times[0]!.arguments.text, '6', 'the newest first');
+    assert.equal(times.at(-1)!.arguments.text, '0');
     assert.equal((await all({ run_id: run.id })).length, 7);
     assert.equal((await all({ run_id: two.id, tool: 'test.echo' })).length, 4);
     const { calls } = await host.operator.listCalls({ query: { run_id: two.id, limit: 1 } });

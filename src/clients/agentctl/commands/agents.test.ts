@@ -1,5 +1,6 @@
 // Agents, messages and questions, through the whole program.
 import assert from 'node:assert/strict';
+import { userInfo } from 'node:os';
 import { after, before, test } from 'node:test';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -22,6 +23,7 @@ test('list: a table with what each spent today', async () => {
       listAgents: async () => ({ agents: [agent('planner'), agent('coder')], problems: [] }),
     },
     modeld: { usage: async () => usage(12_300) },
+    sandboxd: { identity: async () => ({ identity: 'dynamic', uid: null }) },
   });
   const { stdout } = await run('list');
   const [head, planner, coder] = stdout.split('\n');
@@ -38,6 +40,33 @@ test('list: a table with what each spent today', async () => {
     agents.map((one) => one.spent_today_microusd),
     [12_300, 0],
   );
+});
+
+test('list and show say who the boxes really are, and what could not be asked', async () => {
+  const agents = [agent('planner')];
+  const script = (identity: 'users' | 'single' | 'dynamic', uid: number | null) =>
+    fake.script({
+      agentd: {
+        listAgents: async () => ({ agents, problems: [] }),
+        getAgent: async () => ({ agent: agent('planner'), manifest: {} }),
+      },
+      sandboxd: { identity: async () => ({ identity, uid }) },
+    });
+  script('dynamic', null);
+  const own = await run('agent', 'show', 'planner');
+  assert.match(own.stdout, /agent-planner, a uid of its own without an account/);
+  script('users', null);
+  assert.match((await run('list')).stdout, /planner +agent-planner +active/);
+  script('single', process.getuid!());
+  assert.match((await run('list')).stdout, new RegExp(`planner +${userInfo().username} +active`));
+  assert.match((await run('agent', 'show', 'planner')).stdout, /as all agents here/);
+  script('single', 4_242);
+  assert.match((await run('list')).stdout, /planner +uid 4242 +active/);
+  fake.script({ agentd: { listAgents: async () => ({ agents, problems: [] }) } });
+  const blind = await run('list');
+  assert.match(blind.stdout, /planner +\? +active .* \? /);
+  assert.match(blind.stdout, /missing {2}users: .*\n/);
+  assert.match(blind.stdout, /missing {2}spent today: .*\n/);
 });
 
 test('pause, resume, stop, remove and run ask for exactly that', async () => {
@@ -197,7 +226,13 @@ test('logs: what the agent did; a name that is none is not silence', async () =>
   const { stdout } = await run('logs', 'coder', '-n', '2');
   const lines = stdout.trimEnd().split('\n');
   assert.equal(lines.length, 2);
-  assert.match(lines[0]!, /^ +6 .* tool\.call\.attempted +agent:planner +\(rule 7\)/);
-  assert.match(lines[1]!, /^ +7 /);
+  assert.match(lines[0]!, / {2}tool\.call\.attempted +calls .* allowed by rule 7$/);
+  const { events } = documentOf<{ events: { seq: number }[] }>(
+    await run('logs', 'coder', '--json'),
+  );
+  assert.deepEqual(
+    events.map(({ seq }) => seq),
+    [5, 6, 7],
+  );
   assert.equal((await run('logs', 'nobody')).code, 5);
 });

@@ -1,12 +1,17 @@
 // agentctl list, pause, resume, stop, run, agent show, agent remove.
 import type { AgentView } from '../../../wire/agentd.ts';
+import type { AnswerOf } from '../../../wire/route.ts';
+import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
+import { makeParts, missingLines } from '../missing.ts';
 import type { Style } from '../out.ts';
 import { dayStart, money, relative, some } from '../show/amounts.ts';
 import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
+
+type Identity = AnswerOf<typeof sandboxdRoutes.identity>;
 
 const STYLES: Readonly<Record<AgentView['status'], Style>> = {
   active: 'green',
@@ -27,24 +32,26 @@ const HEADS = [
 
 export async function list({ out, runtime }: Session): Promise<void> {
   const since = dayStart(Date.now());
-  const [{ agents, problems }, usage] = await Promise.all([
+  const parts = makeParts();
+  const [{ agents, problems }, usage, who] = await Promise.all([
     runtime().ask('agentd', 'listAgents', {}),
-    runtime()
-      .ask('modeld', 'usage', { query: { since } })
-      .catch(() => undefined),
+    parts.ask('spent today', runtime().ask('modeld', 'usage', { query: { since } })),
+    parts.ask('users', runtime().ask('sandboxd', 'identity', {})),
   ]);
   const spent = new Map<string, number>();
   for (const row of usage?.rows ?? [])
     spent.set(row.agent, (spent.get(row.agent) ?? 0) + row.cost_microusd);
   const withSpend = agents.map((agent) => ({
     ...agent,
+    runs_as: who === undefined ? null : userText(agent, who),
     spent_today_microusd: usage === undefined ? null : (spent.get(agent.name) ?? 0),
   }));
-  out.give({ agents: withSpend, problems }, () => {
+  const { missing } = parts;
+  out.give({ agents: withSpend, problems, missing }, () => {
     if (agents.length === 0) return ['There are no agents yet: agentctl agent create --help'];
     const rows = withSpend.map((agent) => [
       agent.name,
-      agent.linux_user,
+      agent.runs_as ?? '?',
       { text: agent.status, style: STYLES[agent.status] },
       agent.model,
       tasksText(agent.tasks),
@@ -52,8 +59,23 @@ export async function list({ out, runtime }: Session): Promise<void> {
       agent.description,
     ]);
     const broken = problems.flatMap((problem) => problemLines(problem, out.paint));
-    return [...renderTable(HEADS, rows, out), ...broken];
+    return [...renderTable(HEADS, rows, out), ...broken, ...missingLines(missing, out.paint)];
   });
+}
+
+/** Who its boxes really are on this host: a user of their own need not be there. */
+function userText({ linux_user }: AgentView, { identity, uid }: Identity): string {
+  return identity === 'single' ? nameOfUid(uid) : linux_user;
+}
+
+function nameOfUid(uid: number | null): string {
+  try {
+    const own = process.getBuiltinModule('node:os').userInfo();
+    if (own.uid === uid) return own.username;
+  } catch {
+    // Users without an account have a number all the same.
+  }
+  return `uid ${uid}`;
 }
 
 function tasksText(tasks: AgentView['tasks']): string {
@@ -63,15 +85,20 @@ function tasksText(tasks: AgentView['tasks']): string {
 
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.words[0]! };
-  const answer = await runtime().ask('agentd', 'getAgent', { params });
+  const parts = makeParts();
+  const [answer, who] = await Promise.all([
+    runtime().ask('agentd', 'getAgent', { params }),
+    parts.ask('Linux user', runtime().ask('sandboxd', 'identity', {})),
+  ]);
   const { agent, manifest } = answer;
-  out.give(answer, () => [
+  const runs_as = who === undefined ? null : userText(agent, who);
+  out.give({ ...answer, agent: { ...agent, runs_as } }, () => [
     ...renderFields(
       [
         ['name', agent.name],
         ['for', plain(agent.description)],
         ['status', out.paint(STYLES[agent.status], agent.status)],
-        ['Linux user', agent.linux_user],
+        ['Linux user', whoText(agent, who)],
         ['model', agent.model],
         ['tasks', `${tasksText(agent.tasks)}; ${some(agent.replicas, 'task')} at a time`],
         ['capabilities', agent.capabilities.join(', ') || 'none'],
@@ -82,9 +109,18 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
       ],
       out.paint,
     ),
+    ...missingLines(parts.missing, out.paint),
     '',
     ...toYaml(manifest).map(plain),
   ]);
+}
+
+function whoText(agent: AgentView, who: Identity | undefined): string {
+  if (who === undefined) return 'unknown';
+  if (who.identity === 'users') return agent.linux_user;
+  return who.identity === 'dynamic'
+    ? `${agent.linux_user}, a uid of its own without an account`
+    : `${userText(agent, who)}, as all agents here: this host gives them no users of their own`;
 }
 
 function budgetText(budget: AgentView['budget']): string {

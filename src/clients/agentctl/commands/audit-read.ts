@@ -6,6 +6,7 @@ import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { Runtime } from '../runtime.ts';
 import { eventLine } from '../show/event.ts';
+import { happeningLine, withoutAttempts } from '../show/happening.ts';
 
 const PAGE = 1000;
 
@@ -107,10 +108,16 @@ export async function logs({ args, out, runtime }: Session): Promise<void> {
   const isFollowing = args.flag('follow');
   const after = isFollowing ? await newestSeq(runtime()) : -1;
   const events = await eventsOfAgent(runtime(), name, args.number('lines') ?? 50);
-  if (!isFollowing) return giveEvents(events, out, name);
-  for (const event of events) showEvent(event, out);
+  if (!isFollowing && (out.json || events.length === 0)) return giveEvents(events, out, name);
+  const tell = (event: AuditEvent): void => {
+    const { columns, paint } = out;
+    if (out.json) out.document(event);
+    else out.line(happeningLine(event, { nowMs: Date.now(), columns, paint }));
+  };
+  for (const event of out.json ? events : withoutAttempts(events)) tell(event);
+  if (!isFollowing) return;
   const shownTo = Math.max(after, events.at(-1)?.seq ?? -1);
   await follow(runtime(), shownTo, {}, (event) => {
-    if (event.agent === name) showEvent(event, out);
+    if (event.agent === name) tell(event);
   });
 }

@@ -25,6 +25,7 @@ export async function budget(session: Session): Promise<void> {
   const [subject, name = ''] = readSubject(args);
   if (limits !== undefined) {
     if (subject === undefined) throw needsSubject();
+    await assertThere(session, subject, name);
     const body = { subject, name, ...limits };
     const answer = await runtime().ask('modeld', 'setBudget', { body });
     return out.give(answer, () => table([answer.budget], out));
@@ -37,6 +38,12 @@ export async function budget(session: Session): Promise<void> {
   out.give({ budgets: shown }, () =>
     shown.length === 0 ? ['No budget is set: agentctl model budget --help'] : table(shown, out),
   );
+}
+
+/** A limit for a name that was mistyped would hold nobody back. */
+async function assertThere({ runtime }: Session, subject: Subject, name: string): Promise<void> {
+  if (subject === 'agent') await runtime().ask('agentd', 'getAgent', { params: { name } });
+  if (subject === 'task') await runtime().ask('agentd', 'getTask', { params: { id: name } });
 }
 
 const needsSubject = () =>

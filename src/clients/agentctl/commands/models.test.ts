@@ -4,8 +4,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id, model, tool, usage } from '../testing/fixtures.ts';
+import { agent, at, id, model, tool, usage } from '../testing/fixtures.ts';
 import { agentctl } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -196,6 +197,12 @@ test('model budget shows and sets', async () => {
       listBudgets: async () => ({ budgets: [budget] }),
       setBudget: async () => ({ budget }),
     },
+    agentd: {
+      getAgent: async ({ params }) => {
+        if (params.name !== 'coder') throw fault('not_found', 'there is no such agent');
+        return { agent: agent('coder'), manifest: {} };
+      },
+    },
   });
   assert.match(
     (await run('model', 'budget')).stdout,
@@ -209,6 +216,8 @@ test('model budget shows and sets', async () => {
     tokens_limit: null,
     cost_limit_microusd: 5_000_000,
   });
+  assert.equal((await run('model', 'budget', 'agent', 'cdoer', '--cost', '5')).code, 5);
+  assert.equal(last().route, 'getAgent', 'no limit was set for nobody');
   await run('model', 'budget', 'day', '--cost', '2.5');
   assert.deepEqual(last().body, { subject: 'day', name: '', cost_limit_microusd: 2_500_000 });
   for (const words of [

@@ -3,6 +3,7 @@ import type { AgentView, MessageType, WaitView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { wordOrStdin } from '../input.ts';
+import { makeParts, missingLines } from '../missing.ts';
 import type { Out } from '../out.ts';
 import { relative, some } from '../show/amounts.ts';
 import { oneLine, plain } from '../show/plain.ts';
@@ -74,13 +75,16 @@ export async function answer({ args, out, runtime }: Session): Promise<void> {
   const body = { answer: wordOrStdin(text).trim() };
   const given = await runtime().ask('agentd', 'answerWait', { params: { id }, body });
   const open = { status: 'open', kind: 'question', limit: 1000 } as const;
-  const rest = await runtime()
-    .ask('agentd', 'listWaits', { query: open })
-    .catch(() => undefined);
+  const parts = makeParts();
+  const rest = await parts.ask(
+    'open questions',
+    runtime().ask('agentd', 'listWaits', { query: open }),
+  );
   out.give(given, () => {
     const left =
       rest === undefined || rest.waits.length === 0 ? '' : ` ${moreOpen(rest.waits.length)}`;
-    return [`Answered; ${given.wait.task_id} goes on.${left}`];
+    const told = `Answered; ${given.wait.task_id} goes on.${left}`;
+    return [told, ...missingLines(parts.missing, out.paint)];
   });
 }
 

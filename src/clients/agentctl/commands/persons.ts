@@ -57,7 +57,10 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
   const fs = process.getBuiltinModule('node:fs');
   const name = args.words[0]!;
   const file = fileOf(stateDir, name);
-  if (!fs.existsSync(file)) throw fault('not_found', `${name} has no key of their own`);
+  if (!fs.existsSync(file))
+    throw fault('not_found', `${name} has no key of their own`, {
+      hint: 'See: agentctl person list',
+    });
   fs.rmSync(file);
   await pause(KNOWN_AFTER_MS);
   out.give({ person: { name, key_file: null } }, () => [

@@ -1,6 +1,6 @@
 // agentctl policy explain: one event of the log, and the rules that decided about it.
 import type { RuleView } from '../../../wire/agentd.ts';
-import { fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
@@ -46,7 +46,11 @@ async function explainEvent(runtime: Runtime, event: AuditEvent): Promise<Explan
       ? undefined
       : await runtime
           .ask('agentd', 'showPolicy', { params: { name: agent } })
-          .catch(() => undefined);
+          .catch((error: unknown) => {
+            // The agent may be gone; its rules are told by their names then.
+            if (error instanceof Fault && error.code === 'not_found') return undefined;
+            throw error;
+          });
   const { policy } = await runtime.ask('agentd', 'getPolicy', {});
   const known = new Map(view?.rules.map((rule) => [rule.id, rule]));
   const isAnswer = typeof data.answer === 'string';

@@ -1,7 +1,7 @@
 // agentctl policy check, show and simulate.
 import { basename } from 'node:path';
 import type { AgentPolicyView, SimulationView } from '../../../wire/agentd.ts';
-import { FAULTS } from '../../../wire/errors.ts';
+import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import type { Out, Style } from '../out.ts';
@@ -19,6 +19,10 @@ const readFile = (path: string) => ({
 
 export async function check({ args, out, runtime }: Session): Promise<number> {
   const file = readFile(args.words[0]!);
+  if (!/\.(cedar|ya?ml)$/.test(file.name))
+    throw fault('bad_usage', `${file.name} is neither rules nor a manifest by its name`, {
+      hint: 'Rules are in files such as 10-prod.cedar, manifests in files such as coder.yaml.',
+    });
   const answer = await runtime().ask('agentd', 'checkPolicy', { body: { files: [file] } });
   const { problems, warnings, files } = answer.check;
   out.give(answer, () => [

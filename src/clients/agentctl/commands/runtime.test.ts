@@ -71,6 +71,16 @@ test('status still answers when modeld does not', async () => {
   assert.equal(code, 0);
   assert.match(stdout, /halted \(fire\)/);
   assert.match(stdout, /spent today {2}unknown/);
+  assert.match(stdout, /missing {2}spent today: .*\n {9}\S/);
+  const { status: view } = documentOf<{ status: { missing: { what: string }[] } }>(
+    await run('status', '--json'),
+  );
+  assert.deepEqual(view.missing.map(({ what }) => what).sort(), [
+    'approvals',
+    'model',
+    'problems of rules',
+    'spent today',
+  ]);
 });
 
 test('halt and unhalt', async () => {

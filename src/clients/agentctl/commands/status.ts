@@ -2,6 +2,7 @@
 // ask often.
 import type { StatusView } from '../../../wire/agentd.ts';
 import type { Session } from '../command.ts';
+import { type Missing, makeParts, missingLines } from '../missing.ts';
 import type { Out } from '../out.ts';
 import { count, dayStart, money, relative, some } from '../show/amounts.ts';
 import { plain } from '../show/plain.ts';
@@ -18,6 +19,7 @@ type Facts = {
   /** How many wait for a person; null when approvald does not answer. */
   approvals: number | null;
   spent: { cost_microusd: number; tokens: number } | null;
+  missing: readonly Missing[];
 };
 
 export async function status({ out, runtime }: Session): Promise<void> {
@@ -31,6 +33,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     questions_open: view.waits_open,
     approvals_pending: more.approvals,
     spent_today: more.spent,
+    missing: more.missing,
   };
   out.give({ status: document }, () => lines(facts, out, Date.now()));
 }
@@ -38,12 +41,13 @@ export async function status({ out, runtime }: Session): Promise<void> {
 async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
+  const parts = makeParts();
   const [view, usage, models, approvals, rules] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
-    runtime.ask('modeld', 'usage', { query: { since } }).catch(() => undefined),
-    runtime.ask('modeld', 'listModels', {}).catch(() => null),
-    runtime.ask('approvald', 'listApprovals', pending).catch(() => null),
-    runtime.ask('agentd', 'getPolicy', {}).catch(() => null),
+    parts.ask('spent today', runtime.ask('modeld', 'usage', { query: { since } })),
+    parts.ask('model', runtime.ask('modeld', 'listModels', {})),
+    parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
+    parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
   ]);
   const { pid, port } = runtime.info;
   return {
@@ -51,7 +55,8 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     status: { ...view, problems: [...view.problems, ...(rules?.policy.problems ?? [])] },
     pid,
     port,
-    models,
+    models: models ?? null,
+    missing: parts.missing,
     approvals: approvals?.pending ?? null,
     spent: usage === undefined ? null : spentOf(usage.total),
   };
@@ -75,10 +80,7 @@ function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
     ['runtime', `${state}, ${view.mode}, pid ${facts.pid}${port}, started ${since}`],
     ['state', view.state_dir],
     ['version', view.version],
-    [
-      'model',
-      facts.models === null ? 'unknown (modeld does not answer)' : modelsText(facts.models),
-    ],
+    ['model', facts.models === null ? 'unknown' : modelsText(facts.models)],
     ['agents', countsText(view.agents) || 'none'],
     ['tasks', countsText(view.tasks) || 'none yet'],
     ['runs', countsText(view.runs) || 'none'],
@@ -87,7 +89,7 @@ function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
     ['spent today', spentText(spent)],
   ];
   const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
-  return [...renderFields(rows, paint), ...problems];
+  return [...renderFields(rows, paint), ...problems, ...missingLines(facts.missing, paint)];
 }
 
 function countsText(counts: Readonly<Record<string, number>>): string {
@@ -100,13 +102,13 @@ function questionsText(questions: number): string {
 }
 
 function approvalsText(pending: number | null): string {
-  if (pending === null) return 'unknown (approvald does not answer)';
+  if (pending === null) return 'unknown';
   return pending === 0
     ? 'none wait'
     : `${some(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
 }
 
 function spentText(spent: Facts['spent']): string {
-  if (spent === null) return 'unknown (modeld does not answer)';
+  if (spent === null) return 'unknown';
   return `${money(spent.cost_microusd)}, ${some(spent.tokens, 'token')}`;
 }

@@ -1,5 +1,5 @@
 // agentctl task create and retry.
-import { readFileSync } from 'node:fs';
+import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -60,12 +60,31 @@ export function bodyOf(args: Args, nowMs: number): Partial<Body> {
     parent_task_id: args.text('parent'),
     context_id: args.text('context'),
     priority: args.number('priority'),
-    deadline: deadline === undefined ? undefined : readTime(deadline, nowMs, 'ahead'),
+    deadline: deadline === undefined ? undefined : readDeadline(deadline, nowMs),
     after: args.list('after').length === 0 ? undefined : args.list('after'),
-    workspace: place === undefined ? undefined : resolve(place),
+    workspace: place === undefined ? undefined : placeOf(place),
     limits: Object.values(limits).every((limit) => limit === undefined) ? undefined : limits,
   };
   return JSON.parse(JSON.stringify(body)) as Partial<Body>;
+}
+
+function readDeadline(text: string, nowMs: number): string {
+  const deadline = readTime(text, nowMs, 'ahead');
+  if (Date.parse(deadline) > nowMs) return deadline;
+  throw fault('bad_usage', `--deadline ${text} is past`, {
+    hint: 'Name a time to come: 2026-06-29T18:00:00Z, or a time span such as 2h.',
+  });
+}
+
+/** Boxes get it as it really is: a link could be turned elsewhere later. */
+function placeOf(given: string): string {
+  const path = resolve(given);
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (stat?.isDirectory() === true) return realpathSync(path);
+  const what = stat === undefined ? 'there is no directory' : 'this is not a directory:';
+  throw fault('bad_usage', `--workspace: ${what} ${path}`, {
+    hint: 'Name one that is there, below what sandboxd.workspace_roots allows.',
+  });
 }
 
 async function readInputs(runtime: Runtime, given: readonly string[]): Promise<TaskInput[]> {

@@ -1,5 +1,6 @@
 // Waiting for a task: what happens is told as it happens, then the result.
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { exitInterrupted, onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
@@ -8,15 +9,29 @@ import { pad } from '../show/width.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
 import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
+import { makeTrouble } from '../story/trouble.ts';
 
 export function changeLine(change: Change, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
   const time = pad(span(sinceMs), 9, 'left');
-  const style = change.kind === 'question' ? 'yellow' : undefined;
+  const style = ['question', 'trouble'].includes(change.kind) ? 'yellow' : undefined;
   return change.text.split('\n').map((line, i) => {
     const head = out.paint('dim', i === 0 ? time : ' '.repeat(9));
     return `${head}  ${style === undefined ? line : out.paint(style, line)}`;
   });
+}
+
+/** Tells what changes nothing in the tree, and yet keeps it from going on. */
+export function troubleTeller(start: string, out: Out, tell: (line: string) => void) {
+  const trouble = makeTrouble();
+  return (event: AuditEvent): void => {
+    const text = trouble(event);
+    if (text === undefined) return;
+    const hint = '  see which models answer: agentctl model list';
+    const about = { task_id: event.task_id ?? '', agent: event.agent ?? null };
+    const change: Change = { ...about, kind: 'trouble', text: `${text}\n${hint}`, at: event.ts };
+    for (const line of changeLine(change, start, out)) tell(line);
+  };
 }
 
 /** With --json only the end is told: one document. */
@@ -24,8 +39,9 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   const { args, out, runtime } = session;
   const { signal, done } = onInterrupt();
   let before: TreeNode | undefined;
+  const onEvent = troubleTeller(task.created_at, out, (line) => out.note(line));
   try {
-    for await (const tree of followTree(runtime(), task.id, signal)) {
+    for await (const tree of followTree(runtime(), task.id, signal, onEvent)) {
       for (const change of changesBetween(before, tree))
         for (const line of changeLine(change, task.created_at, out)) out.note(line);
       before = tree;

@@ -2,6 +2,7 @@
 // elsewhere.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
@@ -10,7 +11,7 @@ import { followTree } from '../story/follow-tree.ts';
 import { addCalls, CallReader } from '../story/gather.ts';
 import { changesBetween, findOpenQuestion } from '../story/progress.ts';
 import { treeLines } from '../story/tree-lines.ts';
-import { changeLine, tellEnd } from './task-wait.ts';
+import { changeLine, tellEnd, troubleTeller } from './task-wait.ts';
 
 export async function watch(session: Session): Promise<number> {
   const { args, out, runtime } = session;
@@ -20,7 +21,7 @@ export async function watch(session: Session): Promise<number> {
   const view = out.json ? jsonView(out) : out.terminal ? liveView(out, runtime()) : lineView(out);
   let last: TreeNode | undefined;
   try {
-    for await (const tree of followTree(runtime(), id, signal)) {
+    for await (const tree of followTree(runtime(), id, signal, view.hear)) {
       await view.show(tree);
       last = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
@@ -46,7 +47,11 @@ async function newestRoot(runtime: Runtime): Promise<string> {
   });
 }
 
-type View = { show(tree: TreeNode): Promise<void>; stop(): void };
+type View = {
+  show(tree: TreeNode): Promise<void>;
+  hear?: (event: AuditEvent) => void;
+  stop(): void;
+};
 
 /** Every task that changed, whole, one per line. */
 function jsonView(out: Out): View {
@@ -62,8 +67,11 @@ function jsonView(out: Out): View {
 
 function lineView(out: Out): View {
   let before: TreeNode | undefined;
+  let hear: ((event: AuditEvent) => void) | undefined;
   return {
+    hear: (event) => hear?.(event),
     async show(tree) {
+      hear ??= troubleTeller(tree.task.created_at, out, (line) => out.line(line));
       for (const change of changesBetween(before, tree))
         for (const line of changeLine(change, tree.task.created_at, out)) out.line(line);
       before = tree;

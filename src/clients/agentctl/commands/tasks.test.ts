@@ -1,6 +1,6 @@
 // Tasks through the whole program: making, waiting, watching, explaining, replaying.
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -48,7 +48,7 @@ test('create sends every option in the words of the API', async () => {
     '--max-time',
     '2m',
   ];
-  const rest = ['--priority', '-2', '--deadline', '2026-07-01', '--input', 'a hint'];
+  const rest = ['--priority', '-2', '--deadline', '2099-07-01', '--input', 'a hint'];
   const ran = await run('task', 'create', 'Do it', ...words, ...limits, ...rest);
   assert.equal(ran.code, 0, ran.stderr);
   assert.deepEqual(asked('createTask')?.body, {
@@ -56,7 +56,7 @@ test('create sends every option in the words of the API', async () => {
     agent: 'coder',
     after: [id('task', 8), id('task', 9)],
     priority: -2,
-    deadline: '2026-07-01T00:00:00.000Z',
+    deadline: '2099-07-01T00:00:00.000Z',
     limits: { max_steps: 5, max_tokens: 100, max_cost_microusd: 500_000, max_time_s: 120 },
     inputs: [{ kind: 'text', text: 'a hint' }],
   });
@@ -68,6 +68,28 @@ test('create sends every option in the words of the API', async () => {
   assert.equal((await run('task', 'create', ' ')).code, 2);
   const wrong = await run('task', 'create', 'x', '--agent', 'Not A Name');
   assert.deepEqual([wrong.code, /must be a lowercase name/.test(wrong.stderr)], [2, true]);
+});
+
+test('create refuses a place that is none, a time that is past, and a priority there is not', async () => {
+  fake.script(teamScript());
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'actl-place-')));
+  writeFileSync(join(dir, 'file'), '');
+  symlinkSync(dir, join(dir, 'link'));
+  const before = fake.seen.length;
+  for (const [option, value, words] of [
+    ['--workspace', join(dir, 'none'), /there is no directory .*none/],
+    ['--workspace', join(dir, 'file'), /this is not a directory: .*file/],
+    ['--deadline', '2020-01-01', /--deadline 2020-01-01 is past/],
+    ['--priority', '1000', /--priority 1000 is not a whole number from -100 to 100/],
+  ] as const) {
+    const ran = await run('task', 'create', 'x', option, value);
+    assert.equal(ran.code, 2);
+    assert.match(ran.stderr, words);
+  }
+  assert.equal(fake.seen.length, before, 'nothing was asked of the runtime');
+  assert.equal((await run('task', 'create', 'x', '--workspace', join(dir, 'link'))).code, 0);
+  assert.deepEqual(asked('createTask')?.body, { goal: 'x', workspace: dir });
+  rmSync(dir, { recursive: true });
 });
 
 test('create reads a goal from stdin and stores files as artifacts', async () => {

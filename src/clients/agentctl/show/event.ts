@@ -7,7 +7,7 @@ import { cut, pad } from './width.ts';
 const BAD = /\.(denied|refused|crashed|broken)$/;
 const BAD_STATUS = new Set(['failed', 'canceled', 'unknown', 'lost', 'denied', 'rejected']);
 
-function styleOf(event: AuditEvent): Style | undefined {
+export function eventStyle(event: AuditEvent): Style | undefined {
   if (BAD.test(event.event) || event.allowed === false) return 'red';
   if (event.status !== undefined && BAD_STATUS.has(event.status)) return 'red';
   if (event.event.endsWith('.attempted')) return 'dim';
@@ -40,6 +40,6 @@ export function eventLine(
   const head = `${pad(String(event.seq), 6, 'left')}  ${clock(event.ts, nowMs)}  `;
   const cells = [pad(event.event, 20), pad(oneLine(who), 16), oneLine(rest)];
   const line = cut(cells.join(' ').trimEnd(), columns - head.length);
-  const style = styleOf(event);
+  const style = eventStyle(event);
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }

@@ -6,7 +6,7 @@ import { oneLine } from '../show/plain.ts';
 type Told = { at: string; kind: 'answer'; text: string; call_id?: string; rule?: string };
 
 export function eventStep(event: AuditEvent, name: string): Told[] {
-  const text = textOf(event, name);
+  const text = eventText(event, name);
   if (text === undefined) return [];
   return [
     {
@@ -19,7 +19,7 @@ export function eventStep(event: AuditEvent, name: string): Told[] {
 
 const word = (event: AuditEvent, key: string): string => oneLine(String(event.data?.[key] ?? ''));
 
-function textOf(event: AuditEvent, name: string): string | undefined {
+export function eventText(event: AuditEvent, name: string): string | undefined {
   const tool = oneLine(event.tool ?? 'it');
   const which = `(${word(event, 'approval_id')})`;
   switch (event.event) {

@@ -1,6 +1,7 @@
 // A task's tree, again each time something happened in it, until the task has ended. The audit log
 // is what says that something happened; agentd says what is so now.
 import type { TreeNode } from '../../../wire/agentd.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
 import { followEvents, newestSeq, pause } from '../follow.ts';
 import type { Runtime } from '../runtime.ts';
 
@@ -13,8 +14,9 @@ export async function* followTree(
   runtime: Runtime,
   id: string,
   signal: AbortSignal,
+  onEvent: (event: AuditEvent) => void = () => undefined,
 ): AsyncGenerator<TreeNode> {
-  const bell = ring(runtime, id, signal);
+  const bell = ring({ runtime, id, outer: signal, onEvent });
   try {
     for (;;) {
       await bell.armed;
@@ -31,7 +33,17 @@ export async function* followTree(
   }
 }
 
-function ring(runtime: Runtime, id: string, outer: AbortSignal) {
+function ring({
+  runtime,
+  id,
+  outer,
+  onEvent,
+}: {
+  runtime: Runtime;
+  id: string;
+  outer: AbortSignal;
+  onEvent: (event: AuditEvent) => void;
+}) {
   const stopped = new AbortController();
   const signal = AbortSignal.any([outer, stopped.signal]);
   let wake = new AbortController();
@@ -50,7 +62,10 @@ function ring(runtime: Runtime, id: string, outer: AbortSignal) {
     if (from === undefined) return;
     const [root_task_id, after] = from;
     const filter = { root_task_id };
-    for await (const _ of followEvents(runtime, { after, filter, signal })) toll();
+    for await (const event of followEvents(runtime, { after, filter, signal })) {
+      onEvent(event);
+      toll();
+    }
   };
   listen().catch(() => undefined);
   return {

@@ -36,13 +36,16 @@ async function readCalls(runtime: Runtime, task_id: string): Promise<Calls> {
     allPages((cursor) => runtime.ask('modeld', 'listCalls', { query: { task_id, limit, cursor } })),
   ]);
   return {
-    toolCalls: tools.flatMap(({ calls }) => calls).sort(byStart),
-    modelCalls: models.flatMap(({ calls }) => calls).sort(byStart),
+    toolCalls: inOrder(tools.flatMap(({ calls }) => calls)),
+    modelCalls: inOrder(models.flatMap(({ calls }) => calls)),
   };
 }
 
-const byStart = (a: { created_at: string }, b: { created_at: string }): number =>
-  a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0;
+/** As they began. They come newest first, which also tells those of the same millisecond apart. */
+const inOrder = <T extends { created_at: string }>(calls: readonly T[]): T[] =>
+  calls
+    .toReversed()
+    .sort((a, b) => (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0));
 
 async function readRecords(runtime: Runtime, task_id: string): Promise<Records> {
   const [messages, events] = await Promise.all([

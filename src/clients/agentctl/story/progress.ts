@@ -7,7 +7,7 @@ import { cut } from '../show/width.ts';
 export type Change = {
   task_id: string;
   agent: string | null;
-  kind: 'created' | 'status' | 'question' | 'answered' | 'crashed' | 'ended';
+  kind: 'created' | 'status' | 'question' | 'answered' | 'crashed' | 'trouble' | 'ended';
   text: string;
   /** When it happened, which may be long before the first look. */
   at: string;

@@ -41,7 +41,7 @@ export const taskCommands: readonly Command[] = [
         value: 'DIR',
         help: 'work in this directory, one that sandboxd.workspace_roots allows',
       },
-      { name: 'priority', value: 'N', kind: 'integer', help: '-100 to 100, higher goes first' },
+      { name: 'priority', value: 'N', kind: 'priority', help: '-100 to 100, higher goes first' },
       {
         name: 'input',
         value: 'INPUT',

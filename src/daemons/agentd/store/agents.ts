@@ -1,6 +1,6 @@
 // Agents inside a transaction: what their manifests say, and whether they may work.
-import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests.ts';
+import { agentNames, noAgent } from '../no-agent.ts';
 import type { AgentRow, RunRow } from './rows.ts';
 import { giveBack } from './runs.ts';
 import type { Tx } from './tx.ts';
@@ -92,7 +92,7 @@ export async function setAgentStatus(
 ): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', name);
   if (row === undefined || (row.status === 'removed' && status !== 'removed'))
-    throw fault('not_found', `there is no agent ${name}`, { hint: 'See agentctl list.' });
+    throw noAgent(name, await agentNames(tx.sql));
   if (row.status === status) return;
   await tx.sql.run(
     'UPDATE agents SET status = ?, updated_ms = ? WHERE name = ?',

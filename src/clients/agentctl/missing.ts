@@ -1,0 +1,36 @@
+// Parts of an answer that could not be had. They are said in the answer, never left out silently.
+import { Fault } from '../../wire/errors.ts';
+import type { Paint } from './out.ts';
+import { plain } from './show/plain.ts';
+
+export type Missing = { what: string; code: string; message: string; hint: string };
+
+export type Parts = {
+  missing: Missing[];
+  /** The answer, or nothing when it could not be had; why not is in `missing`. */
+  ask<T>(what: string, asked: Promise<T>): Promise<T | undefined>;
+};
+
+export function makeParts(): Parts {
+  const missing: Missing[] = [];
+  return {
+    missing,
+    async ask(what, asked) {
+      try {
+        return await asked;
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        const { code, message, hint } = error;
+        missing.push({ what, code, message, hint });
+        return undefined;
+      }
+    },
+  };
+}
+
+export function missingLines(missing: readonly Missing[], paint: Paint): string[] {
+  return missing.flatMap(({ what, code, message, hint }) => [
+    `${paint('yellow', 'missing')}  ${what}: ${plain(message)} (${code})`,
+    `${' '.repeat(9)}${plain(hint)}`,
+  ]);
+}
