@@ -1,7 +1,8 @@
 // toold's contract: tools, calls, and what agentd tells it of a run.
 import * as z from 'zod';
+import { admissionRoutes, admitted } from './admission.ts';
 import { route, routes } from './route.ts';
-import { AgentName, CallId, Label, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
+import { CallId, Label, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -104,16 +105,11 @@ export type ToolCallView = z.infer<typeof ToolCallView>;
  * box.
  */
 export const AdmitRunBody = z.strictObject({
-  fence: z.int().positive(),
-  mode: z.enum(['live', 'replay']),
-  agent: AgentName,
-  task_id: TaskId,
-  root_task_id: TaskId,
+  ...admitted,
   /** Names of the tools this run may call: manifest ∩ delegations. */
   tools: z.array(z.string().max(64)).max(512),
   /** The grant ends here; null when only the task's own end ends it. */
   grant_expires_at: Timestamp.nullable(),
-  labels: z.array(Label).max(16),
   /** A directory of this host that the task works in; null: one of its tree's own. */
   workspace: z.string().max(4_095).nullable(),
   max_calls: z.int().positive(),
@@ -158,22 +154,7 @@ export const tooldRoutes = routes({
     }),
     output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
   }),
-  admitRun: route({
-    method: 'PUT',
-    path: '/v1/runs/{id}',
-    callers: ['agentd'],
-    params: z.strictObject({ id: RunId }),
-    body: AdmitRunBody,
-    output: z.object({ socket: z.string() }),
-  }),
-  dismissRun: route({
-    method: 'DELETE',
-    path: '/v1/runs/{id}',
-    callers: ['agentd'],
-    params: z.strictObject({ id: RunId }),
-    query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
-    output: z.object({ dismissed: z.boolean() }),
-  }),
+  ...admissionRoutes(AdmitRunBody),
   /**
    * What a run has seen by other ways than toold: a message, an artifact, a result. What is open to
    * it, also to a command that runs now, is narrowed before the answer.

@@ -1,0 +1,34 @@
+// How agentd lets a run call a daemon, and ends that: the same at each daemon that runs call.
+import * as z from 'zod';
+import { route, routes } from './route.ts';
+import { AgentName, Label, RunId, TaskId } from './words.ts';
+
+/** What is said of every run when an activation of it starts. */
+export const admitted = {
+  fence: z.int().positive(),
+  mode: z.enum(['live', 'replay']),
+  agent: AgentName,
+  task_id: TaskId,
+  root_task_id: TaskId,
+  labels: z.array(Label).max(16),
+};
+
+export const admissionRoutes = <B extends z.ZodType>(body: B) =>
+  routes({
+    admitRun: route({
+      method: 'PUT',
+      path: '/v1/runs/{id}',
+      callers: ['agentd'],
+      params: z.strictObject({ id: RunId }),
+      body,
+      output: z.object({ socket: z.string() }),
+    }),
+    dismissRun: route({
+      method: 'DELETE',
+      path: '/v1/runs/{id}',
+      callers: ['agentd'],
+      params: z.strictObject({ id: RunId }),
+      query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
+      output: z.object({ dismissed: z.boolean() }),
+    }),
+  });

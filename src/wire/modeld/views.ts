@@ -1,0 +1,90 @@
+// What modeld shows of itself: models, providers, budgets, use, and the record of calls.
+import * as z from 'zod';
+import { CallId, Label, RunId, TaskId, Timestamp } from '../words.ts';
+import { StopReason, Usage } from './generate.ts';
+
+/** USD per million tokens, as price lists say it. */
+const usdPerMillion = z.number().nonnegative().max(1_000_000);
+export const ProviderPrice = z.strictObject({ input: usdPerMillion, output: usdPerMillion });
+export type ProviderPrice = z.infer<typeof ProviderPrice>;
+
+export const ModelView = z.object({
+  name: z.string(),
+  kind: z.enum(['chat', 'embedding']),
+  /** provider/model pairs in the order they are tried. */
+  routes: z.array(z.object({ provider: z.string(), model: z.string() })),
+  context_tokens: z.int(),
+  max_output_tokens: z.int(),
+  rehearsal: z.boolean(),
+  /** It answers for `default` and for names that nobody offers. */
+  is_default: z.boolean(),
+  /** Of the first route. A guess is high on purpose, so that budgets hold. */
+  price: ProviderPrice.extend({ is_guess: z.boolean() }),
+  available: z.boolean(),
+  reason: z.string().optional(),
+});
+export type ModelView = z.infer<typeof ModelView>;
+
+export const ProviderView = z.object({
+  name: z.string(),
+  dialect: z.enum(['anthropic', 'openai']),
+  base_url: z.string(),
+  has_key: z.boolean(),
+  labels_allowed: z.array(Label),
+  in_flight: z.int(),
+  available: z.boolean(),
+  reason: z.string().optional(),
+});
+export type ProviderView = z.infer<typeof ProviderView>;
+
+export const UsageRow = z.object({
+  agent: z.string(),
+  model: z.string(),
+  provider: z.string(),
+  calls: z.int(),
+  usage: Usage,
+  cost_microusd: z.int(),
+  /** Nobody named a price of this model: the cost is a guess, and a high one. */
+  cost_is_guess: z.boolean(),
+});
+export type UsageRow = z.infer<typeof UsageRow>;
+
+/** A budget limits tokens, money or both for one subject. `day` renews at midnight UTC. */
+export const BudgetSubject = z.enum(['site', 'day', 'agent', 'task']);
+export const BudgetView = z.object({
+  subject: BudgetSubject,
+  /** '' for site and day, the agent's name, or the root task's id. */
+  name: z.string(),
+  tokens_limit: z.int().nullable(),
+  tokens_spent: z.int(),
+  tokens_reserved: z.int(),
+  cost_limit_microusd: z.int().nullable(),
+  cost_spent_microusd: z.int(),
+  cost_reserved_microusd: z.int(),
+  renews_at: Timestamp.nullable(),
+});
+export type BudgetView = z.infer<typeof BudgetView>;
+
+export const ModelCallView = z.object({
+  call_id: CallId,
+  /** Counts from 1; a call that was cut off and asked again has one row per attempt. */
+  attempt: z.int().positive(),
+  run_id: RunId.nullable(),
+  fence: z.int().nullable(),
+  agent: z.string(),
+  task_id: TaskId.nullable(),
+  model: z.string(),
+  provider: z.string(),
+  status: z.enum(['running', 'completed', 'failed', 'canceled', 'unknown']),
+  purpose: z.string(),
+  request_hash: z.string(),
+  /** Content hashes of the messages, in order; bodies are kept once each. */
+  context: z.array(z.string()),
+  stop_reason: StopReason.nullable(),
+  usage: Usage.nullable(),
+  cost_microusd: z.int(),
+  error: z.record(z.string(), z.unknown()).nullable(),
+  created_at: Timestamp,
+  ended_at: Timestamp.nullable(),
+});
+export type ModelCallView = z.infer<typeof ModelCallView>;
