@@ -44,7 +44,7 @@ async function admitRuns(runtime: TestRuntime): Promise<Target[]> {
     const workspace = join(runtime.stateDir, 'workspaces', task_id);
     mkdirSync(join(workspace, 'src'), { recursive: true, mode: 0o700 });
     writeFileSync(join(workspace, 'src', 'file.ts'), TEXT);
-    targets.push({ socketPath: socket });
+    targets.push({ socketPath: socket, tail: id.slice(-20) });
   }
   link.close();
   return targets;
@@ -52,7 +52,7 @@ async function admitRuns(runtime: TestRuntime): Promise<Target[]> {
 
 /** The same file by another name each time: the breaker ends a run that asks the same for ever. */
 const BODY = JSON.stringify({
-  call_id: 'call_#{26}',
+  call_id: 'call_#{6}#{20}',
   tool: 'file.read',
   arguments: { path: 'd#{26}/../src/file.ts' },
 });

@@ -33,14 +33,14 @@ async function admitRuns(daemons: Daemons): Promise<Target[]> {
         max_calls: 100_000_000,
       },
     });
-    targets.push({ socketPath: socket });
+    targets.push({ socketPath: socket, tail: id.slice(-20) });
   }
   link.close();
   return targets;
 }
 
 const BODY = JSON.stringify({
-  call_id: 'call_#{26}',
+  call_id: 'call_#{6}#{20}',
   tool: 'test.echo',
   arguments: { text: `line #{26} of what a tool says` },
   purpose: 'to see how fast a call can be journaled',

@@ -6,7 +6,10 @@ import { quantile } from '../figure.ts';
 import { readMessage } from './http-message.ts';
 import { takeOrders } from './orders.ts';
 
-export type Target = { port: number } | { socketPath: string };
+export type Target = ({ port: number } | { socketPath: string }) & {
+  /** What `#{20}` in a body becomes for this one. */
+  tail?: string;
+};
 
 export type LoadOrder = {
   /** Callers are dealt out over these in turn. */
@@ -14,7 +17,10 @@ export type LoadOrder = {
   method: string;
   path: string;
   headers: Record<string, string>;
-  /** `#{26}` in it becomes a number of 26 digits that is never used twice. */
+  /**
+   * `#{26}` in it becomes a number of 26 digits that is never used twice, `#{6}` one of 6
+   * characters, `#{20}` the tail of its target.
+   */
   body: string;
   callers: number;
   /** What is asked in this time before is not counted. */
@@ -31,12 +37,19 @@ export type LoadResult = {
   p95Ms: number;
 };
 
-const MARK = '#{26}';
 let number = Date.now() * 1_000;
 
-function makeRequest(order: LoadOrder): () => string {
-  const texts = order.body.split(MARK);
-  const length = Buffer.byteLength(order.body) + (texts.length - 1) * (26 - MARK.length);
+function makeRequest(order: LoadOrder, tail = ''): () => string {
+  const parts = order.body.replaceAll('#{20}', tail).split(/(#\{(?:26|6)\})/);
+  const filled = (): string => {
+    number++;
+    const text = (part: string): string => {
+      if (part === '#{26}') return String(number).padStart(26, '0');
+      return part === '#{6}' ? number.toString(16).slice(-6) : part;
+    };
+    return parts.map(text).join('');
+  };
+  const length = Buffer.byteLength(filled());
   const headers = Object.entries({ host: '127.0.0.1', ...order.headers });
   const port = order.targets.find((target) => 'port' in target)?.port;
   const host = port === undefined ? [] : [['host', `127.0.0.1:${port}`]];
@@ -45,7 +58,7 @@ function makeRequest(order: LoadOrder): () => string {
     `${order.method} ${order.path} HTTP/1.1\r\n` +
     lines.map(([name, value]) => `${name}: ${value}\r\n`).join('') +
     `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n`;
-  return () => head + texts.join(String(++number).padStart(26, '0'));
+  return () => head + filled();
 }
 
 class Caller {
@@ -92,7 +105,6 @@ class Caller {
 }
 
 async function drive(order: LoadOrder): Promise<LoadResult> {
-  const next = makeRequest(order);
   const begin = performance.now() + (order.warmUpMs ?? 0);
   const end = begin + order.ms;
   const took: number[] = [];
@@ -113,7 +125,8 @@ async function drive(order: LoadOrder): Promise<LoadResult> {
         if (error !== undefined) reject(error);
         else if (--open === 0) resolve();
       };
-      new Caller(order.targets[i % order.targets.length]!, next, onDone, onEnd);
+      const target = order.targets[i % order.targets.length]!;
+      new Caller(target, makeRequest(order, target.tail), onDone, onEnd);
     }
   });
   if (firstFailure !== undefined) throw new Error(`a request failed: ${firstFailure}`);

@@ -1,5 +1,6 @@
 // A mark that is made while a run is live: modeld knows of it before the run does, so that a
 // provider that may not see text from outside is not asked, whatever the run says of its text.
+
 import assert from 'node:assert/strict';
 import { existsSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -7,11 +8,11 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
-import { derivedId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { callIdOf } from '../../src/wire/call-id.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
-import type { CallId, TaskId } from '../../src/wire/words.ts';
+import type { TaskId } from '../../src/wire/words.ts';
 import {
   askSocket,
   type LiveRun,
@@ -226,7 +227,7 @@ describe('marks of a live run', () => {
     });
     const { id, fence } = run;
     const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId };
-    const callId = (n: number) => derivedId<CallId>('call', id, 'tool', n, 0);
+    const callId = (n: number) => callIdOf(id, 't', n);
     return { id, fence, caller, callId, taskId };
   }
 });

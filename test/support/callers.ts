@@ -5,10 +5,10 @@ import http from 'node:http';
 import { join } from 'node:path';
 import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { RawAnswer } from '../../src/platform/dispatch.ts';
-import { derivedId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
+import { callIdOf } from '../../src/wire/call-id.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
@@ -104,8 +104,7 @@ async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
     ...{ kind: 'run', principal: `agent:${run.agent}`, runId: run.id, fence: run.fence },
     ...{ mode: 'live', agent: run.agent, taskId: task.id },
   };
-  const callId = (step: number, index = 0) =>
-    derivedId<CallId>('call', run.id, 'tool', step, index);
+  const callId = (step: number, index = 0) => callIdOf(run.id, 't', step, index);
   return { id: run.id, taskId: task.id, fence: run.fence, caller, callId };
 }
 

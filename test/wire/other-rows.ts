@@ -68,6 +68,11 @@ export const tooldRows = rows({
     },
     bad: [
       ['a call of another shape', (g) => withBody(g, { call_id: 'call_1' }), 'bad_request'],
+      [
+        'a call of another run',
+        (g) => withBody(g, { call_id: `call_${'0'.repeat(26)}` }),
+        'bad_request',
+      ],
       ['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request'],
     ],
   },

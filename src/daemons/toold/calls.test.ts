@@ -2,6 +2,7 @@
 // waited for, left open.
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { Fault } from '../../wire/errors.ts';
 import { fault } from '../../wire/errors.ts';
 import {
   effectsIn,
@@ -74,11 +75,22 @@ describe('a call', () => {
     await finished(world, slow);
   });
 
-  it('of another run under the same id is a conflict', async () => {
-    await run.ask(1, 'test.echo', { text: 'a' });
+  it('has an id of its run: no other run can take it, or learn whether it was used', async () => {
     const other = await host.admit('two');
-    const body = { call_id: run.callId(1), tool: 'test.echo', arguments: { text: 'a' } };
-    await assert.rejects(other.client.call({ body }), isCode('conflict'));
+    const squat = (n: number) => {
+      const body = { call_id: run.callId(n), tool: 'test.echo', arguments: { text: 'theirs' } };
+      return other.client.call({ body }).catch((error: Fault) => error.toBody());
+    };
+    const before = JSON.stringify(await squat(1));
+    assert.match(before, /bad_request.*no id of a call of this run/);
+    assert.equal((await run.ask(1, 'test.echo', { text: 'a' })).status, 'completed');
+    assert.equal(JSON.stringify(await squat(1)), before, 'the same before and after');
+    assert.equal((await other.ask(1, 'test.echo', { text: 'b' })).status, 'completed');
+    const calls = await host.operator.listCalls({ query: { run_id: other.id } });
+    assert.deepEqual(
+      calls.calls.map(({ call_id }) => call_id),
+      [other.callId(1)],
+    );
   });
 
   it('gives its attempt to the audit log before anything is done', async () => {
@@ -223,10 +235,10 @@ describe('a wait', () => {
       ['expired', 'failed'],
       ['canceled', 'canceled'],
     ] as const;
-    for (const [outcome, status] of ends) {
-      const { wait } = await run.ask(outcome, 'person.ask', { question: outcome });
+    for (const [n, [outcome, status]] of ends.entries()) {
+      const { wait } = await run.ask(n, 'person.ask', { question: outcome });
       world.agentd.endWait(wait!.id, { outcome });
-      const answer = await run.ask(outcome, 'person.ask', { question: outcome });
+      const answer = await run.ask(n, 'person.ask', { question: outcome });
       assert.equal(answer.status, status);
       assert.equal(answer.error?.code, outcome);
     }

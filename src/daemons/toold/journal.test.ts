@@ -1,13 +1,15 @@
 // The promise of the journal, under crashes at every point and random interleavings: each effect
 // happens once or a person is asked, and the journal and the audit log agree one to one.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { isFault } from '../../platform/daemon.ts';
 import { derivedId } from '../../platform/ids.ts';
+import { callIdOf } from '../../wire/call-id.ts';
 import { fault } from '../../wire/errors.ts';
 import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
-import type { CallId, RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/words.ts';
 import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
 import { type Life, live } from './testing/crash.ts';
 import { admission, makeWorld, runCaller, type World } from './testing/host.ts';
@@ -22,7 +24,7 @@ const CALLS = [
   { tool: 'no.such', arguments: {} },
   { tool: 'test.echo', arguments: { text: 'e' } },
   { tool: 'test.count_effect', arguments: { key: 'c', delay_ms: 4 } },
-].map((call, i) => ({ ...call, call_id: derivedId<CallId>('call', runId, 'tool', i, 0) }));
+].map((call, i) => ({ ...call, call_id: callIdOf(runId, 't', i) }));
 const FOR_EVER = Number.POSITIVE_INFINITY;
 /** Far more than any life needs. */
 const TURNS_MAX = 20_000;

@@ -3,6 +3,7 @@
 import { isFault } from '../../platform/daemon.ts';
 import { canonicalJson, sha256Hex } from '../../platform/json.ts';
 import type { Metrics } from '../../platform/metrics.ts';
+import { assertCallOf } from '../../wire/call-id.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
@@ -144,6 +145,7 @@ export function makeService(options: {
 
   return {
     async call(caller, request) {
+      assertCallOf(caller.runId, request.call_id);
       const text = canonicalJson(request.arguments);
       const asking = { caller, request, text, hash: sha256Hex(text) };
       const answer = await (caller.mode === 'replay' ? answerReplay(asking) : answerLive(asking));
@@ -180,8 +182,7 @@ function assertSame(
   asked: Same,
   known: Pick<CallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
 ): void {
-  if (known.run_id !== asked.run.runId)
-    throw fault('conflict', `${known.call_id} is a call of another run`);
+  if (known.run_id !== asked.run.runId) throw new Error(`${known.call_id} is of two runs`);
   if (known.tool !== asked.toolName)
     throw fault('replay_differs', `${known.call_id} was ${known.tool}, now ${asked.toolName}`);
   if (known.arguments_hash !== asked.argumentsHash)

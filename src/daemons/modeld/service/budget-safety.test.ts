@@ -15,6 +15,7 @@ import { openOutbox } from '../../../platform/outbox.ts';
 import { type LateDatabase, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { Answer } from '../../../policy/request.ts';
+import { callIdOf } from '../../../wire/call-id.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import type { BudgetView } from '../../../wire/modeld.ts';
@@ -172,7 +173,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
   if (one.leaves !== null) void turns(one.leaves).then(() => left.abort());
   const asCaller = one.who === 0 ? OPERATOR : runCaller(one.who, 1);
   const [life, index] = name.slice(1).split('.').map(Number);
-  const id = String(life! * 1_000 + index!).padStart(26, '0');
+  const call_id = callIdOf(runId(one.who), 'm', life!, index);
   try {
     const made = await service.generate(
       asCaller,
@@ -181,7 +182,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
         messages: [said(`${name} ${'x'.repeat(one.text)}`)],
         limits: { max_output_tokens: one.wanted },
         purpose: name,
-        ...(one.isNamed ? { call_id: `call_${id}` as never } : {}),
+        ...(one.isNamed ? { call_id } : {}),
       },
       { signal: left.signal, deadlineMs: 60_000 },
     );

@@ -3,6 +3,7 @@
 import type { NewId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Database } from '../../../platform/sql/database.ts';
+import { assertCallOf } from '../../../wire/call-id.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
@@ -61,6 +62,8 @@ export function makeEmbed(parts: {
     patience: Patience,
   ): Promise<EmbedResponse> {
     const who = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
+    if (who.runId !== null && request.call_id !== undefined)
+      assertCallOf(who.runId, request.call_id);
     const { model, routes: all } = providers.resolve(request.model, 'embedding');
     const routes = sameModel(all);
     const hashes = request.input.map(sha256Hex);

@@ -132,11 +132,20 @@ describe('generate', () => {
     await modeld.agentd.dismissRun({ params: { id: runId(1) }, query: { fence: 1 } });
   });
 
-  test('a recorded answer is not given to another run', async () => {
-    await modeld.agentd.admitRun({ params: { id: runId(4) }, body: admission(4) });
-    const thief = modeld.as(runCaller(4, 1));
-    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
-    await rejects(thief.generate({ body }), 'replay_differs');
+  test('a call has an id of its run: no other run can take it, or get its answer', async () => {
+    for (const n of [4, 5])
+      await modeld.agentd.admitRun({ params: { id: runId(n) }, body: admission(n) });
+    const [thief, owner] = [modeld.as(runCaller(4, 1)), modeld.as(runCaller(5, 1))];
+    const asked = { model: 'coder-large', messages: [said('once')] };
+    const body = { ...asked, call_id: callId(5, 9) };
+    await rejects(thief.generate({ body }), 'bad_request');
+    assert.equal((await owner.generate({ body })).recorded, false, 'it is still free');
+    await rejects(thief.generate({ body }), 'bad_request');
+    assert.equal((await owner.generate({ body })).recorded, true);
+    const { call_id } = await thief.generate({ body: { ...asked, call_id: callId(4, 9) } });
+    assert.equal(call_id, callId(4, 9), 'the control');
+    const embed = { model: 'coder-large', input: ['x'], call_id: callId(5, 10) };
+    await rejects(thief.embed({ body: embed }), 'bad_request');
   });
 
   test('an artifact is the last message and brings its labels', async () => {

@@ -2,6 +2,7 @@
 // under way, made otherwise.
 import type { NewId } from '../../../platform/ids.ts';
 import type { Database } from '../../../platform/sql/database.ts';
+import { assertCallOf } from '../../../wire/call-id.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault, faultFromBody } from '../../../wire/errors.ts';
 import type {
@@ -70,6 +71,8 @@ export class Generate {
     });
     if (request.messages === undefined && request.input_ref === undefined)
       throw fault('bad_request', 'the request has neither messages nor input_ref');
+    if (who.runId !== null && request.call_id !== undefined)
+      assertCallOf(who.runId, request.call_id);
     const context = neutralContext(request, who.principal);
     const callId = request.call_id ?? this.#parts.newId<CallId>('call');
     const asked: Asked = { who, request, callId, context, ...patience };

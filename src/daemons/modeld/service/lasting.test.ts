@@ -1,11 +1,11 @@
 // What outlives a crash, a restart, a full disk and an audit log that does not answer.
+
 import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
+import { callIdOf } from '../../../wire/call-id.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { CallId } from '../../../wire/words.ts';
 import {
   admission,
   freshStateDir,
@@ -18,7 +18,7 @@ import {
 } from '../testing/harness.ts';
 import { type FakeProvider, openaiAnswer, sendJson, startProvider } from '../testing/provider.ts';
 
-const callId = (step: number) => derivedId<CallId>('call', runId(1), 'model', step);
+const callId = (step: number) => callIdOf(runId(1), 'm', step);
 
 describe('what lasts', () => {
   let provider: FakeProvider;

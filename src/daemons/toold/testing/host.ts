@@ -10,6 +10,7 @@ import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { publishPolicy as publish } from '../../../policy/testing/publish.ts';
+import { callIdOf } from '../../../wire/call-id.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { DaemonName } from '../../../wire/peers.ts';
@@ -95,8 +96,8 @@ export type TestRun = {
   id: RunId;
   client: TooldClient;
   socket: string;
-  callId(n: number | string): CallId;
-  ask(n: number | string, tool: string, args: object, more?: object): Promise<CallAnswer>;
+  callId(n: number): CallId;
+  ask(n: number, tool: string, args: object, more?: object): Promise<CallAnswer>;
 };
 
 export type TestHost = {
@@ -162,7 +163,7 @@ export async function hostToold(
 }
 
 function testRun(id: RunId, socket: string, client: TooldClient): TestRun {
-  const callId = (n: number | string) => derivedId<CallId>('call', id, 'tool', n, 0);
+  const callId = (n: number) => callIdOf(id, 't', n);
   return {
     ...{ id, client, socket, callId },
     ask: (n, tool, args, more) =>

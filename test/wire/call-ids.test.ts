@@ -1,0 +1,29 @@
+// The ids of calls: what the runner names its calls by is what toold and modeld know as its own.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { derivedId } from '../../src/platform/ids.ts';
+import { callId } from '../../src/runner/loop.ts';
+import { callIdOf, isCallOf } from '../../src/wire/call-id.ts';
+import { CallId } from '../../src/wire/words.ts';
+
+test('an id follows from its place in the run, is of that run, and of no other', () => {
+  const place = fc.tuple(
+    fc.constantFrom('m' as const, 't' as const),
+    fc.nat(32_767),
+    fc.nat(1_023),
+  );
+  fc.assert(
+    fc.property(fc.nat(), fc.nat(), place, (one, other, [kind, step, index]) => {
+      const [run, another] = [one, other].map((n) => derivedId<string>('run', n)) as [
+        string,
+        string,
+      ];
+      const id = callId(run, kind, step, index);
+      assert.equal(id, callIdOf(run, kind, step, index));
+      assert.ok(CallId.safeParse(id).success);
+      assert.ok(isCallOf(run, id));
+      assert.equal(isCallOf(another, id), one === other);
+    }),
+  );
+});
