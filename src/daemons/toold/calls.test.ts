@@ -16,6 +16,7 @@ import {
   type TestRun,
   type World,
 } from './testing/host.ts';
+import { INSTALLED, NOT_INSTALLED } from './tools/packages.ts';
 
 let world: World;
 let host: TestHost;
@@ -228,6 +229,21 @@ describe('a wait', () => {
     world.agentd.endWait(sent.wait!.id, { answer: { text: 'hi' } });
     const reply = await run.ask(3, 'message.send', message);
     assert.deepEqual(reply.result, { replied: true, reply: { text: 'hi' } });
+  });
+
+  it('for a package: a person installs it or does not, and nothing else does', async () => {
+    const request = { manager: 'npm', name: 'left-pad', version: '1.3.0', reason: 'to pad' };
+    const asked = await run.ask(1, 'package.request', request);
+    const { question } = world.agentd.waits.get(asked.wait!.id)!;
+    assert.match(question ?? '', /^coder asks for the npm package left-pad 1\.3\.0/);
+    assert.match(question ?? '', /Its reason: to pad\n/);
+    world.agentd.endWait(asked.wait!.id, { answer: { answer: INSTALLED } });
+    assert.equal((await run.ask(1, 'package.request', request)).result?.installed, true);
+    const again = await run.ask(2, 'package.request', request);
+    world.agentd.endWait(again.wait!.id, { answer: { answer: NOT_INSTALLED } });
+    assert.equal((await run.ask(2, 'package.request', request)).result?.installed, false);
+    const option = { ...request, name: '--registry=x' };
+    assert.equal((await run.ask(3, 'package.request', option)).error?.code, 'bad_arguments');
   });
 
   it('that expires or is canceled says so to the model', async () => {

@@ -31,7 +31,7 @@ export type TooldClient = Client<typeof tooldRoutes>;
 
 export const ALL_TOOLS = [
   ...['task.delegate', 'task.finish', 'message.send', 'artifact.put', 'artifact.get'],
-  ...['person.ask', 'timer.wait', 'test.count_effect', 'test.echo'],
+  ...['person.ask', 'timer.wait', 'package.request', 'test.count_effect', 'test.echo'],
 ];
 
 export function admission(runId: RunId, more: Partial<AdmitRunBody> = {}): AdmitRunBody {
@@ -61,7 +61,7 @@ export type World = {
 };
 
 /** The agent `coder`, as a manifest that allows the test tools would have it. */
-export const CODER = { tools: { allow: ['task.delegate', 'test.tools'] } };
+export const CODER = { tools: { allow: ['task.delegate', 'package.request', 'test.tools'] } };
 
 /** Publishes a policy as agentd does. */
 export function publishPolicy(

@@ -7,6 +7,7 @@ import { type EgressdClient, httpTools } from './http.ts';
 import { logTools } from './logs.ts';
 import { messageTools } from './messages.ts';
 import { networkTools, type OpenHost } from './network.ts';
+import { packageTools } from './packages.ts';
 import { shellTools, type TestCommands } from './shell.ts';
 import { taskTools } from './tasks.ts';
 import { type AppendLine, testTools } from './test-tools.ts';
@@ -38,6 +39,7 @@ export function makeRegistry(options: {
     ...messageTools(agentd),
     ...artifactTools(agentd),
     ...waitTools(agentd),
+    ...packageTools(agentd),
     ...fileTools(),
     ...gitTools(),
     ...httpTools(egressd),

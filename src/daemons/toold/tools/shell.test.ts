@@ -80,19 +80,6 @@ describe('tests.run', () => {
   });
 });
 
-describe('package.request', () => {
-  it('is refused with the reason where no L3 is to be had', async () => {
-    const input = { manager: 'npm', name: 'left-pad', reason: 'to pad' };
-    await assert.rejects(ask('package.request', input), {
-      code: 'level_unavailable',
-      message: /L3/,
-    });
-    assert.equal(tool('package.request')!.level, 'L3');
-    const bad = { manager: 'npm', name: '--registry=x', reason: 'x' };
-    assert.equal(tool('package.request')!.input.safeParse(bad).success, false);
-  });
-});
-
 describe('logs.read', () => {
   const log = () => join(world.logs, 'access.log');
   const line = (i: number) =>

@@ -1,5 +1,5 @@
-// shell.exec, tests.run and package.request: commands in the box. What they can reach is the box's
-// business; what they print is made safe like every other result.
+// shell.exec and tests.run: commands in the box. What they can reach is the box's business; what
+// they print is made safe like every other result.
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
 import {
@@ -106,43 +106,9 @@ const testsRun = (commands: TestCommands, workspace: string): Tool =>
     },
   });
 
-const packageRequest: Tool = tool({
-  name: 'package.request',
-  description:
-    'Ask for a package to be installed, from a registry, for the workspace. Code of packages is ' +
-    'not trusted, so this needs a stronger sandbox than other commands.',
-  risk: 'high',
-  reversibility: 'externally-reversible',
-  idempotent: true,
-  timeoutMs: 60_000,
-  callsPerRunMax: 50,
-  level: 'L3',
-  input: z.strictObject({
-    manager: z.enum(['npm', 'pip', 'cargo', 'go', 'apt']),
-    name: z
-      .string()
-      .max(214)
-      .regex(/^@?[A-Za-z0-9][\w./@-]*$/, 'must be the name of a package'),
-    version: z
-      .string()
-      .max(64)
-      .regex(/^[\w.+~^*-]+$/, 'must be a version')
-      .optional(),
-    reason: z.string().min(1).max(1_000).describe('what it is needed for'),
-  }),
-  output: z.object({ installed: z.boolean() }),
-  touches: () => [],
-  // Reached only where a level says it is there and this tool does not know how to use it.
-  async perform({ manager, name }) {
-    const message = `${name} was not installed: ${manager} may run only in a sandbox of level L3`;
-    const hint = 'This host has none. Do without it, or ask a person to install it.';
-    return { error: { code: 'level_unavailable', message, hint, retry: false } };
-  },
-});
-
 export function shellTools(
   options: { tests: TestCommands },
   workspace: string = WORKSPACE,
 ): Tool[] {
-  return [shellExec(workspace), testsRun(options.tests, workspace), packageRequest];
+  return [shellExec(workspace), testsRun(options.tests, workspace)];
 }
