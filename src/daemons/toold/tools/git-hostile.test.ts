@@ -1,5 +1,5 @@
-// Hostile repositories. Each would make plain git run a program or leave the workspace (the
-// control), and must not through the tools.
+// Hostile repositories. Each would make plain git run a program (the control), and must not through
+// the tools.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -13,33 +13,23 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
-import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
-import { gitTools } from './git.ts';
+import { beforeEach, describe, it } from 'node:test';
+import {
+  ask,
+  at,
+  config,
+  env,
+  gitIn,
+  makeRepository,
+  plain,
+  repositoryForEach,
+  world,
+} from '../../../../test/support/git-repository.ts';
 
-let world: TestBox;
 /** Exists once the hostile program has run. */
 let mark: string;
 let program: string;
 
-const at = (name: string) => join(world.workspace, name);
-const env = {
-  PATH: process.env.PATH,
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_AUTHOR_NAME: 'p',
-  GIT_AUTHOR_EMAIL: 'p@x',
-  GIT_COMMITTER_NAME: 'p',
-  GIT_COMMITTER_EMAIL: 'p@x',
-};
-const gitIn = (dir: string, ...args: string[]) =>
-  execFileSync('git', args, {
-    cwd: dir,
-    env,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'ignore'],
-    timeout: 10_000,
-  });
-const plain = (...args: string[]) => gitIn(world.workspace, ...args);
 /** As a person would, whether it succeeds or not. */
 const careless = (...args: string[]) => {
   try {
@@ -48,9 +38,6 @@ const careless = (...args: string[]) => {
     // A program that was run often makes git fail afterwards.
   }
 };
-const config = (key: string, value: string) => plain('config', key, value);
-const tool = (name: string) => gitTools(world.workspace).find((one) => one.name === name);
-const ask = (name: string, input: object = {}) => world.result(tool(name), input);
 
 function makeProgram(path: string): string {
   writeFileSync(path, `#!/bin/sh\ntouch '${mark}'\nexit 1\n`);
@@ -58,21 +45,11 @@ function makeProgram(path: string): string {
   return path;
 }
 
-function makeRepository(dir: string): void {
-  mkdirSync(dir, { recursive: true });
-  gitIn(dir, 'init', '--quiet', '--initial-branch=main');
-  writeFileSync(join(dir, 'a.txt'), 'one\n');
-  gitIn(dir, 'add', '.');
-  gitIn(dir, 'commit', '--quiet', '-m', 'first');
-}
-
-beforeEach(async () => {
-  world = await openTestBox();
+repositoryForEach();
+beforeEach(() => {
   mark = join(world.outside, 'mark');
   program = makeProgram(join(world.outside, 'evil'));
-  makeRepository(world.workspace);
 });
-afterEach(() => world.close());
 
 const change = () => appendFileSync(at('a.txt'), `more ${Math.random()}\n`);
 
@@ -343,75 +320,4 @@ describe('a repository that would make git run a program does not', () => {
       careless('add', '--all');
       assert.equal(existsSync(mark), true, 'the control did not run the program');
     });
-});
-
-describe('a repository that points out of the workspace is refused', () => {
-  beforeEach(() => makeRepository(join(world.outside, 'secret')));
-  const secretGit = () => join(world.outside, 'secret/.git');
-  const show = () => plain('log', '--format=%s', '--all').trim();
-
-  const pointers: Record<string, { plant(): void; control(): void }> = {
-    'a .git file that names another directory': {
-      plant() {
-        rmSync(at('.git'), { recursive: true });
-        writeFileSync(at('.git'), `gitdir: ${secretGit()}\n`);
-      },
-      control: () => assert.equal(show(), 'first'),
-    },
-    'a .git file that goes up': {
-      plant() {
-        rmSync(at('.git'), { recursive: true });
-        writeFileSync(at('.git'), 'gitdir: ../outside/secret/.git\n');
-      },
-      control: () => assert.equal(show(), 'first'),
-    },
-    'a .git that is a link': {
-      plant() {
-        rmSync(at('.git'), { recursive: true });
-        execFileSync('ln', ['-s', secretGit(), at('.git')]);
-      },
-      control: () => assert.equal(show(), 'first'),
-    },
-    'a common directory elsewhere': {
-      plant: () => writeFileSync(at('.git/commondir'), `${secretGit()}\n`),
-      control: () => assert.match(plain('rev-parse', '--git-common-dir'), /outside\/secret/),
-    },
-    'objects borrowed from elsewhere': {
-      plant() {
-        writeFileSync(join(world.outside, 'secret/b.txt'), 'their secret\n');
-        gitIn(join(world.outside, 'secret'), 'add', '.');
-        mkdirSync(at('.git/objects/info'), { recursive: true });
-        writeFileSync(at('.git/objects/info/alternates'), `${secretGit()}/objects\n`);
-      },
-      control() {
-        const secret = gitIn(join(world.outside, 'secret'), 'rev-parse', ':b.txt').trim();
-        assert.equal(plain('cat-file', 'blob', secret), 'their secret\n');
-      },
-    },
-    'objects that are a link': {
-      plant() {
-        rmSync(at('.git/objects'), { recursive: true });
-        execFileSync('ln', ['-s', `${secretGit()}/objects`, at('.git/objects')]);
-      },
-      control: () => void plain('cat-file', '-t', 'HEAD'),
-    },
-  };
-  for (const [name, { plant, control }] of Object.entries(pointers)) {
-    it(name, async () => {
-      plant();
-      await assert.rejects(ask('git.log'), { code: 'denied' });
-      await assert.rejects(ask('git.status'), { code: 'denied' });
-      control();
-    });
-  }
-
-  it('core.worktree is not followed', async () => {
-    config('core.worktree', join(world.outside, 'secret'));
-    writeFileSync(join(world.outside, 'secret/theirs.txt'), 'x');
-    assert.match(plain('status', '--porcelain'), /theirs\.txt/);
-    const { changes } = await ask('git.status');
-    assert.deepEqual(changes, []);
-    await ask('git.commit', { message: 'm', all: true }).catch(() => {});
-    assert.equal(plain('ls-files').includes('theirs'), false);
-  });
 });

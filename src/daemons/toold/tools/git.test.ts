@@ -1,37 +1,21 @@
 // git's tools at work: what they answer, that a worktree can be committed in, and that no argument
 // is taken for an option.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
-import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { describe, it } from 'node:test';
+import {
+  ask,
+  at,
+  plain,
+  repositoryForEach,
+  tool,
+  world,
+} from '../../../../test/support/git-repository.ts';
+import { openTestBox } from '../../../../test/support/test-box.ts';
 import { parseSettings, settingsOver } from './git/config.ts';
 import { gitTools } from './git.ts';
 
-let world: TestBox;
-const tool = (name: string) => gitTools(world.workspace).find((one) => one.name === name);
-const ask = (name: string, input: object = {}) => world.result(tool(name), input);
-const at = (name: string) => join(world.workspace, name);
-const env = {
-  PATH: process.env.PATH,
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_AUTHOR_NAME: 'p',
-  GIT_AUTHOR_EMAIL: 'p@x',
-  GIT_COMMITTER_NAME: 'p',
-  GIT_COMMITTER_EMAIL: 'p@x',
-};
-const plain = (...args: string[]) =>
-  execFileSync('git', args, { cwd: world.workspace, env, encoding: 'utf8' });
-
-beforeEach(async () => {
-  world = await openTestBox({ agent: 'coder' });
-  plain('init', '--quiet', '--initial-branch=main');
-  writeFileSync(at('a.txt'), 'one\n');
-  plain('add', '.');
-  plain('commit', '--quiet', '-m', 'first\n\nwith a body');
-});
-afterEach(() => world.close());
+repositoryForEach();
 
 describe('reading', () => {
   it('status tells branch, commit and every kind of change', async () => {
