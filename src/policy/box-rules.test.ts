@@ -72,6 +72,14 @@ test('a rule of the site opens a path in the box only without conditions', async
   assert.ok(!only.read.includes('/srv/shared'));
 });
 
+test('a permit of one path alone opens nothing: a box would show all that is in it', async () => {
+  const permit = (how: string) =>
+    `permit (principal, action == Action::"file.read", resource ${how} Path::"/srv/shared");`;
+  assert.ok(!(await boxOf(permit('=='))).read.includes('/srv/shared'));
+  assert.ok((await boxOf(permit('in'))).read.includes('/srv/shared'));
+  assert.ok((await boxOf(permit('is Path in'))).read.includes('/srv/shared'));
+});
+
 test('hosts that a rule may forbid are not reached from a box', async () => {
   const hostsWith = async (resource: string) => {
     const text = `forbid (principal, action == Action::"net.connect", ${resource});`;

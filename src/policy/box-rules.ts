@@ -91,7 +91,8 @@ function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reac
     if (named?.type === 'Path') closed.push(named.id);
   }
   const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
-    const named = namedIn(scope.resource);
+    // `== X` is about X alone; a root shows all that is in it.
+    const named = scope.resource.op === '==' ? undefined : namedIn(scope.resource);
     const isOpen = effect === 'permit' && isUnconditional && named?.type === 'Path';
     return isOpen && named.id !== SCRATCH ? [named.id] : [];
   });

@@ -1,6 +1,6 @@
 // The policy in force: read at the first question, followed, never replaced by something broken.
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -55,6 +55,13 @@ test('without a bundle nothing is decided; with the first one it is', async (t) 
     ),
   );
   assert.deepEqual([source.version(), loaded], [1, [1]]);
+});
+
+test('a bundle that cannot even be looked at is refused, and said', async (t) => {
+  const { file, source, refused } = setUp(t);
+  symlinkSync(file, file);
+  await assert.rejects(source.decide(call('git.diff')), { code: 'unavailable' });
+  assert.match(refused[0]?.problem ?? '', /ELOOP/);
 });
 
 test('a right that is taken back is gone for a question that was just asked', async (t) => {

@@ -63,16 +63,16 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
   };
 
   const loadOnce = async (): Promise<void> => {
-    const stamp = stampOf(file);
-    if (stamp === undefined || stamp === seen) {
-      if (stamp === undefined && inForce !== undefined) {
-        seen = '';
-        refuse('it has gone');
-      }
-      return;
-    }
-    seen = stamp;
     try {
+      const stamp = stampOf(file);
+      if (stamp === undefined || stamp === seen) {
+        if (stamp === undefined && inForce !== undefined) {
+          seen = '';
+          refuse('it has gone');
+        }
+        return;
+      }
+      seen = stamp;
       const read = readBundle(file);
       if (!read.ok) return refuse(read.problem);
       if (read.bundle.hash === inForce?.hash && read.bundle.version === inForce.version) return;

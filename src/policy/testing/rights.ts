@@ -140,6 +140,7 @@ export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
         ['action == Action::"file.write"', 'resource'],
         ['action in [Action::"file.read", Action::"file.delete"]', 'resource'],
         ['action == Action::"file.read"', 'resource in Path::"/srv/app"'],
+        ['action == Action::"file.read"', 'resource == Path::"/srv/app2"'],
         ['action == Action::"file.write"', 'resource == Path::"/workspace/x"'],
         ['action == Action::"file.delete"', 'resource is Path in Path::"/workspace"'],
         ['action == Action::"tool.call"', 'resource in Capability::"git.read"'],
