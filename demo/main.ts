@@ -11,7 +11,7 @@ import { startService } from './service.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
-const scene = prepareScene(`${state}-scene`);
+const scene = prepareScene(`${state}-scene`, state);
 const service = await startService(scene);
 process.on('exit', () => service.stop());
 process.on('SIGINT', () => fail('somebody pressed Ctrl-C'));
@@ -24,7 +24,7 @@ show('   and a stranger has left a line in its access log:');
 show(`   ${scene.hostileAgent.slice(0, 150)}…`);
 
 say('2. A runtime, and a team: planner, ops, coder, tester, deployer. No key, no network.');
-agentctl(['up', '--config', scene.configFile, '--agents', scene.agentsDir]);
+agentctl(['up', ...scene.upOptions]);
 
 say('3. One task for the planner.');
 const created = agentctl(
@@ -64,8 +64,9 @@ service.stop();
 
 show(`
 Everything this made is in ${state}
-  AGENTD_STATE=${state} bin/agentctl up --config ${scene.configFile} --agents ${scene.agentsDir}
-  AGENTD_STATE=${state} bin/agentctl task list
+  export AGENTD_STATE=${state}
+  bin/agentctl ${['up', ...scene.upOptions].join(' ')}
+  bin/agentctl task list
 A rehearsal played the model. To use a real one: agentctl model add --help`);
 if (yes && nowMs > slowMs / 2) fail(`the service is not faster: ${nowMs.toFixed(1)} ms`);
 

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   cpSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -16,8 +17,8 @@ export type Scene = {
   repo: string;
   logFile: string;
   prodLink: string;
-  agentsDir: string;
-  configFile: string;
+  /** What `agentctl up` has to be told; nothing where it finds all in the state itself. */
+  upOptions: string[];
   /** What a stranger sent as the name of their browser. */
   hostileAgent: string;
 };
@@ -29,7 +30,7 @@ const HOSTILE =
 
 const here = import.meta.dirname;
 
-export function prepareScene(dir: string): Scene {
+export function prepareScene(dir: string, state: string): Scene {
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(dirname(dir), { recursive: true, mode: 0o700 });
   // Only its owner gets in. The deploy tool, which may run as an agent's own user, gets to `prod`
@@ -40,26 +41,37 @@ export function prepareScene(dir: string): Scene {
     return join(dir, name);
   };
   const [repo, logs, prod, bin] = [at('repo'), at('log'), at('prod'), at('bin')];
-  const [agentsDir, toolsDir, plays] = [at('agents'), at('tools'), at('screenplays')];
+  const [toolsDir, plays] = [at('tools'), at('screenplays')];
   const commit = makeRepository(repo);
   release(repo, commit, prod);
   for (const open of [prod, join(prod, 'releases')]) chmodSync(open, 0o777);
   const places = { '@LOGS@': logs, '@PROD@': prod, '@REPO@': repo, '@BIN@': bin };
   cpSync(join(here, 'app', 'deploy'), join(bin, 'deploy'));
-  fill(join(here, 'agents'), agentsDir, places);
   fill(join(here, 'tools'), toolsDir, places);
   fill(join(here, 'screenplays'), plays, places);
-  const configFile = join(dir, 'agentd.yaml');
   const config = {
     modeld: { screenplays_dir: plays },
     toold: { tools_dir: toolsDir, tests: { default: ['node', '--test', 'orders.test.mjs'] } },
     sandboxd: { workspace_roots: [repo], read_roots: [logs, bin], write_roots: [prod] },
   };
-  writeFileSync(configFile, `${JSON.stringify(config, null, 2)}\n`);
+  const text = `${JSON.stringify(config, null, 2)}\n`;
+  // A state of one's own starts without a word more; one that was there keeps what it had.
+  const home = isOurs(state, text) ? state : dir;
+  const [agentsDir, configFile] = [join(home, 'agents'), join(home, 'agentd.yaml')];
+  mkdirSync(agentsDir, { recursive: true, mode: 0o700 });
+  fill(join(here, 'agents'), agentsDir, places);
+  writeFileSync(configFile, text);
   return {
-    ...{ repo, agentsDir, configFile, hostileAgent: HOSTILE },
+    ...{ repo, hostileAgent: HOSTILE },
+    upOptions: home === state ? [] : ['--config', configFile, '--agents', agentsDir],
     ...{ logFile: join(logs, 'access.log'), prodLink: join(prod, 'current') },
   };
+}
+
+function isOurs(state: string, config: string): boolean {
+  if (!existsSync(state)) return true;
+  const file = join(state, 'agentd.yaml');
+  return existsSync(file) && readFileSync(file, 'utf8') === config;
 }
 
 function makeRepository(repo: string): string {

@@ -9,12 +9,14 @@ import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
-import { takeState } from './runtime.ts';
+import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
   const told = readArgv(process.argv.slice(2));
+  let taken: Runtime | undefined;
   try {
     const runtime = await takeState(told);
+    taken = runtime;
     await runtime.daemonProcess('auditd-ai');
     const hosted: Hosted[] = [];
     for (const daemon of [sandboxd, egressd, approvald, modeld, toold, agentd])
@@ -30,6 +32,8 @@ async function main(): Promise<void> {
     sayReady(told.readyFd, info);
     giveBackAtRest();
   } catch (error) {
+    // What was opened before the refusal would lie there as if somebody listened.
+    await taken?.down().catch(() => undefined);
     refuseToStart(told.readyFd, error);
   }
 }

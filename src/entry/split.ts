@@ -1,12 +1,14 @@
 // Split: one process per daemon, started in order and watched by this one, which does no work
 // itself.
 import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
-import { takeState } from './runtime.ts';
+import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
   const told = { ...readArgv(process.argv.slice(2)), mode: 'split' as const };
+  let taken: Runtime | undefined;
   try {
     const runtime = await takeState(told);
+    taken = runtime;
     for (const name of [
       'auditd-ai',
       'sandboxd',
@@ -23,6 +25,8 @@ async function main(): Promise<void> {
     }, false);
     sayReady(told.readyFd, await runtime.up());
   } catch (error) {
+    // What was opened before the refusal would lie there as if somebody listened.
+    await taken?.down().catch(() => undefined);
     refuseToStart(told.readyFd, error);
   }
 }

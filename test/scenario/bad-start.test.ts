@@ -2,7 +2,7 @@
 // ours or broken, and paths that no socket fits in.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
@@ -52,6 +52,24 @@ describe('a start that must not happen', () => {
       assert.notEqual(why.exit, 0);
       const { task } = await runtime.agentd.createTask({ body: { goal: 'Go on', agent: 'coder' } });
       assert.equal((await taskEnded(runtime, task.id)).status, 'completed', 'the first works on');
+    });
+  }
+
+  for (const mode of ['embedded', 'split'] as const) {
+    it(`a start (${mode}) that is refused for broken rules leaves no socket behind`, async () => {
+      const own = freshDir();
+      const policies = join(own, 's', 'policies');
+      mkdirSync(policies, { recursive: true, mode: 0o700 });
+      chmodSync(join(own, 's'), 0o700);
+      writeFileSync(join(policies, '10-x.cedar'), 'forbid (');
+      const why = await refusal(join(own, 's'), { mode });
+      assert.equal(why.code, 'bad_config');
+      assert.match(why.message, /10-x\.cedar/);
+      const left = readdirSync(join(own, 'r'), { recursive: true }).filter((name) =>
+        String(name).endsWith('.sock'),
+      );
+      assert.deepEqual(left, []);
+      rmSync(own, { recursive: true, force: true });
     });
   }
 

@@ -1,15 +1,17 @@
 // --help, made from the command table: all commands, one group of them, or one command.
 import { fault } from '../../wire/errors.ts';
 import type { Command, Option } from './command.ts';
-import type { Out, Paint } from './out.ts';
+import type { Out } from './out.ts';
 import { commandsBelow, type Parsed } from './parse.ts';
-import { cut, pad, widthOf } from './show/width.ts';
-import { COMMANDS, GLOBAL_OPTIONS } from './table.ts';
+import { pad, widthOf, wrap } from './show/width.ts';
+import { GLOBAL_OPTIONS, GROUPS } from './table.ts';
 
-const EXITS = [
-  '0 done · 1 failed · 2 wrong usage · 3 denied by policy · 4 waits for a person (--no-wait)',
-  '5 not found · 6 runtime not reachable · 7 budget or limit reached · 70 internal · 78 bad config',
-];
+const EXITS =
+  '0 done · 1 failed · 2 wrong usage · 3 denied by policy · 4 waits for a person (--no-wait) · ' +
+  '5 not found · 6 runtime not reachable · 7 budget or limit reached · 70 internal · 78 bad config';
+
+const indented = (text: string, columns: number): string[] =>
+  wrap(text, Math.min(columns, 100) - 2).map((line) => `  ${line}`);
 
 export function showHelp(parsed: Parsed, out: Out): number {
   const { command, path } = parsed;
@@ -21,7 +23,7 @@ export function showHelp(parsed: Parsed, out: Out): number {
   }
   const shown = command === undefined ? commandsBelow(path) : [command];
   out.give({ commands: shown.map(describe) }, () =>
-    command === undefined ? overview(path, out) : oneCommand(command, out.paint),
+    command === undefined ? overview(path, out) : oneCommand(command, out),
   );
   return 0;
 }
@@ -41,31 +43,39 @@ function usageOf({ path, words = [], options = [] }: Pick<Command, 'path' | 'wor
 const optionText = ({ name, value }: Option): string =>
   value === undefined ? `--${name}` : `--${name} ${value}`;
 
+/** What does not fit goes on in the next line, below its beginning. */
 function pairs(rows: readonly (readonly [string, string])[], columns: number): string[] {
   const width = Math.max(...rows.map(([left]) => widthOf(left)));
-  return rows.map(([left, right]) => cut(`  ${pad(left, width)}  ${right}`, columns));
+  return rows.flatMap(([left, right]) =>
+    wrap(right, Math.max(columns - width - 4, 20)).map(
+      (line, i) => `  ${pad(i === 0 ? left : '', width)}  ${line}`,
+    ),
+  );
 }
 
 function overview(path: readonly string[], out: Out): string[] {
   const { paint } = out;
-  const commands = path.length === 0 ? COMMANDS : commandsBelow(path);
-  const rows = commands.map((command) => {
-    const words = (command.words ?? []).map(({ name, optional }) =>
-      optional === true ? `[${name}]` : name,
-    );
-    return [[...command.path, ...words].join(' '), command.help] as const;
-  });
+  const groups = path.length === 0 ? GROUPS : [{ title: undefined, commands: commandsBelow(path) }];
+  const lines = groups.flatMap(({ title, commands }) => [
+    '',
+    ...(title === undefined ? [] : [paint('bold', title)]),
+    ...pairs(commands.map(commandRow), out.columns),
+  ]);
   const start = ['agentctl', ...path].join(' ');
   return [
     `${paint('bold', start)} COMMAND … [--state DIR] [--json] [--help]`,
-    '',
-    ...pairs(rows, out.columns),
+    ...lines,
     '',
     paint('bold', 'With every command'),
     ...optionLines(GLOBAL_OPTIONS, out.columns),
-    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...EXITS.map((e) => `  ${e}`)]),
+    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...indented(EXITS, out.columns)]),
   ];
 }
+
+const commandRow = ({ path, words = [], help }: Command): readonly [string, string] => {
+  const wordTexts = words.map(({ name, optional }) => (optional === true ? `[${name}]` : name));
+  return [[...path, ...wordTexts].join(' '), help];
+};
 
 function optionLines(options: readonly Option[], columns: number): string[] {
   const rows = options.map((option) => {
@@ -75,15 +85,15 @@ function optionLines(options: readonly Option[], columns: number): string[] {
   return pairs(rows, columns);
 }
 
-function oneCommand(command: Command, paint: Paint): string[] {
+function oneCommand(command: Command, { paint, columns }: Out): string[] {
   const options = [...(command.options ?? []), ...GLOBAL_OPTIONS];
   return [
     paint('bold', usageOf(command)),
     '',
-    `  ${command.help}`,
-    ...(command.details ?? []).map((line) => `  ${line}`),
+    ...indented(command.help, columns),
+    ...(command.details ?? []).flatMap((line) => indented(line, columns)),
     '',
     paint('bold', 'Options'),
-    ...optionLines(options, Number.POSITIVE_INFINITY),
+    ...optionLines(options, columns),
   ];
 }

@@ -2,6 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
+import { showHelp } from './help.ts';
+import { makeOut, noPaint } from './out.ts';
+import { parse } from './parse.ts';
+import { widthOf } from './show/width.ts';
 import { COMMANDS, NOT_YET } from './table.ts';
 import { type FakeRuntime, makeStateDir, startFake } from './testing/fake-runtime.ts';
 import { agentctl, documentOf } from './testing/run-agentctl.ts';
@@ -88,6 +92,20 @@ test('help for all, for a group and for every command', async () => {
   assert.match(one.stdout, /--max-cost USD/);
   const table = documentOf<{ commands: { name: string }[] }>(await agentctl(['--help', '--json']));
   assert.equal(table.commands.length, COMMANDS.length);
+});
+
+test('help fits a terminal of 80 columns, and leaves nothing out', () => {
+  const columns = 80;
+  for (const words of [[], ['task'], ['model', 'add'], ['task', 'create']]) {
+    const { parsed } = parse([...words, '--help']);
+    let shown: readonly string[] = [];
+    const give = (_: unknown, lines: () => readonly string[]) => {
+      shown = lines();
+    };
+    showHelp(parsed, { ...makeOut(false, {}), paint: noPaint, columns, give });
+    for (const line of shown) assert.ok(widthOf(line) <= columns, line);
+    assert.ok(!shown.some((line) => line.endsWith('…')), shown.join('\n'));
+  }
 });
 
 test('wrong usage exits 2, also for half a command and what is not in this version', async () => {

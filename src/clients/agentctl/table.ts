@@ -8,15 +8,18 @@ import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
 import { taskCommands } from './table/tasks.ts';
 
-export const COMMANDS: readonly Command[] = [
-  ...runtimeCommands,
-  ...agentCommands,
-  ...taskCommands,
-  ...approvalCommands,
-  ...modelCommands,
-  ...policyCommands,
-  ...auditCommands,
+/** In the order of --help. */
+export const GROUPS: readonly { title: string; commands: readonly Command[] }[] = [
+  { title: 'The runtime', commands: runtimeCommands },
+  { title: 'Tasks and what they leave', commands: taskCommands },
+  { title: 'Agents, and talking with them', commands: agentCommands },
+  { title: 'What waits for a person', commands: approvalCommands },
+  { title: 'Tools and models', commands: modelCommands },
+  { title: 'Policy', commands: policyCommands },
+  { title: 'The audit log', commands: auditCommands },
 ];
+
+export const COMMANDS: readonly Command[] = GROUPS.flatMap(({ commands }) => commands);
 
 export const GLOBAL_OPTIONS: readonly Option[] = [
   {

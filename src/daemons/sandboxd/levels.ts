@@ -1,5 +1,6 @@
 // What this host gives, found by trying: each level by running a program in it, each feature by
 // what the warden saw. What is not there is said with its cause and the command that helps.
+import { existsSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
 import type { FeaturesView, SandboxLevel, Try } from '../../wire/sandboxd.ts';
 import { systemBinds } from './adapters/host-places.ts';
@@ -31,12 +32,31 @@ const SMALL: Limits = {
   graceMs: 0,
 };
 
-const HELD: Record<string, string> = {
-  memory: 'a limit of memory for the whole box',
-  pids: 'a limit of processes for the whole box',
-  cpu: 'the processor time of the whole box',
-  tree: 'the end of all its processes at once',
+/** What a cgroup does for the whole box, and what the warden does where there is none. */
+const HELD: Record<string, { held: string; instead: string }> = {
+  memory: {
+    held: 'a limit of memory for the whole box',
+    instead: 'the warden adds it up ten times a second and ends a box that is over',
+  },
+  pids: {
+    held: 'a limit of processes for the whole box',
+    instead: 'the warden counts them ten times a second and ends a box that is over',
+  },
+  cpu: {
+    held: 'the processor time of the whole box',
+    instead: 'the warden adds up that of its processes ten times a second',
+  },
+  tree: {
+    held: 'the end of all its processes at once',
+    instead: 'the warden ends them by their process namespace, in L1 one by one',
+  },
 };
+
+/** A scope of one's own to put cgroups in, or rights to do without. */
+const cgroupFix = (): string =>
+  existsSync('/run/systemd/system')
+    ? 'agentctl down; systemd-run --user --scope -p Delegate=yes agentctl up'
+    : 'start the runtime as root, or where systemd gives users scopes of their own';
 
 export type Levels = {
   view(): Promise<FeaturesView>;
@@ -91,14 +111,15 @@ export function makeLevels(options: {
       const fix = get('fix') === '' ? null : get('fix');
       const mode = get('mode') === 'root' ? 'root' : 'user';
       const held = Object.entries(HELD).map(([name, what]): Try => {
+        const { held: does, instead } = what;
         const works = get(name) !== 'none';
         return works
-          ? { name, works, detail: `cgroup ${get(name)} holds ${what}`, fix: null }
+          ? { name, works, detail: `cgroup ${get(name)} holds ${does}`, fix: null }
           : {
               name,
               works,
-              detail: `no cgroup holds ${what}: the warden counts itself, and later`,
-              fix: 'systemd-run --user --scope -p Delegate=yes agentctl up',
+              detail: `no cgroup holds ${does}: ${instead}`,
+              fix: cgroupFix(),
             };
       });
       return {

@@ -5,6 +5,7 @@ import type { Manifest } from '../../../wire/manifest.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import { toYaml } from '../show/yaml.ts';
+import { assertOffered } from './which-model.ts';
 
 const OPTIONS = ['description', 'persona', 'model', 'replicas'] as const;
 
@@ -51,6 +52,11 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
 
 export async function create({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!;
+  if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
+    throw fault('bad_usage', `an agent cannot be called '${name}'`, {
+      hint: 'A name is small letters, digits and dashes, such as coder or night-watch.',
+    });
+  await assertOffered(runtime(), args.text('model'));
   const manifest_yaml = manifestText(args, () => ({ metadata: { name } }));
   const body = { manifest_yaml, create_only: true };
   const answer = await runtime().ask('agentd', 'putAgent', { params: { name }, body });
@@ -67,6 +73,7 @@ export async function update({ args, out, runtime }: Session): Promise<void> {
       hint: 'Give --file or one of the options: agentctl agent update --help',
     });
   }
+  await assertOffered(runtime(), args.text('model'));
   // Also finds out that the agent exists: update never makes one.
   const { manifest } = await runtime().ask('agentd', 'getAgent', { params });
   const manifest_yaml = manifestText(args, () => manifest as Partial<Manifest>);

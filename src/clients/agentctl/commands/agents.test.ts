@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { agent, at, event, id, message, task, usage, wait } from '../testing/fixtures.ts';
+import { agent, at, event, id, message, model, task, usage, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -15,6 +15,7 @@ before(async () => {
 after(() => fake.stop());
 const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
 const last = () => fake.seen.at(-1)!;
+const real = (name: string) => model(name, { rehearsal: false });
 const anything = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
 
 test('list: a table with what each spent today', async () => {
@@ -103,7 +104,10 @@ test('agent show has the manifest as YAML', async () => {
 });
 
 test('agent create makes a manifest from options, or takes the file', async () => {
-  fake.script({ agentd: { putAgent: async () => ({ agent: agent('tester') }) } });
+  fake.script({
+    agentd: { putAgent: async () => ({ agent: agent('tester') }) },
+    modeld: { listModels: async () => ({ models: [model('any')], providers: [] }) },
+  });
   await run(
     'agent',
     'create',
@@ -134,6 +138,20 @@ test('agent create makes a manifest from options, or takes the file', async () =
   assert.equal((await run('agent', 'create', 'x', '-f', '/no/such/file')).code, 2);
 });
 
+test('a name that no agent can have is told in plain words', async () => {
+  const wrong = await run('agent', 'create', 'Foo!');
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /an agent cannot be called 'Foo!'.*\n.*small letters/);
+});
+
+test('list names the manifests that are wrong when no agent is left', async () => {
+  const broken = { file: '/a/b.yaml', line: 1, message: 'spec is missing', hint: 'Add it.' };
+  fake.script({ agentd: { listAgents: async () => ({ agents: [], problems: [broken] }) } });
+  const { stdout } = await run('list');
+  assert.match(stdout, /problem {2}\/a\/b\.yaml:1: spec is missing\n/);
+  assert.match(stdout, /No agent could be loaded\. Correct what is named above/);
+});
+
 test('agent update changes only what is named', async () => {
   const manifest = {
     apiVersion: 'agentd/v1',
@@ -146,6 +164,7 @@ test('agent update changes only what is named', async () => {
       getAgent: async () => ({ agent: agent('coder'), manifest }),
       putAgent: async () => ({ agent: agent('coder') }),
     },
+    modeld: { listModels: async () => ({ models: [real('new')], providers: [] }) },
   });
   assert.equal((await run('agent', 'update', 'coder', '--model', 'new')).code, 0);
   const body = last().body as { manifest_yaml: string; create_only?: boolean };
@@ -153,6 +172,12 @@ test('agent update changes only what is named', async () => {
   const read = readYaml(body.manifest_yaml, 'm.yaml', anything) as { value?: unknown };
   assert.deepEqual(read.value, { ...manifest, spec: { ...manifest.spec, model: 'new' } });
   assert.equal((await run('agent', 'update', 'coder')).code, 2);
+  const puts = () => fake.seen.filter(({ route }) => route === 'putAgent').length;
+  const before = puts();
+  const unknown = await run('agent', 'update', 'coder', '--model', 'nwe');
+  assert.equal(unknown.code, 5);
+  assert.match(unknown.stderr, /no provider offers the model nwe; did you mean new\?/);
+  assert.equal(puts(), before, 'nothing was changed');
 });
 
 test('send finds the agent by name or user; a task makes it part of the thread', async () => {

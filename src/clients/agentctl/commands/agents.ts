@@ -48,7 +48,8 @@ export async function list({ out, runtime }: Session): Promise<void> {
   }));
   const { missing } = parts;
   out.give({ agents: withSpend, problems, missing }, () => {
-    if (agents.length === 0) return ['There are no agents yet: agentctl agent create --help'];
+    const broken = problems.flatMap((problem) => problemLines(problem, out.paint));
+    if (agents.length === 0) return [...broken, noAgentsText(problems.length)];
     const rows = withSpend.map((agent) => [
       agent.name,
       agent.runs_as ?? '?',
@@ -58,10 +59,15 @@ export async function list({ out, runtime }: Session): Promise<void> {
       agent.spent_today_microusd === null ? '?' : money(agent.spent_today_microusd),
       agent.description,
     ]);
-    const broken = problems.flatMap((problem) => problemLines(problem, out.paint));
     return [...renderTable(HEADS, rows, out), ...broken, ...missingLines(missing, out.paint)];
   });
 }
+
+/** What to do first where nobody can be given work. */
+export const noAgentsText = (problems: number): string =>
+  problems === 0
+    ? 'There are no agents yet: agentctl agent create --help'
+    : 'No agent could be loaded. Correct what is named above: it is taken up as soon as it is saved.';
 
 /** Who its boxes really are on this host: a user of their own need not be there. */
 function userText({ linux_user }: AgentView, { identity, uid }: Identity): string {
@@ -105,9 +111,11 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
         ['tools', agent.tools.join(', ') || 'none'],
         ['budget', budgetText(agent.budget)],
         ['changed', relative(agent.updated_at, Date.now())],
-        ['manifest', `${agent.manifest_file ?? 'not in a file'} (sha256 ${agent.manifest_hash})`],
+        ['manifest', agent.manifest_file ?? 'not in a file'],
+        ['sha256', agent.manifest_hash],
       ],
       out.paint,
+      out.columns,
     ),
     ...missingLines(parts.missing, out.paint),
     '',

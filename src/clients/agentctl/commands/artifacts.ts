@@ -9,10 +9,10 @@ import { renderTable } from '../show/table.ts';
 
 const HEADS = [
   { title: 'ID' },
-  { title: 'NAME', least: 8 },
-  { title: 'TYPE', least: 8 },
+  { title: 'NAME', least: 12 },
+  { title: 'TYPE', least: 4 },
   { title: 'SIZE', align: 'right' },
-  { title: 'BY', least: 8 },
+  { title: 'BY', least: 6 },
   { title: 'STORED' },
 ] as const;
 

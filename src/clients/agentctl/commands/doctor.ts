@@ -16,15 +16,21 @@ const STYLES: Record<Finding['status'], Style> = {
   fail: 'red',
 };
 
+const INDENT = ' '.repeat(18);
+
 export async function doctor(session: Session): Promise<number> {
   const { out } = session;
   const { findings: checks, sandboxes } = await runChecks(session);
   const open = notProtected(session.stateDir, sandboxes);
   out.give({ doctor: { checks, not_protected: open } }, () => [
-    ...checks.flatMap(({ status, name, message, fix }) => [
-      `${out.paint(STYLES[status], pad(status, 4))}  ${pad(name, 10)}  ${plain(message)}`,
-      ...(fix === undefined ? [] : [`${' '.repeat(18)}fix: ${fix}`]),
-    ]),
+    ...checks.flatMap(({ status, name, message, fix }) => {
+      const [first = '', ...more] = wrap(plain(message), out.columns - INDENT.length);
+      return [
+        `${out.paint(STYLES[status], pad(status, 4))}  ${pad(name, 10)}  ${first}`,
+        ...more.map((line) => INDENT + line),
+        ...(fix === undefined ? [] : [`${INDENT}fix: ${fix}`]),
+      ];
+    }),
     '',
     out.paint('bold', 'What is not protected yet'),
     ...open.flatMap((text) =>

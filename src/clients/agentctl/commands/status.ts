@@ -69,7 +69,7 @@ function spentOf(total: { usage: Record<string, number>; cost_microusd: number }
   return { cost_microusd: total.cost_microusd, tokens };
 }
 
-function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
+function lines(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
   const { status: view, spent } = facts;
   const port = facts.port === null ? '' : `, port ${facts.port}`;
   const since = relative(view.started_at, nowMs);
@@ -89,7 +89,11 @@ function lines(facts: Facts, { paint }: Out, nowMs: number): string[] {
     ['spent today', spentText(spent)],
   ];
   const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
-  return [...renderFields(rows, paint), ...problems, ...missingLines(facts.missing, paint)];
+  return [
+    ...renderFields(rows, paint, columns),
+    ...problems,
+    ...missingLines(facts.missing, paint),
+  ];
 }
 
 function countsText(counts: Readonly<Record<string, number>>): string {

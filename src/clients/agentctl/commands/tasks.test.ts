@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id, task, teamTree, wait } from '../testing/fixtures.ts';
+import { at, id, modelCall, task, teamTree, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamScript } from '../testing/team-script.ts';
 
@@ -282,4 +282,24 @@ test('graph as a tree and for Graphviz', async () => {
     /└─ task_0*3 {2}coder: completed/,
   );
   assert.match((await run('task', 'graph', '--dot')).stdout, /^digraph tasks \{/);
+});
+
+test('show tells of a model that does not answer while the task goes on', async () => {
+  const script = teamScript();
+  const failed = { ...modelCall(9, { status: 'failed', model: 'big' }) };
+  const call = { ...failed, error: { message: 'could not be reached' } };
+  const show = async (ended_at: string | null) => {
+    fake.script({
+      agentd: {
+        ...script.agentd,
+        getTask: async () => ({ task: task(1, { status: 'working', ended_at }) }),
+        listRuns: async () => ({ runs: [], cursor: null }),
+        listWaits: async () => ({ waits: [], cursor: null }),
+      },
+      modeld: { listCalls: async () => ({ calls: [call], cursor: null }) },
+    });
+    return (await run('task', 'show', id('task', 1))).stdout;
+  };
+  assert.match(await show(null), /trouble {2}no answer from the model big: could not be reached/);
+  assert.doesNotMatch(await show(at(1)), /trouble/);
 });

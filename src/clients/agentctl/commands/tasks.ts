@@ -1,6 +1,8 @@
 // agentctl task list, show, cancel.
 import type { RunView, TaskView, WaitView } from '../../../wire/agentd.ts';
+import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
+import { makeParts, missingLines } from '../missing.ts';
 import type { Out, Style } from '../out.ts';
 import { count, money, relative, some, span } from '../show/amounts.ts';
 import { oneLine, plain } from '../show/plain.ts';
@@ -59,21 +61,39 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const id = args.words[0]!;
   const query = { task_id: id, limit: 100 };
-  const [{ task }, { runs }, { waits }] = await Promise.all([
+  const parts = makeParts();
+  const [{ task }, { runs }, { waits }, last] = await Promise.all([
     runtime().ask('agentd', 'getTask', { params: { id } }),
     runtime().ask('agentd', 'listRuns', { query }),
     runtime().ask('agentd', 'listWaits', { query }),
+    parts.ask(
+      'model calls',
+      runtime().ask('modeld', 'listCalls', { query: { ...query, limit: 1 } }),
+    ),
   ]);
-  out.give({ task, runs, waits }, () => [
+  const { missing } = parts;
+  out.give({ task, runs, waits, missing }, () => [
     ...taskFields(task, out),
+    ...troubleLines(task, last?.calls[0], out),
     ...runs.map((run) => runLine(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => waitLine(wait)),
+    ...missingLines(missing, out.paint),
     ...(task.result === null ? [] : ['', plain(task.result)]),
     ...rehearsalLines(task, out.paint),
   ]);
 }
 
-function taskFields(task: TaskView, { paint }: Out): string[] {
+/** A model that does not answer is asked again and again: nothing else of the task shows it. */
+function troubleLines(task: TaskView, call: ModelCallView | undefined, { paint }: Out): string[] {
+  if (task.ended_at !== null || call?.status !== 'failed') return [];
+  const why = oneLine(String(call.error?.message ?? 'no reason was recorded'));
+  return [
+    `${paint('yellow', 'trouble')}  no answer from the model ${call.model}: ${why}; it is asked again`,
+    `${' '.repeat(9)}See which models answer: agentctl model list`,
+  ];
+}
+
+function taskFields(task: TaskView, { paint, columns }: Out): string[] {
   const now = Date.now();
   const style = STYLES[task.status];
   const status = style === undefined ? task.status : paint(style, task.status);
@@ -108,6 +128,7 @@ function taskFields(task: TaskView, { paint }: Out): string[] {
       ['result in', task.result_ref ?? undefined],
     ],
     paint,
+    columns,
   );
 }
 

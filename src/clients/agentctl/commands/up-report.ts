@@ -4,6 +4,7 @@ import type { Session } from '../command.ts';
 import { some } from '../show/amounts.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
+import { noAgentsText } from './agents.ts';
 import { modelsText } from './which-model.ts';
 
 /** `copies`: databases of an earlier version, as they were before this start changed them. */
@@ -40,11 +41,12 @@ export async function describeStart(
         ],
       ],
       out.paint,
+      out.columns,
     ),
     ...team.problems.flatMap((problem) => problemLines(problem, out.paint)),
     '',
     names.length === 0
-      ? 'Next: agentctl agent create --help'
+      ? noAgentsText(team.problems.length)
       : 'Next: agentctl task create "what you want done" --wait',
   ]);
 }

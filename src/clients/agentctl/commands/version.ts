@@ -9,6 +9,8 @@ export async function version({ out, stateDir }: Session): Promise<void> {
   const own = ownVersion();
   out.give({ version: { agentctl: own, node: process.versions.node, runtime } }, () => [
     `agentctl ${own} (Node ${process.versions.node})`,
-    ...(runtime === null || runtime === own ? [] : [`runtime ${runtime}`]),
+    runtime === null
+      ? `no runtime is up on ${stateDir}`
+      : `runtime ${runtime}${runtime === own ? '' : '; start it again to have this version'}`,
   ]);
 }

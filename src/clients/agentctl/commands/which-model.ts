@@ -1,5 +1,8 @@
 // Which model answers, in one sentence: nobody shall take a rehearsal for a model.
+import { nearest } from '../../../platform/nearest.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
+import type { Runtime } from '../runtime.ts';
 
 export type Models = { models: readonly ModelView[]; providers: readonly ProviderView[] };
 
@@ -13,4 +16,21 @@ export function modelsText(all: Models): string {
     available ? name : `${name} (not now)`,
   );
   return `${names.join(', ')}; see: agentctl model list`;
+}
+
+/**
+ * A call with a name that nobody offers is answered by the default; who types one meant another.
+ * While only the rehearsal answers, names are for the model to come.
+ */
+export async function assertOffered(runtime: Runtime, name: string | undefined): Promise<void> {
+  if (name === undefined || name === 'default') return;
+  const all = await runtime.ask('modeld', 'listModels', {});
+  const known = all.models.map((model) => model.name);
+  const isOf = all.providers.some((provider) => name.startsWith(`${provider.name}/`));
+  if (isOnlyRehearsal(all) || known.includes(name) || isOf) return;
+  const near = nearest(name, known);
+  const guess = near === undefined ? '' : `; did you mean ${near}?`;
+  throw fault('not_found', `no provider offers the model ${name}${guess}`, {
+    hint: 'See agentctl model list; add one with agentctl model add.',
+  });
 }

@@ -2,7 +2,7 @@
 // the flexible ones give way, widest first.
 import { noPaint, type Paint, type Style } from '../out.ts';
 import { oneLine } from './plain.ts';
-import { cut, pad, widthOf } from './width.ts';
+import { cut, pad, widthOf, wrap } from './width.ts';
 
 export type Column = {
   title: string;
@@ -13,6 +13,8 @@ export type Column = {
 export type Cell = string | { text: string; style: Style };
 
 const GAP = '  ';
+/** On a terminal narrower than that, lines are broken by the terminal. */
+const valueLeast = 30;
 
 export type TableOptions = { columns?: number; paint?: Paint; indent?: string };
 
@@ -70,11 +72,12 @@ function shrink(heads: readonly Column[], natural: readonly number[], room: numb
 export function renderFields(
   fields: readonly (readonly [name: string, value: string | undefined])[],
   paint: Paint,
+  columns = Number.POSITIVE_INFINITY,
 ): string[] {
   const shown = fields.filter(([, value]) => value !== undefined && value !== '');
   const width = Math.max(0, ...shown.map(([name]) => widthOf(name)));
   return shown.flatMap(([name, value]) =>
-    value!.split('\n').map((line, i) => {
+    wrap(value!, Math.max(columns - width - GAP.length, valueLeast)).map((line, i) => {
       const head = pad(i === 0 ? name : '', width);
       return `${paint('dim', head)}  ${line}`.trimEnd();
     }),

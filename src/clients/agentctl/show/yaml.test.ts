@@ -23,6 +23,20 @@ test('a manifest', () => {
   assert.deepEqual(reread(manifest), manifest);
 });
 
+test('text of several lines stays readable', () => {
+  const spec = { persona: 'You code.\n\n  Do it well: # always\n', model: 'x' };
+  const lines = [
+    'spec:',
+    '  persona: |',
+    '    You code.',
+    '',
+    '      Do it well: # always',
+    '  model: x',
+  ];
+  assert.deepEqual(toYaml({ spec }), lines);
+  assert.deepEqual(reread({ spec }), { spec });
+});
+
 test('whatever JSON can hold', () => {
   const { object } = fc.letrec((tie) => ({
     scalar: fc.oneof(
@@ -30,6 +44,7 @@ test('whatever JSON can hold', () => {
       fc.integer(),
       fc.boolean(),
       fc.constantFrom(null, 'no', '1', '~'),
+      fc.array(fc.string({ unit: 'grapheme' })).map((lines) => `${lines.join('\n')}\n`),
     ),
     value: fc.oneof(
       { maxDepth: 3 },

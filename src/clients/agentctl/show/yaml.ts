@@ -19,6 +19,17 @@ const isEmpty = (value: unknown): boolean =>
 const isScalar = (value: unknown): boolean =>
   typeof value !== 'object' || value === null || isEmpty(value);
 
+/** Text of several lines that a block gives back exactly: it ends with one newline. */
+const isBlock = (value: unknown): value is string =>
+  typeof value === 'string' &&
+  /^[\x21-\x7e\u00a1-\ud7ff][\x20-\x7e\u00a1-\ud7ff\n]*[^\n ]\n$/.test(value);
+
+const textLines = (text: string, indent: string): string[] =>
+  text
+    .slice(0, -1)
+    .split('\n')
+    .map((line) => (line === '' ? '' : indent + line));
+
 /** One entry per line, without newlines. */
 export function toYaml(value: Readonly<Record<string, unknown>>): string[] {
   return mapLines(value, '');
@@ -28,6 +39,7 @@ function mapLines(value: Readonly<Record<string, unknown>>, indent: string): str
   return Object.entries(value).flatMap(([key, member]) => {
     if (member === undefined) return [];
     const head = `${indent}${scalar(key)}:`;
+    if (isBlock(member)) return [`${head} |`, ...textLines(member, `${indent}  `)];
     if (isScalar(member)) return [`${head} ${scalar(member)}`];
     return [head, ...blockLines(member, `${indent}  `)];
   });

@@ -50,8 +50,8 @@ export const modelCommands: readonly Command[] = [
     ],
     help: 'add a provider, or change one',
     details: [
-      'A model of which nobody knows the price is charged as the dearest would be, so that budgets',
-      'hold. Say what it costs: --free, or --price-in with --price-out.',
+      'A model without a known price is charged as the dearest would be, so that',
+      'budgets hold. Say what it costs: --free, or --price-in with --price-out.',
     ],
     load: async () => (await import('../commands/model-add.ts')).add,
   },

@@ -52,7 +52,8 @@ export async function checkModels(runtime: Runtime): Promise<Finding> {
   try {
     const all = await runtime.ask('modeld', 'listModels', {}, { deadlineMs: 3_000 });
     const broken = all.providers.filter(({ available }) => !available);
-    if (isOnlyRehearsal(all)) return warn('models', modelsText(all), 'agentctl model add --help');
+    if (isOnlyRehearsal(all))
+      return warn('models', 'the rehearsal answers, not a real model', 'agentctl model add --help');
     if (broken.length === 0) return ok('models', modelsText(all));
     const why = broken.map(({ name, reason }) => `${name}: ${reason ?? 'not available'}`);
     return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
