@@ -43,8 +43,10 @@ export function fail(why: string): never {
 
 /** Asked on a terminal; without one, or with DEMO_YES=1, the answer is yes and says so. */
 export async function ask(question: string): Promise<boolean> {
-  if (process.env.DEMO_YES === '1' || process.stdin.isTTY !== true) {
-    show(`${question} [y/n] y   (nobody at a terminal: answered for you)`);
+  const unasked =
+    process.env.DEMO_YES === '1' ? 'DEMO_YES=1' : process.stdin.isTTY ? '' : 'nobody at a terminal';
+  if (unasked !== '') {
+    show(`${question} [y/n] y   (${unasked}: answered for you)`);
     return true;
   }
   const lines = createInterface({ input: process.stdin, output: process.stdout });

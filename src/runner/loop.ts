@@ -23,6 +23,8 @@ type ToolResultPart = Extract<Part, { type: 'tool_result' }>;
 const MALFORMED_MAX = 3;
 const SILENT_MAX = 3;
 const CALLS_MAX = 128;
+/** Of the loop's own call, beyond all that a model may ask for in one step. */
+const OWN_INDEX = 1_023;
 const FINISH = 'task_finish';
 const WINDOW_SHARE = 0.8;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -137,7 +139,7 @@ export class Loop {
     const results = await this.perform(asked);
     if (!Array.isArray(results)) return results;
     const finished = asked.findIndex(
-      (part, i) => part.name === 'task_finish' && results[i]!.is_error !== true,
+      (part, i) => part.name === FINISH && results[i]!.is_error !== true,
     );
     if (finished >= 0) {
       const result = asked[finished]!.arguments.result;
@@ -267,7 +269,7 @@ export class Loop {
   ): Promise<Ended> {
     this.calls++;
     const answer = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
-      call_id: callId(this.briefing.run_id, 't', this.step, 1023),
+      call_id: callId(this.briefing.run_id, 't', this.step, OWN_INDEX),
       tool: 'task.finish',
       arguments: { status, result, ...(errorCode === undefined ? {} : { error_code: errorCode }) },
     });

@@ -35,6 +35,7 @@ function listenToParent(): Promise<Sockets> {
 function keepBeating(agentd: Ask, beatMs: number): void {
   const timer = setInterval(() => {
     agentd('POST', '/v1/run/beat').catch((error: unknown) => {
+      // Anything else is left to the lease: the next beat may arrive.
       if (error instanceof Refused && error.refusal.code === 'stale_fence') process.exit(0);
     });
   }, beatMs);

@@ -23,8 +23,7 @@ export function watchHaltFile(file: string, look: () => void): HaltFile {
   timer.unref();
   watcher.unref();
   return {
-    present: () =>
-      existsSync(file) ? readFileSync(file, 'utf8').trim() || 'the file HALT is there' : undefined,
+    present: () => (existsSync(file) ? reasonIn(file) || 'the file HALT is there' : undefined),
     set(reason) {
       if (!existsSync(file)) writeFileSync(file, `${reason}\n`, { mode: 0o600, flush: true });
     },
@@ -36,4 +35,13 @@ export function watchHaltFile(file: string, look: () => void): HaltFile {
       watcher.close();
     },
   };
+}
+
+/** Whoever made it may have made it unreadable for us: it halts all the same. */
+function reasonIn(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch {
+    return '';
+  }
 }
