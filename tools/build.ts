@@ -43,6 +43,7 @@ const PROGRAMS: readonly Program[] = [
   { name: 'embedded', source: 'src/entry/embedded.ts', requires: true, stays: true },
   { name: 'split', source: 'src/entry/split.ts', requires: true, stays: true },
   { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true, stays: true },
+  { name: 'as-root', source: 'src/entry/as-root.ts', requires: true },
   { name: 'host-check', source: 'src/entry/host-check.ts', requires: true },
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true, stays: true },
@@ -51,6 +52,7 @@ const PROGRAMS: readonly Program[] = [
 /** In C, because they start before Node could, or inside a box. */
 const NATIVE: readonly { name: string; folder: string; flags: readonly string[] }[] = [
   { name: 'warden', folder: 'native/warden', flags: [] },
+  { name: 'keeper', folder: 'native/keeper', flags: [] },
   // Static: a box need not have any library.
   { name: 'boxfs', folder: 'native/boxfs', flags: ['-static'] },
 ];

@@ -25,8 +25,9 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
   struct prefix *prefix = &b->prefixes[b->prefix_count];
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(why, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
-  // The whole machine writable is a bound that bounds nothing.
-  if (use == PREFIX_WRITE && !path[1]) return fail(why, REFUSED_BOUNDS, "rw / is never allowed");
+  // The whole machine is a bound that bounds nothing.
+  if ((use == PREFIX_WRITE || use == PREFIX_OWN || use == PREFIX_SHARE) && !path[1])
+    return fail(why, REFUSED_BOUNDS, "/ is never allowed, but for reading");
   strcpy(prefix->path, path);
   prefix->use = use;
   b->prefix_count++;
@@ -41,6 +42,8 @@ static int parse_line(struct bounds *b, char *line, struct failure *why) {
   if (!strcmp(word, "ro")) return add_prefix(b, rest, PREFIX_READ, why);
   if (!strcmp(word, "rw")) return add_prefix(b, rest, PREFIX_WRITE, why);
   if (!strcmp(word, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, why);
+  if (!strcmp(word, "own")) return add_prefix(b, rest, PREFIX_OWN, why);
+  if (!strcmp(word, "share")) return add_prefix(b, rest, PREFIX_SHARE, why);
   uint32_t first, last;
   char *from = strsep(&rest, " ");
   if (parse_id(from, &first)) return fail(why, REFUSED_BOUNDS, "%.50s is not a number", from);
@@ -48,6 +51,10 @@ static int parse_line(struct bounds *b, char *line, struct failure *why) {
   if (rest && parse_id(rest, &last)) return fail(why, REFUSED_BOUNDS, "%.50s: bad range", word);
   if (!strcmp(word, "client_uid")) {
     b->client_uid = first;
+    return 0;
+  }
+  if (!strcmp(word, "client_gid")) {
+    b->client_gid = first;
     return 0;
   }
   if (!strcmp(word, "client_pid")) {
@@ -102,18 +109,30 @@ int bounds_read(const char *file, struct bounds *b, struct failure *why) {
 }
 
 static bool is_group_allowed(const struct bounds *b, uint32_t group) {
+  // What the daemons may read is for no box.
+  if (host.root && b->client_gid && group == b->client_gid) return false;
   if (group >= b->gid_min && group <= b->gid_max) return true;
   for (unsigned i = 0; i < b->group_count; i++)
     if (b->groups[i] == group) return true;
   return false;
 }
 
-int bounds_check(const struct bounds *b, const struct plan *plan, struct failure *why) {
-  if (plan->uid < b->uid_min || plan->uid > b->uid_max)
-    return fail(why, REFUSED_BOUNDS, "uid %u is not between %u and %u", plan->uid, b->uid_min,
+int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *why) {
+  if (uid < b->uid_min || uid > b->uid_max)
+    return fail(why, REFUSED_BOUNDS, "uid %u is not between %u and %u", uid, b->uid_min,
                 b->uid_max);
-  if (!is_group_allowed(b, plan->gid))
-    return fail(why, REFUSED_BOUNDS, "gid %u is not allowed", plan->gid);
+  // No box is ever one of the daemons.
+  if (host.root && uid == b->client_uid)
+    return fail(why, REFUSED_BOUNDS, "uid %u is that of the daemons", uid);
+  return 0;
+}
+
+int bounds_check_group(const struct bounds *b, uint32_t gid, struct failure *why) {
+  return is_group_allowed(b, gid) ? 0 : fail(why, REFUSED_BOUNDS, "gid %u is not allowed", gid);
+}
+
+int bounds_check(const struct bounds *b, const struct plan *plan, struct failure *why) {
+  if (bounds_check_user(b, plan->uid, why) || bounds_check_group(b, plan->gid, why)) return -1;
   for (unsigned i = 0; i < plan->group_count; i++)
     if (!is_group_allowed(b, plan->groups[i]))
       return fail(why, REFUSED_BOUNDS, "group %u is not allowed", plan->groups[i]);
@@ -136,8 +155,12 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
     const struct prefix *prefix = &b->prefixes[i];
     // What may be written may be read; what leads out may be neither.
     if (prefix->use != use && !(use == PREFIX_READ && prefix->use == PREFIX_WRITE)) continue;
+    // The directory for homes is nobody's home.
+    if (use == PREFIX_OWN && !strcmp(prefix->path, path)) continue;
     if (is_below(prefix->path, path)) allowed = true;
   }
+  if (!allowed && (use == PREFIX_OWN || use == PREFIX_SHARE))
+    return fail(why, REFUSED_BOUNDS, "%.200s may not be given to anybody", path);
   if (!allowed)
     return fail(why, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
                 use == PREFIX_WRITE    ? " for writing"
@@ -151,4 +174,18 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
     return fail(why, REFUSED_BOUNDS, "%.200s has a symbolic link in it: give the real path", path);
   if (fd < 0) return fail(why, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
   return fd;
+}
+
+int bounds_egress_dir(const struct bounds *b, const char *path, const char **rest) {
+  for (unsigned i = 0; i < b->prefix_count; i++) {
+    const struct prefix *prefix = &b->prefixes[i];
+    if (prefix->use != PREFIX_EGRESS || !is_below(prefix->path, path)) continue;
+    char dir[PATH_BYTES];
+    size_t size = (size_t)(strrchr(prefix->path, '/') - prefix->path);
+    snprintf(dir, sizeof dir, "%.*s", size ? (int)size : 1, prefix->path);
+    *rest = path + size + 1;
+    return k_openat2(AT_FDCWD, dir, O_PATH | O_DIRECTORY | O_CLOEXEC,
+                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  }
+  return -1;
 }

@@ -33,6 +33,7 @@ static void conn_close(struct conn *conn) {
   struct box *box = conn->box;
   conn->box = NULL;
   if (box) box_forget_client(box);
+  own_forget(conn);
   conn_count--;
   conn->next = graves;
   graves = conn;
@@ -142,6 +143,10 @@ static void on_frame(struct conn *conn, const struct frame_head *head, const uin
   struct failure why = {0};
   if (head->type == FRAME_PLAN || head->type == FRAME_OPEN || head->type == FRAME_EXEC) {
     on_plan(conn, head->type, body, head->length);
+    return;
+  }
+  if (head->type == FRAME_OWN) {
+    own_start(conn, body, head->length);
     return;
   }
   if (head->type == FRAME_FEATURES) {

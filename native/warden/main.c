@@ -177,24 +177,28 @@ static void run_loop(void) {
 }
 
 int main(int argc, char **argv) {
-  const char *run = NULL, *path = NULL, *bounds_file = NULL, *parent = NULL;
+  const char *run = NULL, *path = NULL, *bounds_file = NULL, *parent = NULL,
+             *client = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!strcmp(argv[i], "--run")) run = argv[i + 1];
     else if (!strcmp(argv[i], "--socket")) path = argv[i + 1];
     else if (!strcmp(argv[i], "--bounds")) bounds_file = argv[i + 1];
     else if (!strcmp(argv[i], "--halt")) halt_file = argv[i + 1];
     else if (!strcmp(argv[i], "--parent")) parent = argv[i + 1];
+    else if (!strcmp(argv[i], "--client")) client = argv[i + 1];
     else argc = 0;
   }
   if (argc % 2 == 0 || !run || !path || !bounds_file || !halt_file) {
     fprintf(stderr,
-            "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE [--parent PID]\n");
+            "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE [--parent PID] "
+            "[--client PID]\n");
     return 2;
   }
   struct failure why = {0};
   umask(022);
   take_run_directory(run);
   if (bounds_read(bounds_file, &bounds, &why) || host_probe(run, &why)) die(&why);
+  if (client) bounds.client_pid = atoi(client);
   if (parent) leave_with(atoi(parent));
   seccomp_build();
   cgroups_find(run);

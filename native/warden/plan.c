@@ -35,6 +35,7 @@ int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failu
     case FRAME_EXEC: most = FRAME_MAX; break;
     case FRAME_STDIN: most = STDIN_WINDOW; break;
     case FRAME_SIGNAL: most = 1; break;
+    case FRAME_OWN: most = OWN_HEAD + PATH_BYTES; break;
     case FRAME_STDIN_END:
     case FRAME_KILL:
     case FRAME_CLOSE:
@@ -258,6 +259,23 @@ static int check_whole(uint8_t frame, const struct plan *plan, struct failure *w
     return -1;
   }
   return check_identity(plan, why) || check_limits(plan, why) || check_paths(plan, why) ? -1 : 0;
+}
+
+int parse_own(const uint8_t *bytes, size_t size, struct own *own, struct failure *why) {
+  if (size < OWN_HEAD + 2) return fail(why, REFUSED_PLAN, "a request for a directory is cut short");
+  own->how = bytes[0];
+  own->uid = u32(bytes + 4);
+  own->gid = u32(bytes + 8);
+  own->path = text(bytes + OWN_HEAD, size - OWN_HEAD);
+  if ((own->how != OWN_GIVE && own->how != OWN_SHARE) || bytes[1] || u16(bytes + 2))
+    return fail(why, REFUSED_PLAN, "what to do with a directory is not known");
+  if (!own->path || !is_plain_path(own->path) || !own->path[1])
+    return fail(why, REFUSED_PLAN, "the directory is not an absolute, plain path");
+  uint32_t none = UINT32_MAX;
+  if (own->gid == 0 || own->gid == none || own->uid == none ||
+      (own->uid == 0) != (own->how == OWN_SHARE))
+    return fail(why, REFUSED_PLAN, "nothing is ever given to user or group 0");
+  return 0;
 }
 
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,

@@ -20,6 +20,7 @@ enum frame_type {
   FRAME_OPEN = 7,   // a plan without command, environment and directory: hold the box open
   FRAME_EXEC = 8,   // a command in an open box, from any connection: answers as a plan does
   FRAME_CLOSE = 9,  // on the connection that opened the box: end it and all its commands
+  FRAME_OWN = 10,   // a directory of the bounds' own or share lines, for an agent or a group
   FRAME_STARTED = 0x81,      // u32 pid, u8 × 4: what holds memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
@@ -28,6 +29,19 @@ enum frame_type {
   FRAME_STDIN_TAKEN = 0x86,  // u32 bytes
   FRAME_FEATURE_LIST = 0x87, // text, one "name value" per line
   FRAME_OPENED = 0x88,       // u64 box, then as FRAME_STARTED
+  FRAME_OWNED = 0x89,        // u32: how many files were left as they were
+};
+
+// What FRAME_OWN asks for: u8 how, u8 × 3 zero, u32 uid (share: zero), u32 gid, path NUL.
+enum own_how {
+  OWN_GIVE = 1,   // one directory to one user, closed to all others
+  OWN_SHARE = 2,  // a whole tree to a group; owners stay
+};
+#define OWN_HEAD 12
+struct own {
+  uint8_t how;
+  uint32_t uid, gid;
+  const char *path;
 };
 
 enum plan_tag {
@@ -150,6 +164,7 @@ struct frame_head {
 // Both return 0, or -1 with why filled in. parse_plan's strings point into bytes; the frame decides
 // what a plan must have: FRAME_PLAN, FRAME_OPEN or FRAME_EXEC.
 int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failure *why);
+int parse_own(const uint8_t *bytes, size_t size, struct own *own, struct failure *why);
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
                struct failure *why);
 

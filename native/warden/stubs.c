@@ -43,19 +43,24 @@ static const char *stub_text(const char *path) {
   return name && !strcmp(name, "/commondir") ? ".\n" : "";
 }
 
-// Removes a stub nobody has put anything into.
+// Removes a stub nobody has put anything into. By its directory: an agent may have put a link where
+// that was.
 static void stub_remove(const char *path, bool directory) {
-  if (directory) {
-    rmdir(path);
-    return;
-  }
-  int fd = k_openat2(AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
+  char up[PATH_BYTES];
+  snprintf(up, sizeof up, "%s", path);
+  char *name = strrchr(up, '/');
+  *name++ = 0;
+  int dir = k_openat2(AT_FDCWD, *up ? up : "/", O_PATH | O_DIRECTORY | O_CLOEXEC,
+                      RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  if (dir < 0) return;
   struct stat about;
-  if (fd >= 0 && !fstat(fd, &about) && S_ISREG(about.st_mode) &&
-      (size_t)about.st_size == strlen(stub_text(path)) &&
-      (about.st_mode & 07777) == STUB_MODE)
-    unlink(path);
-  if (fd >= 0) close(fd);
+  if (directory)
+    unlinkat(dir, name, AT_REMOVEDIR);
+  else if (!fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) && S_ISREG(about.st_mode) &&
+           (size_t)about.st_size == strlen(stub_text(path)) &&
+           (about.st_mode & 07777) == STUB_MODE)
+    unlinkat(dir, name, 0);
+  close(dir);
 }
 
 int stub_find(const char *path) {

@@ -9,7 +9,7 @@
 
 // ── bounds.c: what root allowed this warden, read once at start ──
 #define PREFIXES_MAX 64
-enum prefix_use { PREFIX_READ, PREFIX_WRITE, PREFIX_EGRESS };
+enum prefix_use { PREFIX_READ, PREFIX_WRITE, PREFIX_EGRESS, PREFIX_OWN, PREFIX_SHARE };
 struct prefix {
   char path[PATH_BYTES];
   enum prefix_use use;
@@ -20,13 +20,18 @@ struct bounds {
   unsigned group_count, prefix_count, boxes_max;
   struct prefix prefixes[PREFIXES_MAX];
   uid_t client_uid;
+  gid_t client_gid;  // 0: not said
   pid_t client_pid;  // 0: any process of client_uid
 };
 int bounds_read(const char *file, struct bounds *bounds, struct failure *why);
 int bounds_check(const struct bounds *bounds, const struct plan *plan, struct failure *why);
+int bounds_check_user(const struct bounds *bounds, uint32_t uid, struct failure *why);
+int bounds_check_group(const struct bounds *bounds, uint32_t gid, struct failure *why);
 // Opens a declared path; no link is followed. Returns an O_PATH descriptor.
 int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use use,
                 struct failure *why);
+// What is above the egress line that holds this path, and the path from there.
+int bounds_egress_dir(const struct bounds *bounds, const char *path, const char **rest);
 
 // ── host.c: what this machine gives, found by trying ──
 struct host {
@@ -268,6 +273,11 @@ void watch_drop(struct watch *watch);
 int64_t now_us(void);
 bool halted(void);
 extern struct bounds bounds;
+
+// ── own.c: directories that sandboxd may not give away itself ──
+// Answers on the connection, at once or when a tree has been walked.
+void own_start(struct conn *conn, const uint8_t *bytes, size_t size);
+void own_forget(struct conn *conn);  // it has gone
 
 // ── janitor.c: takes away what is left when the warden itself is killed ──
 int janitor_start(struct failure *why);

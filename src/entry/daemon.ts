@@ -5,6 +5,7 @@ import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import {
+  assertNotRoot,
   hostOptions,
   loadRuntimeConfig,
   onEnd,
@@ -30,6 +31,7 @@ const LOAD: Record<string, () => Promise<Daemon>> = {
 async function main(): Promise<void> {
   const told = readArgv(process.argv.slice(2));
   try {
+    assertNotRoot();
     const load = LOAD[told.daemon ?? ''];
     if (load === undefined) throw fault('bad_usage', `there is no daemon ${told.daemon}`);
     const daemon = await load();

@@ -8,13 +8,14 @@ import { sandboxd } from '../daemons/sandboxd/daemon.ts';
 import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
 import { giveBackAtRest } from './at-rest.ts';
-import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import { assertNotRoot, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
   const told = readArgv(process.argv.slice(2));
   let taken: Runtime | undefined;
   try {
+    assertNotRoot();
     const runtime = await takeState(told);
     taken = runtime;
     await runtime.daemonProcess('auditd-ai');

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { makeWarden } from '../daemons/sandboxd/adapters/warden.ts';
-import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import { hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { makeIdentities } from '../daemons/sandboxd/identities.ts';
 import { makeLevels } from '../daemons/sandboxd/levels.ts';
 import { silentLog } from '../platform/log.ts';
@@ -25,7 +25,7 @@ async function check(stateArgv: string[]): Promise<unknown> {
     const held = await startWarden({ config, stateDir, runtimeDir, clientPid: process.pid, log });
     const warden = makeWarden(wardenPaths(runtimeDir).socket);
     try {
-      const host = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+      const host = hostUser(runtimeDir);
       const store = { uidOf: async () => config.uid_last };
       const identities = makeIdentities({ config, store, host });
       return await makeLevels({ config, warden, identities }).view();

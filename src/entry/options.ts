@@ -1,7 +1,7 @@
 // What the runtime's processes are told when they start, and what they share: where state is, which
 // configuration holds, how to say that they are ready.
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -23,12 +23,15 @@ import {
   ownRuntimeDir,
   prepareStateDir,
   runtimeDirOf,
+  writeAtomically,
 } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
+import { runtimeConfig } from './config.ts';
 
 export const VERSION = '0.1.0';
 
 const SECTIONS = {
+  runtime: runtimeConfig,
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
@@ -50,6 +53,10 @@ export type Told = {
   daemon: string | undefined;
   /** Where this runtime's own models are played, when no provider is configured. */
   rehearsal: string | undefined;
+  /** Made by the keeper, which holds root for the warden; then that runs already. */
+  runtimeDir: string | undefined;
+  /** Where the keeper listens to what is to be done. */
+  tellFd: number | undefined;
 };
 
 export function readArgv(argv: string[]): Told {
@@ -65,6 +72,8 @@ export function readArgv(argv: string[]): Told {
       'ready-fd': { type: 'string' },
       daemon: { type: 'string' },
       rehearsal: { type: 'string' },
+      runtime: { type: 'string' },
+      'tell-fd': { type: 'string' },
     },
   });
   return {
@@ -76,22 +85,32 @@ export function readArgv(argv: string[]): Told {
     readyFd: Number(values['ready-fd'] ?? 1),
     daemon: values.daemon,
     rehearsal: values.rehearsal,
+    runtimeDir: values.runtime,
+    tellFd: values['tell-fd'] === undefined ? undefined : Number(values['tell-fd']),
   };
 }
 
+/** Root is for the warden alone: the keeper starts these as another user (as-root.ts). */
+export function assertNotRoot(): void {
+  if (process.getuid?.() !== 0) return;
+  throw fault('bad_usage', 'the daemons never run as root', {
+    hint: 'Start them with agentctl up, which keeps root for the warden alone.',
+  });
+}
+
 /** The built program `name`, or its source when run from the sources. */
-export function programPath(name: 'runner' | 'daemon' | 'rehearsal'): string {
+export function programPath(name: 'runner' | 'daemon' | 'rehearsal' | Mode): string {
   const here = dirname(fileURLToPath(import.meta.url));
   const built = join(here, `${name}.mjs`);
   if (existsSync(built)) return built;
   const root = rootDir();
   return join(
     root,
-    name === 'daemon'
-      ? 'src/entry/daemon.ts'
-      : name === 'runner'
-        ? 'src/runner/main.ts'
-        : 'rehearsal/main.ts',
+    name === 'runner'
+      ? 'src/runner/main.ts'
+      : name === 'rehearsal'
+        ? 'rehearsal/main.ts'
+        : `src/entry/${name}.ts`,
   );
 }
 
@@ -108,12 +127,14 @@ export function rootDir(): string {
   return at;
 }
 
-export function loadRuntimeConfig(told: Told): RuntimeConfig {
-  const config = loadConfig(
-    told.configFile ?? join(told.stateDir, 'agentd.yaml'),
-    SECTIONS,
-    told.configFile !== undefined,
-  );
+export function loadRuntimeConfig(
+  told: Pick<Told, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
+  readText?: (file: string) => string,
+): RuntimeConfig {
+  const config = loadConfig(told.configFile ?? join(told.stateDir, 'agentd.yaml'), SECTIONS, {
+    mustExist: told.configFile !== undefined,
+    readText,
+  });
   config.sandboxd.runner ??= programPath('runner');
   config.sandboxd.boxfs ??= nativePath('boxfs');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
@@ -135,7 +156,7 @@ export function loadRuntimeConfig(told: Told): RuntimeConfig {
 /** What every daemon of this process is hosted with. */
 export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
   prepareStateDir(told.stateDir);
-  const runtimeDir = ownRuntimeDir(runtimeDirOf(told.stateDir, process.env));
+  const runtimeDir = ownRuntimeDir(told.runtimeDir ?? runtimeDirOf(told.stateDir, process.env));
   const clock = systemClock();
   return {
     version: VERSION,
@@ -155,7 +176,7 @@ export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
 
 /**
  * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then:
- * this process, every runner (`runners`), or the `warden`.
+ * this process, or whom the test is asked to kill by STATE/crash-now.
  */
 function crashAtMoment(stateDir: string): (name: string) => void {
   const file = join(stateDir, 'crash-at');
@@ -165,11 +186,10 @@ function crashAtMoment(stateDir: string): (name: string) => void {
     const [wanted, times = '0', who] = readOrNothing(file).trim().split(' ');
     if (wanted !== name || passed++ < Number(times)) return;
     rmSync(file, { force: true });
-    if (who === 'runners') return killRunners(join(stateDir, 'runners'));
-    if (who === 'warden') return killWarden(join(stateDir, 'HALT'));
+    if (who !== undefined) return askToKill(join(stateDir, 'crash-now'), who);
     process.kill(process.pid, 'SIGKILL');
     // The signal is asynchronous; nothing may happen after the moment.
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10_000);
+    standStill(10_000);
   };
 }
 
@@ -183,29 +203,14 @@ function readOrNothing(file: string): string {
   }
 }
 
-function killRunners(dir: string): void {
-  for (const name of readdirSync(dir)) {
-    try {
-      process.kill(Number(name.split('-')[0]), 'SIGKILL');
-    } catch {
-      // It has ended by itself.
-    }
-  }
-}
+const standStill = (ms: number): void =>
+  void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
-/** The one of this runtime: it was told to watch this runtime's file. */
-function killWarden(haltFile: string): void {
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-    try {
-      const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-      const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-      // Not what it left behind to tidy up after it.
-      if (argv[0]?.endsWith('/warden') && argv.includes(haltFile) && parent !== '1')
-        process.kill(Number(pid), 'SIGKILL');
-    } catch {
-      // It has ended meanwhile.
-    }
-  }
+/** Others are for the test to kill: this process may have no right to. Until then nothing happens. */
+function askToKill(file: string, who: string): void {
+  writeAtomically(file, who);
+  const end = Date.now() + 10_000;
+  while (existsSync(file) && Date.now() < end) standStill(2);
 }
 
 export function sayReady(fd: number, extra: Record<string, unknown> = {}): void {

@@ -1,9 +1,10 @@
 // What embedded and split have in common: the state directory is taken, the processes beside are
 // started in order, the port is opened, who holds the state is written down, and all ends in the
 // opposite order.
-import { rmSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { HostOptions } from '../platform/daemon.ts';
+import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { openFront } from '../platform/front.ts';
 import { peopleIn } from '../platform/people.ts';
 import {
@@ -55,7 +56,7 @@ export async function takeState(told: Told): Promise<Runtime> {
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
     const runtime = makeRuntime(full, options, lock);
-    await runtime.warden(config);
+    if (told.runtimeDir === undefined) await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', [
         // It answers little and seldom: a young heap of 1 MB is enough.
@@ -74,7 +75,7 @@ export async function takeState(told: Told): Promise<Runtime> {
   }
 }
 
-function heldBy(stateDir: string) {
+export function heldBy(stateDir: string) {
   const info = readRuntimeInfo(stateDir);
   const who =
     info === undefined
@@ -133,6 +134,7 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
         ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
         ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
         ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),
+        ...(told.runtimeDir === undefined ? [] : ['--runtime', told.runtimeDir]),
       ]),
     async up() {
       let port: number | null = null;
@@ -149,7 +151,9 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
         closeFront = front.close;
       }
       const info: RuntimeInfo = {
-        pid: process.pid,
+        // Whoever ends the keeper ends all of it.
+        pid: told.runtimeDir === undefined ? process.pid : process.ppid,
+        uid: process.getuid?.() ?? 0,
         mode: told.mode,
         runtime_dir: options.runtimeDir,
         started_at: new Date().toISOString(),
@@ -164,9 +168,16 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
       await closeFront();
       for (const child of children.reverse()) await child.stop(10_000);
       rmSync(join(told.stateDir, 'runtime.json'), { force: true });
-      rmSync(options.runtimeDir, { recursive: true, force: true });
+      removeRuntimeDir(options.runtimeDir, told.runtimeDir !== undefined);
       lock.release();
     },
   };
   return runtime;
+}
+
+/** One that the keeper made is the keeper's to remove, once it is empty. */
+function removeRuntimeDir(dir: string, isKept: boolean): void {
+  const remove = (path: string) => rmSync(path, { recursive: true, force: true });
+  if (isKept) for (const name of readdirSync(dir)) remove(join(dir, name));
+  else for (const path of [dir, wardenPaths(dir).dir]) remove(path);
 }

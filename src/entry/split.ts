@@ -1,12 +1,13 @@
 // Split: one process per daemon, started in order and watched by this one, which does no work
 // itself.
-import { onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import { assertNotRoot, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
   const told = { ...readArgv(process.argv.slice(2)), mode: 'split' as const };
   let taken: Runtime | undefined;
   try {
+    assertNotRoot();
     const runtime = await takeState(told);
     taken = runtime;
     for (const name of [

@@ -1,14 +1,13 @@
-// Starts the warden before everything else: its bounds are written first, by whoever holds the
-// rights, and it ends with this process. When it dies it is started again; its boxes died with it.
-import { existsSync } from 'node:fs';
+// Starts the warden as this user, before everything else: its bounds are written first, and it ends
+// with this process. When it dies it is started again; its boxes died with it. Started as root, the
+// keeper does this (as-root.ts).
 import { join } from 'node:path';
-import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import { boundsText, hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
 import type { Log } from '../platform/log.ts';
 import { ownDir, writeAtomically } from '../platform/state-dir.ts';
 import { type Supervised, supervise } from '../platform/supervise.ts';
-import { fault } from '../wire/errors.ts';
-import { nativePath } from './options.ts';
+import { assertNative } from './native.ts';
 
 export type WardenOptions = {
   config: SandboxdConfig;
@@ -21,17 +20,13 @@ export type WardenOptions = {
 
 export async function startWarden(options: WardenOptions): Promise<Supervised> {
   const { config, stateDir, runtimeDir, log } = options;
-  const program = nativePath('warden');
-  if (!existsSync(program))
-    throw fault('unavailable', `${program} is not there: it starts every sandbox`, {
-      hint: 'make native   (needs cc)',
-    });
+  const program = assertNative('warden');
   const paths = wardenPaths(runtimeDir);
   ownDir(paths.dir);
   for (const name of ['workspaces', 'homes']) ownDir(join(stateDir, name));
   const text = boundsText({
     config: { ...config, runner: config.runner ?? '' },
-    host: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+    host: hostUser(runtimeDir),
     ...{ stateDir, runtimeDir, clientPid: options.clientPid },
   });
   writeAtomically(paths.bounds, text);

@@ -55,7 +55,7 @@ describe('config', () => {
   it('refuses a file that was named and is not there', () => {
     const file = written(undefined);
     assert.throws(
-      () => loadConfig(file, sections, true),
+      () => loadConfig(file, sections, { mustExist: true }),
       (error: Fault) => {
         assert.equal(error.code, 'bad_config');
         assert.ok(error.message.includes(file));

@@ -32,8 +32,9 @@ function filesOf(main: string): string[] {
 export function loadConfig<S extends Sections>(
   main: string,
   sections: S,
-  mustExist = false,
+  options: { mustExist?: boolean; readText?: ((file: string) => string) | undefined } = {},
 ): Config<S> {
+  const { mustExist = false, readText = (file) => readFileSync(file, 'utf8') } = options;
   if (mustExist && !existsSync(main))
     throw fault('bad_config', `there is no ${main}`, {
       hint: 'Check the path given with --config.',
@@ -45,7 +46,7 @@ export function loadConfig<S extends Sections>(
   );
   let merged: unknown = {};
   for (const file of filesOf(main)) {
-    const text = readFileSync(file, 'utf8');
+    const text = readText(file);
     const result = readYaml(text, file, partial);
     if (!result.ok) {
       const first = result.problems[0]!;

@@ -102,6 +102,8 @@ export function writeAtomically(file: string, text: string): void {
 
 export type RuntimeInfo = {
   pid: number;
+  /** Who the daemons run as. */
+  uid: number;
   mode: 'embedded' | 'split';
   runtime_dir: string;
   started_at: string;

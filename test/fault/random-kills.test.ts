@@ -80,7 +80,9 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
       const runners = readdirSync(join(world.runtime.stateDir, 'runners')).map((name) =>
         Number(name.split('-')[0]),
       );
-      const daemons = [...daemonPids(world.runtime.process.pid!).values()];
+      const { process: started, runtimePid } = world.runtime;
+      const parents = [...new Set([started.pid!, runtimePid])];
+      const daemons = parents.flatMap((pid) => [...daemonPids(pid).values()]);
       const targets = random() < 0.7 ? runners : daemons;
       const pid = targets[Math.floor(random() * targets.length)];
       if (pid !== undefined) {

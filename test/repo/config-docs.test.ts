@@ -13,10 +13,12 @@ import { egressdConfig } from '../../src/daemons/egressd/config.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
+import { runtimeConfig } from '../../src/entry/config.ts';
 import { loadConfig } from '../../src/platform/config.ts';
 import { projectRoot } from './fixture.ts';
 
 const SECTIONS = {
+  runtime: runtimeConfig,
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
@@ -116,7 +118,7 @@ test('the example in docs/config.md is taken as it stands', (t) => {
   t.after(() => rmSync(dir, { recursive: true }));
   const file = join(dir, 'agentd.yaml');
   writeFileSync(file, example);
-  const config = loadConfig(file, SECTIONS, true);
+  const config = loadConfig(file, SECTIONS, { mustExist: true });
   assert.ok(Object.keys(config.modeld.providers).length > 0);
   assert.ok(Object.keys(config.modeld.models).length > 0);
 });

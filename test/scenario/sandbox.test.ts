@@ -330,7 +330,9 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
     const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
     const toold = makeClient(sandboxdRoutes, socketLink({ socketPath }));
     const pidOf = (name: string) =>
-      childrenOf(runtime.process.pid!).find((pid) => fieldOf(pid, 'Name') === name)!;
+      [runtime.process.pid!, runtime.runtimePid]
+        .flatMap(childrenOf)
+        .find((pid) => fieldOf(pid, 'Name') === name)!;
     const open = async (id: BoxId) => {
       const body = {
         ...{ run_id: derivedId<RunId>('run', id), fence: 1, agent: 'coder', level: 'L2' as const },

@@ -1,6 +1,6 @@
 // A runtime whose agents count: every effect they ask for is one line in a file, so that a test can
 // see how often each one really happened.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
 
@@ -28,7 +28,8 @@ export type Counting = {
 
 export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promise<Counting> {
   const base = freshDir();
-  const effectFile = join(base, 'effects');
+  // Where the daemons may write, whoever they are.
+  const effectFile = join(base, 'state', 'effects');
   const runtime = await startRuntime({
     base,
     mode,
@@ -41,6 +42,7 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
     config: `agentd: { crashes_max: 100000, runs_live_max: 4 }\ntoold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
   });
   const crashFile = join(runtime.stateDir, 'crash-at');
+  setInterval(() => killWhoIsAsked(runtime), 5).unref();
   const effects = (): Map<string, number> => {
     const counts = new Map<string, number>();
     if (!existsSync(effectFile)) return counts;
@@ -81,4 +83,38 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
       return answered;
     },
   };
+}
+
+/** A daemon stands at the moment named in crash-at, and may have no right to kill others itself. */
+function killWhoIsAsked({ stateDir }: TestRuntime): void {
+  const file = join(stateDir, 'crash-now');
+  if (!existsSync(file)) return;
+  const who = readFileSync(file, 'utf8');
+  for (const pid of who === 'warden' ? wardensOf(stateDir) : runnersOf(stateDir)) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It has ended by itself.
+    }
+  }
+  rmSync(file);
+}
+
+const runnersOf = (stateDir: string): number[] =>
+  readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
+
+/** The one of this runtime: it was told to watch this runtime's file. */
+function wardensOf(stateDir: string): number[] {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => {
+    try {
+      const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+      // Not what it left behind to tidy up after it.
+      const isWarden = argv[0]?.endsWith('/warden') && argv.includes(join(stateDir, 'HALT'));
+      return isWarden && parent !== '1';
+    } catch {
+      return false;
+    }
+  });
 }

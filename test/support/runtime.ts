@@ -46,7 +46,10 @@ export type TestRuntime = Clients & {
   runtimeDir: string;
   info: RuntimeInfo;
   operatorKey: string;
+  /** What was started: the runtime, or the keeper above it. */
   process: ChildProcess;
+  /** The process that has the daemons in it or starts them. */
+  runtimePid: number;
   env: Record<string, string>;
   /** Ends it as `agentctl down` does. */
   stop(): Promise<void>;
@@ -116,8 +119,6 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.faults === true ? { AGENTD_FAULTS: '1' } : {}),
   };
   const argv = [
-    ...(options.nodeArgs ?? []),
-    join(ROOT, 'build', `${mode}.mjs`),
     '--state',
     stateDir,
     '--mode',
@@ -127,8 +128,15 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.port === undefined ? [] : ['--port', String(options.port)]),
     ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
   ];
-  const as = options.uid === undefined ? [process.execPath] : asUser(options.uid, base);
-  const child = spawn(as[0]!, [...as.slice(1), ...argv], {
+  const isKept = process.getuid?.() === 0 && options.uid === undefined;
+  const inBuild = (name: string) => join(ROOT, 'build', name);
+  const program = isKept
+    ? [inBuild('keeper'), process.execPath, inBuild('as-root.mjs')]
+    : [
+        ...(options.uid === undefined ? [process.execPath] : asUser(options.uid, base)),
+        inBuild(`${mode}.mjs`),
+      ];
+  const child = spawn(program[0]!, [...program.slice(1), ...argv], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -147,6 +155,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     if (options.base === undefined) rmSync(base, { recursive: true, force: true });
     throw error;
   });
+  const runtimePid = isKept ? nodeChildOf(child.pid!) : child.pid!;
   const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
   const stop = async () => {
     child.kill('SIGTERM');
@@ -159,10 +168,13 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     info,
     operatorKey,
     process: child,
+    runtimePid,
     env,
     stop,
     async kill() {
-      child.kill('SIGKILL');
+      // Not the keeper: its end would not wait for that of the daemons.
+      if (child.exitCode === null && child.signalCode === null)
+        process.kill(runtimePid, 'SIGKILL');
       await gone();
     },
     restart: () => startRuntime({ ...options, base }),
@@ -171,6 +183,16 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
       rmSync(base, { recursive: true, force: true });
     },
   };
+}
+
+function nodeChildOf(pid: number): number {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
+  const found = children.map(Number).find((child) => {
+    const [program = ''] = readFileSync(`/proc/${child}/cmdline`, 'utf8').split('\0');
+    return program === process.execPath;
+  });
+  if (found === undefined) throw new Error(`no runtime below the keeper ${pid}`);
+  return found;
 }
 
 /** Node where that user can read it, all that is there already given to it, and its rights. */

@@ -6,6 +6,7 @@ import { fault } from '../../wire/errors.ts';
 const SOURCES = {
   embedded: '../../entry/embedded.ts',
   split: '../../entry/split.ts',
+  'as-root': '../../entry/as-root.ts',
   'host-check': '../../entry/host-check.ts',
   'audit-verify': '../../daemons/auditd-ai/verify-main.ts',
 } as const;
@@ -21,6 +22,17 @@ export function findProgram(name: keyof typeof SOURCES): string {
       hint: 'Build it again: make build.',
     });
   }
+  return path;
+}
+
+/** The program in C that keeps root from the daemons. */
+export function findKeeper(): string {
+  const url = new URL(isBundled ? './keeper' : '../../../build/keeper', import.meta.url);
+  const path = fileURLToPath(url);
+  if (!existsSync(path))
+    throw fault('bad_config', `this installation has no keeper (${path})`, {
+      hint: 'make native   (needs cc)',
+    });
   return path;
 }
 

@@ -3,13 +3,16 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fault } from '../../wire/errors.ts';
+import { asOwnerOf } from './state-owner.ts';
 
 const HINT = 'Name another with --state or AGENTD_STATE, one that this user may write.';
 
 export function makeStateDir(stateDir: string): void {
-  for (const dir of [stateDir, join(stateDir, 'logs')]) make(dir, stateDir);
+  make(stateDir, stateDir);
+  asOwnerOf(stateDir, () => make(join(stateDir, 'logs'), stateDir));
   const { uid } = statSync(stateDir);
-  if (uid === process.getuid?.()) return;
+  // As root it may be the daemons' own: which user that is, the configuration says.
+  if (uid === process.getuid?.() || process.getuid?.() === 0) return;
   throw fault(
     'bad_config',
     `the state directory ${stateDir} belongs to another user (uid ${uid})`,

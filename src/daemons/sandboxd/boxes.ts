@@ -1,6 +1,5 @@
 // Tool boxes: opened for a run, held open so that a command costs no mount work, closed with the
 // run. Also the disposable ones, for one command only.
-import { existsSync } from 'node:fs';
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
@@ -8,6 +7,7 @@ import { fault } from '../../wire/errors.ts';
 import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
+import { isThere } from './adapters/host-places.ts';
 import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
 import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts';
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
@@ -69,12 +69,12 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     const places = {
       system: options.system,
       workspace: workspace.upper,
-      home: workspaces.homeOf(body.agent, body.root_task_id, identity),
+      home: await workspaces.homeOf(body.agent, body.root_task_id, identity),
       homeAt,
       secrets: options.secrets(),
     };
     const { binds, missing } =
-      level === 'L2' ? boxBinds(body.rules, places, existsSync) : onHost(body.rules, places);
+      level === 'L2' ? boxBinds(body.rules, places, isThere) : onHost(body.rules, places);
     const { egress_socket } = body.network;
     const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
     const plan: BoxPlan = {
@@ -92,7 +92,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   };
 
   const onHost = (rules: BoxRules, places: Places) => {
-    const { needLevel2, ...shown } = hostBinds(rules, places, existsSync);
+    const { needLevel2, ...shown } = hostBinds(rules, places, isThere);
     if (needLevel2.length === 0) return shown;
     throw fault('level_unavailable', `L1 can hide or protect nothing: ${needLevel2.join(', ')}`, {
       hint: 'Ask for L2.',

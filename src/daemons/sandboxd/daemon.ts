@@ -17,7 +17,7 @@ import {
 import { openProcessRecords } from './adapters/process-records.ts';
 import { makeWarden } from './adapters/warden.ts';
 import { makeHandlers } from './api.ts';
-import { wardenPaths } from './bounds.ts';
+import { hostUser, wardenPaths } from './bounds.ts';
 import { makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeIdentities } from './identities.ts';
@@ -39,7 +39,7 @@ async function start(floor: Floor<SandboxdConfig>) {
     append: (events) => audit.append({ body: { events } }),
   });
   const store = makeStore(db, outbox, () => clock.nowMs());
-  const host = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  const host = hostUser(runtimeDir);
   const warden = makeWarden(wardenPaths(runtimeDir).socket);
   const identities = makeIdentities({ config, store, host });
   const levels = makeLevels({ config, warden, identities });
@@ -56,7 +56,10 @@ async function start(floor: Floor<SandboxdConfig>) {
   if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
 
   const ownUsers = identities.mode !== 'single';
-  const workspaces = makeWorkspaces({ stateDir, config, store, ownUsers, gid: host.gid });
+  const workspaces = makeWorkspaces({
+    ...{ stateDir, config, store, ownUsers, warden, log },
+    gid: host.gid,
+  });
   let place: RunnerPlace | undefined;
   const runner = config.runner ?? '';
   const common = { config, clock, identities, warden, store, newId, log, moment };

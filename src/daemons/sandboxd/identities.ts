@@ -15,14 +15,23 @@ export type Identities = {
 };
 
 export type HostUser = { uid: number; gid: number };
+/** Who the daemons are, and whether the warden beside them is root. */
+export type Host = HostUser & { wardenIsRoot: boolean };
+
+/** The last two of the range are no agent's: one to try sandboxes with, one for the daemons. */
+export const nobodyOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({ uid: id, gid: id });
+export const daemonsOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({
+  uid: id - 1,
+  gid: id - 1,
+});
 
 /** What identity means here, or why it cannot be had. */
 export function identityMode(
   { identity }: Pick<SandboxdConfig, 'identity'>,
-  host: HostUser,
+  host: Pick<Host, 'uid' | 'wardenIsRoot'>,
 ): IdentityMode {
-  if (identity === 'auto') return host.uid === 0 ? 'dynamic' : 'single';
-  if (identity === 'single' && host.uid === 0)
+  if (identity === 'auto') return host.wardenIsRoot ? 'dynamic' : 'single';
+  if (identity === 'single' && host.wardenIsRoot)
     throw fault(
       'bad_config',
       'sandboxd.identity is single, but this is root: no box is ever root',
@@ -30,7 +39,7 @@ export function identityMode(
         hint: 'Set sandboxd.identity to dynamic, or start as an ordinary user.',
       },
     );
-  if (identity !== 'single' && host.uid !== 0)
+  if (identity !== 'single' && !host.wardenIsRoot)
     throw fault('bad_config', `sandboxd.identity ${identity} needs root; this is uid ${host.uid}`, {
       hint: 'Set sandboxd.identity to auto or single.',
     });
@@ -40,7 +49,7 @@ export function identityMode(
 export function makeIdentities(options: {
   config: SandboxdConfig;
   store: Pick<Store, 'uidOf'>;
-  host: HostUser;
+  host: Host;
   /** The text of the host's passwd. */
   passwd?: () => string;
 }): Identities {
@@ -48,19 +57,18 @@ export function makeIdentities(options: {
   const passwd = options.passwd ?? (() => readFileSync('/etc/passwd', 'utf8'));
   const mode = identityMode(config, host);
   const known = new Map<string, Promise<Identity>>();
-  // The last one is nobody's.
-  const range = { first: config.uid_first, last: config.uid_last - 1 };
+  const range = { first: config.uid_first, last: config.uid_last - 2 };
 
   const find = async (agent: string): Promise<Identity> => {
     const user = `agent-${agent}`;
-    if (mode === 'single') return { ...host, user };
+    if (mode === 'single') return { uid: host.uid, gid: host.gid, user };
     if (mode === 'users') return { ...accountOf(passwd(), user, range), user };
     const uid = await store.uidOf(agent, range);
     return { uid, gid: uid, user };
   };
   return {
     mode,
-    nobody: mode === 'single' ? host : { uid: config.uid_last, gid: config.uid_last },
+    nobody: mode === 'single' ? { uid: host.uid, gid: host.gid } : nobodyOf(config),
     of(agent) {
       const found = known.get(agent) ?? find(agent);
       known.set(agent, found);

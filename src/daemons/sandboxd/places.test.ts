@@ -2,7 +2,6 @@
 // an operator allowed, and the bounds that follow from the configuration.
 import assert from 'node:assert/strict';
 import {
-  lstatSync,
   mkdirSync,
   mkdtempSync,
   realpathSync,
@@ -22,15 +21,16 @@ import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
 import { secretPaths } from './adapters/host-places.ts';
+import type { Owned } from './adapters/plan.ts';
 import { boundsText } from './bounds.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeIdentities } from './identities.ts';
 import { MIGRATIONS, makeStore, type NewBox, type Store } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
-const ROOT = { uid: 0, gid: 0 };
-const ALICE = { uid: 1_000, gid: 1_000 };
-const isRoot = process.getuid?.() === 0;
+/** The daemons' own user beside a warden that is root, and a person with a warden of hers. */
+const KEPT = { uid: 265_534, gid: 265_534, wardenIsRoot: true };
+const ALICE = { uid: 1_000, gid: 1_000, wardenIsRoot: false };
 
 describe('sandboxd remembers', () => {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'sandboxd-')));
@@ -50,7 +50,7 @@ describe('sandboxd remembers', () => {
     rmSync(dir, { recursive: true, force: true });
   });
   const config = sandboxdConfig.parse({});
-  const identities = (more: object, host = ROOT, passwd = '') =>
+  const identities = (more: object, host = KEPT, passwd = '') =>
     makeIdentities({
       ...{ config: sandboxdConfig.parse(more), store, host },
       passwd: () => passwd,
@@ -72,7 +72,7 @@ describe('sandboxd remembers', () => {
   });
 
   it('a range that is used up is a refusal, not a second use', async () => {
-    const { of } = identities({ uid_first: 5_000, uid_last: 5_002 });
+    const { of } = identities({ uid_first: 5_000, uid_last: 5_003 });
     assert.equal((await of('one')).uid, 5_000);
     assert.equal((await of('two')).uid, 5_001);
     await assert.rejects(of('three'), { code: 'limit' });
@@ -83,22 +83,26 @@ describe('sandboxd remembers', () => {
   it('users are accounts of the host; single is this user, and never root', async () => {
     const passwd =
       'root:x:0:0::/root:/bin/sh\nagent-coder:x:200500:200500::/:/bin/false\nagent-bad:x:7:7::/:\n';
-    const users = identities({ identity: 'users' }, ROOT, passwd);
+    const users = identities({ identity: 'users' }, KEPT, passwd);
     assert.deepEqual(await users.of('coder'), { uid: 200_500, gid: 200_500, user: 'agent-coder' });
     await assert.rejects(users.of('nobody'), {
       message: /no account agent-nobody/,
       hint: /^groupadd -g 200000 agent-nobody && useradd -u 200000 -g 200000/,
     });
     await assert.rejects(users.of('bad'), /not both from 200000/);
-    assert.deepEqual(await identities({}, ALICE).of('coder'), { ...ALICE, user: 'agent-coder' });
-    assert.throws(() => identities({ identity: 'single' }, ROOT), { code: 'bad_config' });
+    assert.deepEqual(await identities({}, ALICE).of('coder'), {
+      ...{ uid: 1_000, gid: 1_000, user: 'agent-coder' },
+    });
+    assert.throws(() => identities({ identity: 'single' }, KEPT), { code: 'bad_config' });
     assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });
   });
 
-  const workspaces = (more: object, ownUsers = isRoot) =>
+  const owned: Owned[] = [];
+  const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
-      ...{ stateDir: dir, config: sandboxdConfig.parse(more), store, ownUsers },
+      ...{ stateDir: dir, config: sandboxdConfig.parse(more), store, ownUsers, log: silentLog },
       gid: process.getgid?.() ?? 0,
+      warden: { own: async (one) => owned.push(one) },
     });
 
   it('a task tree has one workspace, with a group of its own where there are users', async () => {
@@ -108,10 +112,12 @@ describe('sandboxd remembers', () => {
     assert.equal(one.upper, join(dir, 'workspaces', 'task_1'));
     const two = await workspaceOf({ rootTaskId: 'task_2' });
     assert.notEqual(one.upper, two.upper);
-    if (!isRoot) return;
     assert.notEqual(one.gid, two.gid);
-    const { mode, gid } = statSync(one.upper);
-    assert.deepEqual([mode & 0o7777, gid], [0o2770, one.gid]);
+    assert.equal(statSync(one.upper).mode & 0o7777, 0o700, 'closed until it is shared');
+    const shared = ({ upper: path, gid }: { upper: string; gid: number }) => ({ path, uid: null, gid });
+    assert.deepEqual(owned.splice(0), [shared(one), shared(two)], 'by the warden, once');
+    const alone = await workspaces({}, false).workspaceOf({ rootTaskId: 'task_1' });
+    assert.deepEqual([alone.gid, owned], [process.getgid?.(), []], 'without users nothing is given');
   });
 
   it('a directory is used in place only where an operator allowed it, and never through a link', async () => {
@@ -137,11 +143,17 @@ describe('sandboxd remembers', () => {
     await assert.rejects(again.workspaceOf({ rootTaskId: 'task_1', path: place }), {
       code: 'conflict',
     });
-    if (!isRoot) return;
-    assert.equal(statSync(join(place, 'sub', 'file')).mode & 0o777, 0o660);
-    assert.equal(statSync(join(place, 'sub', 'file')).gid, used.gid);
-    assert.equal(lstatSync(join(place, 'link')).gid, used.gid, 'the link, not what it names');
-    assert.equal(statSync('/etc').gid, 0);
+    const shared = { path: place, uid: null, gid: used.gid };
+    assert.deepEqual(owned.splice(0), [shared, shared], 'by the warden, in each life');
+  });
+
+  it('a home is given to its agent by the warden', async () => {
+    const agent = { uid: 200_007, gid: 200_007, user: 'agent-coder' };
+    const home = await workspaces({}).homeOf('coder', 'task_1', agent);
+    assert.equal(home, join(dir, 'homes', 'task_1', 'coder'));
+    assert.deepEqual(owned.splice(0), [{ path: home, uid: 200_007, gid: 200_007 }]);
+    await workspaces({}, false).homeOf('coder', 'task_1', agent);
+    assert.deepEqual(owned, []);
   });
 
   it('boxes are told when they open and when they end, once; those left are ended', async () => {
@@ -182,12 +194,15 @@ describe('sandboxd remembers', () => {
     symlinkSync(join(dir, 'data'), join(dir, 'link'));
     const text = boundsText({
       config: { ...sandboxdConfig.parse({ write_roots: [join(dir, 'link')] }), runner },
-      ...{ stateDir: dir, runtimeDir: dir, host: ROOT, clientPid: 42 },
+      ...{ stateDir: dir, runtimeDir: dir, host: KEPT, clientPid: 42 },
     });
     const lines = text.trimEnd().split('\n');
     assert.ok(lines.includes('uid 200000 265535'));
     assert.ok(lines.includes('gid 200000 1299999'));
+    assert.ok(lines.includes('client_uid 265534') && lines.includes('client_gid 265534'));
     assert.ok(lines.includes('client_pid 42'));
+    assert.ok(lines.includes(`own ${dir}/homes`) && lines.includes(`share ${dir}/workspaces`));
+    assert.ok(!lines.includes(`share ${dir}/data`), 'what may be written is not given away');
     assert.ok(lines.includes(`ro ${runner}`));
     for (const daemon of ['agentd', 'toold', 'modeld'])
       assert.ok(lines.includes(`ro ${dir}/${daemon}`));
@@ -199,7 +214,8 @@ describe('sandboxd remembers', () => {
       config: { ...config, runner },
       ...{ stateDir: dir, runtimeDir: dir, host: ALICE },
     });
-    assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nboxes/);
+    assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nclient_gid 1000\nboxes/);
+    assert.doesNotMatch(single, /^(own|share) /m, 'there is nobody to give anything to');
   });
 
   it('secrets are those of every home of the host, and our own state', () => {

@@ -200,7 +200,7 @@ describe('runners and boxes', () => {
       workspaces: {
         check: async () => undefined,
         workspaceOf: async () => ({ layers: [], upper: dir, gid: 77 }),
-        homeOf: () => dir,
+        homeOf: async () => dir,
       },
     });
   const body = {

@@ -1,9 +1,11 @@
 // Where the files of a task tree and of an agent are, and whose they are. A workspace is a list of
 // sealed layers and one upper; today there are no layers, and only this file knows.
-import { chownSync, lstatSync, mkdirSync, realpathSync } from 'node:fs';
-import { chmod, lchown, lstat, readdir } from 'node:fs/promises';
+import { mkdirSync, realpathSync } from 'node:fs';
+import { lstat, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
+import type { Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identity } from './identities.ts';
 import type { Store } from './store.ts';
@@ -20,31 +22,37 @@ export type Workspaces = {
    * One for every task tree: what outside text made an agent write in one task is not there in the
    * next.
    */
-  homeOf(agent: string, rootTaskId: string, identity: Identity): string;
+  homeOf(agent: string, rootTaskId: string, identity: Identity): Promise<string>;
 };
 
 export function makeWorkspaces(options: {
   stateDir: string;
   config: SandboxdConfig;
   store: Pick<Store, 'workspace'>;
-  /** Whether boxes have users of their own, and files have to be given to them. */
+  /** Whether boxes have users of their own, and files have to be given to them: by the warden. */
   ownUsers: boolean;
+  warden: Pick<Warden, 'own'>;
   gid: number;
+  log: Log;
 }): Workspaces {
-  const { config, store, ownUsers } = options;
+  const { config, store, ownUsers, warden, log } = options;
   const stateDir = realpathSync(options.stateDir);
   const range = { first: config.gid_first, last: config.gid_last };
   const ready = new Map<string, Promise<Workspace>>();
 
   const make = async (rootTaskId: string, path: string | undefined): Promise<Workspace> => {
-    if (path !== undefined) assertInPlace(path, config.workspace_roots);
+    if (path !== undefined) await assertInPlace(path, config.workspace_roots);
     const row = await store.workspace(rootTaskId, path, range);
     const upper = row.path ?? join(stateDir, 'workspaces', rootTaskId);
-    if (row.path !== null) assertInPlace(row.path, config.workspace_roots);
+    if (row.path !== null) await assertInPlace(row.path, config.workspace_roots);
     const gid = ownUsers ? row.gid : options.gid;
     if (row.path === null) mkdirSync(upper, { recursive: true, mode: 0o700 });
     // The group is what the agents of the task have in common; new files take it from here.
-    if (ownUsers) await shareWithGroup(upper, gid);
+    if (ownUsers) {
+      const left = await warden.own({ path: upper, uid: null, gid });
+      if (left > 0)
+        log.warn('files with a second name, and devices, stay as they are', { upper, left });
+    }
     return { layers: [], upper, gid };
   };
 
@@ -56,34 +64,29 @@ export function makeWorkspaces(options: {
       found.catch(() => ready.delete(rootTaskId));
       return found;
     },
-    homeOf(agent, rootTaskId, { uid, gid }) {
+    async homeOf(agent, rootTaskId, { uid, gid }) {
       const home = join(stateDir, 'homes', rootTaskId, agent);
       mkdirSync(home, { recursive: true, mode: 0o700 });
-      if (ownUsers) chownSync(home, uid, gid);
+      if (ownUsers) await warden.own({ path: home, uid, gid });
       return home;
     },
   };
 }
 
-/** Never a link: what the operator allowed is what is used. */
-function assertInPlace(path: string, roots: readonly string[]): void {
+/**
+ * Never a link: what the operator allowed is what is used. What this user may not look at, the
+ * warden does: it follows no link either.
+ */
+async function assertInPlace(path: string, roots: readonly string[]): Promise<void> {
   const isBelow = (root: string) => path === root || path.startsWith(`${root.replace(/\/$/, '')}/`);
   if (!roots.some(isBelow) || /\/\.\.?(\/|$)/.test(path))
     throw fault('denied', `${path} may not be used as a workspace`, {
       hint: 'An operator can allow it: sandboxd.workspace_roots in agentd.yaml.',
     });
-  const stat = lstatSync(path, { throwIfNoEntry: false });
-  if (stat === undefined || !stat.isDirectory() || realpathSync(path) !== path)
-    throw fault('not_found', `${path} is not a directory, or there is a link in its path`);
-}
-
-/** All of it: what an operator put there belongs to the operator, and the agents work in it. */
-async function shareWithGroup(path: string, gid: number): Promise<void> {
-  const stat = await lstat(path);
-  if (stat.gid !== gid) await lchown(path, stat.uid, gid);
-  if (stat.isSymbolicLink() || !(stat.isFile() || stat.isDirectory())) return;
-  const wanted = stat.isDirectory() ? 0o2070 : 0o060;
-  if ((stat.mode & wanted) !== wanted) await chmod(path, (stat.mode & 0o3777) | wanted);
-  if (!stat.isDirectory()) return;
-  for (const name of await readdir(path)) await shareWithGroup(join(path, name), gid);
+  try {
+    if ((await lstat(path)).isDirectory() && (await realpath(path)) === path) return;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EACCES') return;
+  }
+  throw fault('not_found', `${path} is not a directory, or there is a link in its path`);
 }

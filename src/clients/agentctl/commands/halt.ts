@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { some } from '../show/amounts.ts';
+import { asOwnerOf } from '../state-owner.ts';
 
 const isAway = (error: unknown): boolean =>
   error instanceof Fault && ['not_reachable', 'unavailable', 'stopping'].includes(error.code);
@@ -21,7 +22,7 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
     if (!isAway(error)) throw error;
     const file = join(stateDir, 'HALT');
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-    writeFileSync(file, `${reason ?? ''}\n`, { mode: 0o600 });
+    asOwnerOf(stateDir, () => writeFileSync(file, `${reason ?? ''}\n`, { mode: 0o600 }));
     out.give({ halt: { halted: true, stopped_runs: 0, file } }, () => [
       `No runtime answers; made ${file}, so that none works until it is lifted.`,
     ]);
@@ -35,7 +36,7 @@ export async function unhalt({ out, stateDir, runtime }: Session): Promise<void>
   } catch (error) {
     const file = join(stateDir, 'HALT');
     if (!isAway(error) || !existsSync(file)) throw error;
-    rmSync(file);
+    asOwnerOf(stateDir, () => rmSync(file));
     out.give({ unhalt: { halted: false, file } }, () => [
       `No runtime answers; removed ${file}. The next one starts without a halt.`,
     ]);

@@ -5,6 +5,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { pause } from '../follow.ts';
 import { renderTable } from '../show/table.ts';
+import { asOwnerOf } from '../state-owner.ts';
 
 const KNOWN_AFTER_MS = 600;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
@@ -36,9 +37,11 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
   const name = args.words[0]!;
   const file = fileOf(stateDir, name);
   const key = process.getBuiltinModule('node:crypto').randomBytes(32).toString('base64url');
-  fs.mkdirSync(`${stateDir}/people`, { recursive: true, mode: 0o700 });
   try {
-    fs.writeFileSync(file, `${key}\n`, { mode: 0o600, flag: 'wx' });
+    asOwnerOf(stateDir, () => {
+      fs.mkdirSync(`${stateDir}/people`, { recursive: true, mode: 0o700 });
+      fs.writeFileSync(file, `${key}\n`, { mode: 0o600, flag: 'wx' });
+    });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
     throw fault('conflict', `${name} has a key already`, {
@@ -61,7 +64,7 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
     throw fault('not_found', `${name} has no key of their own`, {
       hint: 'See: agentctl person list',
     });
-  fs.rmSync(file);
+  asOwnerOf(stateDir, () => fs.rmSync(file));
   await pause(KNOWN_AFTER_MS);
   out.give({ person: { name, key_file: null } }, () => [
     `The key of ${name} is worth nothing now.`,

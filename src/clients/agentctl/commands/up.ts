@@ -1,15 +1,16 @@
 // agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, readdirSync, renameSync, statSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import { pause } from '../follow.ts';
-import { findProgram } from '../programs.ts';
+import { findKeeper, findProgram } from '../programs.ts';
 import { answersHealth, findRunning } from '../running.ts';
 import { readRuntimeInfo } from '../state.ts';
 import { makeStateDir } from '../state-made.ts';
+import { asOwnerOf } from '../state-owner.ts';
 import { lastWords } from './runtime-log.ts';
 import { describeStart } from './up-report.ts';
 
@@ -19,14 +20,14 @@ const logBytesMax = 20_000_000;
 export async function up(session: Session): Promise<number> {
   const { args, stateDir, out } = session;
   await assertFree(stateDir);
-  const program = findProgram(args.flag('split') ? 'split' : 'embedded');
-  const argv = [program, ...entryArgs(args, stateDir), '--ready-fd', '3'];
+  const argv = [...programOf(args), ...entryArgs(args, stateDir), '--ready-fd', '3'];
   makeStateDir(stateDir);
   const newCopies = watchCopies(stateDir);
   if (args.flag('foreground')) return runHere(session, argv, newCopies);
   out.note(`Starting the runtime on ${stateDir} …`);
-  const log = openLog(join(stateDir, 'logs', 'runtime.log'));
-  const child = spawn(process.execPath, argv, {
+  const log = asOwnerOf(stateDir, () => openLog(join(stateDir, 'logs', 'runtime.log')));
+  const [command = '', ...rest] = argv;
+  const child = spawn(command, rest, {
     cwd: stateDir,
     detached: true,
     env: runtimeEnv(session.env),
@@ -52,6 +53,13 @@ function watchCopies(stateDir: string): () => string[] {
   const names = () => readdirSync(stateDir).filter((name) => /\.before-[\d.]+$/.test(name));
   const before = names();
   return () => names().filter((name) => !before.includes(name));
+}
+
+/** As root the keeper comes first: it keeps root for the warden, and the daemons run without. */
+function programOf(args: Args): string[] {
+  const node = process.execPath;
+  if (process.getuid?.() === 0) return [findKeeper(), node, findProgram('as-root')];
+  return [node, findProgram(args.flag('split') ? 'split' : 'embedded')];
 }
 
 const RUNTIME_VARIABLES = new RegExp(
@@ -103,7 +111,8 @@ export function entryArgs(args: Args, stateDir: string): string[] {
 function openLog(file: string): { file: string; fd: number; from: number } {
   const sizeNow = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   if (sizeNow() > logBytesMax) renameSync(file, `${file}.1`);
-  const fd = openSync(file, 'a', 0o600);
+  const { O_APPEND, O_CREAT, O_WRONLY, O_NOFOLLOW } = constants;
+  const fd = openSync(file, O_APPEND | O_CREAT | O_WRONLY | O_NOFOLLOW, 0o600);
   return { file, fd, from: sizeNow() };
 }
 
@@ -158,7 +167,8 @@ async function runHere(
   argv: string[],
   newCopies: () => string[],
 ): Promise<number> {
-  const child = spawn(process.execPath, argv, {
+  const [command = '', ...rest] = argv;
+  const child = spawn(command, rest, {
     cwd: session.stateDir,
     // Its own group: Ctrl-C reaches it once, through us, and it stops in order.
     detached: true,

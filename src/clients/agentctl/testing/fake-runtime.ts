@@ -84,6 +84,7 @@ export async function startFake(
   }
   const info: RuntimeInfo = {
     pid: process.pid,
+    uid: process.getuid?.() ?? 0,
     mode: 'embedded',
     runtime_dir: runtimeDir,
     started_at: new Date().toISOString(),

@@ -1,6 +1,13 @@
 // What of this host goes into boxes: the system's own files, Node with the libraries it needs, the
 // runner's program. Found by looking, once.
-import { existsSync, lstatSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Bind } from './plan.ts';
 
@@ -12,6 +19,15 @@ const RUNNER_DIR = '/usr/lib/agentd';
 const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
 
 export type RunnerPlace = { binds: Bind[]; argv: string[]; env: Record<string, string> };
+
+/** Also when this user may not look: the warden, which opens it, may. */
+export function isThere(path: string): boolean {
+  try {
+    return statSync(path) !== undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EACCES';
+  }
+}
 
 /** Links stay links, so that a merged /usr looks as it does outside. */
 export function systemBinds(paths: readonly string[]): Bind[] {

@@ -154,6 +154,17 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
   ]);
 }
 
+/** A directory to one user, or a tree to a group (uid null). */
+export type Owned = { path: string; uid: number | null; gid: number };
+
+export function encodeOwned({ path, uid, gid }: Owned): Buffer {
+  const head = Buffer.alloc(12);
+  head[0] = uid === null ? 2 : 1;
+  head.writeUInt32LE(uid ?? 0, 4);
+  head.writeUInt32LE(gid, 8);
+  return Buffer.concat([head, Buffer.from(`${path}\0`)]);
+}
+
 export function encodeBoxCommand(command: BoxCommand): Buffer {
   const box = Buffer.alloc(8);
   box.writeBigUInt64LE(command.box);

@@ -47,7 +47,9 @@ async function sweepOne(file: string, boot: string, log: Log): Promise<boolean> 
     try {
       process.kill(-pid, 'SIGKILL');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+      // Another user's: the warden ends it, because whoever asked for it is gone.
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ESRCH' && code !== 'EPERM') throw error;
     }
     const end = performance.now() + goneWithinMs;
     while (lives() && performance.now() < end) await sleep(pollMs);

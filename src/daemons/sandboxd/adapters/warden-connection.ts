@@ -19,6 +19,7 @@ export const ASK = {
   open: 7,
   exec: 8,
   close: 9,
+  own: 10,
 } as const;
 const TOLD = {
   started: 0x81,
@@ -29,6 +30,7 @@ const TOLD = {
   stdinTaken: 0x86,
   features: 0x87,
   opened: 0x88,
+  owned: 0x89,
 } as const;
 
 /** In the order of the warden's own list; itself is null. */
@@ -57,6 +59,8 @@ export type Exit = {
 export type Listener = {
   started(pid: number): void;
   opened?(box: bigint): void;
+  /** How many files were left as they were. */
+  owned?(left: number): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
   exit(exit: Exit): void;
   refused(refusal: Refusal): void;
@@ -211,6 +215,9 @@ export class WardenConnection {
     else if (type === TOLD.stdinTaken) {
       this.#window += body.readUInt32LE(0);
       this.#feed();
+    } else if (type === TOLD.owned) {
+      this.#listener = undefined;
+      listener?.owned?.(body.readUInt32LE(0));
     } else if (type === TOLD.exit || type === TOLD.refused) {
       // Free for the next before whoever listens asks for it.
       this.#listener = undefined;

@@ -6,7 +6,9 @@ import {
   type BoxPlan,
   encodeBoxCommand,
   encodeBoxPlan,
+  encodeOwned,
   encodePlan,
+  type Owned,
   type Plan,
 } from './plan.ts';
 import { ASK, type Exit, type Refusal, WardenConnection } from './warden-connection.ts';
@@ -39,6 +41,8 @@ export type Warden = {
   features(): Promise<Map<string, string>>;
   start(plan: Plan): Promise<Command>;
   open(plan: BoxPlan): Promise<HeldBox>;
+  /** What only root can do. Gives how many files were left as they were. */
+  own(owned: Owned): Promise<number>;
   close(): void;
 };
 
@@ -152,6 +156,19 @@ export function makeWarden(socketPath: string): Warden {
     };
   };
 
+  const own = async (owned: Owned): Promise<number> => {
+    const connection = await take();
+    const done = Promise.withResolvers<number>();
+    const nothing = (): void => undefined;
+    connection.ask(ASK.own, encodeOwned(owned), {
+      ...{ started: nothing, output: nothing, exit: nothing },
+      owned: done.resolve,
+      refused: (refusal) => done.reject(asFault(refusal)),
+      lost: () => done.reject(wardenGone()),
+    });
+    return done.promise.finally(() => giveBack(connection));
+  };
+
   return {
     async features() {
       const connection = await take();
@@ -168,6 +185,7 @@ export function makeWarden(socketPath: string): Warden {
     },
     start: (plan) => begin(ASK.plan, encodePlan(plan)),
     open,
+    own,
     close() {
       for (const connection of live) connection.destroy();
     },

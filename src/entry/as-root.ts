@@ -1,0 +1,106 @@
+// As root, once, before anything else runs: reads the configuration, decides who the daemons are,
+// gives them the state directory, writes down what the warden may do. Tells the keeper
+// (native/keeper), which does the rest, and ends.
+import { existsSync, mkdirSync, realpathSync, writeSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import { daemonsOf } from '../daemons/sandboxd/identities.ts';
+import { runtimeDirOf } from '../platform/state-dir.ts';
+import { assertTrustedDir } from '../platform/trusted-path.ts';
+import { fault } from '../wire/errors.ts';
+import { handOver, openToPass, readRootsFile } from './hand-over.ts';
+import { assertNative } from './native.ts';
+import {
+  loadRuntimeConfig,
+  programPath,
+  type RuntimeConfig,
+  readArgv,
+  refuseToStart,
+  rootDir,
+  type Told,
+} from './options.ts';
+import { heldBy } from './runtime.ts';
+import { type ServiceUser, serviceUser } from './service-user.ts';
+
+/** Everything that must be reachable for the daemons, whoever made it. */
+function paths(told: Told, config: RuntimeConfig, program: string) {
+  const given = [told.configFile, told.agentsDir].filter((path) => path !== undefined);
+  const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
+  const { sandboxd, ...others } = config;
+  const named = [
+    ...pathsIn(others),
+    ...[SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, sandboxd.runner, sandboxd.boxfs],
+    ...[join(rootDir(), 'node_modules')],
+  ].filter((path) => path !== undefined && existsSync(path));
+  return {
+    need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
+    show: (named as string[]).flatMap(bothNames),
+  };
+}
+
+const bothNames = (path: string): string[] => [...new Set([path, realpathSync(path)])];
+
+function pathsIn(value: unknown): string[] {
+  if (typeof value === 'string') return value.startsWith('/') ? [value] : [];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.values(value).flatMap(pathsIn);
+}
+
+function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[] {
+  const warden = assertNative('warden');
+  const program = programPath(told.mode);
+  const runtimeDir = runtimeDirIn(told.stateDir);
+  const { dir } = wardenPaths(runtimeDir);
+  const { need, show } = paths(told, config, program);
+  const bounds = boundsText({
+    config: { ...config.sandboxd, runner: config.sandboxd.runner ?? '' },
+    host: { uid: user.uid, gid: user.gid, wardenIsRoot: true },
+    ...{ stateDir: told.stateDir, runtimeDir },
+  });
+  const one = (name: string, value: string | number | undefined) =>
+    value === undefined ? [] : [name, String(value)];
+  return [
+    ...['uid', String(user.uid), 'gid', String(user.gid), 'user', user.name],
+    ...['ready-fd', String(told.readyFd), 'one-client', told.mode === 'embedded' ? '1' : '0'],
+    ...['warden', warden, 'dir', dir, 'bounds', bounds, 'runtime', runtimeDir],
+    ...['halt', join(told.stateDir, 'HALT'), 'log', join(told.stateDir, 'logs', 'warden.log')],
+    ...['held', JSON.stringify({ error: heldBy(told.stateDir).toBody() })],
+    ...need.flatMap((path) => ['need', path]),
+    ...[...show, dirname(runtimeDir)].flatMap((path) => ['show', path]),
+    ...['--', process.execPath, program, '--state', told.stateDir, '--mode', told.mode],
+    ...['--runtime', runtimeDir, '--ready-fd', String(told.readyFd)],
+    ...one('--port', told.port),
+    ...one('--config', told.configFile),
+    ...one('--agents', told.agentsDir),
+  ];
+}
+
+/** Above it only root can change anything, so that the warden's directory beside it stays root's. */
+function runtimeDirIn(stateDir: string): string {
+  const dir = runtimeDirOf(stateDir, process.env);
+  mkdirSync(dirname(dir), { recursive: true, mode: 0o711 });
+  const base = realpathSync(dirname(dir));
+  openToPass(base);
+  assertTrustedDir(base, []);
+  return join(base, basename(dir));
+}
+
+function main(): void {
+  const given = readArgv(process.argv.slice(2));
+  try {
+    if (process.getuid?.() !== 0 || given.tellFd === undefined)
+      throw fault('bad_usage', 'as-root is started by the keeper, as root');
+    mkdirSync(given.stateDir, { recursive: true, mode: 0o700 });
+    const told = { ...given, stateDir: realpathSync(given.stateDir) };
+    const config = loadRuntimeConfig(told, readRootsFile);
+    const user = serviceUser(config);
+    for (const name of ['workspaces', 'homes', 'logs'])
+      mkdirSync(join(told.stateDir, name), { recursive: true, mode: 0o700 });
+    handOver(told.stateDir, user, daemonsOf(config.sandboxd));
+    writeSync(given.tellFd, `${ordersOf(told, config, user).join('\0')}\0`);
+  } catch (error) {
+    refuseToStart(given.readyFd, error);
+  }
+}
+
+main();
