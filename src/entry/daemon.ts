@@ -5,7 +5,6 @@ import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import {
-  assertNotRoot,
   hostOptions,
   loadRuntimeConfig,
   onEnd,
@@ -31,7 +30,6 @@ const LOAD: Record<string, () => Promise<Daemon>> = {
 async function main(): Promise<void> {
   const told = readArgv(process.argv.slice(2));
   try {
-    assertNotRoot();
     const load = LOAD[told.daemon ?? ''];
     if (load === undefined) throw fault('bad_usage', `there is no daemon ${told.daemon}`);
     const daemon = await load();

@@ -25,11 +25,7 @@ const DEPTH: Readonly<Record<string, number>> = { workspaces: 2, homes: 2 };
 /** Read by root at every start: they stay root's, or the daemons could say what root does. */
 const isRootsOwn = (name: string): boolean => /^agentd\.yaml(\.d)?$/.test(name);
 
-export function handOver(
-  stateDir: string,
-  user: ServiceUser,
-  earlier: { uid: number },
-): void {
+export function handOver(stateDir: string, user: ServiceUser, earlier: { uid: number }): void {
   withOpen(stateDir, (top, stat) => {
     if (![0, user.uid, earlier.uid].includes(stat.uid))
       throw fault('bad_config', `the state directory ${stateDir} belongs to uid ${stat.uid}`, {

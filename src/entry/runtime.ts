@@ -3,8 +3,8 @@
 // opposite order.
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { HostOptions } from '../platform/daemon.ts';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import type { HostOptions } from '../platform/daemon.ts';
 import { openFront } from '../platform/front.ts';
 import { peopleIn } from '../platform/people.ts';
 import {

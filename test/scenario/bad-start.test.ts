@@ -7,7 +7,13 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import type { FaultBody } from '../../src/wire/errors.ts';
-import { freshDir, ROOT, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import {
+  entryCommand,
+  freshDir,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
 
 /** Starts the program and gives the reason it says for not doing it. */
 function refusal(
@@ -16,9 +22,10 @@ function refusal(
 ): Promise<FaultBody & { exit: number | null }> {
   const runtimeBase = xdg ?? join(stateDir, '..', 'r');
   mkdirSync(runtimeBase, { recursive: true, mode: 0o700 });
-  const argv = [join(ROOT, 'build', `${mode}.mjs`), '--state', stateDir, '--ready-fd', '1'];
+  const [program = '', ...first] = entryCommand(mode);
+  const argv = [...first, '--state', stateDir, '--mode', mode, '--ready-fd', '1'];
   const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: runtimeBase };
-  const child = spawn(process.execPath, argv, { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  const child = spawn(program, argv, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   let said = '';
   child.stdout.on('data', (chunk: Buffer) => {
     said += chunk.toString('utf8');

@@ -99,6 +99,15 @@ export function freshDir(): string {
   return mkdtempSync(join(tmpdir(), 'agentd-t-'));
 }
 
+const IS_ROOT = process.getuid?.() === 0;
+
+/** As agentctl up starts it: as root by the keeper, so that no daemon is root. */
+export function entryCommand(mode: 'embedded' | 'split'): string[] {
+  const inBuild = (name: string) => join(ROOT, 'build', name);
+  if (!IS_ROOT) return [process.execPath, inBuild(`${mode}.mjs`)];
+  return [inBuild('keeper'), process.execPath, inBuild('as-root.mjs')];
+}
+
 export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRuntime> {
   const base = options.base ?? freshDir();
   const stateDir = join(base, 'state');
@@ -128,14 +137,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     ...(options.port === undefined ? [] : ['--port', String(options.port)]),
     ...(options.agents === undefined ? [] : ['--agents', join(base, 'agents')]),
   ];
-  const isKept = process.getuid?.() === 0 && options.uid === undefined;
-  const inBuild = (name: string) => join(ROOT, 'build', name);
-  const program = isKept
-    ? [inBuild('keeper'), process.execPath, inBuild('as-root.mjs')]
-    : [
-        ...(options.uid === undefined ? [process.execPath] : asUser(options.uid, base)),
-        inBuild(`${mode}.mjs`),
-      ];
+  const program =
+    options.uid === undefined
+      ? entryCommand(mode)
+      : [...asUser(options.uid, base), join(ROOT, 'build', `${mode}.mjs`)];
   const child = spawn(program[0]!, [...program.slice(1), ...argv], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -155,7 +160,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     if (options.base === undefined) rmSync(base, { recursive: true, force: true });
     throw error;
   });
-  const runtimePid = isKept ? nodeChildOf(child.pid!) : child.pid!;
+  const runtimePid = options.uid === undefined && IS_ROOT ? nodeChildOf(child.pid!) : child.pid!;
   const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
   const stop = async () => {
     child.kill('SIGTERM');
@@ -173,8 +178,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     stop,
     async kill() {
       // Not the keeper: its end would not wait for that of the daemons.
-      if (child.exitCode === null && child.signalCode === null)
-        process.kill(runtimePid, 'SIGKILL');
+      if (child.exitCode === null && child.signalCode === null) process.kill(runtimePid, 'SIGKILL');
       await gone();
     },
     restart: () => startRuntime({ ...options, base }),

@@ -114,10 +114,18 @@ describe('sandboxd remembers', () => {
     assert.notEqual(one.upper, two.upper);
     assert.notEqual(one.gid, two.gid);
     assert.equal(statSync(one.upper).mode & 0o7777, 0o700, 'closed until it is shared');
-    const shared = ({ upper: path, gid }: { upper: string; gid: number }) => ({ path, uid: null, gid });
+    const shared = ({ upper: path, gid }: { upper: string; gid: number }) => ({
+      path,
+      uid: null,
+      gid,
+    });
     assert.deepEqual(owned.splice(0), [shared(one), shared(two)], 'by the warden, once');
     const alone = await workspaces({}, false).workspaceOf({ rootTaskId: 'task_1' });
-    assert.deepEqual([alone.gid, owned], [process.getgid?.(), []], 'without users nothing is given');
+    assert.deepEqual(
+      [alone.gid, owned],
+      [process.getgid?.(), []],
+      'without users nothing is given',
+    );
   });
 
   it('a directory is used in place only where an operator allowed it, and never through a link', async () => {

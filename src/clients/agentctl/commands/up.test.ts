@@ -46,7 +46,8 @@ say({ ready: true });
 
 let program: ReturnType<typeof copyProgram>;
 before(() => {
-  program = copyProgram({ 'entry/embedded.ts': ENTRY, 'entry/split.ts': ENTRY });
+  const names = ['embedded', 'split', 'as-root'];
+  program = copyProgram(Object.fromEntries(names.map((name) => [`entry/${name}.ts`, ENTRY])));
 });
 after(() => program.remove());
 

@@ -14,6 +14,9 @@ export function copyProgram(programs: Readonly<Record<string, string>>) {
   for (const part of ['clients/agentctl', 'wire', 'platform'])
     cpSync(join(SOURCE, part), join(src, part), { recursive: true });
   writeFileSync(join(root, 'package.json'), '{"name":"agentd","version":"9.9.9","type":"module"}');
+  // As root `up` goes through the keeper; here it is what it would start.
+  mkdirSync(join(root, 'build'));
+  writeFileSync(join(root, 'build', 'keeper'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 });
   for (const [path, text] of Object.entries(programs)) {
     mkdirSync(dirname(join(src, path)), { recursive: true });
     writeFileSync(join(src, path), text);

@@ -1,13 +1,6 @@
 // What of this host goes into boxes: the system's own files, Node with the libraries it needs, the
 // runner's program. Found by looking, once.
-import {
-  existsSync,
-  lstatSync,
-  readFileSync,
-  readlinkSync,
-  realpathSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, lstatSync, readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Bind } from './plan.ts';
 

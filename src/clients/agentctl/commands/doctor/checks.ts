@@ -5,7 +5,14 @@ import { findRunning } from '../../running.ts';
 import { checkAudit, checkClock, checkDisk } from './around.ts';
 import type { Finding } from './finding.ts';
 import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
-import { checkDaemons, checkManifests, checkMode, checkModels, checkRules } from './running.ts';
+import {
+  checkDaemons,
+  checkManifests,
+  checkMode,
+  checkModels,
+  checkRights,
+  checkRules,
+} from './running.ts';
 import { checkSandboxes } from './sandboxes.ts';
 
 export async function runChecks(
@@ -23,7 +30,8 @@ export async function runChecks(
   ];
   if (running !== undefined) {
     const runtime = session.runtime();
-    found.push(...(await checkDaemons(runtime)));
+    const { pid } = await runtime.ask('agentd', 'health', {}, { deadlineMs: 3_000 });
+    found.push(checkRights(pid), ...(await checkDaemons(runtime)));
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)));
   }

@@ -8,7 +8,9 @@ export function notProtected(stateDir: string, sandboxes: FeaturesView | undefin
   return [
     ...ofBoxes(user, sandboxes),
     process.getuid?.() === 0
-      ? 'The daemons keep root: whoever takes one of them over has this machine. Boxes never are root.'
+      ? 'The daemons share one user without rights: whoever takes one of them over has what the ' +
+        `others have, ${stateDir} with its keys, and can ask the warden, which is root, for boxes ` +
+        'within its bounds.'
       : `The daemons run as ${user}: any process of ${user} outside a box can read ${stateDir}, its ` +
         'keys included, and connect to the sockets of running tasks.',
     'What manifests say under linuxUser and resources.cpu is checked and recorded, but nothing ' +

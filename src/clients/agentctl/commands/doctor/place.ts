@@ -18,17 +18,19 @@ export function checkNode(version: string): Finding {
   );
 }
 
-/** Ours alone: made by this user, entered by nobody else. */
+/** Ours alone: this user's, or as root that of the daemons; entered by nobody else. */
 function checkOwnDir(name: string, dir: string, absent: string): Finding {
+  const isRoot = process.getuid?.() === 0;
   const stat = lstatSync(dir, { throwIfNoEntry: false });
   if (stat === undefined) return ok(name, absent);
   if (!stat.isDirectory()) return fail(name, `${dir} is not a directory`, `ls -ld ${dir}`);
-  if (stat.uid !== process.getuid?.())
+  if (stat.uid !== process.getuid?.() && !isRoot)
     return fail(name, `${dir} belongs to uid ${stat.uid}, not to this user`, `ls -ld ${dir}`);
   const mode = stat.mode & 0o777;
   if ((mode & 0o077) !== 0)
     return fail(name, `others can enter ${dir} (mode ${mode.toString(8)})`, `chmod 700 ${dir}`);
-  return ok(name, `${dir} (mode ${mode.toString(8)})`);
+  const owner = isRoot ? `, of uid ${stat.uid}` : '';
+  return ok(name, `${dir} (mode ${mode.toString(8)}${owner})`);
 }
 
 export const checkState = (stateDir: string): Finding =>

@@ -1,4 +1,5 @@
 // Checks of a runtime that is up: its daemons, models and manifests.
+import { readFileSync } from 'node:fs';
 import type { DaemonName } from '../../../../wire/peers.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
@@ -6,6 +7,7 @@ import { some } from '../../show/amounts.ts';
 import { readRuntimeInfo } from '../../state.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
+import { userName } from './user-name.ts';
 
 const DAEMONS: readonly DaemonName[] = [
   'agentd',
@@ -32,6 +34,22 @@ export function checkMode(stateDir: string, running: Running | undefined): Findi
   if (!answers)
     return fail('runtime', `pid ${info.pid} is there, but agentd does not answer`, 'agentctl down');
   return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${RIGHTS[info.mode]}`);
+}
+
+/** Who they run as and what they may do, as the kernel says. */
+export function checkRights(pid: number): Finding {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const field = (name: string) => new RegExp(`^${name}:\\s+(\\w+)`, 'm').exec(status)?.[1] ?? '';
+  const uid = Number(field('Uid'));
+  const rights = /^0+$/.test(field('CapEff')) ? 'no capability' : `capabilities ${field('CapEff')}`;
+  const more = field('NoNewPrivs') === '1' ? ', and can get none' : '';
+  const text = `the daemons run as ${userName(uid)}, with ${rights}${more}`;
+  if (uid !== 0) return ok('rights', text);
+  return warn(
+    'rights',
+    `${text}: whoever takes one over has this machine`,
+    'agentctl down; agentctl up',
+  );
 }
 
 export async function checkDaemons(runtime: Runtime): Promise<Finding[]> {
