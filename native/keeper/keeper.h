@@ -5,10 +5,16 @@
 #include <sys/types.h>
 
 #define NEEDS_MAX 256
+#define SECRETS "/secrets"  // where the view keeps copies; empty but in the runtime's own view
 
+enum need_kind {
+  NEED_MUST,    // without it nothing can start
+  NEED_SHOW,    // seen, if its own mode allows
+  NEED_SECRET,  // root's: the runtime sees a copy of its own in its place
+};
 struct need {
   const char *path;
-  bool must;  // without it nothing can start
+  enum need_kind kind;
 };
 
 // What the program that prepares told us: words, each ended by a NUL (see read_orders in orders.c).

@@ -73,9 +73,12 @@ static void take(struct orders *o, const char *name, char *value) {
       *texts[i].place = value;
       return;
     }
-  if (!strcmp(name, "need") || !strcmp(name, "show")) {
+  enum need_kind kind = !strcmp(name, "need") ? NEED_MUST
+                        : !strcmp(name, "show") ? NEED_SHOW
+                                                : NEED_SECRET;
+  if (kind != NEED_SECRET || !strcmp(name, "secret")) {
     if (o->need_count == NEEDS_MAX) broken("too many paths are needed");
-    o->needs[o->need_count++] = (struct need){value, *name == 'n'};
+    o->needs[o->need_count++] = (struct need){value, kind};
   } else if (!strcmp(name, "uid")) {
     o->uid = (uid_t)number_of(value);
   } else if (!strcmp(name, "gid")) {

@@ -65,6 +65,9 @@ void places_take(const struct orders *orders) {
   lock(orders);
   make(orders, orders->dir, 0711);
   make(orders, orders->runtime, 0700);
+  char secrets[PATH_MAX];
+  in(secrets, orders->dir, SECRETS);
+  make(orders, secrets, 0700);
   if (lchown(orders->runtime, orders->uid, orders->gid))
     refuse(orders->ready_fd, "bad_config", "", "%s: %s", orders->runtime, strerror(errno));
   write_bounds(orders);
@@ -73,7 +76,7 @@ void places_take(const struct orders *orders) {
 // By name, and only what the warden makes there; the lock last.
 void places_leave(const struct orders *orders) {
   const char *names[] = {"/bounds", "/warden.sock", "/stubs", "/stubs.new", "/probe/file",
-                         "/lock",   "/probe",       "/root",  "/dev",       ""};
+                         "/lock",   "/probe",       "/root",  "/dev",       SECRETS, ""};
   char path[PATH_MAX];
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
     in(path, orders->dir, names[i]);

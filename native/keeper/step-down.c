@@ -36,7 +36,7 @@ static void check_needs(const struct orders *orders) {
   for (unsigned i = 0; i < orders->need_count; i++) {
     const char *path = orders->needs[i].path;
     struct stat about;
-    if (!orders->needs[i].must) continue;
+    if (orders->needs[i].kind != NEED_MUST) continue;
     if (!stat(path, &about) && !access(path, S_ISDIR(about.st_mode) ? R_OK | X_OK : R_OK)) continue;
     refuse(orders->ready_fd, "bad_config",
            "Let others read it (chmod -R a+rX), or move it, to /opt for programs, to /var/lib for "

@@ -1,6 +1,7 @@
 // The code, Node or the state may lie below a directory that the runtime's user cannot enter, as
 // root's home is. In a mount namespace of the runtime's own such a directory shows nothing but what
-// is needed of it; where nothing is closed, nothing is changed.
+// is needed of it; where nothing is closed, nothing is changed. A key that only root can read is
+// there as a copy that only the runtime can read.
 #include "keeper.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #define TREE_RECURSIVE 0x8000
 #define FROM_EMPTY 4
 #define COVERS_MAX 64
+#define SECRET_BYTES (64 * 1024)
 
 static dev_t covers[COVERS_MAX];  // the empty directories made here
 static unsigned cover_count;
@@ -93,20 +95,52 @@ static int show(const char *path, int tree, const struct orders *orders) {
   return (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, path, FROM_EMPTY);
 }
 
+// What root alone may read and the configuration names, as a file of the runtime's own.
+static int copy_secret(const struct need *need, unsigned number, const struct orders *orders) {
+  static char bytes[SECRET_BYTES];
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s%s/%u", orders->dir, SECRETS, number);
+  struct stat about;
+  int from = open(need->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  int to = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0400);
+  ssize_t size = -1;
+  if (from >= 0 && to >= 0 && !fstat(from, &about) && S_ISREG(about.st_mode) &&
+      about.st_size < SECRET_BYTES)
+    size = read(from, bytes, sizeof bytes);
+  bool bad = size < 0 || write(to, bytes, (size_t)size) != size ||
+             fchown(to, orders->uid, orders->gid);
+  if (from >= 0) close(from);
+  if (to >= 0) close(to);
+  memset(bytes, 0, sizeof bytes);
+  return bad ? -1 : (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | O_CLOEXEC);
+}
+
+static int tree_of(const struct need *need, unsigned number, const struct orders *orders) {
+  if (need->kind == NEED_SECRET) return copy_secret(need, number, orders);
+  return (int)syscall(SYS_open_tree, AT_FDCWD, need->path,
+                      TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
+}
+
+static int mount_secrets(const struct orders *orders) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s%s", orders->dir, SECRETS);
+  return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=16m");
+}
+
 int view_make(const struct orders *orders, char *why, size_t size) {
   bool closed = false;
   for (unsigned i = 0; i < orders->need_count && !closed; i++)
-    closed = above(orders->needs[i].path, is_closed, orders);
+    closed = orders->needs[i].kind == NEED_SECRET ||
+             above(orders->needs[i].path, is_closed, orders);
   if (!closed) return 0;
   umask(022);
-  if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL))
+  if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) ||
+      mount_secrets(orders))
     return broken(why, size, "a mount namespace", orders->program[0]);
   int trees[NEEDS_MAX];
   for (unsigned i = 0; i < orders->need_count; i++) {
-    const char *path = orders->needs[i].path;
-    trees[i] = (int)syscall(SYS_open_tree, AT_FDCWD, path,
-                            TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
-    if (trees[i] < 0) return broken(why, size, "open_tree", path);
+    trees[i] = tree_of(&orders->needs[i], i, orders);
+    if (trees[i] < 0) return broken(why, size, "opening it", orders->needs[i].path);
   }
   // The shorter first, so that what lies in one that is shown already stays as it is.
   for (unsigned length = 1; length < PATH_MAX; length++)

@@ -1,7 +1,7 @@
 // As root, once, before anything else runs: reads the configuration, decides who the daemons are,
 // gives them the state directory, writes down what the warden may do. Tells the keeper
 // (native/keeper), which does the rest, and ends.
-import { existsSync, mkdirSync, realpathSync, writeSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { daemonsOf } from '../daemons/sandboxd/identities.ts';
@@ -33,6 +33,7 @@ function paths(told: Told, config: RuntimeConfig, program: string) {
     ...[join(rootDir(), 'node_modules')],
   ].filter((path) => path !== undefined && existsSync(path));
   return {
+    secret: [...secretsIn(others), ...credentials()].filter(isRootsSecret),
     need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
     show: (named as string[]).flatMap(bothNames),
   };
@@ -46,12 +47,31 @@ function pathsIn(value: unknown): string[] {
   return Object.values(value).flatMap(pathsIn);
 }
 
+/** What the configuration calls a file of its own: keys and secrets. */
+function secretsIn(value: unknown, name = ''): string[] {
+  if (typeof value === 'string')
+    return /^(key|secret)_file$/.test(name) && value.startsWith('/') ? [value] : [];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, inner]) => secretsIn(inner, key));
+}
+
+function credentials(): string[] {
+  const dir = process.env.CREDENTIALS_DIRECTORY;
+  return dir === undefined ? [] : readdirSync(dir).map((name) => join(dir, name));
+}
+
+/** A file that the daemons could not read, and that nobody but root has put there. */
+function isRootsSecret(path: string): boolean {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  return stat?.isFile() === true && stat.uid === 0 && (stat.mode & 0o077) === 0;
+}
+
 function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[] {
   const warden = assertNative('warden');
   const program = programPath(told.mode);
   const runtimeDir = runtimeDirIn(told.stateDir);
   const { dir } = wardenPaths(runtimeDir);
-  const { need, show } = paths(told, config, program);
+  const { need, show, secret } = paths(told, config, program);
   const bounds = boundsText({
     config: { ...config.sandboxd, runner: config.sandboxd.runner ?? '' },
     host: { uid: user.uid, gid: user.gid, wardenIsRoot: true },
@@ -66,7 +86,10 @@ function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[
     ...['halt', join(told.stateDir, 'HALT'), 'log', join(told.stateDir, 'logs', 'warden.log')],
     ...['held', JSON.stringify({ error: heldBy(told.stateDir).toBody() })],
     ...need.flatMap((path) => ['need', path]),
-    ...[...show, dirname(runtimeDir)].flatMap((path) => ['show', path]),
+    ...secret.flatMap((path) => ['secret', path]),
+    ...[...show, dirname(runtimeDir)]
+      .filter((path) => !secret.includes(path))
+      .flatMap((path) => ['show', path]),
     ...['--', process.execPath, program, '--state', told.stateDir, '--mode', told.mode],
     ...['--runtime', runtimeDir, '--ready-fd', String(told.readyFd)],
     ...one('--port', told.port),

@@ -6,7 +6,13 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { allEvents } from '../support/reconcile.ts';
-import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
+import {
+  eventually,
+  freshDir,
+  startRuntime,
+  type TestRuntime,
+  writableFile,
+} from '../support/runtime.ts';
 
 const MOMENTS = [
   'approvald.before-ask',
@@ -29,7 +35,7 @@ spec:
 
 describe('killed at every moment of an approval, in split mode', () => {
   const base = freshDir();
-  const effectFile = join(base, 'effects');
+  const effectFile = writableFile(join(base, 'effects'));
   const crashFile = join(base, 'state', 'crash-at');
   let runtime: TestRuntime;
   let n = 0;

@@ -22,6 +22,7 @@ import {
   startRuntime,
   type TestRuntime,
   taskEnded,
+  writableFile,
 } from '../support/runtime.ts';
 
 const worker = `apiVersion: agentd/v1
@@ -31,7 +32,7 @@ spec: { replicas: 8, tools: { allow: [test.tools] } }
 `;
 const base = freshDir();
 const stateDir = join(base, 'state');
-const effectFile = join(base, 'effects');
+const effectFile = writableFile(join(base, 'effects'));
 const filler = join(stateDir, 'filler');
 
 function mounted(): boolean {

@@ -2,7 +2,7 @@
 // see how often each one really happened.
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
+import { eventually, freshDir, startRuntime, type TestRuntime, writableFile } from './runtime.ts';
 
 const worker = (name: string) => `apiVersion: agentd/v1
 kind: Agent
@@ -28,8 +28,7 @@ export type Counting = {
 
 export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promise<Counting> {
   const base = freshDir();
-  // Where the daemons may write, whoever they are.
-  const effectFile = join(base, 'state', 'effects');
+  const effectFile = writableFile(join(base, 'effects'));
   const runtime = await startRuntime({
     base,
     mode,

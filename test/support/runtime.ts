@@ -29,6 +29,7 @@ import type { RouteTable } from '../../src/wire/route.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 
+const IS_ROOT = process.getuid?.() === 0;
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 
 export type Clients = {
@@ -95,11 +96,16 @@ export function operatorClients(runtimeDir: string, key: string): Clients {
   };
 }
 
+/** A file that daemons may write to, whoever they are. */
+export function writableFile(path: string): string {
+  writeFileSync(path, '');
+  chmodSync(path, 0o666);
+  return path;
+}
+
 export function freshDir(): string {
   return mkdtempSync(join(tmpdir(), 'agentd-t-'));
 }
-
-const IS_ROOT = process.getuid?.() === 0;
 
 /** As agentctl up starts it: as root by the keeper, so that no daemon is root. */
 export function entryCommand(mode: 'embedded' | 'split'): string[] {
@@ -117,6 +123,8 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   if (options.config !== undefined) writeFileSync(join(stateDir, 'agentd.yaml'), options.config);
   if (options.agents !== undefined) {
     mkdirSync(join(base, 'agents'), { recursive: true });
+    // Agents are made and changed by daemons that are not root.
+    if (IS_ROOT) chmodSync(join(base, 'agents'), 0o777);
     for (const [name, text] of Object.entries(options.agents))
       writeFileSync(join(base, 'agents', `${name}.yaml`), text);
   }

@@ -1,7 +1,7 @@
 // The agents in force: read from a directory of manifests, followed as the files change, written
 // there by the operator. A broken manifest keeps the old one in force and is named among the
 // problems.
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
@@ -34,6 +34,18 @@ export function prepareAgentsDir(dir: string, starterDir: string | undefined): v
   const isEmpty = !readdirSync(dir).some((name) => /\.ya?ml$/.test(name));
   if (isEmpty && starterDir !== undefined && existsSync(starterDir))
     cpSync(starterDir, dir, { recursive: true });
+}
+
+/** A directory that an operator named may be for reading only. */
+function assertWritable(dir: string): void {
+  try {
+    accessSync(dir, constants.W_OK);
+  } catch (cause) {
+    throw fault('denied', `agentd may not write to ${dir}, where the manifests are`, {
+      hint: 'Change the file there yourself: agentd follows it. Or give that directory to its user.',
+      cause,
+    });
+  }
 }
 
 export function makeAgents({
@@ -108,12 +120,14 @@ export function makeAgents({
         throw fault('bad_manifest', `the manifest declares ${read.agent.name}, not ${name}`, {
           hint: 'Give it the same name as the command.',
         });
+      assertWritable(dir);
       writeAtomically(file, yaml);
       await store.putAgent({ spec: read.agent, file }, by);
       await manifests().rescan();
     },
     async remove(name, by) {
       const file = await fileOf(name);
+      if (file !== undefined) assertWritable(dir);
       await store.setAgentStatus(name, 'removed', by);
       if (file !== undefined) rmSync(file, { force: true });
       await manifests().rescan();
