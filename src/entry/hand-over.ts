@@ -90,7 +90,15 @@ function letRead(path: string, user: ServiceUser): void {
 
 /** The text of a file that nobody but root can have written. */
 export function readRootsFile(file: string): string {
-  const fd = openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  let fd: number;
+  try {
+    fd = openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (cause) {
+    throw fault('bad_config', `${file} cannot be read, or is a link`, {
+      hint: 'Name the file itself.',
+      cause,
+    });
+  }
   try {
     const stat = fstatSync(fd);
     if (!stat.isFile() || stat.uid !== 0 || (stat.mode & OTHERS_WRITE) !== 0)

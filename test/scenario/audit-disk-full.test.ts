@@ -14,6 +14,7 @@ import {
   startRuntime,
   type TestRuntime,
   taskEnded,
+  writableFile,
 } from '../support/runtime.ts';
 import {
   call,
@@ -51,7 +52,7 @@ after(() => {
 describe('a full disk under the audit log', { skip: unable }, () => {
   let runtime: TestRuntime;
   let model: ScriptedModel;
-  const effectFile = join(base, 'effects');
+  const effectFile = writableFile(join(base, 'effects'));
   const ballast = join(auditDir, 'ballast');
   const effects = () =>
     existsSync(effectFile)

@@ -2,7 +2,7 @@
 // alone, and scripts can rely on its documents and exit codes.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { AgentView, StatusView, TaskView, WaitView } from '../../src/wire/agentd.ts';
@@ -65,6 +65,8 @@ describe('agentctl', () => {
   before(async () => {
     const agents = join(base, 'agents');
     mkdirSync(agents);
+    // Agents are made in it by daemons that are not root.
+    chmodSync(agents, process.getuid?.() === 0 ? 0o777 : 0o700);
     for (const name of ['planner', 'researcher', 'coder'])
       writeFileSync(
         join(agents, `${name}.yaml`),

@@ -38,6 +38,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   } else if (!why.code || !why.text[0]) {
     abort();
   }
+  struct own own;
+  // Near enough to one that the path is looked at.
+  if (size > OWN_HEAD + 1 && size % 2) {
+    copy[0] = (uint8_t)(1 + size % 4 / 2);
+    copy[1] = copy[2] = copy[3] = copy[size - 1] = 0;
+    copy[OWN_HEAD] = '/';
+    if (copy[0] == OWN_SHARE) memset(copy + 4, 0, 4);
+  }
+  if (!parse_own(copy, size, &own, &why)) {
+    if (own.path[0] != '/' || !own.path[1] || strstr(own.path, "/../") || !own.gid) abort();
+    if (own.how == OWN_GIVE && !own.uid) abort();
+    sink = strlen(own.path);
+  } else if (!why.code || !why.text[0]) {
+    abort();
+  }
   free(copy);
   return 0;
 }

@@ -93,7 +93,7 @@ export type WardenOptions = {
   mode: Mode;
   build?: Build;
   wrap?: string[];
-  bounds?: string[];
+  bounds?: string[] | ((dir: string) => string[]);
   clientUid?: number;
   parent?: false; // not told to end with this process
 };
@@ -143,6 +143,7 @@ export class Warden {
   }
 
   #boundLines(wardenUid: number): string[] {
+    const { bounds = [] } = this.#options;
     const client = this.#options.clientUid ?? (this.mode === 'user' ? wardenUid : 0);
     return [
       `uid ${this.uid} ${this.uid}`,
@@ -153,7 +154,7 @@ export class Warden {
       `ro ${this.outside}`,
       `rw ${this.workspace}`,
       `egress ${join(this.dir, 'egress')}`,
-      ...(this.#options.bounds ?? []),
+      ...(typeof bounds === 'function' ? bounds(this.dir) : bounds),
     ];
   }
 

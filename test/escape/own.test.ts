@@ -1,0 +1,206 @@
+// What the daemons' user can make the warden give away: directories of its own below the bounds, to
+// agents and their groups, and nothing else. Hostile: every request comes from that very user.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { Owned } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import { IS_ROOT, Warden } from './support/warden.ts';
+
+const DAEMONS = 61_100;
+const AGENT = 61_234;
+const OTHER = 61_235;
+const GROUP = 61_236;
+
+/** Who connects is who one is at that moment. */
+function as<T>(uid: number, work: () => T): T {
+  process.setegid!(uid);
+  process.seteuid!(uid);
+  try {
+    return work();
+  } finally {
+    process.seteuid!(0);
+    process.setegid!(0);
+  }
+}
+
+const skip = IS_ROOT ? false : 'needs root: without it there is nobody to give anything to';
+describe('the warden gives directories away', { skip }, () => {
+  let warden: Warden;
+  let asked: Asked;
+  let homes: string;
+  let spaces: string;
+  const own = (owned: Owned) => as(DAEMONS, () => asked.own(owned));
+  const about = (path: string) => {
+    const { uid, gid, mode } = lstatSync(path);
+    return { uid, gid, mode: mode & 0o7777 };
+  };
+  const make = (path: string, uid = DAEMONS): string => {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    chownSync(path, uid, uid);
+    return path;
+  };
+
+  before(async () => {
+    if (!IS_ROOT) return;
+    const bounds = (dir: string) => [
+      ...[`uid ${AGENT} ${OTHER}`, `gid ${AGENT} ${GROUP}`, `client_gid ${DAEMONS}`],
+      ...[`own ${dir}/homes`, `share ${dir}/spaces`, `rw ${dir}/homes`],
+    ];
+    warden = await new Warden({
+      mode: 'root',
+      build: 'sanitized',
+      clientUid: DAEMONS,
+      bounds,
+    }).start();
+    homes = make(join(warden.dir, 'homes'));
+    spaces = make(join(warden.dir, 'spaces'));
+    asked = makeWarden(warden.socket);
+  });
+  after(async () => {
+    asked?.close();
+    await warden?.stop();
+  });
+
+  it('a home to its agent, and again', async () => {
+    const path = make(join(homes, 'coder'));
+    for (const _ of [1, 2]) {
+      assert.equal(await own({ path, uid: AGENT, gid: AGENT }), 0);
+      assert.deepEqual(about(path), { uid: AGENT, gid: AGENT, mode: 0o700 });
+    }
+  });
+
+  it('a tree to a group: owners stay, links are not followed, second names are left', async () => {
+    const path = make(join(spaces, 'tree'));
+    const file = (name: string, mode: number, uid = OTHER) => {
+      writeFileSync(join(path, name), 'x');
+      chownSync(join(path, name), uid, uid);
+      chmodSync(join(path, name), mode);
+      return join(path, name);
+    };
+    make(join(path, 'sub'), OTHER);
+    const inSub = file('sub/file', 0o600);
+    const program = file('program', 0o4755);
+    symlinkSync('/etc', join(path, 'link'));
+    const outside = join(warden.outside, 'named-twice');
+    writeFileSync(outside, 'x', { mode: 0o600 });
+    linkSync(outside, join(path, 'second-name'));
+    const etc = about('/etc');
+    assert.equal(await own({ path, uid: null, gid: GROUP }), 1, 'the one with a second name');
+    assert.deepEqual(about(path), { uid: DAEMONS, gid: GROUP, mode: 0o2770 });
+    assert.deepEqual(about(join(path, 'sub')), { uid: OTHER, gid: GROUP, mode: 0o2770 });
+    assert.deepEqual(about(inSub), { uid: OTHER, gid: GROUP, mode: 0o660 });
+    assert.deepEqual(about(program), { uid: OTHER, gid: GROUP, mode: 0o775 }, 'no set-uid bit');
+    assert.equal(about(join(path, 'link')).gid, GROUP);
+    assert.deepEqual(about(outside), { uid: 0, gid: 0, mode: 0o600 });
+    assert.deepEqual(about('/etc'), etc);
+  });
+
+  it('nothing else, to nobody else', async () => {
+    const home = make(join(homes, 'mine'));
+    const roots = make(join(homes, 'roots'), 0);
+    const others = make(join(homes, 'others'), OTHER);
+    const space = make(join(spaces, 'mine'));
+    symlinkSync('/etc', join(homes, 'link'));
+    symlinkSync(warden.outside, join(spaces, 'link'));
+    make(join(warden.outside, 'inner'));
+    writeFileSync(join(homes, 'file'), '');
+    const give = (path: string, uid = AGENT, gid = AGENT): Owned => ({ path, uid, gid });
+    const share = (path: string, gid = GROUP): Owned => ({ path, uid: null, gid });
+    const tries: [Owned, RegExp, watched: string][] = [
+      [give('/etc'), /may not be given/, '/etc'],
+      [give('/root'), /may not be given/, '/root'],
+      [share('/etc'), /may not be given/, '/etc'],
+      [give(homes), /may not be given/, homes],
+      [give(`${homes}-not`), /may not be given/, warden.dir],
+      [give(space), /may not be given/, space],
+      [share(home), /may not be given/, home],
+      [share(warden.workspace), /may not be given/, warden.workspace],
+      [give(`${homes}/../outside`), /not an absolute, plain path/, warden.outside],
+      [give('homes'), /not an absolute, plain path/, homes],
+      [give(join(homes, 'link')), /symbolic link/, '/etc'],
+      [give(join(homes, 'link', 'apt')), /symbolic link/, '/etc'],
+      [share(join(spaces, 'link')), /symbolic link/, warden.outside],
+      [share(join(spaces, 'link', 'inner')), /symbolic link/, join(warden.outside, 'inner')],
+      [give(join(homes, 'file')), /not a directory/, join(homes, 'file')],
+      [give(join(homes, 'none')), /No such file/, homes],
+      [give(roots), /belongs to uid 0/, roots],
+      [give(others), new RegExp(`belongs to uid ${OTHER}`), others],
+      [give(home, 0), /user or group 0/, home],
+      [give(home, AGENT, 0), /user or group 0/, home],
+      [share(space, 0), /user or group 0/, space],
+      [give(home, 1_000), /not between/, home],
+      [give(home, AGENT, 1_000), /gid 1000 is not allowed/, home],
+      [give(home, DAEMONS), /not between/, home],
+      [give(home, AGENT, DAEMONS), /is not allowed/, home],
+      [share(space, 1_000), /gid 1000 is not allowed/, space],
+      [share(space, DAEMONS), /is not allowed/, space],
+    ];
+    for (const [owned, why, watched] of tries) {
+      const before = about(watched);
+      await assert.rejects(own(owned), { message: why }, JSON.stringify(owned));
+      assert.deepEqual(about(watched), before, JSON.stringify(owned));
+    }
+    // The same places, asked for as they are meant.
+    assert.equal(await own(give(home)), 0);
+    assert.equal(await own(share(space)), 0);
+  });
+
+  it('no box is one of the daemons, nor in their group', async () => {
+    const client = (plan: object) =>
+      as(DAEMONS, () => asked.start({ ...warden.plan(['/usr/bin/true']), ...plan }));
+    await assert.rejects(client({ uid: DAEMONS }), { code: 'denied' });
+    await assert.rejects(client({ gid: DAEMONS }), { code: 'denied' });
+    await assert.rejects(client({ groups: [DAEMONS] }), { code: 'denied' });
+    const command = await client({});
+    command.discard();
+    const exit = await command.ended;
+    assert.equal(exit === 'lost' ? exit : exit.exitCode, 0);
+  });
+
+  it('asked by nobody but the daemons: not by root, not by an agent', async () => {
+    const path = make(join(homes, 'asked'));
+    for (const uid of [0, AGENT]) {
+      const stranger = makeWarden(warden.socket);
+      const answer = as(uid, () => stranger.own({ path, uid: AGENT, gid: AGENT }));
+      await assert.rejects(answer, uid === 0 ? /is not served here/ : /does not answer/);
+      stranger.close();
+    }
+    assert.equal(about(path).uid, DAEMONS);
+    assert.equal(await own({ path, uid: AGENT, gid: AGENT }), 0);
+  });
+
+  it('a directory that becomes a link while its tree is walked never leads out', async () => {
+    const path = make(join(spaces, 'race'));
+    for (let i = 0; i < 50; i++) mkdirSync(join(path, `before-${i}`));
+    const target = make(join(warden.outside, 'target'), 0);
+    writeFileSync(join(target, 'file'), 'x', { mode: 0o600 });
+    const swap = spawn(
+      'sh',
+      [...['-c', 'cd "$0"; while :; do mkdir d; rmdir d; ln -s "$1" d; rm d; done', path, target]],
+      { stdio: 'ignore' },
+    );
+    try {
+      for (let round = 0; round < 60; round++) {
+        await own({ path, uid: null, gid: round % 2 === 0 ? GROUP : AGENT });
+        assert.equal(statSync(target).gid, 0);
+        assert.equal(statSync(join(target, 'file')).gid, 0);
+      }
+    } finally {
+      swap.kill('SIGKILL');
+    }
+    assert.ok(existsSync(path));
+  });
+});

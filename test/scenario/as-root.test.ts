@@ -1,0 +1,273 @@
+// Started as root: only the keeper and the warden stay root, the daemons are a user without rights,
+// a state of an earlier root goes on, and nothing the daemons leave behind leads root anywhere.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { Fault } from '../../src/wire/errors.ts';
+import {
+  eventually,
+  freshDir,
+  type RuntimeOptions,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
+
+const IS_ROOT = process.getuid?.() === 0;
+const OWN_UID = 265_534;
+const skip = IS_ROOT ? false : 'needs root';
+
+const fieldOf = (pid: number, name: string): string =>
+  new RegExp(`^${name}:[ \\t]*(.*)$`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]!;
+
+function treeOf(pid: number): number[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+  return [pid, ...(children === '' ? [] : children.split(' ').map(Number).flatMap(treeOf))];
+}
+
+const programOf = (pid: number): string => basename(readlinkSync(`/proc/${pid}/exe`));
+
+const agents = {
+  worker: `apiVersion: agentd/v1
+kind: Agent
+metadata: { name: worker, description: Works. }
+spec: { tools: { allow: [git.read, file.write_workspace] } }
+`,
+};
+
+for (const mode of ['embedded', 'split'] as const) {
+  describe(`started as root, ${mode}`, { skip }, () => {
+    let runtime: TestRuntime;
+    before(async () => {
+      const base = freshDir();
+      writeFileSync(join(base, 'unrelated'), 'of root');
+      runtime = await startRuntime({ mode, base });
+    });
+    after(() => runtime?.remove());
+
+    it('every Node process is a user without rights, and can get none', () => {
+      const pids = treeOf(runtime.process.pid!);
+      const nodes = pids.filter((pid) => programOf(pid).startsWith('node'));
+      assert.ok(nodes.length >= (mode === 'embedded' ? 3 : 9), `${nodes.length} of Node`);
+      for (const pid of nodes) {
+        const uids = fieldOf(pid, 'Uid').split('\t').map(Number);
+        assert.deepEqual(uids, [OWN_UID, OWN_UID, OWN_UID, OWN_UID]);
+        assert.deepEqual(fieldOf(pid, 'Gid').split('\t').map(Number), uids);
+        assert.equal(fieldOf(pid, 'Groups').trim(), '');
+        for (const set of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'])
+          assert.match(fieldOf(pid, set), /^0+$/, set);
+        assert.equal(fieldOf(pid, 'NoNewPrivs'), '1');
+      }
+      const roots = pids.filter((pid) => fieldOf(pid, 'Uid').startsWith('0\t')).map(programOf);
+      assert.deepEqual([...new Set(roots)].sort(), ['keeper', 'warden']);
+      assert.equal(runtime.info.uid, OWN_UID);
+    });
+
+    it('what lasts is theirs alone, and root reads and asks as before', async () => {
+      for (const name of ['operator.key', 'approvald.key', 'audit', 'agentd.sqlite']) {
+        const { uid, mode: bits } = statSync(join(runtime.stateDir, name));
+        assert.equal(uid, OWN_UID, name);
+        if (name.endsWith('.key')) assert.equal(bits & 0o777, 0o600);
+      }
+      assert.equal(statSync(runtime.stateDir).mode & 0o777, 0o700);
+      const { task } = await runtime.agentd.createTask({
+        body: { goal: 'Say it', agent: 'coder' },
+      });
+      assert.equal((await taskEnded(runtime, task.id)).status, 'completed');
+    });
+
+    it('of a directory that is closed to them they see what they need', () => {
+      const base = join(runtime.stateDir, '..');
+      const seen = `/proc/${runtime.runtimePid}/root${base}`;
+      assert.ok(existsSync(join(base, 'unrelated')) && !existsSync(join(seen, 'unrelated')));
+      assert.ok(existsSync(join(seen, 'state', 'operator.key')));
+      const home = `/proc/${runtime.runtimePid}/root/root`;
+      if ((statSync('/root').mode & 0o001) === 0 && existsSync(home))
+        assert.ok(!existsSync(join(home, '.bashrc')) && !existsSync(join(home, '.ssh')));
+    });
+  });
+}
+
+describe('started as root, on a state directory', { skip }, () => {
+  const bases: string[] = [];
+  const running: TestRuntime[] = [];
+  const start = async (options: RuntimeOptions) => {
+    const runtime = await startRuntime(options);
+    running.push(runtime);
+    return runtime;
+  };
+  const fresh = (): string => {
+    const base = freshDir();
+    bases.push(base);
+    mkdirSync(join(base, 'state'), { mode: 0o700 });
+    return base;
+  };
+  after(async () => {
+    for (const runtime of running) await runtime.stop();
+    for (const base of bases) rmSync(base, { recursive: true, force: true });
+  });
+  const refused = (base: string, options: RuntimeOptions = {}): Promise<Fault> =>
+    startRuntime({ ...options, base }).then(
+      async (runtime) => {
+        await runtime.stop();
+        throw new Error('it started');
+      },
+      (error: Fault) => error,
+    );
+
+  it('of an earlier root it goes on: what root had becomes theirs, files of agents stay', async () => {
+    const base = fresh();
+    const first = await start({ base });
+    const { task } = await first.agentd.createTask({ body: { goal: 'Before', agent: 'coder' } });
+    assert.equal((await taskEnded(first, task.id)).status, 'completed');
+    await first.stop();
+    // As a version left it that ran as root.
+    const state = join(base, 'state');
+    execFileSync('chown', ['-R', '--no-dereference', '0:0', state]);
+    const workspace = join(state, 'workspaces', 'task_old');
+    const home = join(state, 'homes', 'task_old', 'coder');
+    for (const dir of [workspace, home]) mkdirSync(dir, { recursive: true, mode: 0o700 });
+    writeFileSync(join(workspace, 'file'), 'x');
+    chownSync(join(workspace, 'file'), 200_000, 300_000);
+    chownSync(workspace, 0, 300_000);
+    chmodSync(workspace, 0o2770);
+    chownSync(home, 200_000, 200_000);
+    const second = await start({ base });
+    const found = await second.agentd.getTask({ params: { id: task.id } });
+    assert.equal(found.task.status, 'completed');
+    const owner = (path: string) => [lstatSync(path).uid, lstatSync(path).gid];
+    assert.deepEqual(owner(workspace), [OWN_UID, 300_000]);
+    assert.equal(statSync(workspace).mode & 0o7777, 0o2770);
+    assert.deepEqual(owner(join(workspace, 'file')), [200_000, 300_000]);
+    assert.deepEqual(owner(home), [200_000, 200_000]);
+    const next = await second.agentd.createTask({ body: { goal: 'After', agent: 'coder' } });
+    assert.equal((await taskEnded(second, next.task.id)).status, 'completed');
+    await second.stop();
+  });
+
+  it('that is theirs, root follows no link and takes no file in it by name', async () => {
+    const base = fresh();
+    const first = await start({ base });
+    await first.stop();
+    const state = join(base, 'state');
+    const target = join(base, 'target');
+    writeFileSync(target, 'untouched', { mode: 0o600 });
+    const targetDir = join(base, 'target-dir');
+    mkdirSync(targetDir, { mode: 0o700 });
+    writeFileSync(join(targetDir, 'a.key'), 'untouched', { mode: 0o600 });
+    rmSync(join(state, 'logs', 'warden.log'), { force: true });
+    symlinkSync(target, join(state, 'logs', 'warden.log'));
+    symlinkSync(targetDir, join(state, 'people'));
+    symlinkSync(target, join(state, 'keys', 'x.key'));
+    // What an operator put there as root is given to them.
+    writeFileSync(join(state, 'keys', 'mine.key'), 'k\n', { mode: 0o600 });
+    const second = await start({ base });
+    assert.equal(statSync(join(state, 'keys', 'mine.key')).uid, OWN_UID);
+    for (const path of [target, targetDir, join(targetDir, 'a.key')])
+      assert.equal(statSync(path).uid, 0, path);
+    assert.equal(readFileSync(target, 'utf8'), 'untouched');
+    await second.stop();
+  });
+
+  it('of somebody else is refused', async () => {
+    const base = fresh();
+    chownSync(join(base, 'state'), 12_345, 12_345);
+    const why = await refused(base);
+    assert.equal(why.code, 'bad_config');
+    assert.match(why.message, /belongs to uid 12345/);
+  });
+
+  it('a configuration that others could change does not say what root allows', async () => {
+    const base = fresh();
+    const file = join(base, 'state', 'agentd.yaml');
+    for (const [uid, mode] of [
+      [OWN_UID, 0o600],
+      [0, 0o666],
+    ] as const) {
+      writeFileSync(file, 'sandboxd: { write_roots: [/etc] }\n');
+      chownSync(file, uid, uid);
+      chmodSync(file, mode);
+      const why = await refused(base);
+      assert.equal(why.code, 'bad_config');
+      assert.match(why.message, /others could change it/);
+    }
+    rmSync(file);
+    writeFileSync(join(base, 'elsewhere'), 'agentd: {}\n', { mode: 0o644 });
+    symlinkSync(join(base, 'elsewhere'), file);
+    assert.equal((await refused(base)).code, 'bad_config');
+    rmSync(file);
+    renameSync(join(base, 'elsewhere'), file);
+    chmodSync(file, 0o600);
+    const runtime = await start({ base });
+    const { uid, mode } = statSync(file);
+    assert.deepEqual(
+      [uid, mode & 0o777],
+      [0, 0o640],
+      'read by them, and still changed by root only',
+    );
+    await runtime.stop();
+  });
+
+  it('the account is the one that the configuration names, and never root', async () => {
+    const base = fresh();
+    const config = (user: string) => `runtime: { user: ${user} }\n`;
+    assert.match((await refused(base, { config: config('root') })).message, /cannot run as root/);
+    const none = await refused(base, { config: config('nobody-here') });
+    assert.match(none.hint, /^useradd --system/);
+    const runtime = await start({ base, config: config('nobody') });
+    assert.equal(runtime.info.uid, 65_534);
+    assert.equal(Number(fieldOf(runtime.runtimePid, 'Uid').split('\t')[0]), 65_534);
+    const { task } = await runtime.agentd.createTask({ body: { goal: 'Say it', agent: 'coder' } });
+    assert.equal((await taskEnded(runtime, task.id)).status, 'completed');
+    await runtime.stop();
+  });
+
+  it('a directory of manifests that is root’s is followed, and not written to', async () => {
+    const base = fresh();
+    const runtime = await start({ base, agents });
+    chmodSync(join(base, 'agents'), 0o755);
+    const yaml = agents.worker.replaceAll('worker', 'other');
+    const put = { params: { name: 'other' }, body: { manifest_yaml: yaml } };
+    await assert.rejects(runtime.agentd.putAgent(put), {
+      ...{ code: 'denied', message: /may not write to .*agents/ },
+    });
+    writeFileSync(join(base, 'agents', 'other.yaml'), yaml);
+    await eventually('the other agent', async () => {
+      const { agents: found } = await runtime.agentd.listAgents({});
+      return found.some(({ name }) => name === 'other') ? true : undefined;
+    });
+    await runtime.stop();
+  });
+
+  it('ended in any way, nothing is left that only root could take away', async () => {
+    const base = fresh();
+    const runtime = await start({ base, agents });
+    const beside = () => readdirSync(join(base, 'r', 'agentd'));
+    assert.equal(beside().length, 3, 'sockets, the warden’s, and a lock');
+    await runtime.kill();
+    const again = await start({ base, agents });
+    const wardens = () => treeOf(again.process.pid!).filter((pid) => programOf(pid) === 'warden');
+    process.kill(wardens()[0]!, 'SIGKILL');
+    await eventually('another warden', async () => (wardens().length > 0 ? true : undefined));
+    const { task } = await again.agentd.createTask({ body: { goal: 'Say', agent: 'worker' } });
+    assert.equal((await taskEnded(again, task.id)).status, 'completed');
+    await again.stop();
+    assert.deepEqual(beside(), []);
+  });
+});
