@@ -128,24 +128,27 @@ static int mount_secrets(const struct orders *orders) {
 }
 
 int view_make(const struct orders *orders, char *why, size_t size) {
-  bool closed = false;
-  for (unsigned i = 0; i < orders->need_count && !closed; i++)
-    closed = orders->needs[i].kind == NEED_SECRET ||
-             above(orders->needs[i].path, is_closed, orders);
-  if (!closed) return 0;
+  bool closed[NEEDS_MAX], any = false;
+  for (unsigned i = 0; i < orders->need_count; i++) {
+    closed[i] = orders->needs[i].kind == NEED_SECRET ||
+                above(orders->needs[i].path, is_closed, orders);
+    any |= closed[i];
+  }
+  if (!any) return 0;
   umask(022);
   if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) ||
       mount_secrets(orders))
     return broken(why, size, "a mount namespace", orders->program[0]);
   int trees[NEEDS_MAX];
   for (unsigned i = 0; i < orders->need_count; i++) {
+    if (!closed[i]) continue;
     trees[i] = tree_of(&orders->needs[i], i, orders);
     if (trees[i] < 0) return broken(why, size, "opening it", orders->needs[i].path);
   }
   // The shorter first, so that what lies in one that is shown already stays as it is.
   for (unsigned length = 1; length < PATH_MAX; length++)
     for (unsigned i = 0; i < orders->need_count; i++) {
-      if (strlen(orders->needs[i].path) != length) continue;
+      if (!closed[i] || strlen(orders->needs[i].path) != length) continue;
       if (show(orders->needs[i].path, trees[i], orders))
         return broken(why, size, "mount", orders->needs[i].path);
       close(trees[i]);

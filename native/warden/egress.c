@@ -196,10 +196,14 @@ static void carry(int listener, const char *path, const sigset_t *open_mask) {
 
 // As the user who asked, with no rights, no files and the narrow filter.
 static int step_down(gid_t gid, struct failure *why) {
+  // The bounding set first: whoever is not root any more cannot change it.
+  if (capabilities_unbind(why)) return -1;
   if (host.root && (setgroups(0, NULL) || setresgid(gid, gid, gid) ||
                     setresuid(bounds.client_uid, bounds.client_uid, bounds.client_uid)))
     return -1;
-  if (capabilities_drop(why) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
+  // Another user than root has lost all capabilities by becoming it.
+  if ((!host.root || !bounds.client_uid) && capabilities_drop(why)) return -1;
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
   int ruleset = landlock_open(host.landlock, LEVEL_1, why);
   if (ruleset < 0 || landlock_enter(ruleset, why)) return -1;
   close(ruleset);

@@ -26,14 +26,12 @@ import { type ServiceUser, serviceUser } from './service-user.ts';
 function paths(told: Told, config: RuntimeConfig, program: string) {
   const given = [told.configFile, told.agentsDir].filter((path) => path !== undefined);
   const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
-  const { sandboxd, ...others } = config;
   const named = [
-    ...pathsIn(others),
-    ...[SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, sandboxd.runner, sandboxd.boxfs],
-    ...[join(rootDir(), 'node_modules')],
+    ...pathsIn(config),
+    ...[SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, join(rootDir(), 'node_modules')],
   ].filter((path) => path !== undefined && existsSync(path));
   return {
-    secret: [...secretsIn(others), ...credentials()].filter(isRootsSecret),
+    secret: [...secretsIn(config), ...credentials()].filter(isRootsSecret),
     need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
     show: (named as string[]).flatMap(bothNames),
   };

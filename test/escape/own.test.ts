@@ -9,10 +9,13 @@ import {
   linkSync,
   lstatSync,
   mkdirSync,
+  readdirSync,
+  readFileSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Owned } from '../../src/daemons/sandboxd/adapters/plan.ts';
@@ -23,6 +26,14 @@ const DAEMONS = 61_100;
 const AGENT = 61_234;
 const OTHER = 61_235;
 const GROUP = 61_236;
+
+const read = (file: string): string => {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+};
 
 /** Who connects is who one is at that moment. */
 function as<T>(uid: number, work: () => T): T {
@@ -57,6 +68,7 @@ describe('the warden gives directories away', { skip }, () => {
     if (!IS_ROOT) return;
     const bounds = (dir: string) => [
       ...[`uid ${AGENT} ${OTHER}`, `gid ${AGENT} ${GROUP}`, `client_gid ${DAEMONS}`],
+      `egress ${dir}/closed/runtime/egress`,
       ...[`own ${dir}/homes`, `share ${dir}/spaces`, `rw ${dir}/homes`],
     ];
     warden = await new Warden({
@@ -168,6 +180,38 @@ describe('the warden gives directories away', { skip }, () => {
     command.discard();
     const exit = await command.ended;
     assert.equal(exit === 'lost' ? exit : exit.exitCode, 0);
+  });
+
+  it('the way out of a box is carried by the daemons’ user, without rights', async () => {
+    // Of root, and closed to that user; only what is below is its own.
+    mkdirSync(join(warden.dir, 'closed'), { mode: 0o700 });
+    const dir = make(join(warden.dir, 'closed', 'runtime'));
+    const egress = join(make(join(dir, 'egress')), 'proxy.sock');
+    const carriers: string[] = [];
+    const server = createServer((socket) => {
+      const relays = readdirSync('/proc').filter(
+        (pid) => /^\d+$/.test(pid) && /^box-egress$/m.test(read(`/proc/${pid}/comm`)),
+      );
+      carriers.push(...relays.map((pid) => read(`/proc/${pid}/status`)));
+      socket.on('error', () => undefined).end('outside\n');
+    });
+    await new Promise<void>((resolve) => server.listen(egress, resolve));
+    chownSync(egress, DAEMONS, DAEMONS);
+    try {
+      const script = 'exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3';
+      const plan = { ...warden.plan(['/usr/bin/bash', '-c', script]), egress };
+      const command = await as(DAEMONS, () => asked.start(plan));
+      let said = '';
+      for await (const { bytes } of command.pieces()) said += bytes.toString();
+      assert.equal(said, 'outside\n');
+      const own = carriers.filter((text) => text.includes(`Uid:\t${DAEMONS}\t${DAEMONS}`));
+      assert.equal(own.length, 1);
+      assert.match(own[0]!, /^CapPrm:\t0+$/m);
+      assert.match(own[0]!, /^CapBnd:\t0+$/m);
+      assert.match(own[0]!, /^NoNewPrivs:\t1$/m);
+    } finally {
+      server.close();
+    }
   });
 
   it('asked by nobody but the daemons: not by root, not by an agent', async () => {
