@@ -1,5 +1,5 @@
 // What to do comes from a program that runs as root, once, before anything else: it reads the
-// configuration and says who the runtime is and what it needs. It is gone before the runtime starts.
+// configuration and says who the runtime is and what it needs. It is gone when the runtime starts.
 #include "keeper.h"
 
 #include <errno.h>

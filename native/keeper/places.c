@@ -1,5 +1,5 @@
-// The directories beside the runtime's that only root can change: one keeper at a time, the bounds of
-// its warden, and nothing left of either afterwards.
+// The directories beside the runtime's that only root can change: one keeper at a time, the bounds
+// of its warden, and nothing left of either afterwards.
 #include "keeper.h"
 
 #include <errno.h>

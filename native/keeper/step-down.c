@@ -1,5 +1,5 @@
-// From root to a user without rights, before a line of the runtime runs: its view of the files, then
-// groups, user, every capability, and no way to get any back.
+// From root to a user without rights, before a line of the runtime runs: its view of the files,
+// then groups, user, every capability, and no way to get any back.
 #include "keeper.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-// Gives directories to agents and their groups for sandboxd, which may not do that itself: below the
-// own and share lines of the bounds only, to users and groups of the bounds only, and by descriptors
-// all the way, so that no link and no change of a name meanwhile leads anywhere else.
+// Gives directories to agents and their groups for sandboxd, which may not do that itself: below
+// the own and share lines of the bounds only, to users and groups of the bounds only, and by
+// descriptors all the way, so that no link and no change of a name leads anywhere else.
 #include "warden.h"
 
 #include <dirent.h>

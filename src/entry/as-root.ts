@@ -88,7 +88,16 @@ function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[
     ...[...show, dirname(runtimeDir)]
       .filter((path) => !secret.includes(path))
       .flatMap((path) => ['show', path]),
-    ...['--', process.execPath, program, '--state', told.stateDir, '--mode', told.mode],
+    ...[
+      '--',
+      process.execPath,
+      ...process.execArgv,
+      program,
+      '--state',
+      told.stateDir,
+      '--mode',
+      told.mode,
+    ],
     ...['--runtime', runtimeDir, '--ready-fd', String(told.readyFd)],
     ...one('--port', told.port),
     ...one('--config', told.configFile),
@@ -96,7 +105,7 @@ function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[
   ];
 }
 
-/** Above it only root can change anything, so that the warden's directory beside it stays root's. */
+/** Above it only root can change anything: the warden's directory beside it stays root's. */
 function runtimeDirIn(stateDir: string): string {
   const dir = runtimeDirOf(stateDir, process.env);
   mkdirSync(dirname(dir), { recursive: true, mode: 0o711 });

@@ -1,6 +1,6 @@
-// As root, before the daemons start: what root made in the state directory becomes theirs, so that a
-// state of an earlier version goes on. By descriptors and never through a link: once the directory is
-// theirs, what is in it is not root's to trust.
+// As root, before the daemons start: what root made in the state directory becomes theirs, so that
+// a state of an earlier version goes on. By descriptors and never through a link: once the
+// directory is theirs, what is in it is not root's to trust.
 import {
   chmodSync,
   closeSync,

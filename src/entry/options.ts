@@ -18,6 +18,7 @@ import { type Config, loadConfig } from '../platform/config.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { idMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
+import { runtimeConfig } from '../platform/runtime-config.ts';
 import {
   defaultStateDir,
   ownRuntimeDir,
@@ -26,7 +27,6 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { runtimeConfig } from './config.ts';
 
 export const VERSION = '0.1.0';
 
@@ -206,7 +206,7 @@ function readOrNothing(file: string): string {
 const standStill = (ms: number): void =>
   void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
-/** Others are for the test to kill: this process may have no right to. Until then nothing happens. */
+/** Others are for the test to kill: this process may have no right to. Until then all stands. */
 function askToKill(file: string, who: string): void {
   writeAtomically(file, who);
   const end = Date.now() + 10_000;

@@ -13,8 +13,8 @@ import { egressdConfig } from '../../src/daemons/egressd/config.ts';
 import { modeldConfig } from '../../src/daemons/modeld/config.ts';
 import { sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
 import { tooldConfig } from '../../src/daemons/toold/config.ts';
-import { runtimeConfig } from '../../src/entry/config.ts';
 import { loadConfig } from '../../src/platform/config.ts';
+import { runtimeConfig } from '../../src/platform/runtime-config.ts';
 import { projectRoot } from './fixture.ts';
 
 const SECTIONS = {

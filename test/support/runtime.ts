@@ -108,10 +108,14 @@ export function freshDir(): string {
 }
 
 /** As agentctl up starts it: as root by the keeper, so that no daemon is root. */
-export function entryCommand(mode: 'embedded' | 'split'): string[] {
+export function entryCommand(
+  mode: 'embedded' | 'split',
+  nodeArgs: readonly string[] = [],
+): string[] {
   const inBuild = (name: string) => join(ROOT, 'build', name);
-  if (!IS_ROOT) return [process.execPath, inBuild(`${mode}.mjs`)];
-  return [inBuild('keeper'), process.execPath, inBuild('as-root.mjs')];
+  const node = [process.execPath, ...nodeArgs];
+  if (!IS_ROOT) return [...node, inBuild(`${mode}.mjs`)];
+  return [inBuild('keeper'), ...node, inBuild('as-root.mjs')];
 }
 
 export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRuntime> {
@@ -147,7 +151,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   ];
   const program =
     options.uid === undefined
-      ? entryCommand(mode)
+      ? entryCommand(mode, options.nodeArgs)
       : [...asUser(options.uid, base), join(ROOT, 'build', `${mode}.mjs`)];
   const child = spawn(program[0]!, [...program.slice(1), ...argv], {
     env,

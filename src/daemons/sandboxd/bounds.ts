@@ -19,7 +19,7 @@ export type BoundsPlaces = {
   clientPid?: number | undefined;
 };
 
-/** Where the warden is found: beside the runtime's directory, whose owner may not be the warden's. */
+/** Where the warden is found: beside the runtime's directory, which may be another user's. */
 export function wardenPaths(runtimeDir: string) {
   const dir = `${runtimeDir}.warden`;
   return { dir, socket: join(dir, 'warden.sock'), bounds: join(dir, 'bounds') };

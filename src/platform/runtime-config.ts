@@ -11,4 +11,3 @@ export const runtimeConfig = z.strictObject({
     .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'must be the name of an account')
     .optional(),
 });
-export type OwnRuntimeConfig = z.output<typeof runtimeConfig>;
