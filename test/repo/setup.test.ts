@@ -195,6 +195,7 @@ test('agentctl builds what is stale, starts what is fresh, and works through lin
       "const program = 'console.log(JSON.stringify(process.argv.slice(2)))';",
       "writeFileSync(new URL('../build/agentctl.mjs', import.meta.url), program);",
       "writeFileSync(new URL('../build/warden', import.meta.url), '', { mode: 0o755 });",
+      "writeFileSync(new URL('../build/keeper', import.meta.url), '', { mode: 0o755 });",
     ],
   });
   const run = (path: string, ...args: string[]) => {
