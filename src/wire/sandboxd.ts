@@ -15,6 +15,7 @@ export const EndedBy = z.enum([
   'memory',
   'output',
   'pids',
+  'disk',
   'halt',
   'killed',
   'box',

@@ -3,6 +3,7 @@
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import { fault } from '../../wire/errors.ts';
+import type { FileAsk } from '../../wire/sandboxd/files.ts';
 import type {
   BoxView,
   Collected,
@@ -16,6 +17,7 @@ import type { Service } from './service.ts';
 import type { BoxRow, Store } from './store.ts';
 
 const PAGE_DEFAULT = 100;
+const GROWS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
 
 export function makeHandlers(service: Service, store: Store): Handlers<typeof sandboxdRoutes> {
   const { runners, boxes, levels } = service;
@@ -60,7 +62,8 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       const command = await boxes.exec(params.id, body);
       return answer(command, body.collect === true, signal);
     },
-    boxFiles: async ({ params, body }) => (await boxes.files(params.id)).perform(body),
+    boxFiles: async ({ params, body }) =>
+      (await boxes.files(params.id, GROWS.has(body.op))).perform(body),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {

@@ -13,6 +13,7 @@ import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
 import { baseEnv, boxLimits, commandLimits, resolveProgram } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
+import type { Disk } from './disk.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
@@ -23,7 +24,8 @@ import type { Workspaces } from './workspaces.ts';
 export type Boxes = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
   exec(id: BoxId, body: Omit<ExecBody, 'call_id'>): Promise<Command>;
-  files(id: BoxId): Promise<BoxFiles>;
+  /** `isWrite`: something is to be written that needs room. */
+  files(id: BoxId, isWrite: boolean): Promise<BoxFiles>;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody): Promise<Command>;
   /** Those of a run that activations before this one opened. */
@@ -33,7 +35,14 @@ export type Boxes = {
 };
 
 type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'>;
-type Opened = { box: HeldBox; view: OpenBox; limits: Limits; files: BoxFiles };
+type Opened = {
+  box: HeldBox;
+  view: OpenBox;
+  limits: Limits;
+  files: BoxFiles;
+  /** Directories of the host that it writes to. */
+  writes: readonly string[];
+};
 type Held = { opened: Promise<Opened>; whose: Whose };
 
 export type BoxesOptions = {
@@ -42,6 +51,7 @@ export type BoxesOptions = {
   workspaces: Workspaces;
   warden: Pick<Warden, 'start' | 'open'>;
   store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  disk: Disk;
   system: readonly Bind[];
   secrets: () => readonly string[];
   clock: Clock;
@@ -51,7 +61,7 @@ export type BoxesOptions = {
 };
 
 export function makeBoxes(options: BoxesOptions): Boxes {
-  const { config, identities, workspaces, warden, store, log } = options;
+  const { config, identities, workspaces, warden, store, disk, log } = options;
   const held = new Map<BoxId, Held>();
 
   /** Everything of a box but its command. */
@@ -88,7 +98,10 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       limits: boxLimits(config, body.rules),
       ...(egress_socket === null ? {} : { egress: egress_socket }),
     };
-    return { plan, home, missing };
+    const writes = binds.flatMap(({ kind, src }) =>
+      kind === 'rw' && src !== undefined ? [src] : [],
+    );
+    return { plan, home, missing, writes };
   };
 
   const onHost = (rules: BoxRules, places: Places) => {
@@ -132,7 +145,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
 
   const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
     const record = boxOf(id, 'tools', body);
-    const { plan, home, missing, box } = await orRefused(record, async () => {
+    const { plan, home, missing, writes, box } = await orRefused(record, async () => {
       assertLevel(body.level);
       const planned = await planBox(id, body, body.level);
       options.moment('sandboxd.before-open');
@@ -162,7 +175,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       ...{ clock: options.clock, log },
       run: (args) => box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0 } }),
     });
-    return { box, view, limits: plan.limits, files };
+    return { box, view, limits: plan.limits, files, writes };
   };
 
   const find = async (id: BoxId) => {
@@ -195,7 +208,8 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       return (await opened).view;
     },
     async exec(id, body) {
-      const { box, view, limits, whose } = await find(id);
+      const { box, view, limits, whose, writes } = await find(id);
+      disk.assertRoom(writes);
       const command = await box.exec({
         args: resolveProgram(body.argv),
         env: { ...baseEnv(whose.agent, view.home), ...body.env },
@@ -203,9 +217,13 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         limits: commandLimits(config, body.limits ?? {}, limits),
       });
       feed(command, body.stdin_base64);
-      return command;
+      return disk.guard(command, writes);
     },
-    files: async (id) => (await find(id)).files,
+    async files(id, isWrite) {
+      const { files, writes } = await find(id);
+      if (isWrite) disk.assertRoom(writes);
+      return files;
+    },
     async close(id) {
       const found = held.get(id);
       if (found === undefined) return false;
@@ -217,7 +235,8 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       const record = boxOf(id, 'once', body);
       const { command, uid } = await orRefused(record, async () => {
         assertLevel(body.level);
-        const { plan, home } = await planBox(id, body, body.level);
+        const { plan, home, writes } = await planBox(id, body, body.level);
+        disk.assertRoom(writes);
         const started = await warden.start({
           ...plan,
           args: resolveProgram(body.argv),
@@ -225,7 +244,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
           cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
           limits: commandLimits(config, body.limits ?? {}, plan.limits),
         });
-        return { command: started, uid: plan.uid };
+        return { command: disk.guard(started, writes), uid: plan.uid };
       });
       const recorded = store.recordOpened({ ...record, uid });
       void command.ended.then((exit) => close(id, exit, recorded));

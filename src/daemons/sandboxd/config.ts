@@ -56,6 +56,8 @@ export const sandboxdConfig = z.strictObject({
     .default(2048 * mebibyte),
   box_pids: z.int().min(4).max(4_194_304).default(512),
   file_bytes_max: z.int().min(mebibyte).default(4_294_967_296),
+  /** So much of a disk is kept from agents; 0 keeps nothing. */
+  disk_reserve_bytes: z.int().min(0).default(536_870_912),
   /** What one command may take, where the call says no less. */
   command_wall_ms: z.int().min(100).max(86_400_000).default(600_000),
   command_cpu_ms: z.int().min(100).max(86_400_000).default(600_000),

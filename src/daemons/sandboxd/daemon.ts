@@ -20,6 +20,7 @@ import { makeHandlers } from './api.ts';
 import { hostUser, wardenPaths } from './bounds.ts';
 import { makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
+import { makeDisk } from './disk.ts';
 import { makeIdentities } from './identities.ts';
 import { makeLevels } from './levels.ts';
 import { makeRunners } from './runners.ts';
@@ -74,6 +75,7 @@ async function start(floor: Floor<SandboxdConfig>) {
   });
   let secrets: string[] | undefined;
   const boxes = makeBoxes({
+    disk: makeDisk(config.disk_reserve_bytes),
     ...common,
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],

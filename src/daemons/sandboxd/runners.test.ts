@@ -14,6 +14,7 @@ import type { BoxPlan, Plan } from './adapters/plan.ts';
 import type { Command, CommandExit, HeldBox } from './adapters/warden.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
+import { makeDisk } from './disk.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 
@@ -195,6 +196,7 @@ describe('runners and boxes', () => {
   const boxes = () =>
     makeBoxes({
       ...common(),
+      disk: makeDisk(0),
       system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
       secrets: () => [],
       workspaces: {

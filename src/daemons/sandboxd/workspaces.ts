@@ -14,9 +14,9 @@ import type { Store } from './store.ts';
 export type Workspace = { layers: readonly string[]; upper: string; gid: number };
 
 export type Workspaces = {
-  /** The same for every agent of the task tree. */
   /** Throws when this directory may not be used in place. */
   check(path: string): Promise<void>;
+  /** The same for every agent of the task tree. */
   workspaceOf(task: { rootTaskId: string; path?: string | undefined }): Promise<Workspace>;
   /**
    * One for every task tree: what outside text made an agent write in one task is not there in the

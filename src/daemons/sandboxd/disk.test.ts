@@ -1,0 +1,52 @@
+// What is kept of a disk: nothing is begun without room, and what runs is ended when it goes.
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import type { Command, CommandExit } from './adapters/warden.ts';
+import { makeDisk } from './disk.ts';
+
+const EXIT: CommandExit = {
+  ...{ exitCode: null, signal: 9, endedBy: 'killed', wallMs: 1, cpuMs: 1 },
+  ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
+};
+
+function running(): { command: Command; end: (exit: CommandExit) => void } {
+  let end: (exit: CommandExit) => void = () => {};
+  const ended = new Promise<CommandExit>((resolve) => {
+    end = resolve;
+  });
+  const nothing = () => {};
+  const command: Command = {
+    ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
+    pieces: async function* () {},
+    kill: () => end(EXIT),
+    ended,
+  };
+  return { command, end };
+}
+
+it('refuses what is begun without room, and says what to do', () => {
+  const free: Record<string, number> = { '/a': 10_000_000, '/b': 1_000_000 };
+  const disk = makeDisk(5_000_000, (path) => free[path]!);
+  disk.assertRoom(['/a']);
+  assert.throws(() => disk.assertRoom(['/a', '/b']), {
+    code: 'storage_full',
+    message: /disk of \/b has 0 MiB left, and 5 MiB are kept/,
+  });
+  makeDisk(0, () => 0).assertRoom(['/a']);
+});
+
+it('ends what runs when the room goes, and only what writes there', async () => {
+  let left = 100;
+  const disk = makeDisk(50, (path) => (path === '/full' ? left : 1_000));
+  const [one, other] = [running(), running()];
+  const guarded = disk.guard(one.command, ['/full']);
+  const elsewhere = disk.guard(other.command, ['/roomy']);
+  left = 10;
+  const exit = await guarded.ended;
+  assert.ok(exit !== 'lost');
+  assert.equal(exit.endedBy, 'disk');
+  other.end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
+  const own = await elsewhere.ended;
+  assert.ok(own !== 'lost');
+  assert.equal(own.endedBy, null);
+});

@@ -1,0 +1,68 @@
+// The last of a disk is not for agents. Where less than the reserve is free, nothing that writes is
+// begun in a box, and what runs there is ended: a full disk must not keep the runtime from writing
+// down what happens.
+import { statfsSync } from 'node:fs';
+import { fault } from '../../wire/errors.ts';
+import type { Command } from './adapters/warden.ts';
+
+export type Disk = {
+  /** Throws when one of the disks that hold these has no room for agents. */
+  assertRoom(paths: readonly string[]): void;
+  /** The command, which is ended by `disk` when the room goes while it runs. */
+  guard(command: Command, paths: readonly string[]): Command;
+};
+
+const LOOK_EVERY_MS = 100;
+
+/** What is free for others than root. */
+function freeBytes(path: string): number {
+  const { bavail, bsize } = statfsSync(path);
+  return bavail * bsize;
+}
+
+export function makeDisk(reserveBytes: number, free: (path: string) => number = freeBytes): Disk {
+  const guarded = new Map<Command, { paths: readonly string[]; isEnded: boolean }>();
+  let looking: NodeJS.Timeout | undefined;
+
+  const findFull = (paths: readonly string[]): string | undefined =>
+    reserveBytes === 0 ? undefined : paths.find((path) => free(path) < reserveBytes);
+
+  const look = (): void => {
+    for (const [command, one] of guarded) {
+      if (one.isEnded || findFull(one.paths) === undefined) continue;
+      one.isEnded = true;
+      command.kill();
+    }
+  };
+
+  return {
+    assertRoom(paths) {
+      const full = findFull(paths);
+      if (full === undefined) return;
+      const left = Math.floor(free(full) / 1_048_576);
+      const kept = Math.ceil(reserveBytes / 1_048_576);
+      throw fault(
+        'storage_full',
+        `the disk of ${full} has ${left} MiB left, and ${kept} MiB are kept from agents`,
+        {
+          hint: 'Delete what is not needed. An operator can keep less: sandboxd.disk_reserve_bytes.',
+        },
+      );
+    },
+    guard(command, paths) {
+      if (reserveBytes === 0) return command;
+      const one = { paths, isEnded: false };
+      guarded.set(command, one);
+      looking ??= setInterval(look, LOOK_EVERY_MS).unref();
+      const ended = command.ended.then((exit) => {
+        guarded.delete(command);
+        if (guarded.size === 0) {
+          clearInterval(looking);
+          looking = undefined;
+        }
+        return one.isEnded && exit !== 'lost' ? { ...exit, endedBy: 'disk' as const } : exit;
+      });
+      return { ...command, ended };
+    },
+  };
+}
