@@ -73,8 +73,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   ]);
   const { missing } = parts;
   out.give({ task, runs, waits, missing }, () => [
-    ...taskFields(task, out),
-    ...troubleLines(task, last?.calls[0], out),
+    ...taskFields(task, troubleText(task, last?.calls[0]), out),
     ...runs.map((run) => runLine(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => waitLine(wait)),
     ...missingLines(missing, out.paint),
@@ -84,16 +83,17 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
 }
 
 /** A model that does not answer is asked again and again: nothing else of the task shows it. */
-function troubleLines(task: TaskView, call: ModelCallView | undefined, { paint }: Out): string[] {
-  if (task.ended_at !== null || call?.status !== 'failed') return [];
+function troubleText(task: TaskView, call: ModelCallView | undefined): string | undefined {
+  if (task.ended_at !== null || call?.status !== 'failed') return undefined;
   const why = oneLine(String(call.error?.message ?? 'no reason was recorded'));
-  return [
-    `${paint('yellow', 'trouble')}  no answer from the model ${call.model}: ${why}; it is asked again`,
-    `${' '.repeat(9)}See which models answer: agentctl model list`,
-  ];
+  return `no answer from the model ${call.model}: ${why}; it is asked again (agentctl model list)`;
 }
 
-function taskFields(task: TaskView, { paint, columns }: Out): string[] {
+function taskFields(
+  task: TaskView,
+  trouble: string | undefined,
+  { paint, columns }: Out,
+): string[] {
   const now = Date.now();
   const style = STYLES[task.status];
   const status = style === undefined ? task.status : paint(style, task.status);
@@ -112,6 +112,7 @@ function taskFields(task: TaskView, { paint, columns }: Out): string[] {
       ['task', task.id],
       ['goal', plain(task.goal)],
       ['status', status + why],
+      ['trouble', trouble === undefined ? undefined : paint('yellow', trouble)],
       ['agent', task.assigned_to ?? 'nobody yet'],
       ['asked by', `${task.created_by}, ${relative(task.created_at, now)}`],
       ['part of', task.parent_task_id ?? undefined],

@@ -76,7 +76,7 @@ export async function checkModels(runtime: Runtime): Promise<Finding> {
     const why = broken.map(({ name, reason }) => `${name}: ${reason ?? 'not available'}`);
     return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
   } catch (error) {
-    return fail('models', (error as Error).message);
+    return fail('models', (error as Error).message, 'agentctl down; agentctl up');
   }
 }
 
@@ -91,7 +91,7 @@ export async function checkRules(runtime: Runtime): Promise<Finding[]> {
       warn('rules', `${file}${line === null ? '' : `:${line}`} is not taken: ${message}`, hint),
     );
   } catch (error) {
-    return [fail('rules', (error as Error).message)];
+    return [fail('rules', (error as Error).message, 'agentctl down; agentctl up')];
   }
 }
 
@@ -103,11 +103,14 @@ export async function checkManifests(runtime: Runtime): Promise<Finding[]> {
       {},
       { deadlineMs: 3_000 },
     );
-    if (problems.length === 0) return [ok('manifests', `${agents.length} agents are declared`)];
+    if (problems.length === 0 && agents.length === 0)
+      return [warn('manifests', 'no agent is declared', 'agentctl agent create --help')];
+    if (problems.length === 0)
+      return [ok('manifests', `${some(agents.length, 'agent is', 'agents are')} declared`)];
     return problems.map(({ file, line, message, hint }) =>
-      warn('manifests', `${file}${line === null ? '' : `:${line}`}: ${message} ${hint}`),
+      warn('manifests', `${file}${line === null ? '' : `:${line}`}: ${message}`, hint),
     );
   } catch (error) {
-    return [fail('manifests', (error as Error).message)];
+    return [fail('manifests', (error as Error).message, 'agentctl down; agentctl up')];
   }
 }
