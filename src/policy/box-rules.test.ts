@@ -1,7 +1,7 @@
 // The plan of a box, from the same rules that decide.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { boxRulesOf } from './box-rules.ts';
+import { boxRulesOf, declaredRulesOf } from './box-rules.ts';
 import { policyOf } from './testing/rights.ts';
 
 const SYSTEM = ['/bin', '/lib', '/lib64', '/sbin', '/usr'];
@@ -136,4 +136,26 @@ test('what people granted is reached besides, unless a rule may forbid it', asyn
   assert.equal((await networkOf({ site }, [granted[1]!])).mode, 'none');
   const nobody = await boxRulesOf(policyOf(bare), 'nobody', granted);
   assert.deepEqual(nobody.network, { mode: 'none', allow: [], granted: [] });
+});
+
+test('what a tool was declared with is less what rules close, or is refused', async () => {
+  const declared = { read: ['/srv/app'], write: ['/srv/app/out', '/srv/log'] };
+  const of = (site: string) =>
+    declaredRulesOf(policyOf({ coder }, { site: { '10.cedar': site } }), 'coder', declared);
+  const forbid = (action: string, path: string) =>
+    `forbid (principal, action == Action::"${action}", resource in Path::"${path}");`;
+  assert.deepEqual(await of(''), { deny: [] });
+  assert.deepEqual(await of(forbid('file.read', '/srv/app/keys')), { deny: ['/srv/app/keys'] });
+  assert.deepEqual(await of(forbid('file.delete', '/srv/log/old')), { deny: ['/srv/log/old'] });
+  assert.deepEqual(await of(forbid('file.write', '/srv/app/x')), { deny: [] }, 'only read there');
+  assert.deepEqual(await of(forbid('file.write', '/srv/log')), {
+    refused: 'a rule closes /srv/log to file.write',
+  });
+  assert.deepEqual(await of(forbid('file.read', '/srv')), {
+    refused: 'a rule closes /srv/app to file.read',
+  });
+  const any =
+    'forbid (principal, action == Action::"file.write", resource is Path) when { context.path like "*.env" };';
+  assert.match(JSON.stringify(await of(any)), /refused.*names no path/);
+  assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log')}`), { deny: [] });
 });

@@ -76,20 +76,38 @@ export async function boxRulesOf(
   };
 }
 
+/** The paths that an operator declared for a tool, less what rules close for the agent. */
+export type DeclaredRules = { deny: string[] } | { refused: string };
+
+export async function declaredRulesOf(
+  policy: Policy,
+  agent: string,
+  { read, write }: { read: readonly string[]; write: readonly string[] },
+): Promise<DeclaredRules> {
+  const rules = await policy.rulesOf(`agent:${agent}`);
+  const deny: string[] = [];
+  for (const action of FILE_ACTIONS) {
+    const roots = action === 'file.read' ? [...read, ...write] : write;
+    const closed = closedFor(rules, action);
+    if (closed === 'all' && roots.length > 0)
+      return { refused: `a rule about ${action} that names no path could concern any` };
+    for (const path of closed === 'all' ? [] : closed) {
+      const root = roots.find((one) => isWithin(one, path));
+      if (root !== undefined) return { refused: `a rule closes ${root} to ${action}` };
+      if (roots.some((one) => isWithin(path, one))) deny.push(path);
+    }
+  }
+  return { deny: topmost(deny) };
+}
+
 /** Roots that are open in all circumstances, and what is closed in any. */
 type Reach = { roots: string[]; closed: string[] };
 const nothing: Reach = { roots: [], closed: [] };
 
 function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reach {
+  const closed = closedFor(rules, action);
+  if (closed === 'all') return nothing;
   const fitting = rules.filter(({ scope }) => actionFits(scope.action, action));
-  const closed: string[] = [];
-  for (const { effect, ask, scope } of fitting) {
-    if (effect !== 'forbid' || ask !== null) continue;
-    const named = namedIn(scope.resource);
-    // The kernel sees no circumstances: a rule about any path in some of them closes all.
-    if (named === undefined && concernsPaths(scope.resource)) return nothing;
-    if (named?.type === 'Path') closed.push(named.id);
-  }
   const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
     // `== X` is about X alone; a root shows all that is in it.
     const named = scope.resource.op === '==' ? undefined : namedIn(scope.resource);
@@ -100,6 +118,18 @@ function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reac
   const isClosed = (path: string) =>
     closed.some((one) => isWithin(path, one) && !(one === '/home' && isWithin(path, home)));
   return { roots: roots.filter((path) => !isClosed(path)), closed };
+}
+
+function closedFor(rules: readonly Rule[], action: FileAction): string[] | 'all' {
+  const closed: string[] = [];
+  for (const { effect, ask, scope } of rules) {
+    if (effect !== 'forbid' || ask !== null || !actionFits(scope.action, action)) continue;
+    const named = namedIn(scope.resource);
+    // The kernel sees no circumstances: a rule about any path in some of them closes all.
+    if (named === undefined && concernsPaths(scope.resource)) return 'all';
+    if (named?.type === 'Path') closed.push(named.id);
+  }
+  return closed;
 }
 
 const concernsPaths = (resource: Scope['resource']): boolean =>

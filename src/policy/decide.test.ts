@@ -1,7 +1,7 @@
 // What is allowed, asked for and denied, and by which rule.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Request } from './request.ts';
+import { type Request, requestOfTouch } from './request.ts';
 import { answers, call, file, net, policyOf } from './testing/rights.ts';
 
 test("the runtime's own directories stay closed inside what an agent may read", async () => {
@@ -209,6 +209,39 @@ test('a host that a person granted is permitted, but no forbid and no question i
     const [not] = await answers(policy, [net('docs.org', 443, { granted: false })]);
     assert.equal(not, plain);
   }
+});
+
+test('a path that a tool was declared with is permitted, but no forbid and no question is passed by', async () => {
+  const site = {
+    '10.cedar':
+      'forbid (principal, action, resource in Path::"/srv/app/keys");' +
+      '@ask("why") forbid (principal, action == Action::"file.write", resource in Path::"/srv/live");',
+  };
+  const policy = policyOf({ coder: {} }, { site });
+  const touch = (action: 'file.read' | 'file.write', path: string, declared?: boolean) =>
+    requestOfTouch(
+      'agent:coder',
+      { action, path, ...(declared === undefined ? {} : { declared }) },
+      { labels: [] },
+    );
+  assert.deepEqual(
+    await answers(policy, [
+      touch('file.read', '/srv/app', true),
+      touch('file.read', '/srv/app/keys/a', true),
+      touch('file.write', '/srv/live', true),
+      touch('file.write', '/etc/app', true),
+      touch('file.read', '/srv/app'),
+      touch('file.read', '/srv/app', false),
+    ]),
+    [
+      'allow base:declared-path',
+      'deny site:10.cedar:1',
+      'ask site:10.cedar:2',
+      'deny base:etc',
+      'deny',
+      'deny',
+    ],
+  );
 });
 
 test('a delegation that left a tool out is looked at too', async () => {

@@ -31,6 +31,7 @@ test('the same questions come back, but for what an event does not tell', () => 
     { action: 'net.connect', host: 'docs.org', port: 443, granted: true },
     { action: 'file.write', path: '/workspace/ü "x"' },
     { action: 'file.delete', path: '/workspace/build', recursive: true },
+    { action: 'file.read', path: '/srv/app', declared: true },
   ];
   const facts = {
     agent: 'coder',

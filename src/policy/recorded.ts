@@ -69,7 +69,10 @@ function writeTouch(touch: Touch): string {
       ...[touch.action, touch.host, touch.port, touch.method ?? null],
       ...(touch.granted === true ? ['granted'] : []),
     ]);
-  return JSON.stringify([touch.action, touch.path, touch.recursive === true]);
+  return JSON.stringify([
+    ...[touch.action, touch.path, touch.recursive === true],
+    ...(touch.declared === true ? ['declared'] : []),
+  ]);
 }
 
 export type RecordedDecision = {
@@ -179,7 +182,11 @@ function readTouch(text: string): Touch | undefined {
   }
   if (action !== 'file.read' && action !== 'file.write' && action !== 'file.delete')
     return undefined;
-  return { action, path: what, ...(third === true ? { recursive: true } : {}) };
+  const how = {
+    ...(third === true ? { recursive: true } : {}),
+    ...(method === 'declared' ? { declared: true } : {}),
+  };
+  return { action, path: what, ...how };
 }
 
 function withUrlPath(touch: Touch, url: string | undefined): Touch {

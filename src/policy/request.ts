@@ -52,7 +52,13 @@ export type Answer = {
 
 /** One thing outside the tool that a call would read, change or reach. */
 export type Touch =
-  | { action: 'file.read' | 'file.write' | 'file.delete'; path: string; recursive?: boolean }
+  | {
+      action: 'file.read' | 'file.write' | 'file.delete';
+      path: string;
+      recursive?: boolean;
+      /** Whoever declared the tool gave it this path: what no rule forbids is open to it. */
+      declared?: boolean;
+    }
   | {
       action: 'net.connect';
       host: string;
@@ -127,8 +133,13 @@ export function requestsOfCall(facts: CallFacts): Request[] {
 
 export function requestOfTouch(principal: string, touch: Touch, run: Context): Request {
   if (touch.action !== 'net.connect') {
-    const { action, path, recursive } = touch;
-    const context = { path, ...(recursive === undefined ? {} : { recursive }), ...run };
+    const { action, path, recursive, declared } = touch;
+    const context = {
+      path,
+      ...(recursive === undefined ? {} : { recursive }),
+      ...(declared === undefined ? {} : { declared }),
+      ...run,
+    };
     return { principal, action, resource: { type: 'Path', id: path }, context };
   }
   const found = canonicalHost(touch.host);

@@ -18,7 +18,7 @@ const onPath: Shape = {
   principals: ['Agent'],
   resources: ['Path'],
   required: { path: 'String', labels },
-  optional: { tool: 'String', recursive: 'Bool', ...run },
+  optional: { tool: 'String', recursive: 'Bool', declared: 'Bool', ...run },
 };
 const onMemory: Shape = {
   principals: ['Agent', 'Person'],

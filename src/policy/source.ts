@@ -6,11 +6,19 @@ import { basename, dirname } from 'node:path';
 import type { Clock, Timer } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
 import { fault } from '../wire/errors.ts';
-import { type BoxRules, boxRulesOf, type HostPort } from './box-rules.ts';
+import {
+  type BoxRules,
+  boxRulesOf,
+  type DeclaredRules,
+  declaredRulesOf,
+  type HostPort,
+} from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
 import { makePolicy, type Policy } from './decide.ts';
 import type { Answer, Request } from './request.ts';
 import type { Rule } from './rule.ts';
+
+type Declared = { read: readonly string[]; write: readonly string[] };
 
 export type PolicySource = {
   /** Makes ready for the first question, which takes some tens of ms; never fails. */
@@ -20,6 +28,7 @@ export type PolicySource = {
   decideAll(requests: readonly Request[]): Promise<Answer>;
   /** `granted`: what people let one run of the agent reach besides. */
   boxRulesOf(agent: string, granted?: readonly HostPort[]): Promise<BoxRules>;
+  declaredRulesOf(agent: string, declared: Declared): Promise<DeclaredRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
   /** Of the policy in force; undefined before the first question. */
   version(): number | undefined;
@@ -146,6 +155,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
       plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_HOLDS_MS });
       return rules;
     },
+    declaredRulesOf: async (agent, declared) => declaredRulesOf(await current(), agent, declared),
     rulesOf: async (principal) => (await current()).rulesOf(principal),
     version: () => inForce?.version,
     close() {

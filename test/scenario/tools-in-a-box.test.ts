@@ -92,7 +92,7 @@ for (const mode of MODES) {
       const boxes = makeBoxes({
         sandboxd,
         egressd: {} as never,
-        policy: { boxRulesOf: rulesOf as never },
+        policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
         grants: { of: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
         egressBytesMax: 0,

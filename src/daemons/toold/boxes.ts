@@ -52,7 +52,7 @@ const ONLY_READS = ['GET', 'HEAD'];
 export function makeBoxes(options: {
   sandboxd: SandboxdClient;
   egressd: EgressdClient;
-  policy: Pick<PolicySource, 'boxRulesOf'>;
+  policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
   egressBytesMax: number;
@@ -175,10 +175,15 @@ export function makeBoxes(options: {
             hint: 'Declare the tool with place: box and give the agent the host, or network: none.',
           });
         const { level, read, write, cwd } = request;
+        const rules = await policy.declaredRulesOf(context.agent, { read, write });
+        if ('refused' in rules)
+          throw fault('denied', `this tool does not run for ${context.agent}: ${rules.refused}`, {
+            hint: 'Do without it. A person can change the rule, or the paths of the tool.',
+          });
         const body = {
           ...{ run_id: context.runId, fence: context.fence, agent: context.agent },
           ...{ task_id: context.taskId, root_task_id: context.rootTaskId, level },
-          rules: { read: [...read], write: [...write], deny: [] },
+          rules: { read: [...read], write: [...write], deny: rules.deny },
           network: { egress_socket: null },
           ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, {}) },
         };

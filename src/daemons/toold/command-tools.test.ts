@@ -279,6 +279,13 @@ input:
     assert.deepEqual(argv, ['/usr/bin/restart', 'web', '--count=2', '--tag', 'green']);
     assert.deepEqual([env.MODE, read, write], ['quick', ['/srv/app'], ['/srv/app/log']]);
     assert.deepEqual([network, wallMs, level], ['host', 5_000, 'L2']);
+    const declared = true;
+    assert.deepEqual(tool.touches!({}), [
+      { action: 'file.read', path: '/srv/app', declared },
+      { action: 'file.read', path: '/srv/app/log', declared },
+      { action: 'file.write', path: '/srv/app/log', declared },
+      { action: 'file.delete', path: '/srv/app/log', declared },
+    ]);
   });
 
   it('tells a failure with what the program said, and leaves open what was cut short', async () => {

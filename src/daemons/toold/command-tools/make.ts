@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
 import {
+  deletes,
   ExecOutput,
   type ExecResult,
   mayHaveHappened,
@@ -89,8 +90,15 @@ function outputOf({ output }: Declaration): z.ZodType<Record<string, unknown>> {
   return z.object(Object.fromEntries(members));
 }
 
-function touchesOf({ place, network, cwd }: Declaration): Touch[] {
-  const paths = place === 'box' ? [reads(cwd ?? WORKSPACE), writes(cwd ?? WORKSPACE)] : [];
+/** Who can write into a directory can see and remove what is in it. */
+const ownWrites = (path: string) => [reads(path), writes(path), deletes(path)];
+
+function touchesOf({ place, network, cwd, read, write }: Declaration): Touch[] {
+  const own = [...read.map(reads), ...write.flatMap(ownWrites)];
+  const paths =
+    place === 'box'
+      ? [reads(cwd ?? WORKSPACE), writes(cwd ?? WORKSPACE)]
+      : own.map((touch) => ({ ...touch, declared: true }));
   const hosts = typeof network === 'string' ? [] : network;
   return [
     ...paths,
