@@ -1,7 +1,9 @@
 // The plan of a box, from the same rules that decide.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { boxRulesOf, declaredRulesOf } from './box-rules.ts';
+import fc from 'fast-check';
+import { boxRulesOf, declaredRulesOf, isNarrower } from './box-rules.ts';
+import { isWithin } from './paths.ts';
 import { policyOf } from './testing/rights.ts';
 
 const SYSTEM = ['/bin', '/lib', '/lib64', '/sbin', '/usr'];
@@ -158,4 +160,39 @@ test('what a tool was declared with is less what rules close, or is refused', as
     'forbid (principal, action == Action::"file.write", resource is Path) when { context.path like "*.env" };';
   assert.match(JSON.stringify(await of(any)), /refused.*names no path/);
   assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log')}`), { deny: [] });
+});
+
+test('a plan that is not narrower opens every path that the one before opened', () => {
+  const path = fc
+    .array(fc.constantFrom('a', 'b'), { minLength: 1, maxLength: 3 })
+    .map((parts) => `/${parts.join('/')}`);
+  const paths = fc.array(path, { maxLength: 3 });
+  const plan = fc.record({ read: paths, write: paths, deny: paths });
+  type Plan = { read: string[]; write: string[]; deny: string[] };
+  const isOpen = ({ read, write, deny }: Plan, at: string, writes: boolean) =>
+    (writes ? write : [...read, ...write]).some((root) => isWithin(at, root)) &&
+    !deny.some((closed) => isWithin(at, closed));
+  let narrower = 0;
+  fc.assert(
+    fc.property(plan, plan, path, fc.boolean(), (now, before, at, writes) => {
+      assert.equal(isNarrower(before, before), false);
+      if (isNarrower(now, before)) return void narrower++;
+      assert.ok(isOpen(now, at, writes) || !isOpen(before, at, writes));
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.ok(narrower > 0);
+  const known = { read: ['/usr', '/srv'], write: ['/workspace'], deny: ['/srv/keys'] };
+  for (const [change, is] of [
+    [{ read: ['/usr'] }, true],
+    [{ write: [] }, true],
+    [{ write: [], read: ['/usr', '/srv', '/workspace'] }, true],
+    [{ deny: ['/srv/keys', '/workspace/ci'] }, true],
+    [{ deny: ['/srv/keys', '/elsewhere'] }, false],
+    [{ deny: ['/srv/keys', '/'] }, true],
+    [{ deny: [] }, false],
+    [{ read: ['/usr', '/srv', '/more'] }, false],
+    [{ read: ['/usr'], write: ['/workspace', '/srv'] }, false],
+  ] satisfies [Partial<Plan>, boolean][])
+    assert.equal(isNarrower({ ...known, ...change }, known), is, JSON.stringify(change));
 });

@@ -76,6 +76,24 @@ export async function boxRulesOf(
   };
 }
 
+type Paths = Pick<BoxRules, 'read' | 'write' | 'deny'>;
+
+/** True when some path that the one plan opens is closed, or may only be read, by the other. */
+export function isNarrower(now: Paths, before: Paths): boolean {
+  const covers = (roots: readonly string[], path: string) =>
+    roots.some((root) => isWithin(path, root));
+  const seen = [...now.read, ...now.write];
+  if (!before.write.every((path) => covers(now.write, path))) return true;
+  if (!before.read.every((path) => covers(seen, path))) return true;
+  /** What of a root is closed by a path: a part of it, all of it, or nothing. */
+  const closedBy = (path: string) =>
+    [...before.read, ...before.write].flatMap((root) => {
+      if (isWithin(path, root)) return [path];
+      return isWithin(root, path) ? [root] : [];
+    });
+  return now.deny.flatMap(closedBy).some((path) => !covers(before.deny, path));
+}
+
 /** The paths that an operator declared for a tool, less what rules close for the agent. */
 export type DeclaredRules = { deny: string[] } | { refused: string };
 

@@ -2,7 +2,7 @@
 // outside text does to a run, and what a marked run may still do.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
@@ -27,6 +27,7 @@ describe('hands', () => {
       agents: {
         coder: manifestOf('coder', HANDS),
         reader: manifestOf('reader', '{ tools: { allow: [file.read] } }'),
+        builder: manifestOf('builder', '{ tools: { allow: [file.write_workspace, shell.exec] } }'),
         committer: manifestOf(
           'committer',
           '{ tools: { allow: [git.write_branch] }, approvals: { required: [git.commit] } }',
@@ -175,6 +176,26 @@ describe('hands', () => {
     const done = await commitIt('Commit what is mine', () => {});
     assert.equal(git(done.dir, 'log', '--format=%an %s'), 'committer Commit what is mine');
     assert.equal(git(done.dir, 'status', '--porcelain'), '');
+  });
+
+  it('a command is ended when a rule closes what its box was opened with', async () => {
+    const command = 'touch started; sleep 600; touch late';
+    world.model.on('Build for long', says(call('shell.exec', { command })), repeat);
+    const task = await create(world, 'Build for long', { agent: 'builder' });
+    const dir = await filesOf(task.id);
+    const moved = setInterval(() => world.clock.advance(250), 100);
+    try {
+      await eventually('the command', async () => existsSync(join(dir, 'started')) || undefined);
+      mkdirSync(join(world.stateDir, 'policies'), { recursive: true });
+      const rule =
+        'forbid (principal, action == Action::"file.write", resource in Path::"/workspace/ci");\n';
+      writeFileSync(join(world.stateDir, 'policies', '05-ci.cedar'), rule);
+      const ended = await taskEnded(world, task.id);
+      assert.match(ended.result ?? '', /it was ended because the policy changed while it ran/);
+      assert.equal(existsSync(join(dir, 'late')), false);
+    } finally {
+      clearInterval(moved);
+    }
   });
 
   it('a site rule takes effect at the next call, and not only at the next start', async () => {

@@ -12,6 +12,7 @@ import { gitTools } from '../../src/daemons/toold/tools/git.ts';
 import { logTools } from '../../src/daemons/toold/tools/logs.ts';
 import { shellTools } from '../../src/daemons/toold/tools/shell.ts';
 import type { ToolContext } from '../../src/daemons/toold/tools/tool.ts';
+import { systemClock } from '../../src/platform/clock.ts';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
@@ -95,8 +96,7 @@ for (const mode of MODES) {
         policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
         grants: { of: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
-        egressBytesMax: 0,
-        log: silentLog,
+        ...{ egressBytesMax: 0, clock: systemClock(), log: silentLog },
       });
       const runs = new Map<string, Run>();
       const runOf = (agent: string): Run => {

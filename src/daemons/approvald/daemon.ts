@@ -6,6 +6,7 @@ import { openOutbox } from '../../platform/outbox.ts';
 import { peopleIn } from '../../platform/people.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
@@ -65,6 +66,7 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
     ...{ log, clock },
+    onRefused: auditRefusals({ daemon: 'approvald', db, outbox, newId, log }),
   });
   const mayDecide = makeMayDecide(policy);
   const people = peopleIn(join(stateDir, 'people'));

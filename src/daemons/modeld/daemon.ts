@@ -5,6 +5,7 @@ import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -40,7 +41,11 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
-  const policy = openPolicySource({ file: join(stateDir, 'policy', 'bundle.json'), log, clock });
+  const policy = openPolicySource({
+    file: join(stateDir, 'policy', 'bundle.json'),
+    ...{ log, clock },
+    onRefused: auditRefusals({ daemon: 'modeld', db, outbox, newId: floor.newId, log }),
+  });
   const upstream = makeUpstream({
     clock,
     random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,

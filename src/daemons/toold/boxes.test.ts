@@ -1,6 +1,7 @@
 // The box of a run, from the broker's side: opened once, and never after the run was dismissed.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, it, test } from 'node:test';
+import { manualClock } from '../../platform/clock.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import type { BoxRules, DeclaredRules } from '../../policy/box-rules.ts';
@@ -8,6 +9,7 @@ import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import { makeBoxes } from './boxes.ts';
 import type { PlaceRequest } from './command-tools/make.ts';
 import type { Run } from './runs.ts';
+import { showExec } from './tools/box.ts';
 
 const RULES: BoxRules = {
   ...{ read: [], write: [], deny: [], workspace: '/workspace', home: '/home/coder', version: 1 },
@@ -41,7 +43,7 @@ function makeWorld() {
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
     grants: { of: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
-    ...{ egressBytesMax: 1, log: silentLog },
+    ...{ egressBytesMax: 1, clock: manualClock(0), log: silentLog },
   });
   return { open, boxes, answer: () => asked.resolve(RULES) };
 }
@@ -81,7 +83,7 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
     ...{ sandboxd: sandboxd as never, egressd: {} as never, grants: { of: async () => [] } },
     policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
-    ...{ egressBytesMax: 1, log: silentLog },
+    ...{ egressBytesMax: 1, clock: manualClock(0), log: silentLog },
   });
   const paths = { read: ['/srv/app'], write: ['/srv/log'] };
   const request: PlaceRequest = {
@@ -97,4 +99,96 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
     message: /closes \/srv\/app/,
   });
   assert.equal(ran.length, 1);
+});
+
+describe('while a command runs', () => {
+  /** A sandboxd whose commands run until their box is closed. */
+  const start = () => {
+    const clock = manualClock(0);
+    const world = { rules: { ...RULES, write: ['/workspace'] } as BoxRules, boxes: 0, put: 0 };
+    const open = new Map<string, PromiseWithResolvers<void>>();
+    const sandboxd = {
+      async openBox({ params }: { params: { id: string } }) {
+        open.set(params.id, Promise.withResolvers());
+        return { workspace: '/workspace', home: '/home/coder', missing: [] };
+      },
+      async closeBox({ params }: { params: { id: string } }) {
+        open.get(params.id)?.resolve();
+        open.delete(params.id);
+      },
+      async execBox({ params }: { params: { id: string } }) {
+        await open.get(params.id)!.promise;
+        return { ...ENDED, ended_by: 'box', exit_code: null, stdout_base64: '', stderr_base64: '' };
+      },
+    };
+    const egressd = {
+      async putEgress() {
+        world.put++;
+        return { socket: '/x' };
+      },
+      getEgress: async () => ({ egress: { denials: [] } }),
+      dropEgress: async () => ({ dropped: true }),
+    };
+    const boxes = makeBoxes({
+      ...{ sandboxd: sandboxd as never, egressd: egressd as never, clock, log: silentLog },
+      ...{ grants: { of: async () => [] }, egressBytesMax: 1 },
+      policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
+      newBoxId: () => derivedId<BoxId>('box', world.boxes++),
+    });
+    const box = () => boxes.of(run, { callId, signal: new AbortController().signal });
+    const pass = async () => {
+      for (let i = 0; i < 8; i++) {
+        clock.advance(125);
+        for (let turn = 0; turn < 20; turn++) await new Promise((go) => setImmediate(go));
+      }
+    };
+    return { world, open, boxes, box, pass };
+  };
+
+  it('it is ended within a second when policy closes what its box was opened with', async () => {
+    const { world, open, box, pass } = start();
+    const running = (await box()).exec({ argv: ['/bin/sleep', '60'] });
+    await pass();
+    assert.equal(open.size, 1, 'the control: nothing has changed');
+    world.rules = { ...world.rules, deny: ['/workspace/secret'], version: 2 };
+    await pass();
+    const done = await running;
+    assert.deepEqual([done.endedBy, done.exitCode], ['policy', null]);
+    assert.match(String(showExec(done).ended), /because the policy changed/);
+    assert.equal(open.size, 0);
+    await box();
+    assert.deepEqual([open.size, world.boxes], [1, 2], 'the next call opens another');
+  });
+
+  it('it goes on when policy allows more, or the same in another version', async () => {
+    const { world, open, boxes, box, pass } = start();
+    const first = (await box()).exec({ argv: ['/bin/sleep', '60'] });
+    world.rules = { ...world.rules, version: 2 };
+    await box();
+    assert.equal(world.boxes, 1, 'another version of the same is the same');
+    world.rules = { ...world.rules, write: ['/workspace', '/srv/app'], version: 3 };
+    await pass();
+    await box();
+    assert.equal(open.size, 2, 'what comes now is in a box of its own');
+    await boxes.close(run);
+    assert.equal((await first).endedBy, 'box');
+    assert.equal(open.size, 0, 'both go with the run');
+  });
+
+  it('its way out is narrowed without ending it', async () => {
+    const { world, open, boxes, box, pass } = start();
+    const hosts = [{ host: 'a.org', port: 443 }];
+    world.rules = { ...world.rules, network: { mode: 'restricted', allow: hosts, granted: [] } };
+    const running = (await box()).exec({ argv: ['/bin/sleep', '60'] });
+    await pass();
+    assert.equal(world.put, 1);
+    world.rules = { ...world.rules, network: { mode: 'none', allow: [], granted: [] }, version: 2 };
+    await pass();
+    assert.deepEqual([world.put, open.size], [2, 1]);
+    world.put = 0;
+    await pass();
+    assert.equal(world.put, 0, 'once is enough');
+    await boxes.close(run);
+    await running;
+  });
 });

@@ -1,21 +1,25 @@
 // The box of each run, opened at sandboxd when a tool first needs it, with the rules that policy
 // gives the agent now; and its way out through egressd, where policy gives one. When the rules have
 // changed since, the box is closed and opened anew: the kernel never allows more than policy does.
+import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
+import { type BoxRules, type HostPort, isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
-import type { Collected, OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
+import type { OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId } from '../../wire/words.ts';
 import type { Place } from './command-tools.ts';
+import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
 import { withDenials } from './denials.ts';
 import type { Grants } from './grants.ts';
+import { makeHostPlace } from './host-place.ts';
+import { makeRulesWatch, type Watched } from './rules-watch.ts';
 import type { Run } from './runs.ts';
-import type { Box, ExecRequest, ExecResult, NetworkDenied } from './tools/box.ts';
+import type { Box, ExecResult } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
 
@@ -35,14 +39,21 @@ export type Boxes = {
 
 type Open = {
   id: BoxId;
-  rules: string;
+  rules: BoxRules;
   view: OpenBox;
   env: Record<string, string>;
   hasWay: boolean;
 };
-type Held = { fence: number; opened: Promise<Open> };
+type Held = {
+  runId: string;
+  fence: number;
+  opened: Promise<Open>;
+  /** Commands that run in it now. */
+  running: number;
+  /** Policy became narrower: what runs in it was ended for that. */
+  isEnded: boolean;
+};
 
-const EXEC_GRACE_MS = 10_000;
 /**
  * A run that has read text from outside may still read: what egressd can see to be a plain request
  * goes through, a tunnel could carry anything out and does not.
@@ -56,10 +67,14 @@ export function makeBoxes(options: {
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
   egressBytesMax: number;
+  clock: Clock;
   log: Log;
 }): Boxes {
   const { sandboxd, egressd, policy, log } = options;
+  const watch = makeRulesWatch(options);
   const held = new Map<string, Held>();
+  /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
+  const leaving = new Set<Held>();
   /** Runs whose way out is open. */
   const ways = new Set<string>();
 
@@ -94,7 +109,7 @@ export function makeBoxes(options: {
     if (view.missing.length > 0)
       log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
     const hasWay = egressSocket !== null;
-    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules: planOf(rules) };
+    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules };
   };
 
   const closeBox = async ({ opened }: Held): Promise<void> => {
@@ -103,6 +118,52 @@ export function makeBoxes(options: {
     await sandboxd.closeBox({ params: { id: found.id } }, peerOptions).catch((error: unknown) => {
       if (!isFault(error, 'not_found')) log.warn('a box was not closed', { box: found.id, error });
     });
+  };
+
+  /** Rather no box than one that is allowed more than policy says. */
+  const endBox = (entry: Held): Promise<void> => {
+    entry.isEnded = true;
+    leaving.delete(entry);
+    return closeBox(entry);
+  };
+
+  /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
+  const watched = (run: Run, entry: Held, box: Open): Watched => {
+    let network = JSON.stringify(box.rules.network);
+    return {
+      async isNarrower() {
+        const now = await rulesOf(run);
+        if (box.hasWay && network !== JSON.stringify(now.network)) {
+          const isPut = await putEgress(run, now).then(
+            () => true,
+            () => false,
+          );
+          if (!isPut) return true;
+          network = JSON.stringify(now.network);
+        }
+        return isNarrower(now, box.rules);
+      },
+      end() {
+        log.warn('policy became narrower: the box of a run is closed', { run_id: run.runId });
+        forget(run, entry);
+        void endBox(entry);
+      },
+    };
+  };
+
+  const execIn = async (run: Run, entry: Held, box: Open, work: () => Promise<ExecResult>) => {
+    entry.running++;
+    try {
+      const done = await watch.during(watched(run, entry, box), work);
+      return entry.isEnded && done.endedBy !== null ? endedByPolicy(done) : done;
+    } catch (error) {
+      // What a box says that was not there any more is another thing: nothing was started in it.
+      if (!entry.isEnded || isFault(error, 'not_found')) throw error;
+      return endedByPolicy();
+    } finally {
+      entry.running--;
+      if (entry.running === 0 && leaving.delete(entry)) void closeBox(entry);
+    }
   };
 
   const forget = (run: Run, entry: Held): void => {
@@ -114,16 +175,24 @@ export function makeBoxes(options: {
     const found = held.get(run.runId);
     if (found !== undefined) {
       const box = await found.opened;
-      if (found.fence === run.fence && box.rules === planOf(rules)) return { entry: found, box };
+      const isSame = planOf(box.rules) === planOf(rules);
+      if (found.fence === run.fence && isSame) return { entry: found, box };
       forget(run, found);
-      await closeBox(found);
+      if (found.fence === run.fence && found.running > 0 && !isNarrower(rules, box.rules))
+        leaving.add(found);
+      else await endBox(found);
     }
     // Another call may have opened it while this one waited.
     const again = held.get(run.runId);
     if (again !== undefined) return { entry: again, box: await again.opened };
     // Whoever dismissed the run has closed its box already, and would not close this one.
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
-    const entry: Held = { fence: run.fence, opened: open(run, rules) };
+    const opened = open(run, rules);
+    const entry: Held = {
+      ...{ runId: run.runId, fence: run.fence, opened },
+      running: 0,
+      isEnded: false,
+    };
     held.set(run.runId, entry);
     entry.opened.catch(() => forget(run, entry));
     return { entry, box: await entry.opened };
@@ -161,37 +230,16 @@ export function makeBoxes(options: {
             const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
             const asked = { deadlineMs, signal: request.signal ?? signal };
             const exec = () => sandboxd.execBox({ params, body }, asked);
-            if (!box.hasWay) return resultOf(await exec(), []);
-            const { done, denied } = await withDenials(egressd, run.runId, exec);
-            return resultOf(done, denied);
+            return execIn(run, entry, box, async () => {
+              if (!box.hasWay) return resultOf(await exec(), []);
+              const { done, denied } = await withDenials(egressd, run.runId, exec);
+              return resultOf(done, denied);
+            });
           }),
       };
     },
 
-    host: {
-      async run(context, request) {
-        if (request.network !== 'none')
-          throw fault('denied', 'a command outside the box gets no network here', {
-            hint: 'Declare the tool with place: box and give the agent the host, or network: none.',
-          });
-        const { level, read, write, cwd } = request;
-        const rules = await policy.declaredRulesOf(context.agent, { read, write });
-        if ('refused' in rules)
-          throw fault('denied', `this tool does not run for ${context.agent}: ${rules.refused}`, {
-            hint: 'Do without it. A person can change the rule, or the paths of the tool.',
-          });
-        const body = {
-          ...{ run_id: context.runId, fence: context.fence, agent: context.agent },
-          ...{ task_id: context.taskId, root_task_id: context.rootTaskId, level },
-          rules: { read: [...read], write: [...write], deny: rules.deny },
-          network: { egress_socket: null },
-          ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, {}) },
-        };
-        const deadlineMs = request.wallMs + EXEC_GRACE_MS;
-        const asked = { deadlineMs, signal: request.signal };
-        return resultOf(await sandboxd.runOnce({ body }, asked), []);
-      },
-    },
+    host: makeHostPlace({ sandboxd, policy, watch }),
 
     async openEgress(run) {
       const rules = await rulesOf(run);
@@ -210,6 +258,11 @@ export function makeBoxes(options: {
         held.delete(run.runId);
         await closeBox(found);
       }
+      for (const entry of leaving)
+        if (entry.runId === run.runId && entry.fence <= run.fence) {
+          leaving.delete(entry);
+          await closeBox(entry);
+        }
       if (!ways.delete(run.runId)) return;
       const asked = { params: { id: run.runId }, query: { fence: run.fence } };
       await egressd.dropEgress(asked, peerOptions).catch((error: unknown) => {
@@ -223,7 +276,7 @@ export function makeBoxes(options: {
  * What a box is made by. One more host is egressd's business alone, unless the box has no way there
  * yet.
  */
-function planOf({ network, ...rules }: BoxRules): string {
+function planOf({ network, version: _, ...rules }: BoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
@@ -231,34 +284,5 @@ function resourcesOf({ memoryBytes, pids }: BoxRules['resources']) {
   return {
     ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),
     ...(pids === null ? {} : { pids }),
-  };
-}
-
-function commandOf(request: ExecRequest, env: Record<string, string>) {
-  const { argv, cwd, stdin, wallMs, outputBytesMax } = request;
-  return {
-    argv: [...argv],
-    env: { ...env, ...request.env },
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(stdin === undefined ? {} : { stdin_base64: stdin.toString('base64') }),
-    limits: {
-      ...(wallMs === undefined ? {} : { wall_ms: wallMs }),
-      ...(outputBytesMax === undefined ? {} : { output_bytes: outputBytesMax }),
-    },
-  };
-}
-
-function resultOf(done: Collected, networkDenied: readonly NetworkDenied[]): ExecResult {
-  const truncated = done.ended_by === 'output';
-  return {
-    exitCode: done.exit_code,
-    signal: done.signal === null ? null : String(done.signal),
-    endedBy: done.ended_by,
-    stdout: Buffer.from(done.stdout_base64, 'base64'),
-    stderr: Buffer.from(done.stderr_base64, 'base64'),
-    stdoutTruncated: truncated,
-    stderrTruncated: truncated,
-    wallMs: done.usage.wall_ms,
-    networkDenied,
   };
 }

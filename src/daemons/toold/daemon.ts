@@ -6,6 +6,7 @@ import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
@@ -62,7 +63,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     ...{ sandboxd, egressd, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
     egressBytesMax: config.egress_bytes_max,
-    ...{ policy, log },
+    ...{ policy, clock, log },
   });
   const hasReceived = async ({ runId }: Run): Promise<boolean> => {
     try {
@@ -164,7 +165,11 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
   const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
-  const policy = openPolicySource({ file: join(stateDir, 'policy', 'bundle.json'), log, clock });
+  const policy = openPolicySource({
+    file: join(stateDir, 'policy', 'bundle.json'),
+    ...{ log, clock },
+    onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: floor.newId, log }),
+  });
   return assemble({ floor, db, outbox, policy, appendLine });
 }
 

@@ -294,3 +294,19 @@ describe('when the audit log takes nothing', () => {
     assert.deepEqual(effectsIn(world), ['a']);
   });
 });
+
+describe('a published policy that is broken', () => {
+  it('changes nothing, and is in the log', async () => {
+    const told = () => world.audit.events.filter(({ event }) => event === 'policy.refused');
+    assert.equal((await run.ask(1, 'test.echo', { text: 'a' })).status, 'completed');
+    assert.deepEqual(told(), [], 'the control');
+    writeFileSync(join(world.dir, 'state/policy/bundle.json'), '{"version": 9');
+    world.clock.advance(1_000);
+    await settled(world);
+    assert.equal((await run.ask(2, 'test.echo', { text: 'b' })).status, 'completed');
+    await settled(world);
+    const [event, ...more] = told();
+    assert.deepEqual([event?.principal, event?.data?.version_in_force], ['service:toold', 1]);
+    assert.equal(more.length, 0);
+  });
+});

@@ -5,6 +5,7 @@ import {
   deletes,
   ExecOutput,
   type ExecResult,
+  howEnded,
   mayHaveHappened,
   reads,
   showExec,
@@ -128,7 +129,7 @@ const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_M
 function effectOf(declared: Declaration, done: ExecResult): Effect {
   const { name, idempotent, output } = declared;
   if (done.endedBy !== null) {
-    const message = `${name} was ended by its limit of ${done.endedBy}`;
+    const message = `${name} was ended ${howEnded(done.endedBy)}`;
     // How far it came is not known; only what can be done again may be called failed.
     if (!idempotent) throw new Error(message);
     throw fault('limit', message, { hint: 'Ask for less, or ask a person to raise its limit.' });

@@ -77,7 +77,7 @@ function collected(done: ExecResult): Collected {
   return {
     exit_code: done.exitCode,
     signal: null,
-    ended_by: done.endedBy,
+    ended_by: done.endedBy === 'policy' ? 'killed' : done.endedBy,
     stdout_base64: done.stdout.toString('base64'),
     stderr_base64: done.stderr.toString('base64'),
     usage: {

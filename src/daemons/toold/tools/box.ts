@@ -28,8 +28,8 @@ export type ExecRequest = {
 export type ExecResult = {
   exitCode: number | null;
   signal: string | null;
-  /** Which limit ended it; null when it ended by itself. */
-  endedBy: EndedBy | null;
+  /** Which limit ended it, or a change of policy; null when it ended by itself. */
+  endedBy: EndedBy | 'policy' | null;
   stdout: Buffer;
   stderr: Buffer;
   stdoutTruncated: boolean;
@@ -104,7 +104,8 @@ export const READ_ONLY = { risk: 'low', reversibility: 'read-only', idempotent: 
 export const ExecOutput = z.object({
   exit_code: z.int().nullable(),
   signal: z.string().optional(),
-  ended_by: z.string().optional().describe('the limit that ended it'),
+  ended_by: z.string().optional().describe('the limit that ended it; policy: a change of policy'),
+  ended: z.string().optional().describe('the same in words'),
   stdout: z.string(),
   stderr: z.string(),
   truncated: z.boolean().optional(),
@@ -115,13 +116,19 @@ export const ExecOutput = z.object({
     .describe('hosts that the way out refused while it ran'),
 });
 
+/** After "was ended". */
+export const howEnded = (endedBy: NonNullable<ExecResult['endedBy']>): string =>
+  endedBy === 'policy'
+    ? 'because the policy changed while it ran, and does not allow its box any more'
+    : `by its limit of ${endedBy}`;
+
 /** The result of a command as a model reads it. */
 export function showExec(done: ExecResult): z.input<typeof ExecOutput> {
   const { exitCode, signal, endedBy, stdout, stderr, stdoutTruncated, stderrTruncated } = done;
   return {
     exit_code: exitCode,
     ...(signal === null ? {} : { signal }),
-    ...(endedBy === null ? {} : { ended_by: endedBy }),
+    ...(endedBy === null ? {} : { ended_by: endedBy, ended: `it was ended ${howEnded(endedBy)}` }),
     stdout: stdout.toString('utf8'),
     stderr: stderr.toString('utf8'),
     ...(stdoutTruncated || stderrTruncated ? { truncated: true } : {}),

@@ -2,7 +2,7 @@
 // user's settings that could make it run, ask or fetch something.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
-import { type Box, type ExecResult, execOnce } from '../box.ts';
+import { type Box, type ExecResult, execOnce, howEnded } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
 import { parseSettings, type Setting, settingsOver } from './config.ts';
@@ -118,7 +118,7 @@ function envFor(repository: Repository, settings: readonly Setting[], agent: str
 
 function failure(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
   if (endedBy !== null)
-    return fault('limit', `git ${args[0]} was ended by its limit of ${endedBy}`, {
+    return fault('limit', `git ${args[0]} was ended ${howEnded(endedBy)}`, {
       hint: 'Ask for less at once: fewer paths, fewer commits.',
     });
   const said = stderr.toString().trim() || stdout.toString().trim() || 'nothing';

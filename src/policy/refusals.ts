@@ -1,0 +1,36 @@
+// A published policy that a daemon could not take, written into the log: what was in force stays,
+// and somebody must know.
+import type { NewId } from '../platform/ids.ts';
+import type { Log } from '../platform/log.ts';
+import type { Outbox } from '../platform/outbox.ts';
+import type { Database } from '../platform/sql/database.ts';
+import type { DaemonName } from '../wire/peers.ts';
+import type { PolicySourceOptions } from './source.ts';
+
+const PROBLEM_CHARS_MAX = 1_024;
+
+export function auditRefusals(own: {
+  daemon: DaemonName;
+  db: Pick<Database, 'write'>;
+  outbox: Pick<Outbox, 'add' | 'poke'>;
+  newId: NewId;
+  log: Log;
+}): NonNullable<PolicySourceOptions['onRefused']> {
+  const { daemon, db, outbox, log } = own;
+  return ({ problem, versionInForce }) => {
+    const draft = {
+      id: own.newId<string>('rt'),
+      event: 'policy.refused',
+      principal: `service:${daemon}`,
+      data: {
+        version_in_force: versionInForce ?? 0,
+        problems: 1,
+        first: problem.slice(0, PROBLEM_CHARS_MAX),
+      },
+    } as const;
+    db.write((sql) => outbox.add(sql, draft)).then(
+      () => outbox.poke(),
+      (error: unknown) => log.error('a refused policy is not in the log', { problem, error }),
+    );
+  };
+}
