@@ -1,5 +1,5 @@
-// Where a declared tool with `place: host` runs: a sandbox of its own for one command, with the paths
-// of its declaration, less what rules close for the agent.
+// Where a declared tool with `place: host` runs: a sandbox of its own for one command, with the
+// paths of its declaration, less what rules close for the agent.
 import { isNarrower } from '../../policy/box-rules.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
