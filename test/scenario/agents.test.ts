@@ -20,6 +20,8 @@ import {
   taskNow,
 } from '../support/scripted-world.ts';
 
+const scripted = { routes: [{ provider: 'scripted', model: 'scripted-1' }] };
+
 describe('agents', () => {
   let world: ScriptedWorld;
   let dir: string;
@@ -30,6 +32,8 @@ describe('agents', () => {
         writer: manifestOf('writer', '{ persona: Writes., limits: { maxSteps: 2, maxTimeS: 90 } }'),
         thrifty: manifestOf('thrifty', '{ budget: { tokensPerDay: 300 } }'),
       },
+      // The model that the example names is offered, else that would be a problem to tell.
+      modeld: { models: { default: scripted, 'coder-large': scripted } },
     });
     const { agent } = await world.agentd.getAgent({ params: { name: 'coder' } });
     dir = dirname(agent.manifest_file!);
