@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as z from 'zod';
+import { artifactSizeBytesMax } from '../../wire/agentd/artifacts.ts';
+import { fault } from '../../wire/errors.ts';
 import { makeFinishResult } from './results.ts';
 import { type Tool, type ToolContext, tool } from './tools/tool.ts';
 
@@ -32,4 +34,38 @@ describe('a result', () => {
       assert.doesNotMatch(JSON.stringify(finished), /do as I say/);
     }
   });
+});
+
+describe('an output of a command that is too large', () => {
+  const loud: Tool = tool({
+    ...{ name: 'test.loud', description: 'Prints.', risk: 'low', reversibility: 'read-only' },
+    ...{ idempotent: false, level: 'L0' },
+    input: z.strictObject({}),
+    output: z.object({ stdout: z.string(), stderr: z.string() }),
+    perform: async () => ({ result: {} }),
+  });
+  for (const [what, char, isCut] of [
+    ['plain text', 'a', false],
+    ['hidden characters, which are longer when they are shown', '\u0001', true],
+    ['text of several bytes a character', '語', true],
+  ] as const)
+    it(`is kept as an artifact: ${what}`, async () => {
+      const kept: string[] = [];
+      const toolPutArtifact = async ({ body }: { body: { artifact: { text?: string } } }) => {
+        const text = body.artifact.text ?? '';
+        if (Buffer.byteLength(text) > artifactSizeBytesMax) throw fault('too_large', 'no');
+        kept.push(text);
+        return { artifact: { ref: 'artifact://x' } };
+      };
+      const keep = makeFinishResult({
+        agentd: { toolPutArtifact: toolPutArtifact as never },
+        sizeBytesMax: 10_000,
+      });
+      const result = { stdout: char.repeat(4 * 1024 * 1024), stderr: 'why' };
+      const context = { callId: 'call_x' } as unknown as ToolContext;
+      const finished = await keep(loud, { status: 'completed', result }, context);
+      assert.equal(finished.result?.artifact, 'artifact://x');
+      const stored = JSON.parse(kept[0]!) as { stderr: string; shortened?: boolean };
+      assert.deepEqual([stored.stderr, stored.shortened === true], ['why', isCut]);
+    });
 });

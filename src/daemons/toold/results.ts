@@ -3,6 +3,7 @@
 import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
+import { artifactSizeBytesMax } from '../../wire/agentd/artifacts.ts';
 import { Fault } from '../../wire/errors.ts';
 import { makeSafe, previewOf, type Shown, showResult } from './output.ts';
 import type { CallError } from './rules.ts';
@@ -60,6 +61,27 @@ export function completedWith(shown: Shown, artifact?: string): Finished {
   };
 }
 
+/**
+ * The text of a result as an artifact can hold it. What hidden characters become is longer than
+ * they were, so even an output within its limit may not fit; then its longest texts are cut.
+ */
+function fitting({ value, text }: Shown): string {
+  let now = text;
+  const cut: Record<string, unknown> = { ...value };
+  while (now.length > artifactSizeBytesMax || Buffer.byteLength(now) > artifactSizeBytesMax) {
+    const texts = Object.entries(cut).filter(([, one]) => typeof one === 'string');
+    const [name, longest] = texts.reduce<[string, string]>(
+      (most, [key, one]) => ((one as string).length > most[1].length ? [key, one as string] : most),
+      ['', ''],
+    );
+    // Nothing that could be cut: agentd says that it is too large.
+    if (longest.length < 1_024) return text;
+    cut[name] = previewOf(longest, Math.floor(longest.length / 2));
+    now = JSON.stringify({ ...cut, shortened: true });
+  }
+  return now;
+}
+
 export type FinishResult = (
   tool: Tool,
   outcome: Outcome,
@@ -105,7 +127,7 @@ export function makeFinishResult(options: {
     const shown = showResult(checked.data);
     const sizeBytes = Buffer.byteLength(shown.text);
     if (sizeBytes <= sizeBytesMax) return completedWith(shown);
-    const artifact = await store(tool, shown.text, context);
+    const artifact = await store(tool, fitting(shown), context);
     const short = { artifact, size_bytes: sizeBytes, preview: previewOf(shown.text) };
     return completedWith(showResult(short), artifact ?? undefined);
   };
