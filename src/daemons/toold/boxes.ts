@@ -40,6 +40,7 @@ export type Boxes = {
 type Open = {
   id: BoxId;
   rules: BoxRules;
+  plan: string;
   view: OpenBox;
   env: Record<string, string>;
   hasWay: boolean;
@@ -109,7 +110,7 @@ export function makeBoxes(options: {
     if (view.missing.length > 0)
       log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
     const hasWay = egressSocket !== null;
-    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules };
+    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules, plan: planOf(rules) };
   };
 
   const closeBox = async ({ opened }: Held): Promise<void> => {
@@ -175,7 +176,7 @@ export function makeBoxes(options: {
     const found = held.get(run.runId);
     if (found !== undefined) {
       const box = await found.opened;
-      const isSame = planOf(box.rules) === planOf(rules);
+      const isSame = box.plan === planOf(rules);
       if (found.fence === run.fence && isSame) return { entry: found, box };
       forget(run, found);
       if (found.fence === run.fence && found.running > 0 && !isNarrower(rules, box.rules))
