@@ -13,7 +13,7 @@ import {
   type ProviderLimits,
 } from './adapters/provider-client.ts';
 import { runRoutes } from './adapters/retry.ts';
-import { findPrice, type Prepared, prepare } from './prepare.ts';
+import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
 import type { Resolved, Route } from './rules/models.ts';
 import type {
   Ask,
@@ -113,7 +113,10 @@ export function makeUpstream(options: {
         const { times } = hop.prepared;
         return costMicrousd(hop.prepared.price, { usage, cacheWriteLongTokens, times });
       },
-      run: (run) => runPlan({ hops, run, client, clock, random }),
+      ready(run) {
+        const sending = first.send(run);
+        return () => runPlan({ hops, run, sending, client, clock, random });
+      },
     };
   };
 
@@ -142,12 +145,14 @@ export function makeUpstream(options: {
 type PlanRun = {
   hops: readonly Hop[];
   run: RunOptions;
+  /** For the first of the hops. */
+  sending: Sending;
   client: ProviderClient;
   clock: Clock;
   random: () => number;
 };
 
-function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Performed> {
+function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promise<Performed> {
   const { tries, signal } = run;
   const totalMs = Math.min(
     run.totalMs,
@@ -168,7 +173,8 @@ function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Perform
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {
-        const performed = await callOnce({ hop, run, client, budgetMs });
+        const own = hop === hops[0] ? sending : hop.prepared.send(run);
+        const performed = await callOnce({ hop, sending: own, run, client, budgetMs });
         commit();
         releaseWhenOver(pass, performed.ended);
         return performed;
@@ -194,16 +200,13 @@ function releaseWhenOver(pass: Pass, ended: Ended | Promise<Ended>): void {
 
 async function callOnce(options: {
   hop: Hop;
+  sending: Sending;
   run: RunOptions;
   client: ProviderClient;
   budgetMs: number;
 }): Promise<Performed> {
-  const { hop, run, client, budgetMs } = options;
+  const { hop, sending, run, client, budgetMs } = options;
   const { settings, limits } = hop.connection;
-  const sending = hop.prepared.send({
-    outputTokensMax: run.outputTokensMax,
-    isLimited: run.isLimited,
-  });
   const provider: Provider = {
     name: settings.name,
     dialect: sending.dialect,

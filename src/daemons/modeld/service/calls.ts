@@ -92,10 +92,11 @@ export class Calls {
     if (order.who.run !== undefined) order.verdict = await this.#judge(order);
     const { held, recorded } = await this.#begin(order);
     try {
+      const send = this.#readyToAsk(held);
       await recorded;
       moment('modeld.after-attempt-durable');
       if (held.controller.signal.aborted) throw abortFault(held.controller.signal);
-      const performed = await this.#ask(held);
+      const performed = await send();
       moment('modeld.after-upstream');
       return { ...performed, finished: this.#finish(held, performed) };
     } catch (error) {
@@ -213,9 +214,10 @@ export class Calls {
     };
   }
 
-  #ask(held: Held): Promise<Performed> {
+  /** Made while the attempt becomes durable; nothing goes out before what it gives is called. */
+  #readyToAsk(held: Held): () => Promise<Performed> {
     const { plan, tries, outputTokensMax, bound, order, controller, keys } = held;
-    return plan.run({
+    return plan.ready({
       outputTokensMax,
       isLimited: this.#parts.budgets.isLimited(keys),
       tokensReserved: bound.tokens,
@@ -249,6 +251,8 @@ export class Calls {
     const work = async () => {
       const { ended } = performed;
       const end = ended instanceof Promise ? await ended : ended;
+      // The answer goes first, unless a replay must find its outcome.
+      if (!held.order.isReplayed) await nextTurn();
       const charged = await this.#end(held, { performed, end });
       if (end.fault !== undefined) throw end.fault;
       return { ended: end, costMicrousd: charged.costMicrousd };
@@ -283,6 +287,10 @@ export class Calls {
     } else journal.outcomeSoon(outcome);
     return charged;
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 function holdingOf(

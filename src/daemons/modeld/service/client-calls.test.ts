@@ -36,6 +36,8 @@ describe('clients of a vendor', () => {
       caller,
     });
     assert.ok(answer instanceof RawAnswer);
+    // A call is settled when its answer is on its way.
+    await new Promise((resolve) => setImmediate(resolve));
     return answer;
   };
   const textOf = async ({ body }: RawAnswer): Promise<string> => {

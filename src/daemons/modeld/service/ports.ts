@@ -78,7 +78,8 @@ export type Plan = {
   inputTokensGuess: number;
   /** Costs of what was really used, at the route that answered. */
   costOf(route: Route, answer: Pick<Answer, 'usage' | 'cacheWriteLongTokens'>): number;
-  run(options: RunOptions): Promise<Performed>;
+  /** Makes all that can be made before; what it gives asks the provider. To be called once. */
+  ready(options: RunOptions): () => Promise<Performed>;
 };
 
 export type Upstream = {

@@ -86,7 +86,8 @@ export class PlayedUpstream implements Upstream {
       },
       inputTokensGuess: 1,
       costOf: (_route, { usage }) => costOf(usage.input_tokens, usage.output_tokens),
-      run: (run) => this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
+      ready: (run) => () =>
+        this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
     };
   }
 
