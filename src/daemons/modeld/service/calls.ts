@@ -148,7 +148,8 @@ export class Calls {
     this.#listen(held);
     moment('modeld.before-intent');
     try {
-      const { seq, recorded } = await journal.intent(intentOf(held));
+      const needsOutcomes = !budgets.hasRoom(held.reservations[0]!, journal.freed);
+      const { seq, recorded } = await journal.intent(intentOf(held, { needsOutcomes }));
       held.seq = seq;
       moment('modeld.after-intent');
       return { held, recorded };

@@ -48,6 +48,7 @@ function unknownOutcome(row: CallRow, nowMs: number): Outcome {
     stopReason: null,
     usage: null,
     charged,
+    freed: { tokens: 0, costMicrousd: 0 },
     response: null,
     error: reason.toBody(),
     tries: row.tries,

@@ -72,6 +72,7 @@ const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
   context: 'ab'.repeat(32),
   params: 'p',
   reserved: { tokens: 10, costMicrousd: 10 },
+  needsOutcomes: false,
   createdMs: 1,
   parts: [{ hash: 'ab'.repeat(32), body: '"x"', labels: 1, source: 's' }],
   event: { id: `call_${n}.attempted.1`, event: 'model.call.attempted' },
@@ -87,6 +88,7 @@ const outcome = (seq: number): Outcome => ({
   stopReason: 'end',
   usage: null,
   charged: { tokens: 3, costMicrousd: 4 },
+  freed: { tokens: 7, costMicrousd: 6 },
   response: null,
   error: null,
   tries: 1,
@@ -112,14 +114,33 @@ describe('the journal', () => {
     assert.equal(events.length, 5);
     for (const { seq } of written) journal.outcomeSoon(outcome(seq));
     assert.equal(journal.awaits('call_1'), true);
-    const { recorded } = await journal.intent(intent(6));
+    assert.deepEqual(journal.freed, { tokens: 35, costMicrousd: 30 });
+    const { recorded } = await journal.intent(intent(6, { needsOutcomes: true }));
     assert.equal(state.transactions, before + 2);
+    assert.deepEqual(journal.freed, { tokens: 0, costMicrousd: 0 });
     await recorded;
     assert.equal(journal.awaits('call_1'), false);
     const rows = await statuses(db);
     assert.equal(rows.filter((status) => status === 'completed').length, 5);
     const spent = await db.read((sql) => sql.one<{ tokens: number }>('SELECT * FROM budget_spent'));
     assert.equal(spent?.tokens, 15);
+    await close();
+  });
+
+  test('a lone intent that needs no outcome does not wait for one', async (t) => {
+    const { journal, db, events, close } = await openJournal();
+    const first = await journal.intent(intent(1));
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    journal.outcomeSoon(outcome(first.seq));
+    const second = await journal.intent(intent(2));
+    await second.recorded;
+    assert.deepEqual(await statuses(db), ['running', 'running']);
+    assert.equal(journal.awaits('call_1'), true);
+    t.mock.timers.tick(20);
+    t.mock.timers.reset();
+    await until(() => journal.isIdle(), 'the outcome on the disk');
+    assert.deepEqual(await statuses(db), ['completed', 'running']);
+    await until(() => events.length === 3, 'its event in the audit log');
     await close();
   });
 

@@ -1,6 +1,7 @@
 // Writing calls down: intents and outcomes that come at the same time share one transaction and one
-// fsync, and one wait for the audit log. An outcome nobody waits for joins the next intent, or goes
-// alone after a moment; one that could not be written (full disk) is kept and tried again.
+// fsync, and one wait for the audit log. An outcome nobody waits for joins a group of intents, or
+// goes with others of its kind after a moment: a lone caller need not wait for what became of the
+// call before. One that could not be written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
@@ -33,6 +34,11 @@ export type Intent = {
   /** Hash of the part with the rest of the request. */
   params: string;
   reserved: Amount;
+  /**
+   * The reservation takes what earlier calls left of theirs: their outcomes must not be lost
+   * without it, or both would be charged in full.
+   */
+  needsOutcomes: boolean;
   createdMs: number;
   parts: Part[];
   event: EventDraft;
@@ -49,6 +55,8 @@ export type Outcome = {
   usage: Usage | null;
   /** What the budgets were charged: the usage, or the bound where nobody knows. */
   charged: Amount;
+  /** What the attempt's own reservation was more than that. */
+  freed: Amount;
   response: Part | null;
   error: FaultBody | null;
   tries: number;
@@ -73,12 +81,17 @@ type Waiting = {
  */
 type Batch = {
   isTaken: boolean;
+  isForOutcomes: boolean;
   waiting: Waiting[];
   soon: Outcome[];
   lastEvent: number;
 };
 
 const SOON_MS = 20;
+/** So many outcomes go with whatever goes next. */
+const SOON_MAX = 64;
+/** So few intents do not wait for outcomes as well. */
+const FEW = 4;
 /** With so many other calls under way, a wait lets some share the commit and the audit. */
 const OTHERS_MIN = 8;
 /** In times of what the last commit took. */
@@ -96,6 +109,7 @@ export class Journal {
   #soon: Outcome[] = [];
   /** Calls whose outcome is known here and not on the disk. */
   readonly #unwritten = new Set<string>();
+  readonly #freed: Amount = { tokens: 0, costMicrousd: 0 };
   #isPlanned = false;
   #timer: NodeJS.Timeout | undefined;
   #gathering: NodeJS.Timeout | undefined;
@@ -131,6 +145,11 @@ export class Journal {
     });
   }
 
+  /** What outcomes that are not committed have given back to their budgets: never less. */
+  get freed(): Readonly<Amount> {
+    return this.#freed;
+  }
+
   /** A running attempt takes more from its budgets, before it may spend it. */
   raise(seq: number, reserved: Amount): Promise<void> {
     return this.#write({ kind: 'raise', seq, reserved });
@@ -145,7 +164,7 @@ export class Journal {
     try {
       await this.#write({ kind: 'outcome', outcome });
     } catch (error) {
-      this.#soon.push(outcome);
+      this.#keep(outcome);
       this.#plan(AGAIN_MS);
       throw error;
     }
@@ -155,8 +174,21 @@ export class Journal {
   outcomeSoon(outcome: Outcome): void {
     this.#underWay--;
     this.#unwritten.add(outcome.callId);
-    this.#soon.push(outcome);
+    this.#keep(outcome);
     this.#plan(SOON_MS);
+  }
+
+  #keep(outcome: Outcome): void {
+    this.#soon.push(outcome);
+    this.#freed.tokens += outcome.freed.tokens;
+    this.#freed.costMicrousd += outcome.freed.costMicrousd;
+  }
+
+  #committed(outcomes: readonly Outcome[]): void {
+    for (const { freed } of outcomes) {
+      this.#freed.tokens -= freed.tokens;
+      this.#freed.costMicrousd -= freed.costMicrousd;
+    }
   }
 
   /** True while the call has ended and its outcome is not durable. */
@@ -174,7 +206,7 @@ export class Journal {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     while (this.#soon.length > 0 || this.#unwritten.size > 0) {
-      const error = await this.#writeGroup();
+      const error = await this.#writeGroup({ isForOutcomes: true });
       if (error !== undefined) throw error;
     }
   }
@@ -183,7 +215,7 @@ export class Journal {
     if (this.#timer !== undefined) return;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      void this.#writeGroup();
+      if (this.#soon.length > 0) void this.#writeGroup({ isForOutcomes: true });
     }, ms);
     this.#timer.unref();
   }
@@ -205,8 +237,9 @@ export class Journal {
     if (this.#gathering !== undefined && this.#waiting.length >= others) this.#gathered();
     if (this.#isPlanned) return;
     this.#isPlanned = true;
+    if (others === 0) queueMicrotask(() => void this.#writeGroup());
     // Whatever this turn of the loop still brings joins the group.
-    if (!isBusy || others < OTHERS_MIN) setImmediate(() => void this.#writeGroup());
+    else if (!isBusy || others < OTHERS_MIN) setImmediate(() => void this.#writeGroup());
     else this.#gathering = setTimeout(() => this.#gathered(), gatherMs);
   }
 
@@ -221,12 +254,18 @@ export class Journal {
     batch.isTaken = true;
     this.#isPlanned = false;
     batch.waiting = this.#waiting.splice(0);
-    batch.soon = this.#soon.splice(0);
+    if (batch.isForOutcomes || this.#takesOutcomes(batch.waiting))
+      batch.soon = this.#soon.splice(0);
+  }
+
+  #takesOutcomes(waiting: readonly Waiting[]): boolean {
+    if (waiting.length > FEW || this.#soon.length >= SOON_MAX) return true;
+    return waiting.some(({ work }) => work.kind !== 'intent' || work.intent.needsOutcomes);
   }
 
   /** Gives the error instead of throwing it: those who wait have been told. */
-  async #writeGroup(): Promise<unknown> {
-    const batch: Batch = { isTaken: false, waiting: [], soon: [], lastEvent: 0 };
+  async #writeGroup({ isForOutcomes = false } = {}): Promise<unknown> {
+    const batch: Batch = { isForOutcomes, isTaken: false, waiting: [], soon: [], lastEvent: 0 };
     let beganMs = 0;
     let durable: Promise<void>;
     try {
@@ -263,6 +302,7 @@ export class Journal {
       else durable.then(() => resolve(durable), reject);
     }
     if (soon.length === 0) return;
+    this.#committed(soon);
     const forget = (): void => {
       for (const { callId } of soon) this.#unwritten.delete(callId);
     };
@@ -296,6 +336,7 @@ export class Journal {
       this.#finish(batch, durable);
     } catch (error) {
       for (const { reject } of batch.waiting) reject(error);
+      this.#committed(batch.soon);
       for (const { callId } of batch.soon) {
         this.#unwritten.delete(callId);
         this.#log.error('the outcome of a model call was lost', { call_id: callId, error });
