@@ -14,6 +14,7 @@ type QueueLimits = { lineBytesMax: number; queueBytesMax: number };
 
 /** One group is not much larger, so that a flood does not keep the process from answering. */
 const GROUP_BYTES_MAX = 4 << 20;
+const ALONE_MS = 0.2;
 
 export class AppendQueue {
   readonly #limits: QueueLimits;
@@ -21,6 +22,8 @@ export class AppendQueue {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #flushing: Promise<void> | undefined;
+  /** When the last group was written. */
+  #lastMs = 0;
   #isClosed = false;
 
   /** `commit` settles every append of its group, and does not throw. */
@@ -85,11 +88,14 @@ export class AppendQueue {
 
   /**
    * One group per turn of the event loop: all that came in meanwhile shares one write and one sync.
+   * After a pause there is nobody to share with, and the first need not wait for the turn to end.
    */
   async #flush(): Promise<void> {
     while (this.#waiting.length > 0) {
-      await new Promise<void>((resolve) => setImmediate(resolve));
+      const isAlone = performance.now() - this.#lastMs > ALONE_MS;
+      await (isAlone ? undefined : new Promise<void>((resolve) => setImmediate(resolve)));
       this.#commit(this.#takeGroup());
+      this.#lastMs = performance.now();
     }
     this.#flushing = undefined;
   }
