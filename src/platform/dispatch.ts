@@ -8,6 +8,7 @@ import { Fault, fault } from '../wire/errors.ts';
 import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.ts';
 import { checkValue } from './check.ts';
 import type { Log } from './log.ts';
+import { type Matched, makeMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
 
 /** An answer that is not one JSON document: bytes as they come, passed through unchecked. */
@@ -63,8 +64,6 @@ export type DispatchRequest = {
   trace?: Trace | undefined;
 };
 
-export type Matched = { name: string; route: Route; params: Record<string, string> };
-
 export type Dispatch = {
   match(method: string, path: string): Matched;
   run(request: DispatchRequest): Promise<unknown>;
@@ -74,70 +73,6 @@ export type Dispatch = {
 const DEADLINE_MS = 30_000;
 const STREAM_DEADLINE_MS = 900_000;
 const IN_FLIGHT_MAX = 4_096;
-
-type Node = {
-  literal: Map<string, Node>;
-  param: Node | undefined;
-  paramName: string;
-  routes: Map<string, { name: string; route: Route }>;
-};
-const node = (): Node => ({
-  literal: new Map(),
-  param: undefined,
-  paramName: '',
-  routes: new Map(),
-});
-
-function buildTree(table: RouteTable): Node {
-  const root = node();
-  for (const [name, route] of Object.entries(table)) {
-    let at = root;
-    for (const segment of route.path.split('/').slice(1)) {
-      const param = /^\{(\w+)\}$/.exec(segment)?.[1];
-      if (param !== undefined) {
-        at.param ??= node();
-        at.param.paramName = param;
-        at = at.param;
-      } else {
-        const next = at.literal.get(segment) ?? node();
-        at.literal.set(segment, next);
-        at = next;
-      }
-    }
-    if (at.routes.has(route.method))
-      throw new Error(`two routes are ${route.method} ${route.path}`);
-    at.routes.set(route.method, { name, route });
-  }
-  return root;
-}
-
-function matchPath(root: Node, method: string, path: string): Matched {
-  const params: Record<string, string> = {};
-  let at: Node | undefined = root;
-  for (const segment of path.split('/').slice(1)) {
-    const next: Node | undefined = at.literal.get(segment) ?? at.param;
-    if (next === undefined)
-      throw fault('no_such_route', `there is no route ${method} ${path.slice(0, 200)}`);
-    if (next === at.param) params[next.paramName] = decodeSegment(segment);
-    at = next;
-  }
-  const found = at.routes.get(method);
-  if (found !== undefined) return { ...found, params };
-  if (at.routes.size === 0)
-    throw fault('no_such_route', `there is no route ${method} ${path.slice(0, 200)}`);
-  const allow = [...at.routes.keys()].join(', ');
-  throw fault('method_not_allowed', `${path.slice(0, 200)} takes ${allow}, not ${method}`, {
-    details: { allow },
-  });
-}
-
-function decodeSegment(segment: string): string {
-  try {
-    return decodeURIComponent(segment);
-  } catch (cause) {
-    throw fault('bad_request', 'the path has a broken % escape', { cause });
-  }
-}
 
 export function assertCaller(route: Route, caller: Caller): void {
   const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
@@ -204,6 +139,49 @@ export function newTrace(): Trace {
   return { requestId: hex, traceparent: `00-${hex}-${made.slice(32)}-01` };
 }
 
+type Checked = { params: unknown; query: unknown; body: unknown };
+
+class RequestContext {
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: unknown;
+  readonly caller: Caller;
+  readonly signal: AbortSignal;
+  readonly deadlineMs: number;
+  readonly trace: Trace;
+  readonly idempotencyKey: string | undefined;
+  readonly rawBody: string | undefined;
+  readonly #makeLog: () => Log;
+  #log: Log | undefined;
+
+  constructor(
+    { caller, idempotencyKey, rawBody }: DispatchRequest,
+    known: Checked & {
+      signal: AbortSignal;
+      deadlineMs: number;
+      trace: Trace;
+      makeLog: () => Log;
+    },
+  ) {
+    this.params = known.params;
+    this.query = known.query;
+    this.body = known.body;
+    this.caller = caller;
+    this.signal = known.signal;
+    this.deadlineMs = known.deadlineMs;
+    this.trace = known.trace;
+    this.idempotencyKey = idempotencyKey;
+    this.rawBody = rawBody;
+    this.#makeLog = known.makeLog;
+  }
+
+  /** Most requests say nothing. */
+  get log(): Log {
+    this.#log ??= this.#makeLog();
+    return this.#log;
+  }
+}
+
 export function makeDispatch<T extends RouteTable>(options: {
   routes: T;
   handlers: Handlers<T>;
@@ -211,12 +189,11 @@ export function makeDispatch<T extends RouteTable>(options: {
   metrics: Metrics;
 }): Dispatch {
   const { handlers, log, metrics } = options;
-  const root = buildTree(options.routes);
+  const match = makeMatch(options.routes);
   let inFlight = 0;
 
   const handle = async (request: DispatchRequest): Promise<unknown> => {
-    const { name, route, params } =
-      request.matched ?? matchPath(root, request.method, request.path);
+    const { name, route, params } = request.matched ?? match(request.method, request.path);
     assertCaller(route, request.caller);
     const checked = {
       params: check(route.params, params, 'path'),
@@ -232,23 +209,13 @@ export function makeDispatch<T extends RouteTable>(options: {
     );
     const watch = watchRequest(request, deadlineMs, name);
     const trace = request.trace ?? newTrace();
-    let ownLog: Log | undefined;
-    const context = {
-      params: checked.params,
-      query: checked.query,
-      body: checked.body,
-      caller: request.caller,
+    const context = new RequestContext(request, {
+      ...checked,
       signal: watch.signal,
       deadlineMs,
       trace,
-      idempotencyKey: request.idempotencyKey,
-      rawBody: request.rawBody,
-      // Most requests say nothing.
-      get log() {
-        ownLog ??= log.with({ route: name, request_id: trace.requestId });
-        return ownLog;
-      },
-    };
+      makeLog: () => log.with({ route: name, request_id: trace.requestId }),
+    });
     const handler = handlers[name] as (context: unknown) => Promise<unknown>;
     let answer: unknown;
     try {
@@ -273,7 +240,7 @@ export function makeDispatch<T extends RouteTable>(options: {
   };
 
   return {
-    match: (method, path) => matchPath(root, method, path),
+    match,
     inFlight: () => inFlight,
     async run(request) {
       if (inFlight >= IN_FLIGHT_MAX)

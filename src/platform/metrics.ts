@@ -4,6 +4,7 @@ type Labels = Record<string, string>;
 const BUCKETS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 60_000];
 
 type Histogram = { counts: number[]; sum: number; count: number };
+const newHistogram = (): Histogram => ({ counts: BUCKETS_MS.map(() => 0), sum: 0, count: 0 });
 
 export type Metrics = {
   count(name: string, labels?: Labels, by?: number): void;
@@ -17,25 +18,70 @@ const escaped = (value: string) =>
     ? value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n')
     : value;
 
-function key(labels: Labels | undefined): string {
-  if (labels === undefined) return '';
-  let text = '';
-  for (const name in labels) text += `${text === '' ? '' : ','}${name}="${escaped(labels[name]!)}"`;
-  return text;
+/**
+ * A value for every set of labels, found by their names and values one after another: their text is
+ * written once.
+ */
+class Series<T> {
+  readonly #root: Branch<T> = newBranch('');
+  readonly #make: () => T;
+  readonly #all: Branch<T>[] = [];
+
+  constructor(make: () => T) {
+    this.#make = make;
+  }
+
+  at(labels: Labels | undefined): T {
+    let at = this.#root;
+    for (const name in labels) at = branchOf(at, name, labels[name]!);
+    if (at.value === undefined) {
+      at.value = this.#make();
+      this.#all.push(at);
+    }
+    return at.value;
+  }
+
+  *each(): Generator<[labels: string, value: T]> {
+    for (const { text, value } of this.#all) yield [text, value!];
+  }
+}
+
+type Branch<T> = {
+  text: string;
+  value: T | undefined;
+  names: Map<string, Map<string, Branch<T>>>;
+};
+
+function newBranch<T>(text: string): Branch<T> {
+  return { text, value: undefined, names: new Map() };
+}
+
+function branchOf<T>({ names, text }: Branch<T>, name: string, value: string): Branch<T> {
+  let values = names.get(name);
+  if (values === undefined) {
+    values = new Map();
+    names.set(name, values);
+  }
+  let found = values.get(value);
+  if (found === undefined) {
+    found = newBranch(`${text}${text === '' ? '' : ','}${name}="${escaped(value)}"`);
+    values.set(value, found);
+  }
+  return found;
 }
 
 const braces = (inner: string) => (inner === '' ? '' : `{${inner}}`);
 
 export function makeMetrics(daemon: string): Metrics {
-  const counters = new Map<string, Map<string, number>>();
+  const counters = new Map<string, Series<{ count: number }>>();
   const gauges = new Map<string, () => number>();
-  const histograms = new Map<string, Map<string, Histogram>>();
+  const histograms = new Map<string, Series<Histogram>>();
   const own = `daemon="${daemon}"`;
   const withOwn = (inner: string) => (inner === '' ? own : `${own},${inner}`);
 
-  const histogramText = (name: string, series: Map<string, Histogram>): string[] => {
+  const histogramText = (name: string, series: Series<Histogram>): string[] => {
     const lines = [`# TYPE agentd_${name}_ms histogram`];
-    for (const [inner, h] of series) {
+    for (const [inner, h] of series.each()) {
       let below = 0;
       for (const [i, bucket] of BUCKETS_MS.entries()) {
         below += h.counts[i]!;
@@ -52,18 +98,21 @@ export function makeMetrics(daemon: string): Metrics {
 
   return {
     count(name, labels, by = 1) {
-      const series = counters.get(name) ?? new Map<string, number>();
-      counters.set(name, series);
-      const at = key(labels);
-      series.set(at, (series.get(at) ?? 0) + by);
+      let series = counters.get(name);
+      if (series === undefined) {
+        series = new Series(() => ({ count: 0 }));
+        counters.set(name, series);
+      }
+      series.at(labels).count += by;
     },
     gauge: (name, read) => void gauges.set(name, read),
     observeMs(name, ms, labels) {
-      const series = histograms.get(name) ?? new Map<string, Histogram>();
-      histograms.set(name, series);
-      const at = key(labels);
-      const h = series.get(at) ?? { counts: BUCKETS_MS.map(() => 0), sum: 0, count: 0 };
-      series.set(at, h);
+      let series = histograms.get(name);
+      if (series === undefined) {
+        series = new Series(newHistogram);
+        histograms.set(name, series);
+      }
+      const h = series.at(labels);
       const bucket = BUCKETS_MS.findIndex((limit) => ms <= limit);
       if (bucket >= 0) h.counts[bucket]!++;
       h.sum += ms;
@@ -73,8 +122,8 @@ export function makeMetrics(daemon: string): Metrics {
       const lines: string[] = [];
       for (const [name, series] of counters) {
         lines.push(`# TYPE agentd_${name}_total counter`);
-        for (const [inner, value] of series)
-          lines.push(`agentd_${name}_total${braces(withOwn(inner))} ${value}`);
+        for (const [inner, { count }] of series.each())
+          lines.push(`agentd_${name}_total${braces(withOwn(inner))} ${count}`);
       }
       for (const [name, read] of gauges) {
         lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${braces(own)} ${read()}`);
