@@ -116,6 +116,8 @@ export class Journal {
   /** Calls with an intent and without an outcome. */
   #underWay = 0;
   #lastIntentMs = 0;
+  /** The group before had one caller: the next is not the first of many that come together. */
+  #wasAlone = true;
   #commitMs = 0;
 
   constructor(options: { db: LateDatabase; outbox: Outbox; log: Log; lastSeq: number }) {
@@ -237,7 +239,7 @@ export class Journal {
     if (this.#gathering !== undefined && this.#waiting.length >= others) this.#gathered();
     if (this.#isPlanned) return;
     this.#isPlanned = true;
-    if (others === 0) queueMicrotask(() => void this.#writeGroup());
+    if (others === 0 && this.#wasAlone) queueMicrotask(() => void this.#writeGroup());
     // Whatever this turn of the loop still brings joins the group.
     else if (!isBusy || others < OTHERS_MIN) setImmediate(() => void this.#writeGroup());
     else this.#gathering = setTimeout(() => this.#gathered(), gatherMs);
@@ -254,6 +256,7 @@ export class Journal {
     batch.isTaken = true;
     this.#isPlanned = false;
     batch.waiting = this.#waiting.splice(0);
+    if (batch.waiting.length > 0) this.#wasAlone = batch.waiting.length === 1;
     if (batch.isForOutcomes || this.#takesOutcomes(batch.waiting))
       batch.soon = this.#soon.splice(0);
   }
