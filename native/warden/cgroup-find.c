@@ -86,19 +86,20 @@ static bool make_own(struct tree *tree, const char *parent, int version) {
 
 // A v2 group that hands out controllers has no processes of its own: if the warden is alone in its
 // group (a unit with Delegate=yes), it moves one down; with others in there nothing can be done.
-static void share_parent(const char *parent) {
+static bool share_parent(const char *parent) {
   static const char *const on = "+memory +pids";
-  if (!write_path(parent, "cgroup.subtree_control", on) || errno != EBUSY) return;
+  if (!write_path(parent, "cgroup.subtree_control", on)) return true;
   char place[PATH_BYTES];
   snprintf(place, sizeof place, "%.3900s/agentd-warden", parent);
-  if (mkdir(place, 0755) && errno != EEXIST) return;
+  if (errno != EBUSY || (mkdir(place, 0755) && errno != EEXIST)) return false;
   if (!write_path(place, "cgroup.procs", "0") &&
       !write_path(parent, "cgroup.subtree_control", on)) {
     snprintf(shared, sizeof shared, "%s", parent);
-    return;
+    return true;
   }
   write_path(parent, "cgroup.procs", "0");
   rmdir(place);
+  return false;
 }
 
 static void find_v2(void) {
@@ -110,7 +111,9 @@ static void find_v2(void) {
   if (own_place) snprintf(shared, sizeof shared, "%s", parent);
   if (!make_own(&trees[HELD_TREE], parent, 2)) return;
   struct tree *own = &trees[HELD_TREE];
-  share_parent(parent);
+  // By itself: where it is not to be had, the others still are. And never in a group with processes
+  // of its own: there the kernel takes it, and lets nobody into the groups below any more.
+  if (share_parent(parent)) write_path(parent, "cgroup.subtree_control", "+cpu");
   int dir = open(own->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
   bool all = cgroup_read(dir, "cgroup.controllers", text, sizeof text) > 0;
@@ -127,10 +130,13 @@ static void find_v2(void) {
   trees[HELD_CPU] = *own;
 }
 
-static void find_v1(enum held what, const char *controller) {
+bool cgroup_find_v1(struct tree *tree, const char *controller) {
   char parent[PATH_BYTES];
-  if (trees[what].version || !find_base(controller, parent)) return;
-  make_own(&trees[what], parent, 1);
+  return find_base(controller, parent) && make_own(tree, parent, 1);
+}
+
+static void find_v1(enum held what, const char *controller) {
+  if (!trees[what].version) cgroup_find_v1(&trees[what], controller);
 }
 
 void cgroups_find(const char *run) {
@@ -145,6 +151,7 @@ void cgroups_find(const char *run) {
   find_v1(HELD_PIDS, "pids");
   find_v1(HELD_CPU, "cpuacct");
   if (!trees[HELD_TREE].version) find_v1(HELD_TREE, "freezer");
+  quota_find();
 }
 
 // The janitor's last step, when nobody else is left: back to where the warden was started.
@@ -153,6 +160,7 @@ void cgroups_leave(void) {
   char place[PATH_BYTES + 32];
   snprintf(place, sizeof place, "%s/agentd-warden", shared);
   write_path(shared, "cgroup.subtree_control", "-memory -pids");
+  write_path(shared, "cgroup.subtree_control", "-cpu");
   write_path(shared, "cgroup.procs", "0");
   for (int tries = 0; tries < 200 && rmdir(place) && errno == EBUSY; tries++) usleep(5000);
 }

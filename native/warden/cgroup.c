@@ -77,10 +77,11 @@ int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
                struct failure *why) {
   if (parent) snprintf(group->name, sizeof group->name, "%.20s/e%u", parent->name, next_number++);
   else snprintf(group->name, sizeof group->name, "b%u", next_number++);
-  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = group->joins[i] = -1;
-  group->leaf = -1;
+  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = -1;
+  for (int i = 0; i < JOINS; i++) group->joins[i] = -1;
+  group->leaf = group->quota = -1;
   group->nested = nested && trees[HELD_TREE].version == 2;
-  if (!open_groups(group)) return 0;
+  if (!open_groups(group) && !quota_join(group, parent)) return 0;
   fail(why, REFUSED_SETUP, "making the cgroup %s: %s", group->name, strerror(errno));
   group_remove(group);
   return -1;
@@ -122,7 +123,7 @@ int group_clone_fd(const struct cgroup *group) {
 }
 
 void group_joined(struct cgroup *group) {
-  for (int i = 0; i < HELD_COUNT; i++) {
+  for (int i = 0; i < JOINS; i++) {
     if (group->joins[i] >= 0) close(group->joins[i]);
     group->joins[i] = -1;
   }
@@ -216,8 +217,8 @@ void group_kill(const struct cgroup *group) {
 }
 
 bool group_remove(struct cgroup *group) {
-  bool gone = true;
   group_joined(group);
+  bool gone = quota_remove(group);
   if (group->leaf >= 0) {
     if (unlinkat(group->dirs[HELD_TREE], "init", AT_REMOVEDIR) && errno != ENOENT) return false;
     close(group->leaf);
@@ -280,14 +281,16 @@ static void sweep_child(int parent, const char *name) {
   close(box);
 }
 
+void cgroup_sweep_tree(const struct tree *tree) {
+  int own = tree->version ? open(tree->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (own < 0) return;
+  kill_group(own, tree->version);
+  below(own, sweep_child);
+  close(own);
+  rmdir(tree->base);
+}
+
 void cgroups_sweep(void) {
-  for (int i = 0; i < HELD_COUNT; i++) {
-    if (!trees[i].version) continue;
-    int own = open(trees[i].base, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (own < 0) continue;
-    kill_group(own, trees[i].version);
-    below(own, sweep_child);
-    close(own);
-    rmdir(trees[i].base);
-  }
+  for (int i = 0; i < HELD_COUNT; i++) cgroup_sweep_tree(&trees[i]);
+  quota_sweep();
 }

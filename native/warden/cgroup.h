@@ -8,5 +8,9 @@ struct tree {
 };
 extern struct tree trees[HELD_COUNT];
 
+// The warden's own group in a v1 hierarchy.
+bool cgroup_find_v1(struct tree *tree, const char *controller);
+void cgroup_sweep_tree(const struct tree *tree);
+
 int cgroup_write(int dir, const char *name, const char *text);
 ssize_t cgroup_read(int dir, const char *name, char *text, size_t room);

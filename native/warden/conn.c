@@ -109,11 +109,11 @@ static void send_features(struct conn *conn) {
   char text[2048];
   int size = snprintf(
       text, sizeof text,
-      "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\n"
+      "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\nquota %s\n"
       "level1 %s\nlevel2 %s\nmissing %s\nfix %s\nboxes %u\nspares %u\nsettling %u\n",
       WARDEN_VERSION, host.root ? "root" : "user", host.landlock, host.namespaces ? "yes" : "no",
       cgroups_held(HELD_MEMORY), cgroups_held(HELD_PIDS), cgroups_held(HELD_CPU),
-      cgroups_held(HELD_TREE), host.landlock ? "yes" : "no",
+      cgroups_held(HELD_TREE), quota_held(), host.landlock ? "yes" : "no",
       host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix,
       boxes_count(), spares_count(), groups_settle());
   conn_send(conn, FRAME_FEATURE_LIST, text, (size_t)size);

@@ -25,7 +25,7 @@ static int by_number(const void *a, const void *b) { return *(const int *)a - *(
 
 // The warden's fork carries every other box's descriptors; keep only what this box needs.
 static void keep_only(const int *wanted, unsigned count) {
-  int keep[ENTRY_COUNT + HELD_COUNT + 16];
+  int keep[ENTRY_COUNT + JOINS + 16];
   memcpy(keep, wanted, count * sizeof *keep);
   qsort(keep, count, sizeof *keep, by_number);
   unsigned from = 0;
@@ -38,17 +38,17 @@ static void keep_only(const int *wanted, unsigned count) {
 }
 
 static void keep_own(const struct setup *setup) {
-  int keep[ENTRY_COUNT + HELD_COUNT + 16];
+  int keep[ENTRY_COUNT + JOINS + 16];
   unsigned count = 0;
   int own[] = {setup->control, setup->dev, host.proc, host.probe, 0, 1, 2};
   for (unsigned i = 0; i < sizeof own / sizeof *own; i++) keep[count++] = own[i];
-  for (int i = 0; i < HELD_COUNT; i++) keep[count++] = setup->group->joins[i];
+  for (int i = 0; i < JOINS; i++) keep[count++] = setup->group->joins[i];
   for (int i = 0; i < ENTRY_COUNT && setup->entry; i++) keep[count++] = setup->entry->fds[i];
   keep_only(keep, count);
 }
 
 static int join_groups(const struct cgroup *group, struct failure *why) {
-  for (int i = 0; i < HELD_COUNT; i++) {
+  for (int i = 0; i < JOINS; i++) {
     if (group->joins[i] < 0) continue;
     if (write(group->joins[i], "0", 1) != 1)
       return fail(why, REFUSED_SETUP, "joining the cgroup: %s", strerror(errno));

@@ -195,7 +195,7 @@ static int check_command(const struct plan *plan, struct failure *why) {
 
 static int check_limits(const struct plan *plan, struct failure *why) {
   for (int which = 1; which < LIMIT_COUNT; which++)
-    if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS)
+    if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS && which != LIMIT_CPU_MILLI)
       return fail(why, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
   return 0;
 }

@@ -85,6 +85,7 @@ enum limit {
   LIMIT_NOFILE,
   LIMIT_FSIZE_BYTES,
   LIMIT_GRACE_MS,
+  LIMIT_CPU_MILLI,  // of one processor, at any time; 0: as many as there are
   LIMIT_COUNT,
 };
 

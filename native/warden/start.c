@@ -98,6 +98,7 @@ static struct spare *send_off(struct box *box, uint8_t frame, const uint8_t *byt
   int bad = parse_plan(frame, (uint8_t *)job->text, size, &job->plan, why);
   if (!bad && entry) entry_put(entry, &job->plan);
   bad = bad || spare_limit(spare, plan->limits, box->hold, why) ||
+        (!entry && quota_set(&spare->group, spare->pid, plan->limits[LIMIT_CPU_MILLI], why)) ||
         spare_send(spare, box->hold ? NULL : stdio, &box->paths, why);
   if (!bad) return spare;
   spare_discard(spare);

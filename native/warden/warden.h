@@ -75,10 +75,12 @@ void stubs_sweep(const char *run);
 
 // ── cgroup.c: v1, v2 and both at once behind one interface ──
 enum held { HELD_MEMORY, HELD_PIDS, HELD_CPU, HELD_TREE, HELD_COUNT };
+enum { JOIN_QUOTA = HELD_COUNT, JOINS };
 struct cgroup {
   char name[40];
   int dirs[HELD_COUNT];   // -1: nothing holds it
-  int joins[HELD_COUNT];  // cgroup.procs of v1 trees; the box's init writes itself there
+  int joins[JOINS];  // cgroup.procs of v1 trees; the box's init writes itself there
+  int quota;         // -1: not of its own (cgroup-quota.c)
   bool nested;            // its first process sits one below, so that commands can sit beside it
   int leaf;
 };
@@ -91,6 +93,13 @@ int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
 int group_limit(const struct cgroup *group, const uint64_t *limits, unsigned own_pids,
                 struct failure *why);
 void group_share(const struct cgroup *group);
+// ── cgroup-quota.c: how much of the processors at any time; asked for by few ──
+void quota_find(void);
+const char *quota_held(void);  // "v1", "v2" or "none"
+int quota_set(struct cgroup *group, pid_t init, uint64_t milli, struct failure *why);
+int quota_join(struct cgroup *group, const struct cgroup *parent);
+bool quota_remove(struct cgroup *group);
+void quota_sweep(void);
 int group_clone_fd(const struct cgroup *group);  // for CLONE_INTO_CGROUP, or -1
 void group_joined(struct cgroup *group);
 int64_t group_cpu_ms(const struct cgroup *group);

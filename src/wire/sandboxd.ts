@@ -39,6 +39,8 @@ export const BoxRules = z.strictObject({
       memory_bytes: z.int().min(1_048_576).optional(),
       pids: z.int().min(1).max(4_194_304).optional(),
       cpu_ms: z.int().min(1).optional(),
+      /** Processors at any time: 0.5 is half of one. */
+      cpu: z.number().positive().max(1_024).optional(),
     })
     .optional(),
 });

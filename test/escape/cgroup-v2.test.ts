@@ -58,6 +58,7 @@ function write(dir: string): void {
     '2-memory': run(['eat-memory', '200'], memory),
     '3-pids': run(['fork-bomb', '100'], { pids: 20 }),
     '4-cpu': run(['spin'], { cpuMs: 300 }),
+    '4-share': run(['spin'], { cpuMilli: 100, cpuMs: 2_000, wallMs: 6_000 }),
     '5-open': frame(FRAME.open, encodeBoxPlan(box)),
     '6-memory': exec(['eat-memory', '200'], memory),
     '7-pids': exec(['fork-bomb', '50'], { pids: 20 }),
@@ -121,6 +122,7 @@ it('C18 limits of boxes and commands hold on cgroup v2, wherever the warden sits
       assert.match(part, new RegExp(`${number}-pids: held 2222 says made 19`), output);
     for (const number of [4, 8])
       assert.match(part, new RegExp(`${number}-cpu: held 2222 ended by 2`), output);
+    assert.match(part, /4-share: held 2222 ended by 1/, output);
     assert.match(part, /9-hello:.* says worked/, output);
     assert.match(part, /left: *$/m, output);
   }

@@ -39,6 +39,7 @@ describe('the plan parser', () => {
         nofile: 1,
         fsizeBytes: 1,
         graceMs: 0,
+        cpuMilli: 1,
       },
     };
     const seed = join(dir, 'seed');

@@ -102,6 +102,41 @@ for (const mode of MODES) {
       const held = await run(['spin'], { cpuMs: 300 });
       assert.equal(held.endedBy, 'cpu');
     });
+    it('a share of the processors, of a box and of the commands in it', async () => {
+      const client = await warden.client();
+      const { quota } = await client.features();
+      client.close();
+      // A twentieth of one for four seconds is a fifth of what ends it.
+      const little = { cpuMilli: 50, cpuMs: 1_000, wallMs: 4_000 };
+      const held = quota === 'none' ? 'cpu' : 'wall';
+      const free = { cpuMs: 1_000, wallMs: 60_000 };
+      assert.equal(
+        (await run(['spin'], { ...little, ...(held === 'cpu' ? free : {}) })).endedBy,
+        held,
+      );
+      assert.equal((await run(['spin'], free)).endedBy, 'cpu', 'control');
+      if (mode === 'root') assert.notEqual(quota, 'none');
+      if (held === 'cpu') return;
+      for (const [cpuMilli, limits, endedBy] of [
+        [50, { cpuMs: 1_000, wallMs: 4_000 }, 'wall'],
+        [0, free, 'cpu'],
+      ] as const) {
+        const opener = await warden.client();
+        const {
+          args: _,
+          cwd: __,
+          env: ___,
+          ...plan
+        } = warden.plan([], {
+          limits: { cpuMilli, wallMs: 60_000 },
+        });
+        const box = await opener.open(plan);
+        assert.ok(box.kind === 'opened', box.kind);
+        const spun = exited(await warden.exec(box.box, ['/opt/hostile', 'spin'], limits));
+        assert.equal(spun.endedBy, endedBy);
+        opener.close();
+      }
+    });
     it('memory', async () => {
       const held = await run(['eat-memory', '300'], { memoryBytes: 64 * 1024 * 1024 });
       assert.ok(held.endedBy === 'memory' || /ENOMEM/.test(held.stdout), JSON.stringify(held));

@@ -27,7 +27,7 @@ export function baseEnv(agent: string, home: string): Record<string, string> {
 }
 
 export function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
-  const { memory_bytes, pids, cpu_ms } = rules.resources ?? {};
+  const { memory_bytes, pids, cpu_ms, cpu } = rules.resources ?? {};
   return {
     wallMs: YEAR_MS,
     cpuMs: cpu_ms ?? YEAR_MS,
@@ -37,6 +37,7 @@ export function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
     nofile: NOFILE,
     fsizeBytes: config.file_bytes_max,
     graceMs: 0,
+    cpuMilli: cpu === undefined ? 0 : Math.max(1, Math.round(cpu * 1_000)),
   };
 }
 
@@ -51,5 +52,6 @@ export function commandLimits(config: SandboxdConfig, asked: CommandLimits, box:
     nofile: box.nofile,
     fsizeBytes: box.fsizeBytes,
     graceMs: 0,
+    cpuMilli: 0,
   };
 }

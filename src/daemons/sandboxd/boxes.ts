@@ -173,7 +173,8 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     const files = makeBoxFiles({
       roots: rootsOf(plan.binds, body.rules),
       ...{ clock: options.clock, log },
-      run: (args) => box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0 } }),
+      run: (args) =>
+        box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0, cpuMilli: 0 } }),
     });
     return { box, view, limits: plan.limits, files, writes };
   };

@@ -30,6 +30,7 @@ const SMALL: Limits = {
   nofile: 64,
   fsizeBytes: 1_048_576,
   graceMs: 0,
+  cpuMilli: 0,
 };
 
 /** What a cgroup does for the whole box, and what the warden does where there is none. */
@@ -51,6 +52,7 @@ const HELD: Record<string, { held: string; instead: string }> = {
     instead: 'the warden ends them by their process namespace, in L1 one by one',
   },
 };
+const QUOTA = 'how much of the processors a box may have (resources.cpu)';
 
 /** A scope of one's own to put cgroups in, or rights to do without. */
 const cgroupFix = (): string =>
@@ -148,6 +150,19 @@ export function makeLevels(options: {
             fix,
           },
           ...held,
+          get('quota') === 'none'
+            ? {
+                name: 'quota',
+                works: false,
+                detail: `no cgroup holds ${QUOTA}: it may have all of them`,
+                fix: 'start the runtime as root, or where the cpu controller is delegated',
+              }
+            : {
+                name: 'quota',
+                works: true,
+                detail: `cgroup ${get('quota')} holds ${QUOTA}`,
+                fix: null,
+              },
           {
             name: 'users',
             works: identities.mode !== 'single',

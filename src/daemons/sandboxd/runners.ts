@@ -275,6 +275,7 @@ function limitsOf(config: SandboxdConfig): Limits {
     nofile: 1_024,
     fsizeBytes: 1024 * 1024,
     graceMs: 0,
+    cpuMilli: 0,
   };
 }
 

@@ -281,8 +281,9 @@ function planOf({ network, version: _, ...rules }: BoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
-function resourcesOf({ memoryBytes, pids }: BoxRules['resources']) {
+function resourcesOf({ cpu, memoryBytes, pids }: BoxRules['resources']) {
   return {
+    ...(cpu === null ? {} : { cpu }),
     ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),
     ...(pids === null ? {} : { pids }),
   };

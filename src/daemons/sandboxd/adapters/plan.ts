@@ -49,6 +49,8 @@ export type Limits = {
   nofile: number;
   fsizeBytes: number;
   graceMs: number;
+  /** Thousandths of one processor at any time, for a whole box; 0: as many as there are. */
+  cpuMilli: number;
 };
 
 export const LIMITS: Limits = {
@@ -60,6 +62,7 @@ export const LIMITS: Limits = {
   nofile: 256,
   fsizeBytes: 64 * 1024 * 1024,
   graceMs: 0,
+  cpuMilli: 0,
 };
 
 export type Plan = {
@@ -118,6 +121,7 @@ function limitFields(limits: Limits): Buffer[] {
     limits.nofile,
     limits.fsizeBytes,
     limits.graceMs,
+    limits.cpuMilli,
   ];
   return order.map((value, at) => {
     const bytes = Buffer.alloc(9);
