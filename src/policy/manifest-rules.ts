@@ -12,6 +12,8 @@ export type AgentRights = Pick<
   Spec,
   'model' | 'groups' | 'memory' | 'tools' | 'filesystem' | 'network' | 'approvals' | 'team'
 > & {
+  /** The account it asks to be, where agents are accounts of the host. */
+  linux_user?: string;
   resources: { cpu: number | null; memory_bytes: number | null; pids: number | null };
 };
 
@@ -21,6 +23,7 @@ export function rightsOf(
 ): AgentRights {
   const { model, groups, memory, tools, filesystem, network, approvals, team } = spec;
   return {
+    ...(spec.linuxUser === undefined ? {} : { linux_user: spec.linuxUser }),
     ...(model === undefined ? {} : { model }),
     ...(groups === undefined ? {} : { groups }),
     ...(memory === undefined ? {} : { memory }),

@@ -11,7 +11,7 @@ const mebibyte = 1_048_576;
 
 export const sandboxdConfig = z.strictObject({
   /**
-   * users: accounts agent-NAME of this host. dynamic: a uid of the range for each name, for ever.
+   * users: accounts of this host, spec.linuxUser of the manifest or agent-NAME. dynamic: a uid of the range for each name, for ever.
    * single: this user. auto: dynamic when root, else single.
    */
   identity: z.enum(['auto', 'users', 'dynamic', 'single']).default('auto'),

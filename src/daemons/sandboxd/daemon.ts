@@ -14,6 +14,7 @@ import {
   systemBinds,
   toolBinds,
 } from './adapters/host-places.ts';
+import { linuxUsersIn } from './adapters/linux-users.ts';
 import { openProcessRecords } from './adapters/process-records.ts';
 import { makeWarden } from './adapters/warden.ts';
 import { makeHandlers } from './api.ts';
@@ -42,7 +43,8 @@ async function start(floor: Floor<SandboxdConfig>) {
   const store = makeStore(db, outbox, () => clock.nowMs());
   const host = hostUser(runtimeDir);
   const warden = makeWarden(wardenPaths(runtimeDir).socket);
-  const identities = makeIdentities({ config, store, host });
+  const linuxUserOf = linuxUsersIn(join(stateDir, 'policy', 'bundle.json'));
+  const identities = makeIdentities({ config, store, host, linuxUserOf });
   const levels = makeLevels({ config, warden, identities });
   await levels.assertRunners();
 

@@ -50,26 +50,34 @@ export function makeIdentities(options: {
   config: SandboxdConfig;
   store: Pick<Store, 'uidOf'>;
   host: Host;
+  /** The account an agent's manifest names; undefined: agent-NAME. */
+  linuxUserOf?: (agent: string) => string | undefined;
   /** The text of the host's passwd. */
   passwd?: () => string;
 }): Identities {
-  const { config, store, host } = options;
+  const { config, store, host, linuxUserOf = () => undefined } = options;
   const passwd = options.passwd ?? (() => readFileSync('/etc/passwd', 'utf8'));
   const mode = identityMode(config, host);
   const known = new Map<string, Promise<Identity>>();
   const range = { first: config.uid_first, last: config.uid_last - 2 };
 
+  const account = (agent: string): Identity => {
+    const user = linuxUserOf(agent) ?? `agent-${agent}`;
+    return { ...accountOf(passwd(), user, range), user };
+  };
   const find = async (agent: string): Promise<Identity> => {
     const user = `agent-${agent}`;
     if (mode === 'single') return { uid: host.uid, gid: host.gid, user };
-    if (mode === 'users') return { ...accountOf(passwd(), user, range), user };
+    if (mode === 'users') return account(agent);
     const uid = await store.uidOf(agent, range);
     return { uid, gid: uid, user };
   };
   return {
     mode,
     nobody: mode === 'single' ? { uid: host.uid, gid: host.gid } : nobodyOf(config),
-    of(agent) {
+    async of(agent) {
+      // Looked up each time: manifests and accounts change.
+      if (mode === 'users') return account(agent);
       const found = known.get(agent) ?? find(agent);
       known.set(agent, found);
       found.catch(() => known.delete(agent));
@@ -94,6 +102,10 @@ function accountOf(passwd: string, user: string, range: Range): HostUser {
     });
   }
   const account = { uid: Number(uid), gid: Number(gid) };
+  if (account.uid === 0 || account.gid === 0)
+    throw fault('sandbox_refused', `${user} is root (uid ${uid}, gid ${gid}), and no agent is`, {
+      hint: 'Name another account in spec.linuxUser of the manifest.',
+    });
   const fits = (id: number) => id >= range.first && id <= range.last;
   if (fits(account.uid) && fits(account.gid)) return account;
   throw fault(

@@ -90,6 +90,23 @@ describe('sandboxd remembers', () => {
       hint: /^groupadd -g 200000 agent-nobody && useradd -u 200000 -g 200000/,
     });
     await assert.rejects(users.of('bad'), /not both from 200000/);
+    const named: Record<string, string> = { tester: 'agent-coder', climber: 'root' };
+    const byManifest = makeIdentities({
+      ...{ config: sandboxdConfig.parse({ identity: 'users' }), store, host: KEPT },
+      passwd: () => passwd,
+      linuxUserOf: (agent) => named[agent],
+    });
+    assert.deepEqual(await byManifest.of('tester'), await users.of('coder'));
+    await assert.rejects(
+      byManifest.of('climber'),
+      /root is root \(uid 0, gid 0\), and no agent is/,
+    );
+    named.tester = 'agent-gone';
+    await assert.rejects(
+      byManifest.of('tester'),
+      /no account agent-gone/,
+      'a changed manifest counts',
+    );
     assert.deepEqual(await identities({}, ALICE).of('coder'), {
       ...{ uid: 1_000, gid: 1_000, user: 'agent-coder' },
     });

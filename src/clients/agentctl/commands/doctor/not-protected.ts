@@ -13,8 +13,6 @@ export function notProtected(stateDir: string, sandboxes: FeaturesView | undefin
         'within its bounds.'
       : `The daemons run as ${user}: any process of ${user} outside a box can read ${stateDir}, its ` +
         'keys included, and connect to the sockets of running tasks.',
-    'What manifests say under linuxUser and resources.cpu is checked and recorded, but nothing ' +
-      'enforces it yet.',
     'Text that lies below paths which a manifest lets an agent read does not mark the run that ' +
       'reads it. A host that an agent may reach can be told anything it may read.',
     `Whoever can read ${stateDir}/operator.key can approve what agents ask for, under any name that ` +
@@ -46,6 +44,12 @@ function ofBoxes(user: string, sandboxes: FeaturesView | undefined): string[] {
       ? [
           'No cgroup holds the boxes: their memory and processes are counted ten times a second, so ' +
             'a box can go over its limits for a moment.',
+        ]
+      : []),
+    ...(lacks('quota')
+      ? [
+          'No cgroup holds a share of the processors: resources.cpu of a manifest is not held here, ' +
+            'only processor time and the time on the clock are.',
         ]
       : []),
   ];
