@@ -1,5 +1,5 @@
-// sandboxd.identity users: an agent is the account that its manifest names, in its runner and in its
-// tools, and one that cannot be had is refused with the reason.
+// sandboxd.identity users: an agent is the account that its manifest names, in its runner and in
+// its tools, and one that cannot be had is refused with the reason.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startRuntime, type TestRuntime } from '../support/runtime.ts';
@@ -43,7 +43,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     await model?.close();
   });
 
-  it('an agent is the account its manifest names, in its runner and in its tools', async () => {
+  it('[R191] an agent is the account its manifest names, in its runner and in its tools', async () => {
     model.on('Who', says(call('shell.exec', { command: 'id -u; id -un' })), finishes('seen'));
     const task = await doTask(runtime, 'Who am I', { agent: 'worker' });
     assert.equal(task.status, 'completed');

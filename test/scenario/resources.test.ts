@@ -24,6 +24,7 @@ describe('resources of a manifest', () => {
     model = await startScriptedModel();
     runtime = await startRuntime({
       agents: {
+        slow: manifestOf('slow', `{ ${SHELL}, resources: { cpu: 0.2 } }`),
         small: manifestOf('small', `{ ${SHELL}, resources: { memory: 64M, pids: 16 } }`),
         large: manifestOf('large', `{ ${SHELL}, resources: { memory: 1G, pids: 256 } }`),
       },
@@ -48,6 +49,15 @@ describe('resources of a manifest', () => {
     assert.match(await run('small', 'echo fine'), /fine/, 'control');
     assert.ok(ups(small) < 16, small);
     assert.equal(ups(large), 40, large);
+  });
+  it('[R204] processors: so much of them and no more', async () => {
+    // Ended by the clock, or by two seconds of processor time: a fifth of one has no two in six.
+    const spin = (wall: number) =>
+      `(ulimit -t 2; timeout ${wall} sh -c 'while :; do :; done'); echo ended with $?`;
+    const { features } = await runtime.sandboxd.features({});
+    const isHeld = features.find(({ name }) => name === 'quota')!.works;
+    assert.match(await run('slow', spin(isHeld ? 6 : 60)), isHeld ? /with 124/ : /with 1[35]\d/);
+    assert.match(await run('large', spin(60)), /with 1[35]\d/, 'control');
   });
   it('[R205] memory: so much and no more', async () => {
     const [small, large] = [await run('small', MEMORY), await run('large', MEMORY)];

@@ -11,8 +11,8 @@ const mebibyte = 1_048_576;
 
 export const sandboxdConfig = z.strictObject({
   /**
-   * users: accounts of this host, spec.linuxUser of the manifest or agent-NAME. dynamic: a uid of the range for each name, for ever.
-   * single: this user. auto: dynamic when root, else single.
+   * users: accounts of this host, spec.linuxUser of the manifest or agent-NAME. dynamic: a uid of
+   * the range for each name, for ever. single: this user. auto: dynamic when root, else single.
    */
   identity: z.enum(['auto', 'users', 'dynamic', 'single']).default('auto'),
   /** The range for agents, or the one in which the accounts are. */
