@@ -2,6 +2,7 @@
 // begun in a box, and what runs there is ended: a full disk must not keep the runtime from writing
 // down what happens.
 import { statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
 
@@ -14,10 +15,15 @@ export type Disk = {
 
 const LOOK_EVERY_MS = 100;
 
-/** What is free for others than root. */
+/** What is free for others than root. Of a place this user may not enter, that of the one above. */
 function freeBytes(path: string): number {
-  const { bavail, bsize } = statfsSync(path);
-  return bavail * bsize;
+  try {
+    const { bavail, bsize } = statfsSync(path);
+    return bavail * bsize;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EACCES' || path === '/') throw error;
+    return freeBytes(dirname(path));
+  }
 }
 
 export function makeDisk(reserveBytes: number, free: (path: string) => number = freeBytes): Disk {
