@@ -256,7 +256,10 @@ export const sandboxdRoutes = routes({
     method: 'GET',
     path: '/v1/runners/ends',
     callers: ['agentd'],
-    query: z.strictObject({ after: z.coerce.number().int().nonnegative() }),
+    query: z.strictObject({
+      after: z.coerce.number().int().nonnegative(),
+      epoch: z.string().max(64).optional(),
+    }),
     output: z.object({ epoch: z.string(), ends: z.array(RunnerEnded) }),
   }),
   tellRunner: route({

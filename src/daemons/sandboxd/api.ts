@@ -49,7 +49,7 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       };
     },
     startRunner: ({ body }) => service.startRunner(body),
-    runnerEnds: ({ query, signal }) => runners.ends(query.after, signal),
+    runnerEnds: ({ query, signal }) => runners.ends(query, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.tell(keyOf(params.id, query), body.line),
     }),
@@ -57,13 +57,17 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       ended: await runners.end(keyOf(params.id, query)),
     }),
     endRunners: async () => ({ ended: await runners.endAll() }),
-    openBox: ({ params, body }) => boxes.open(params.id, body),
+    async openBox({ params, body, signal }) {
+      const view = await boxes.open(params.id, body);
+      // Nobody knows of it, so nobody would close it.
+      if (signal.aborted) await boxes.close(params.id);
+      return view;
+    },
     async execBox({ params, body, signal }) {
       const command = await boxes.exec(params.id, body);
       return answer(command, body.collect === true, signal);
     },
-    boxFiles: async ({ params, body }) =>
-      (await boxes.files(params.id, GROWS.has(body.op))).perform(body),
+    boxFiles: ({ params, body }) => boxes.files(params.id, body, GROWS.has(body.op)),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {

@@ -4,6 +4,7 @@ import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
+import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
@@ -25,7 +26,7 @@ export type Boxes = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
   exec(id: BoxId, body: Omit<ExecBody, 'call_id'>): Promise<Command>;
   /** `isWrite`: something is to be written that needs room. */
-  files(id: BoxId, isWrite: boolean): Promise<BoxFiles>;
+  files<R extends FileAsk>(id: BoxId, request: R, isWrite: boolean): Promise<AnswerTo<R>>;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody): Promise<Command>;
   /** Those of a run that activations before this one opened. */
@@ -179,6 +180,11 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { box, view, limits: plan.limits, files, writes };
   };
 
+  const begun = (command: Command): void => {
+    options.moment('sandboxd.after-exec');
+    void command.ended.then(() => options.moment('sandboxd.after-command'));
+  };
+
   const find = async (id: BoxId) => {
     const found = held.get(id);
     // Ended with the warden or with sandboxd: whoever needs it opens it anew.
@@ -211,19 +217,24 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     async exec(id, body) {
       const { box, view, limits, whose, writes } = await find(id);
       disk.assertRoom(writes);
+      options.moment('sandboxd.before-exec');
       const command = await box.exec({
         args: resolveProgram(body.argv),
         env: { ...baseEnv(whose.agent, view.home), ...body.env },
         cwd: body.cwd ?? view.workspace,
         limits: commandLimits(config, body.limits ?? {}, limits),
       });
+      begun(command);
       feed(command, body.stdin_base64);
       return disk.guard(command, writes);
     },
-    async files(id, isWrite) {
+    async files(id, request, isWrite) {
       const { files, writes } = await find(id);
       if (isWrite) disk.assertRoom(writes);
-      return files;
+      options.moment('sandboxd.before-file');
+      const answer = await files.perform(request);
+      options.moment('sandboxd.after-file');
+      return answer;
     },
     async close(id) {
       const found = held.get(id);
@@ -238,6 +249,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         assertLevel(body.level);
         const { plan, home, writes } = await planBox(id, body, body.level);
         disk.assertRoom(writes);
+        options.moment('sandboxd.before-exec');
         const started = await warden.start({
           ...plan,
           args: resolveProgram(body.argv),
@@ -247,6 +259,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         });
         return { command: disk.guard(started, writes), uid: plan.uid };
       });
+      begun(command);
       const recorded = store.recordOpened({ ...record, uid });
       void command.ended.then((exit) => close(id, exit, recorded));
       await recorded.catch((error: unknown) => {

@@ -134,7 +134,7 @@ describe('runners and boxes', () => {
     assert.equal(all.tell(key, 'hello'), true);
     assert.deepEqual(played.told, ['hello\n']);
     played.end(EXIT);
-    const { ends } = await all.ends(0, never);
+    const { ends } = await all.ends({ after: 0 }, never);
     assert.deepEqual(ends[0]!.end, {
       ...{ code: 0, signal: null, ended_by: null, stderr_tail: 'last words' },
     });
@@ -147,14 +147,17 @@ describe('runners and boxes', () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
     played.end('lost');
-    const first = await all.ends(0, never);
+    const first = await all.ends({ after: 0 }, never);
     assert.deepEqual(
       first.ends.map(({ seq, end }) => [seq, end.ended_by]),
       [[1, 'warden']],
     );
-    assert.deepEqual((await all.ends(0, never)).ends.length, 1, 'asked again: told again');
+    const again = await all.ends({ after: 0, epoch: first.epoch }, never);
+    assert.deepEqual(again, first, 'asked again: told again');
+    const elsewhere = await all.ends({ after: 7, epoch: 'life_before' }, never);
+    assert.equal(elsewhere.ends.length, 1, 'whoever counted in another life is told all, at once');
     const gone = new AbortController();
-    const waiting = all.ends(1, gone.signal);
+    const waiting = all.ends({ after: 1 }, gone.signal);
     gone.abort();
     assert.deepEqual((await waiting).ends, []);
   });

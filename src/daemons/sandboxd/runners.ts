@@ -1,6 +1,6 @@
 // Runners: each in a sandbox of its own, with three sockets, Node and the runner's program, and
 // nothing else. It lives for as long as agentd waits for its end.
-import { mkdirSync, realpathSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, realpathSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
@@ -22,8 +22,14 @@ type Key = { runId: RunId; fence: number; mode: 'live' | 'replay' };
 
 export type Runners = {
   start(body: StartRunnerBody): Promise<{ pid: number; epoch: string; sockets: Sockets }>;
-  /** Ends that came after a number; waits for the next for a while when there is none. */
-  ends(after: number, signal: AbortSignal): Promise<{ epoch: string; ends: RunnerEnded[] }>;
+  /**
+   * Ends that came after a number; waits for the next for a while when there is none. Whoever
+   * counted in an earlier life is told at once that this is another, for its runners are gone.
+   */
+  ends(
+    known: { after: number; epoch?: string | undefined },
+    signal: AbortSignal,
+  ): Promise<{ epoch: string; ends: RunnerEnded[] }>;
   /** False when it is not there any more. */
   tell(key: Key, line: string): boolean;
   /** Resolves when it is gone; false when there was none. */
@@ -107,6 +113,11 @@ export function makeRunners(options: RunnersOptions): Runners {
     }
   };
 
+  // None lives yet: what is here and empty is of a life that ended before it could tidy up.
+  for (const daemon of RUNNER_DAEMONS)
+    for (const name of namesIn(join(runtimeDir, daemon)))
+      if (name.startsWith('run_')) removeDirs(name);
+
   const watch = (
     command: Command,
     name: string,
@@ -188,9 +199,10 @@ export function makeRunners(options: RunnersOptions): Runners {
       );
       return work;
     },
-    async ends(after, signal) {
+    async ends({ after, epoch: known = epoch }, signal) {
       const leave = alone.enter();
       try {
+        if (known !== epoch) return { epoch, ends: told.all() };
         return { epoch, ends: await told.after(after, signal) };
       } finally {
         leave();
@@ -217,6 +229,10 @@ export function makeRunners(options: RunnersOptions): Runners {
   };
 }
 
+function namesIn(dir: string): string[] {
+  return existsSync(dir) ? readdirSync(dir) : [];
+}
+
 /** Ends in order, kept until whoever asks says that it has them. */
 function makeEnds() {
   let last = 0;
@@ -228,6 +244,7 @@ function makeEnds() {
       wake.resolve();
       wake = Promise.withResolvers();
     },
+    all: (): RunnerEnded[] => [...kept],
     async after(seq: number, signal: AbortSignal): Promise<RunnerEnded[]> {
       kept = kept.filter((end) => end.seq > seq);
       if (kept.length > 0) return kept;

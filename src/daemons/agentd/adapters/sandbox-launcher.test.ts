@@ -34,8 +34,9 @@ function fakeSandboxd() {
       await beforeAnswer();
       return { pid: 7, epoch: life, sockets: { agentd: 'a', toold: 't', modeld: 'm' } };
     },
-    async runnerEnds({ query }: { query: { after: number } }) {
+    async runnerEnds({ query }: { query: { after: number; epoch?: string } }) {
       if (isAway) throw fault('unavailable', 'away');
+      if ((query.epoch ?? epoch) !== epoch) return { epoch, ends: [...ends] };
       ends = ends.filter(({ seq }) => seq > query.after);
       if (ends.length === 0) await wake.promise;
       if (isAway) throw fault('unavailable', 'cut off');
@@ -71,8 +72,6 @@ function fakeSandboxd() {
         epoch = 'life_2';
         ends = [];
         last = 0;
-        // The long wait of a fresh sandboxd ends by itself.
-        setTimeout(() => wake.resolve(), 20);
       }, 20);
     },
   };

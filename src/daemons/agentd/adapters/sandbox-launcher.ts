@@ -78,7 +78,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
   const watch = async (): Promise<void> => {
     while (live.size > 0) {
       try {
-        const told = await sandboxd.runnerEnds({ query: { after } });
+        const told = await sandboxd.runnerEnds({ query: { after, epoch } });
         if (told.epoch !== epoch) after = 0;
         epoch = told.epoch;
         for (const { seq, run_id, fence, mode, end } of told.ends) {
@@ -144,6 +144,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
           starting--;
         });
       const { pid, sockets } = started;
+      if (epoch === '') epoch = started.epoch;
       const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
       const gone = ended(name, started.epoch).then((exit) => {
         if (starting === 0) early.clear();
