@@ -2,7 +2,7 @@
 // known here.
 import { posix } from 'node:path';
 import * as z from 'zod';
-import { Fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
 import type { Touch } from './tool.ts';
@@ -56,13 +56,22 @@ export type Box = {
 /** Faults that come before anything is started, although trying again may help. */
 const NOT_STARTED: ReadonlySet<string> = new Set(['overloaded', 'halted', 'rate_limited']);
 
+/** For a call that was given up before anything was asked of the box. */
+export const notBegun = (): Fault =>
+  fault('canceled', 'the run was dismissed before anything was done', {
+    details: { begun: false },
+  });
+
 /**
- * For what must not be done twice: a link that broke says nothing of what it carried, and must not
- * be taken for "nothing was done". A box that was gone beforehand is another thing.
+ * For what must not be done twice: a link that broke, and a command that was ended because its run
+ * was dismissed, say nothing of what was done by then, and must not be taken for "nothing". A box
+ * that was gone beforehand is another thing.
  */
 export function mayHaveHappened(error: unknown): never {
-  const isGone = error instanceof Fault && (error.cause as Fault | undefined)?.code === 'not_found';
-  const isSure = !(error instanceof Fault) || !error.retry || NOT_STARTED.has(error.code);
+  if (!(error instanceof Fault)) throw error;
+  const isGone = (error.cause as Fault | undefined)?.code === 'not_found';
+  const isGivenUp = error.code === 'canceled' && error.details?.begun !== false;
+  const isSure = NOT_STARTED.has(error.code) || !(error.retry || isGivenUp);
   if (isSure || isGone) throw error;
   throw new Error('the box went away while something was done in it', { cause: error });
 }

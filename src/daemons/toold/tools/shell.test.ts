@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
 import { fault } from '../../../wire/errors.ts';
+import { notBegun } from './box.ts';
 import { fileTools } from './files.ts';
 import { logTools, pickLines, timeOf } from './logs.ts';
 import { shellTools } from './shell.ts';
@@ -66,6 +67,12 @@ describe('a box that goes away', () => {
     const gone = doing('shell.exec', fault('unavailable', 'gone', { cause }));
     await assert.rejects(gone, { code: 'unavailable' });
     await assert.rejects(doing('shell.exec', fault('denied', 'no')), { code: 'denied' });
+  });
+
+  it('so does a dismissal while the command ran, but not one before it', async () => {
+    const ended = doing('shell.exec', fault('canceled', 'the caller gave up'));
+    await assert.rejects(ended, { name: 'Error', message: /went away/ });
+    await assert.rejects(doing('shell.exec', notBegun()), { code: 'canceled' });
   });
 });
 
