@@ -171,7 +171,7 @@ export const egressdRoutes = routes({
   listEgress: route({
     method: 'GET',
     path: '/v1/egress',
-    callers: ['operator'],
+    callers: ['toold', 'operator'],
     output: z.object({ egress: z.array(EgressSummary) }),
   }),
   fetch: route({

@@ -92,11 +92,11 @@ for (const mode of MODES) {
       });
       const boxes = makeBoxes({
         sandboxd,
-        egressd: {} as never,
+        ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
         policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
         grants: { of: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
-        ...{ egressBytesMax: 0, clock: systemClock(), log: silentLog },
+        ...{ clock: systemClock(), log: silentLog },
       });
       const runs = new Map<string, Run>();
       const runOf = (agent: string): Run => {

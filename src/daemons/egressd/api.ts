@@ -9,8 +9,8 @@ export function makeHandlers(service: Service): Handlers<typeof egressdRoutes> {
     dropEgress: async ({ params, query }) => ({
       dropped: await service.drop(params.id, query.fence),
     }),
-    getEgress: async ({ params }) => ({ egress: service.get(params.id) }),
-    listEgress: async () => ({ egress: service.list() }),
+    getEgress: async ({ params }) => ({ egress: await service.get(params.id) }),
+    listEgress: async () => ({ egress: await service.list() }),
     fetch: async ({ params, body, signal }) => service.fetch(params.id, body, signal),
   };
 }

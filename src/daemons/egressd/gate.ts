@@ -168,7 +168,8 @@ export function makeGate(options: GateOptions): Gate {
     if (!connection.isRecorded) return;
     const opened = openedOf(connection, (connection.address ?? '').slice(0, 300));
     const closed = events.closed(run, opened, endedOf(connection, connection.status));
-    write(store.closeConnection(connection.id, closed));
+    const used = { runId: run.runId, bytesReceived: run.usage.bytesReceived };
+    write(store.closeConnection(connection.id, closed, used));
   };
 
   const cut = (connection: Connection, status: string): void => {

@@ -28,8 +28,8 @@ export type OpenProxy = (socketPath: string, run: Run) => Promise<{ close(): Pro
 export type Service = {
   put(runId: RunId, body: PutEgressBody): Promise<{ socket: string; cut: number }>;
   drop(runId: RunId, fence: number): Promise<boolean>;
-  get(runId: RunId): EgressView;
-  list(): EgressSummary[];
+  get(runId: RunId): Promise<EgressView>;
+  list(): Promise<EgressSummary[]>;
   fetch(runId: RunId, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
   /** After a restart: the sockets of the runs that had one. */
   reopen(): Promise<void>;
@@ -56,6 +56,8 @@ export function makeService(options: {
   const { store, gate, clock, newId, log } = options;
   const held = new Map<RunId, Held>();
   const saved = new Map<RunId, number>();
+  /** Until then it is not known which runs have a way out, nor what they used. */
+  const reopened = Promise.withResolvers<void>();
   /** Opening and ending the way out of one run never overlap. */
   const inTurn = makeTurns();
 
@@ -170,7 +172,8 @@ export function makeService(options: {
         return store.dropRun(runId, fence);
       }),
 
-    get(runId) {
+    async get(runId) {
+      await reopened.promise;
       const one = of(runId);
       const { body, connections, denials } = one.run;
       return {
@@ -184,7 +187,10 @@ export function makeService(options: {
       };
     },
 
-    list: () => [...held.values()].map(summaryOf),
+    async list() {
+      await reopened.promise;
+      return [...held.values()].map(summaryOf);
+    },
 
     async fetch(runId, body, signal) {
       const { run } = of(runId);
@@ -201,6 +207,7 @@ export function makeService(options: {
         await inTurn(runId, async () => {
           if (!held.has(runId)) await open(runId, body, { bytesSent, bytesReceived });
         });
+      reopened.resolve();
     },
 
     cutEverything: (status) =>

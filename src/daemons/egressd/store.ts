@@ -103,20 +103,41 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
         }),
       ),
 
-    closeConnection: (id: string, closed: EventDraft): Promise<number> =>
+    /** With what the run has used by then: that it received something must outlive a crash. */
+    closeConnection: (
+      id: string,
+      closed: EventDraft,
+      { runId, bytesReceived }: { runId: RunId; bytesReceived: number },
+    ): Promise<number> =>
       said(
         db.write(async (sql) => {
           await sql.run('DELETE FROM connections WHERE id = ?', id);
+          await sql.run(
+            'UPDATE runs SET bytes_received = ? WHERE run_id = ? AND bytes_received < ?',
+            bytesReceived,
+            runId,
+            bytesReceived,
+          );
           return outbox.add(sql, closed);
         }),
       ),
 
-    /** At start nothing is open: what a crash left is said to be closed. */
+    /**
+     * At start nothing is open: what a crash left is said to be closed. What came through it by then
+     * nobody knows any more, so its run counts as one that received something.
+     */
     closeLost: (): Promise<number> =>
       said(
         db.write(async (sql) => {
           const rows = await sql.all<{ event: string }>('SELECT event FROM connections');
-          for (const { event } of rows) await outbox.add(sql, JSON.parse(event) as EventDraft);
+          for (const { event } of rows) {
+            const draft = JSON.parse(event) as EventDraft;
+            await outbox.add(sql, draft);
+            await sql.run(
+              'UPDATE runs SET bytes_received = 1 WHERE run_id = ? AND bytes_received = 0',
+              draft.run_id ?? '',
+            );
+          }
           await sql.run('DELETE FROM connections');
           return rows.length;
         }),

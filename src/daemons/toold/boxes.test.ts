@@ -39,11 +39,11 @@ function makeWorld() {
   };
   const boxes = makeBoxes({
     sandboxd: sandboxd as never,
-    egressd: {} as never,
+    ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
     grants: { of: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
-    ...{ egressBytesMax: 1, clock: manualClock(0), log: silentLog },
+    ...{ clock: manualClock(0), log: silentLog },
   });
   return { open, boxes, answer: () => asked.resolve(RULES) };
 }
@@ -80,10 +80,11 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
   };
   let rules: DeclaredRules = { deny: ['/srv/app/keys'] };
   const boxes = makeBoxes({
-    ...{ sandboxd: sandboxd as never, egressd: {} as never, grants: { of: async () => [] } },
+    ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
+    grants: { of: async () => [] },
     policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
-    ...{ egressBytesMax: 1, clock: manualClock(0), log: silentLog },
+    ...{ clock: manualClock(0), log: silentLog },
   });
   const paths = { read: ['/srv/app'], write: ['/srv/log'] };
   const request: PlaceRequest = {
@@ -121,17 +122,18 @@ describe('while a command runs', () => {
         return { ...ENDED, ended_by: 'box', exit_code: null, stdout_base64: '', stderr_base64: '' };
       },
     };
-    const egressd = {
-      async putEgress() {
+    const egressd = { getEgress: async () => ({ egress: { denials: [] } }) };
+    const ways = {
+      async put() {
         world.put++;
-        return { socket: '/x' };
+        return '/x';
       },
-      getEgress: async () => ({ egress: { denials: [] } }),
-      dropEgress: async () => ({ dropped: true }),
+      has: () => true,
+      drop: async () => undefined,
     };
     const boxes = makeBoxes({
       ...{ sandboxd: sandboxd as never, egressd: egressd as never, clock, log: silentLog },
-      ...{ grants: { of: async () => [] }, egressBytesMax: 1 },
+      ...{ grants: { of: async () => [] }, ways },
       policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
     });

@@ -1,11 +1,11 @@
 // The box of each run, opened at sandboxd when a tool first needs it, with the rules that policy
-// gives the agent now; and its way out through egressd, where policy gives one. When the rules have
-// changed since, the box is closed and opened anew: the kernel never allows more than policy does.
+// gives the agent now, and with its way out where policy gives one. When the rules have changed
+// since, the box is closed and opened anew: the kernel never allows more than policy does.
 import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { type BoxRules, type HostPort, isNarrower } from '../../policy/box-rules.ts';
+import { type BoxRules, isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
@@ -19,9 +19,10 @@ import type { Grants } from './grants.ts';
 import { makeHostPlace } from './host-place.ts';
 import { makeRulesWatch, type Watched } from './rules-watch.ts';
 import type { Run } from './runs.ts';
-import type { Box, ExecResult } from './tools/box.ts';
+import { type Box, type ExecResult, notBegun } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
+import type { WaysOut } from './ways-out.ts';
 
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
@@ -55,50 +56,29 @@ type Held = {
   isEnded: boolean;
 };
 
-/**
- * A run that has read text from outside may still read: what egressd can see to be a plain request
- * goes through, a tunnel could carry anything out and does not.
- */
-const ONLY_READS = ['GET', 'HEAD'];
-
 export function makeBoxes(options: {
   sandboxd: SandboxdClient;
-  egressd: EgressdClient;
+  egressd: Pick<EgressdClient, 'getEgress'>;
+  ways: Pick<WaysOut, 'put' | 'has' | 'drop'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
-  egressBytesMax: number;
   clock: Clock;
   log: Log;
 }): Boxes {
-  const { sandboxd, egressd, policy, log } = options;
+  const { sandboxd, egressd, ways, policy, log } = options;
   const watch = makeRulesWatch(options);
   const held = new Map<string, Held>();
   /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
   const leaving = new Set<Held>();
-  /** Runs whose way out is open. */
-  const ways = new Set<string>();
 
   const rulesOf = async (run: Run): Promise<BoxRules> =>
     policy.boxRulesOf(run.agent, await options.grants.of(run));
 
-  const putEgress = async (run: Run, rules: BoxRules): Promise<string> => {
-    const marked = run.labels.has('outside');
-    const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
-    const body = {
-      ...{ fence: run.fence, agent: run.agent, task_id: run.taskId, root_task_id: run.rootTaskId },
-      allow: rules.network.allow.map(narrowed),
-      granted: rules.network.granted.map(narrowed),
-      ...{ bytes_max: options.egressBytesMax, labels: [...run.labels] },
-    };
-    ways.add(run.runId);
-    return (await egressd.putEgress({ params: { id: run.runId }, body }, peerOptions)).socket;
-  };
-
   const open = async (run: Run, rules: BoxRules): Promise<Open> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
-    const egressSocket = rules.network.mode === 'none' ? null : await putEgress(run, rules);
+    const egressSocket = rules.network.mode === 'none' ? null : await ways.put(run, rules);
     const body = {
       ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId },
       ...{ root_task_id: run.rootTaskId, level: 'L2' as const },
@@ -135,7 +115,7 @@ export function makeBoxes(options: {
       async isNarrower() {
         const now = await rulesOf(run);
         if (box.hasWay && network !== JSON.stringify(now.network)) {
-          const isPut = await putEgress(run, now).then(
+          const isPut = await ways.put(run, now).then(
             () => true,
             () => false,
           );
@@ -221,6 +201,7 @@ export function makeBoxes(options: {
         files: {
           perform: <R extends FileAsk>(request: R) =>
             inBox(run, entry, async () => {
+              if (signal.aborted) throw notBegun();
               const asked = { params, body: request as FileAsk as never };
               return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
             }),
@@ -230,7 +211,10 @@ export function makeBoxes(options: {
             const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
             const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
             const asked = { deadlineMs, signal: request.signal ?? signal };
-            const exec = () => sandboxd.execBox({ params, body }, asked);
+            const exec = async () => {
+              if (asked.signal.aborted) throw notBegun();
+              return sandboxd.execBox({ params, body }, asked);
+            };
             return execIn(run, entry, box, async () => {
               if (!box.hasWay) return resultOf(await exec(), []);
               const { done, denied } = await withDenials(egressd, run.runId, exec);
@@ -245,12 +229,12 @@ export function makeBoxes(options: {
     async openEgress(run) {
       const rules = await rulesOf(run);
       // Also where the box reaches nothing: one request may have been decided on by itself.
-      await putEgress(run, rules);
+      await ways.put(run, rules);
       return rules.network;
     },
 
     async narrow(run) {
-      if (ways.has(run.runId)) await putEgress(run, await rulesOf(run));
+      if (ways.has(run)) await ways.put(run, await rulesOf(run));
     },
 
     async close(run) {
@@ -264,11 +248,7 @@ export function makeBoxes(options: {
           leaving.delete(entry);
           await closeBox(entry);
         }
-      if (!ways.delete(run.runId)) return;
-      const asked = { params: { id: run.runId }, query: { fence: run.fence } };
-      await egressd.dropEgress(asked, peerOptions).catch((error: unknown) => {
-        log.warn('a way out was not closed', { run_id: run.runId, error });
-      });
+      await ways.drop(run);
     },
   };
 }

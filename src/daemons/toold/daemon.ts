@@ -34,12 +34,15 @@ import { MIGRATIONS, makeStore } from './store.ts';
 import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
+import { makeWaysOut } from './ways-out.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 /** 16 MB of log. */
 const TUNING = { logPagesMax: 4_000 };
 /** A box that is to be closed waits for this. */
 const soon = { deadlineMs: 2_000 };
+const AWAY_MS_MAX = 5_000;
+const AGAIN_MS = 50;
 
 export type Parts = {
   floor: Floor<TooldConfig>;
@@ -59,19 +62,23 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const egressd = floor.peer('egressd', egressdRoutes);
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const grants = makeGrants(db);
+  const ways = makeWaysOut({ egressd, bytesMax: config.egress_bytes_max, log });
   const boxes = makeBoxes({
-    ...{ sandboxd, egressd, grants },
+    ...{ sandboxd, egressd, ways, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
-    egressBytesMax: config.egress_bytes_max,
     ...{ policy, clock, log },
   });
   const hasReceived = async ({ runId }: Run): Promise<boolean> => {
-    try {
-      const { egress } = await egressd.getEgress({ params: { id: runId } }, soon);
-      return egress.bytes_received > 0;
-    } catch (error) {
-      if (isFault(error, 'not_found')) return false;
-      throw error;
+    for (const endMs = performance.now() + AWAY_MS_MAX; ; ) {
+      try {
+        const { egress } = await egressd.getEgress({ params: { id: runId } }, soon);
+        return egress.bytes_received > 0;
+      } catch (error) {
+        if (isFault(error, 'not_found')) return false;
+        // One that is started again soon knows: what was done need not be withheld for it.
+        if (!isFault(error, 'unavailable') || performance.now() > endMs) throw error;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
     }
   };
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
@@ -135,6 +142,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
           log.warn('boxes of an earlier life were not closed', { error });
       });
       await runs.reopen();
+      void ways.takeUp((runId) => runs.find(runId));
     },
     async drain() {
       if (await service.idle(config.drain_wait_ms)) return;

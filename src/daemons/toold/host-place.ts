@@ -7,6 +7,7 @@ import type { SandboxdClient } from './boxes.ts';
 import type { Place } from './command-tools.ts';
 import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
 import type { RulesWatch } from './rules-watch.ts';
+import { notBegun } from './tools/box.ts';
 
 export function makeHostPlace(options: {
   sandboxd: Pick<SandboxdClient, 'runOnce'>;
@@ -44,6 +45,7 @@ export function makeHostPlace(options: {
         },
         end: () => ended.abort(),
       };
+      if (request.signal.aborted) throw notBegun();
       const run = async () => resultOf(await sandboxd.runOnce({ body }, asked), []);
       return watch.during(watching, run).catch((error: unknown) => {
         if (ended.signal.aborted) return endedByPolicy();

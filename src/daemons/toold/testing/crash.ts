@@ -154,7 +154,7 @@ function floorOf(
     config: tooldConfig.parse({ test_tools: true }),
     random: (n) => new Uint8Array(n),
     newId: idMaker(world.clock),
-    runSockets: { open: async () => 'a socket', close: async () => {} },
+    runSockets: { open: async () => 'a socket', close: async () => {}, sweep: () => {} },
     peer,
   };
 }

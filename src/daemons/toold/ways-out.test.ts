@@ -1,0 +1,71 @@
+// The way out of a run: closed with it although egressd was away just then, and known again after a
+// restart of the broker.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { derivedId } from '../../platform/ids.ts';
+import { silentLog } from '../../platform/log.ts';
+import type { BoxRules } from '../../policy/box-rules.ts';
+import { fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/words.ts';
+import type { Run } from './runs.ts';
+import { makeWaysOut } from './ways-out.ts';
+
+const runOf = (name: string, fence = 1) =>
+  ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as Run;
+const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as BoxRules;
+
+function makeWorld() {
+  const open = new Map<string, number>();
+  const failures: Error[] = [];
+  const orFail = () => {
+    const failure = failures.shift();
+    if (failure !== undefined) throw failure;
+  };
+  const egressd = {
+    async putEgress({ params, body }: { params: { id: string }; body: { fence: number } }) {
+      open.set(params.id, body.fence);
+      return { socket: 'here', cut: 0 };
+    },
+    async dropEgress({ params, query }: { params: { id: string }; query: { fence: number } }) {
+      orFail();
+      if ((open.get(params.id) ?? Infinity) <= query.fence) open.delete(params.id);
+      return { dropped: true };
+    },
+    async listEgress() {
+      orFail();
+      return { egress: [...open].map(([run_id, fence]) => ({ run_id, fence })) };
+    },
+  };
+  const made = () => makeWaysOut({ egressd: egressd as never, bytesMax: 1, log: silentLog });
+  return { open, failures, made };
+}
+
+test('it is closed as soon as egressd is back', async () => {
+  const { open, failures, made } = makeWorld();
+  const ways = made();
+  await ways.put(runOf('one'), RULES);
+  failures.push(fault('unavailable', 'away'), fault('unavailable', 'still away'));
+  await ways.drop(runOf('one'));
+  assert.deepEqual([failures.length, open.size], [0, 0]);
+});
+
+test('one that was never opened is not asked about', async () => {
+  const { failures, made } = makeWorld();
+  failures.push(fault('internal', 'nobody should see this'));
+  await made().drop(runOf('one'));
+  assert.equal(failures.length, 1);
+});
+
+test('after a restart those of live runs are closed with them, and the others at once', async () => {
+  const { open, failures, made } = makeWorld();
+  const before = made();
+  for (const run of [runOf('live'), runOf('over'), runOf('woken', 2)]) await before.put(run, RULES);
+  const live = [runOf('live'), runOf('woken', 3)];
+  const after = made();
+  failures.push(fault('unavailable', 'away'));
+  await after.takeUp((runId) => live.find((run) => run.runId === runId));
+  assert.deepEqual([...open.keys()], [runOf('live').runId]);
+  assert.deepEqual([after.has(runOf('live')), after.has(runOf('woken'))], [true, false]);
+  await after.drop(runOf('live'));
+  assert.equal(open.size, 0);
+});

@@ -1,0 +1,81 @@
+// The way out of each run through egressd: opened with what policy allows, narrowed when the run
+// has read text from outside, and closed with the run, whoever of the two dies meanwhile.
+import type { Log } from '../../platform/log.ts';
+import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
+import { Fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/words.ts';
+import type { Run } from './runs.ts';
+import type { EgressdClient } from './tools/http.ts';
+import { peerOptions } from './tools/tool.ts';
+
+export type WaysOut = {
+  /** Gives the socket that leads there. */
+  put(run: Run, rules: BoxRules): Promise<string>;
+  has(run: Run): boolean;
+  drop(run: Run): Promise<void>;
+  /** After a restart: those of live runs are known again, and those of no run are closed. */
+  takeUp(find: (runId: RunId) => Run | undefined): Promise<void>;
+};
+
+/**
+ * A run that has read text from outside may still read: what egressd can see to be a plain request
+ * goes through, a tunnel could carry anything out and does not.
+ */
+const ONLY_READS = ['GET', 'HEAD'];
+const PAUSE_MS_FIRST = 50;
+const PAUSE_MS_MAX = 5_000;
+
+export function makeWaysOut(options: {
+  egressd: EgressdClient;
+  bytesMax: number;
+  log: Log;
+}): WaysOut {
+  const { egressd, log } = options;
+  const open = new Set<RunId>();
+
+  /** Again and again while egressd is away: it opens what it was not told to close. */
+  const insist = async (what: string, work: () => Promise<unknown>): Promise<void> => {
+    for (let pauseMs = PAUSE_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)) {
+      try {
+        await work();
+        return;
+      } catch (error) {
+        const passes = error instanceof Fault && error.retry;
+        if (!passes) return log.error(what, { error });
+        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+      }
+    }
+  };
+
+  const dropNow = (runId: RunId, fence: number): Promise<void> =>
+    insist(`the way out of ${runId} was not closed`, () =>
+      egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions),
+    );
+
+  return {
+    async put(run, { network }) {
+      const marked = run.labels.has('outside');
+      const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
+      const { runId, fence, agent, taskId, rootTaskId, labels } = run;
+      const body = {
+        ...{ fence, agent, task_id: taskId, root_task_id: rootTaskId },
+        allow: network.allow.map(narrowed),
+        granted: network.granted.map(narrowed),
+        ...{ bytes_max: options.bytesMax, labels: [...labels] },
+      };
+      open.add(runId);
+      return (await egressd.putEgress({ params: { id: runId }, body }, peerOptions)).socket;
+    },
+    has: ({ runId }) => open.has(runId),
+    async drop({ runId, fence }) {
+      if (open.delete(runId)) await dropNow(runId, fence);
+    },
+    takeUp: (find) =>
+      insist('ways out of an earlier life were not closed', async () => {
+        const { egress } = await egressd.listEgress({}, peerOptions);
+        for (const { run_id: runId, fence } of egress)
+          if (find(runId)?.fence === fence) open.add(runId);
+          else await dropNow(runId, fence);
+      }),
+  };
+}
