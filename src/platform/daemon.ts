@@ -1,7 +1,7 @@
 // Daemons as values: what every daemon is given (the floor), what it gives back, and how one is
 // hosted in a process. Start order: config → store → peers → handlers → sockets. Stop: no new work,
 // drain, close.
-import { chmodSync, rmSync } from 'node:fs';
+import { chmodSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
@@ -34,6 +34,8 @@ export type RunSockets = {
   open(caller: RunCaller): Promise<string>;
   /** Does nothing when a higher fence holds the socket by then. */
   close(runId: string, fence: number, mode?: 'live' | 'replay'): Promise<void>;
+  /** What a process before this one left. Only while no runner lives: one sees its directory. */
+  sweep(): void;
 };
 
 export type Floor<C = unknown> = {
@@ -285,6 +287,10 @@ function makeRunSockets(options: {
     close(runId, fence, mode = 'live') {
       const key = keyOf(runId, mode);
       return inTurn(key, () => closeNow(key, fence));
+    },
+    sweep() {
+      for (const name of readdirSync(options.dir))
+        if (name.startsWith('run_')) rmSync(join(options.dir, name), { recursive: true });
     },
   };
 }

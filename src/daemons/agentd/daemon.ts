@@ -186,6 +186,7 @@ async function start(floor: Floor<AgentdConfig>) {
     async begin() {
       const swept = await launcher.stopAll();
       if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
+      floor.runSockets.sweep();
       await halt.resume();
       await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });
       await service?.begin();

@@ -132,7 +132,7 @@ async function open(stateDir: string, site: { tokens: number; dayCost: number; a
     keys: openKeys(stateDir),
     upstream,
     readArtifact: () => Promise.reject(new Error('none')),
-    sockets: { open: async () => '/test', close: async () => {} },
+    sockets: { open: async () => '/test', close: async () => {}, sweep: () => {} },
     clock,
     newId: idMaker(clock, randomBytes),
     log: silentLog,

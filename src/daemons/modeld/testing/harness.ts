@@ -170,6 +170,7 @@ function fakeSockets(): RunSockets {
   return {
     open: async (caller) => `/run/test/${caller.runId}/modeld.sock`,
     close: async () => {},
+    sweep: () => {},
   };
 }
 
