@@ -2,11 +2,12 @@
 // kills here, more with FUZZ=long. The seed is printed, so that a failure can be looked at again.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { DAEMONS } from '../../src/wire/peers.ts';
 import { type Counting, startCounting } from '../support/counting.ts';
+import { daemonPids } from '../support/kills.ts';
+import { nothingAtAll } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, ROOT } from '../support/runtime.ts';
 
@@ -20,26 +21,6 @@ function randomFrom(start: number): () => number {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     return state / 2 ** 32;
   };
-}
-
-/** Children of the runtime by name, from the kernel: the supervisor gives no list. */
-function daemonPids(parent: number): Map<string, number> {
-  const found = new Map<string, number>();
-  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
-      if (Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) !== parent) continue;
-      const argv = readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0');
-      const at = argv.indexOf('--daemon');
-      // A daemon renames itself once it runs.
-      const title = at >= 0 ? argv[at + 1]! : argv[0]!;
-      if (title.endsWith('/warden')) found.set('warden', Number(name));
-      if ((DAEMONS as readonly string[]).includes(title)) found.set(title, Number(name));
-    } catch {
-      // It ended while we looked.
-    }
-  }
-  return found;
 }
 
 describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
@@ -115,6 +96,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
       assertReconciled(world.runtime),
     );
     await world.runtime.stop();
+    await nothingAtAll(world.runtime);
     execFileSync(process.execPath, [
       join(ROOT, 'src/daemons/auditd-ai/verify-main.ts'),
       '--json',

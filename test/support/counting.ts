@@ -1,7 +1,8 @@
 // A runtime whose agents count: every effect they ask for is one line in a file, so that a test can
 // see how often each one really happened.
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { killWhoIsAsked } from './kills.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime, writableFile } from './runtime.ts';
 
 const worker = (name: string) => `apiVersion: agentd/v1
@@ -82,38 +83,4 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
       return answered;
     },
   };
-}
-
-/** A daemon stands at the moment named in crash-at, and may have no right to kill others itself. */
-function killWhoIsAsked({ stateDir }: TestRuntime): void {
-  const file = join(stateDir, 'crash-now');
-  if (!existsSync(file)) return;
-  const who = readFileSync(file, 'utf8');
-  for (const pid of who === 'warden' ? wardensOf(stateDir) : runnersOf(stateDir)) {
-    try {
-      process.kill(pid, 'SIGKILL');
-    } catch {
-      // It has ended by itself.
-    }
-  }
-  rmSync(file);
-}
-
-const runnersOf = (stateDir: string): number[] =>
-  readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
-
-/** The one of this runtime: it was told to watch this runtime's file. */
-function wardensOf(stateDir: string): number[] {
-  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
-  return pids.map(Number).filter((pid) => {
-    try {
-      const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-      const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-      // Not what it left behind to tidy up after it.
-      const isWarden = argv[0]?.endsWith('/warden') && argv.includes(join(stateDir, 'HALT'));
-      return isWarden && parent !== '1';
-    } catch {
-      return false;
-    }
-  });
 }

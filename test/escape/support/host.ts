@@ -21,6 +21,22 @@ export function processesOf(text: string): Found[] {
     .map((pid) => ({ pid: Number(pid), name: read(`/proc/${pid}/comm`).trim() }));
 }
 
+// Every process in a cgroup of the warden with this run directory, whatever it calls itself.
+export function processesIn(runDir: string): Found[] {
+  const name = `/${cgroupName(runDir)}/`;
+  return pids()
+    .filter((pid) => read(`/proc/${pid}/cgroup`).includes(name))
+    .map((pid) => ({ pid: Number(pid), name: read(`/proc/${pid}/comm`).trim() }));
+}
+
+const EXITING = 0x4;
+
+// Has been killed and runs nothing any more, whether or not its parent has heard of it.
+export function isExiting(pid: number): boolean {
+  const fields = read(`/proc/${pid}/stat`).split(') ').at(-1)?.split(' ') ?? [];
+  return fields[0] === 'Z' || fields[0] === 'X' || (Number(fields[6]) & EXITING) !== 0;
+}
+
 export function zombiesOf(parent: number): number {
   return pids().filter((pid) => {
     const [state, ppid] = read(`/proc/${pid}/stat`).split(') ').at(-1)?.split(' ') ?? [];
@@ -63,8 +79,10 @@ function find(name: string, path: string, depth: number): string[] {
 
 // A warden's cgroups anywhere below /sys/fs/cgroup, and the names of the boxes inside them; each
 // box has one of the same name in every tree. The spares that wait for a box have theirs too.
-export function cgroupsOf(wardenDir: string): { own: string[]; boxes: string[] } {
-  const own = find(cgroupName(join(wardenDir, 'run')), '/sys/fs/cgroup', 0);
+export const cgroupsOf = (wardenDir: string) => cgroupsAt(join(wardenDir, 'run'));
+
+export function cgroupsAt(runDir: string): { own: string[]; boxes: string[] } {
+  const own = find(cgroupName(runDir), '/sys/fs/cgroup', 0);
   const names = own.flatMap((dir) => directories(dir).map(({ name }) => name));
   return { own, boxes: [...new Set(names)] };
 }

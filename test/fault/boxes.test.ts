@@ -1,0 +1,141 @@
+// SIGKILL of sandboxd, the warden, toold, the runner and egressd at each point of a call that
+// changes something from inside a box, or sends something out. After each: the task ends, the
+// change was made exactly once, nothing of boxes is left, and journal and audit agree. FUZZ=long
+// kills each of them at each moment of each tool.
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { type EffectName, type Effects, startEffects } from '../support/effects.ts';
+import { nothingAtAll, nothingLeft } from '../support/leftovers.ts';
+import { assertReconciled } from '../support/reconcile.ts';
+import { eventually } from '../support/runtime.ts';
+
+const inToold = [
+  'toold.before-intent',
+  'toold.after-intent',
+  'toold.after-attempt-durable',
+  'toold.after-effect',
+  'toold.after-outcome',
+];
+const opening = ['sandboxd.before-open', 'sandboxd.after-open'];
+const running = ['sandboxd.before-exec', 'sandboxd.after-exec', 'sandboxd.after-command'];
+const files = ['sandboxd.before-file', 'sandboxd.after-file'];
+const sending = ['egressd.after-allowed', 'egressd.after-fetch-intent', 'egressd.after-fetch'];
+
+/** The moments that each call comes by. */
+const MOMENTS: Record<EffectName, readonly string[]> = {
+  shell: [...inToold, ...opening, ...running],
+  edit: [...inToold, ...opening, ...files],
+  commit: [...inToold, ...opening, ...files, ...running],
+  'box-tool': [...inToold, ...opening, ...running],
+  'host-tool': [...inToold, ...running],
+  write: [...inToold, ...opening, ...files],
+  post: [...inToold, ...sending],
+};
+const NAMES = Object.keys(MOMENTS) as EffectName[];
+const isLong = process.env.FUZZ === 'long';
+
+type Case = { effect: EffectName; moment: string; who: string };
+const ownerOf = (moment: string): string => moment.split('.')[0]!;
+
+/** In short: one tool through everything, the others where they differ from it. */
+function isWanted({ effect, moment, who }: Case): boolean {
+  if (isLong) return true;
+  if (effect === 'shell') return who !== 'runners' || running.includes(moment);
+  if (who !== ownerOf(moment)) return false;
+  return moment === 'toold.after-effect' || ![...inToold, ...opening].includes(moment);
+}
+
+function casesOf(effect: EffectName): Case[] {
+  const others = effect === 'post' ? ['egressd'] : ['sandboxd', 'warden'];
+  const victims = [...others, 'toold', 'runners'];
+  return MOMENTS[effect]
+    .flatMap((moment) => victims.map((who) => ({ effect, moment, who })))
+    .filter(isWanted);
+}
+
+/** One process has them all, so that whoever comes by a moment takes the others along. */
+const EMBEDDED: readonly [EffectName, string][] = isLong
+  ? NAMES.flatMap((name) => MOMENTS[name].map((moment) => [name, moment] as const))
+  : [
+      ['shell', 'toold.after-intent'],
+      ['shell', 'sandboxd.after-open'],
+      ['shell', 'sandboxd.after-exec'],
+      ['commit', 'sandboxd.after-command'],
+      ['edit', 'sandboxd.after-file'],
+      ['post', 'egressd.after-fetch'],
+    ];
+
+/** The task ends; what it changed was changed once; nothing is left of what was killed. */
+async function doneOnce(world: Effects, effect: EffectName, key: string): Promise<void> {
+  const { task } = await world.work(effect, key);
+  const told = JSON.stringify(task);
+  assert.ok(world.crashCame(), `the moment was reached: ${told}`);
+  assert.equal(task.status, 'completed', told);
+  const times = world.effects[effect].times(key);
+  // egressd sends a request once or not at all; where it cannot know, the agent is told so.
+  const isOpen = effect === 'post' && /outcome_unknown/.test(task.result ?? '');
+  assert.ok(times === 1 || (times === 0 && isOpen), `${times} times: ${told}`);
+  await nothingLeft(world.runtime);
+}
+
+async function nothingRemains(world: Effects): Promise<void> {
+  await eventually('the journals to be told', () => assertReconciled(world.runtime));
+  const { runtime } = world;
+  await runtime.stop();
+  await nothingAtAll(runtime);
+}
+
+describe('killed while something is done in a box, in split mode', () => {
+  let world: Effects;
+  let n = 0;
+  before(async () => {
+    world = await startEffects('split');
+  });
+  after(() => world?.stop());
+
+  for (const { effect, moment, who } of NAMES.flatMap(casesOf))
+    it(`${effect}, at ${moment}: ${who}`, () => {
+      world.armCrash(moment, { who: who === ownerOf(moment) ? undefined : who });
+      return doneOnce(world, effect, `k${n++}`);
+    });
+
+  it('curl in a box, at egressd.after-allowed: egressd; the next request arrives', async () => {
+    const curl = (more: string) => ({
+      tool: 'shell.exec',
+      arguments: { command: `curl -sS ${more}` },
+    });
+    world.armCrash('egressd.after-allowed');
+    const sends = curl(`--data x ${world.url('curl-1')}`);
+    // A way out that was lost may have let something in, so that the run only reads from then on.
+    const { task } = await world.workOn('curl', [sends, curl(world.url('curl-2'))]);
+    assert.ok(world.crashCame());
+    const [first, second] = (task.result ?? '').split('\n');
+    assert.notEqual(JSON.parse(first ?? '').exit_code, 0, 'the agent sees that it failed');
+    assert.equal(JSON.parse(second ?? '').stdout, 'done', task.result ?? '');
+    const arrived = world.seen.filter((line) => line.includes('/curl'));
+    assert.deepEqual(arrived, ['GET /curl-2']);
+    assert.ok(task.labels.includes('outside'));
+    await nothingLeft(world.runtime);
+  });
+
+  it('then journal and audit agree, and when it stops nothing at all is left', () =>
+    nothingRemains(world));
+});
+
+describe('the one process killed while something is done in a box, in embedded mode', () => {
+  let world: Effects;
+  let n = 0;
+  before(async () => {
+    world = await startEffects('embedded');
+  });
+  after(() => world?.stop());
+
+  for (const [effect, moment] of EMBEDDED)
+    it(`${effect}, at ${moment}`, () => {
+      world.armCrash(moment);
+      return doneOnce(world, effect, `k${n++}`);
+    });
+
+  it('then journal and audit agree, and when it stops nothing at all is left', () =>
+    nothingRemains(world));
+});
