@@ -123,8 +123,8 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       ),
 
     /**
-     * At start nothing is open: what a crash left is said to be closed. What came through it by then
-     * nobody knows any more, so its run counts as one that received something.
+     * At start nothing is open: what a crash left is said to be closed. What came through it by
+     * then nobody knows any more, so its run counts as one that received something.
      */
     closeLost: (): Promise<number> =>
       said(
