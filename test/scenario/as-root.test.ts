@@ -1,7 +1,7 @@
 // Started as root: only the keeper and the warden stay root, the daemons are a user without rights,
 // a state of an earlier root goes on, and nothing the daemons leave behind leads root anywhere.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
@@ -23,6 +23,7 @@ import type { Fault } from '../../src/wire/errors.ts';
 import {
   eventually,
   freshDir,
+  ROOT,
   type RuntimeOptions,
   startRuntime,
   type TestRuntime,
@@ -236,6 +237,37 @@ describe('started as root, on a state directory', { skip }, () => {
     const { task } = await runtime.agentd.createTask({ body: { goal: 'Say it', agent: 'coder' } });
     assert.equal((await taskEnded(runtime, task.id)).status, 'completed');
     await runtime.stop();
+  });
+
+  it('agentctl works on it as root, time and again, below a directory that is closed', async () => {
+    const base = fresh();
+    const state = join(base, 'state');
+    const env = { PATH: process.env.PATH, HOME: base, AGENTD_STATE: state };
+    const agentctl = (...words: string[]) => {
+      const program = join(ROOT, 'build', 'agentctl.mjs');
+      const ran = spawnSync(process.execPath, [program, ...words], { env, encoding: 'utf8' });
+      assert.equal(ran.status, 0, `${words.join(' ')}: ${ran.stderr}`);
+      return ran.stdout;
+    };
+    const owner = (name: string) => statSync(join(state, name)).uid;
+    for (const _ of [1, 2]) {
+      agentctl('up');
+      try {
+        assert.match(
+          agentctl('doctor'),
+          /rights +the daemons run as uid 265534, with no capability/,
+        );
+        agentctl('person', 'add', 'ann');
+        assert.equal(owner('people/ann.key'), OWN_UID);
+        agentctl('person', 'remove', 'ann');
+      } finally {
+        agentctl('down');
+      }
+      assert.equal(owner('logs/runtime.log'), OWN_UID);
+      agentctl('halt');
+      assert.equal(owner('HALT'), OWN_UID);
+      agentctl('unhalt');
+    }
   });
 
   it('a directory of manifests that is root’s is followed, and not written to', async () => {

@@ -9,7 +9,7 @@ const HINT = 'Name another with --state or AGENTD_STATE, one that this user may 
 
 export function makeStateDir(stateDir: string): void {
   make(stateDir, stateDir);
-  asOwnerOf(stateDir, () => make(join(stateDir, 'logs'), stateDir));
+  asOwnerOf(stateDir, (here) => make(join(here, 'logs'), stateDir));
   const { uid } = statSync(stateDir);
   // As root it may be the daemons' own: which user that is, the configuration says.
   if (uid === process.getuid?.() || process.getuid?.() === 0) return;

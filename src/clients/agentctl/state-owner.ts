@@ -1,20 +1,26 @@
 // Files of a state directory that belongs to the daemons' own user, while this is root: written as
 // that user, so that nothing they put there leads root elsewhere, and what is written is theirs.
-import { statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync } from 'node:fs';
 
-export function asOwnerOf<T>(dir: string, work: () => T): T {
-  if (process.getuid?.() !== 0) return work();
-  const { uid, gid } = statSync(dir);
-  if (uid === 0) return work();
+/**
+ * `work` gets the way to the directory: that user may not be able to enter what is above it, as
+ * root's home.
+ */
+export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
+  if (process.getuid?.() !== 0) return work(dir);
+  const fd = openSync(dir, 'r');
   const groups = process.getgroups!();
-  process.setgroups!([]);
-  process.setegid!(gid);
-  process.seteuid!(uid);
   try {
-    return work();
+    const { uid, gid } = fstatSync(fd);
+    if (uid === 0) return work(dir);
+    process.setgroups!([]);
+    process.setegid!(gid);
+    process.seteuid!(uid);
+    return work(`/proc/self/fd/${fd}`);
   } finally {
     process.seteuid!(0);
     process.setegid!(0);
     process.setgroups!(groups);
+    closeSync(fd);
   }
 }

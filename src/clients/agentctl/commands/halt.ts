@@ -22,7 +22,9 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
     if (!isAway(error)) throw error;
     const file = join(stateDir, 'HALT');
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-    asOwnerOf(stateDir, () => writeFileSync(file, `${reason ?? ''}\n`, { mode: 0o600 }));
+    asOwnerOf(stateDir, (here) =>
+      writeFileSync(join(here, 'HALT'), `${reason ?? ''}\n`, { mode: 0o600 }),
+    );
     out.give({ halt: { halted: true, stopped_runs: 0, file } }, () => [
       `No runtime answers; made ${file}, so that none works until it is lifted.`,
     ]);
@@ -36,7 +38,7 @@ export async function unhalt({ out, stateDir, runtime }: Session): Promise<void>
   } catch (error) {
     const file = join(stateDir, 'HALT');
     if (!isAway(error) || !existsSync(file)) throw error;
-    asOwnerOf(stateDir, () => rmSync(file));
+    asOwnerOf(stateDir, (here) => rmSync(join(here, 'HALT')));
     out.give({ unhalt: { halted: false, file } }, () => [
       `No runtime answers; removed ${file}. The next one starts without a halt.`,
     ]);

@@ -38,9 +38,9 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
   const file = fileOf(stateDir, name);
   const key = process.getBuiltinModule('node:crypto').randomBytes(32).toString('base64url');
   try {
-    asOwnerOf(stateDir, () => {
-      fs.mkdirSync(`${stateDir}/people`, { recursive: true, mode: 0o700 });
-      fs.writeFileSync(file, `${key}\n`, { mode: 0o600, flag: 'wx' });
+    asOwnerOf(stateDir, (here) => {
+      fs.mkdirSync(`${here}/people`, { recursive: true, mode: 0o700 });
+      fs.writeFileSync(fileOf(here, name), `${key}\n`, { mode: 0o600, flag: 'wx' });
     });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
@@ -64,7 +64,7 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
     throw fault('not_found', `${name} has no key of their own`, {
       hint: 'See: agentctl person list',
     });
-  asOwnerOf(stateDir, () => fs.rmSync(file));
+  asOwnerOf(stateDir, (here) => fs.rmSync(fileOf(here, name)));
   await pause(KNOWN_AFTER_MS);
   out.give({ person: { name, key_file: null } }, () => [
     `The key of ${name} is worth nothing now.`,

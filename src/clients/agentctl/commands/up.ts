@@ -25,7 +25,8 @@ export async function up(session: Session): Promise<number> {
   const newCopies = watchCopies(stateDir);
   if (args.flag('foreground')) return runHere(session, argv, newCopies);
   out.note(`Starting the runtime on ${stateDir} …`);
-  const log = asOwnerOf(stateDir, () => openLog(join(stateDir, 'logs', 'runtime.log')));
+  const opened = asOwnerOf(stateDir, (here) => openLog(join(here, 'logs', 'runtime.log')));
+  const log = { ...opened, file: join(stateDir, 'logs', 'runtime.log') };
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
     cwd: stateDir,
@@ -108,12 +109,12 @@ export function entryArgs(args: Args, stateDir: string): string[] {
 }
 
 /** A log that has grown large makes place; one older is kept. */
-function openLog(file: string): { file: string; fd: number; from: number } {
+function openLog(file: string): { fd: number; from: number } {
   const sizeNow = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   if (sizeNow() > logBytesMax) renameSync(file, `${file}.1`);
   const { O_APPEND, O_CREAT, O_WRONLY, O_NOFOLLOW } = constants;
   const fd = openSync(file, O_APPEND | O_CREAT | O_WRONLY | O_NOFOLLOW, 0o600);
-  return { file, fd, from: sizeNow() };
+  return { fd, from: sizeNow() };
 }
 
 type ReadyLine = { ready?: boolean; error?: FaultBody };
