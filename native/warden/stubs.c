@@ -1,6 +1,6 @@
 // Stubs: a missing protected path can only be covered when something is there, so an empty file or
 // directory is made for as long as a box needs it. A journal names them all, so that whoever
-// comes after a crash can take them away; only what is still empty is ever removed.
+// comes after a crash can take them away; only what nobody has written is ever removed.
 #include "warden.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@ struct stub {
   char *path;
   bool directory;
   unsigned holders;
+  struct timespec made;  // a file that was written since is somebody's
 };
 static struct stub *stubs;
 static unsigned stub_count, stub_room;
@@ -45,7 +46,7 @@ static const char *stub_text(const char *path) {
 
 // Removes a stub nobody has put anything into. By its directory: an agent may have put a link where
 // that was.
-static void stub_remove(const char *path, bool directory) {
+static void stub_remove(const char *path, bool directory, const struct timespec *made) {
   char up[PATH_BYTES];
   snprintf(up, sizeof up, "%s", path);
   char *name = strrchr(up, '/');
@@ -58,7 +59,9 @@ static void stub_remove(const char *path, bool directory) {
     unlinkat(dir, name, AT_REMOVEDIR);
   else if (!fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) && S_ISREG(about.st_mode) &&
            (size_t)about.st_size == strlen(stub_text(path)) &&
-           (about.st_mode & 07777) == STUB_MODE)
+           (about.st_mode & 07777) == STUB_MODE &&
+           (!made || (about.st_mtim.tv_sec == made->tv_sec &&
+                      about.st_mtim.tv_nsec == made->tv_nsec)))
     unlinkat(dir, name, 0);
   close(dir);
 }
@@ -74,7 +77,7 @@ void stub_hold(unsigned stub) { stubs[stub].holders++; }
 void stub_drop(unsigned stub) {
   struct stub *s = &stubs[stub];
   if (--s->holders) return;
-  stub_remove(s->path, s->directory);
+  stub_remove(s->path, s->directory, &s->made);
   free(s->path);
   s->path = NULL;
   journal_write();
@@ -91,7 +94,7 @@ int stub_take(const char *path, bool directory, int parent, const char *name,
     stubs = more;
     stub_room = room;
   }
-  stubs[at] = (struct stub){strdup(path), directory, 1};
+  stubs[at] = (struct stub){.path = strdup(path), .directory = directory, .holders = 1};
   if (at == stub_count) stub_count++;
   // Journal first: a stub nobody knows of would stay for ever.
   int bad = !stubs[at].path || journal_write();
@@ -102,7 +105,9 @@ int stub_take(const char *path, bool directory, int parent, const char *name,
     if (fd >= 0) {
       const char *text = stub_text(path);
       ssize_t length = (ssize_t)strlen(text);
-      bad = write(fd, text, (size_t)length) != length;
+      struct stat about = {0};
+      bad = write(fd, text, (size_t)length) != length || fstat(fd, &about);
+      stubs[at].made = about.st_mtim;
       fchmod(fd, STUB_MODE);
       close(fd);
     }
@@ -125,7 +130,7 @@ void stubs_sweep(const char *run) {
   if (!in) return;
   char *line = NULL;
   size_t room = 0;
-  while (getdelim(&line, &room, 0, in) > 1) stub_remove(line + 1, line[0] == 'd');
+  while (getdelim(&line, &room, 0, in) > 1) stub_remove(line + 1, line[0] == 'd', NULL);
   free(line);
   fclose(in);
   unlink(path);

@@ -1,9 +1,10 @@
 // Attacks through what is not there yet, or is not what it was: denied paths that appear later,
 // odd denials, a temporary directory pointed elsewhere, names that only other layers understand.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
 import { exited, fillWorkspace, secretIsUntouched } from './support/cases.ts';
@@ -47,6 +48,27 @@ for (const mode of MODES) {
       };
       assert.equal(await readIn([mask]), '');
       assert.equal(await readIn([]), 'KEY=1\n', 'control');
+    });
+    it('A12 one that a person wrote and emptied again stays when the box goes', async () => {
+      const file = join(warden.workspace, '.env');
+      const openAndClose = async (meanwhile: () => void) => {
+        const held = await warden.open({ binds: [mask] });
+        assert.ok(existsSync(file), 'something stands in for it');
+        // Not within the tick of the clock in which it was made.
+        await setTimeout(20);
+        meanwhile();
+        held.client.close();
+      };
+      await openAndClose(() => {});
+      const beganMs = performance.now();
+      while (existsSync(file)) await setTimeout(5);
+      await openAndClose(() => {
+        writeFileSync(file, 'KEY=1\n');
+        writeFileSync(file, '');
+      });
+      await setTimeout(100 + 3 * (performance.now() - beganMs));
+      assert.ok(existsSync(file));
+      rmSync(file);
     });
     it('A14 a denial of .. or / is refused, and never opens more', async () => {
       for (const dst of ['..', '../..', '/', '/ws/..', '/ws/../outside']) {
