@@ -95,8 +95,12 @@ static struct spare *send_off(struct box *box, uint8_t frame, const uint8_t *byt
   memcpy(job->text, bytes, size);
   job->used = size;
   job->hold = box->hold;
-  int bad = parse_plan(frame, (uint8_t *)job->text, size, &job->plan, why);
-  if (!bad && entry) entry_put(entry, &job->plan);
+  // In one go: a spare that is still on its way in takes its user from there just now, and must
+  // never see a plan that is half read.
+  static struct plan parsed;
+  int bad = parse_plan(frame, (uint8_t *)job->text, size, &parsed, why);
+  if (!bad && entry) entry_put(entry, &parsed);
+  if (!bad) job->plan = parsed;
   bad = bad || spare_limit(spare, plan->limits, box->hold, why) ||
         (!entry && quota_set(&spare->group, spare->pid, plan->limits[LIMIT_CPU_MILLI], why)) ||
         spare_send(spare, box->hold ? NULL : stdio, &box->paths, why);
