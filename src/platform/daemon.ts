@@ -1,7 +1,7 @@
 // Daemons as values: what every daemon is given (the floor), what it gives back, and how one is
 // hosted in a process. Start order: config → store → peers → handlers → sockets. Stop: no new work,
 // drain, close.
-import { chmodSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
@@ -32,7 +32,7 @@ import { makeTurns } from './turns.ts';
 export type RunSockets = {
   /** Gives the socket's path. A higher fence replaces the socket of a lower one. */
   open(caller: RunCaller): Promise<string>;
-  /** Does nothing when a higher fence holds the socket by then. */
+  /** Takes away what is there up to this fence, whoever opened it; never what is above. */
   close(runId: string, fence: number, mode?: 'live' | 'replay'): Promise<void>;
   /** What a process before this one left. Only while no runner lives: one sees its directory. */
   sweep(): void;
@@ -275,18 +275,33 @@ function makeRunSockets(options: {
   };
   const closeNow = async (key: string, fence: number): Promise<void> => {
     const found = open.get(key);
-    if (found === undefined || found.fence > fence) return;
+    if (found !== undefined && found.fence > fence) return;
     open.delete(key);
-    await found.close();
+    await found?.close();
+  };
+  /** Also those that a process before this one had open, or that were made and never used. */
+  const removeUpTo = (runId: string, fence: number): void => {
+    for (const name of existsSync(options.dir) ? readdirSync(options.dir) : []) {
+      const [of, number = ''] = name.split('.');
+      if (of === runId && /^\d+$/.test(number) && Number(number) <= fence)
+        rmSync(join(options.dir, name), { recursive: true, force: true });
+    }
   };
   return {
     open(caller) {
       const key = keyOf(caller.runId, caller.mode);
-      return inTurn(key, () => openNow(key, caller));
+      return inTurn(key, async () => {
+        const path = await openNow(key, caller);
+        if (caller.mode === 'live') removeUpTo(caller.runId, caller.fence - 1);
+        return path;
+      });
     },
     close(runId, fence, mode = 'live') {
       const key = keyOf(runId, mode);
-      return inTurn(key, () => closeNow(key, fence));
+      return inTurn(key, async () => {
+        await closeNow(key, fence);
+        if (mode === 'live') removeUpTo(runId, fence);
+      });
     },
     sweep() {
       for (const name of readdirSync(options.dir))

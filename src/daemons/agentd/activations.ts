@@ -3,7 +3,7 @@
 // every activation.
 
 import { toTimestamp } from '../../platform/clock.ts';
-import type { RunSockets } from '../../platform/daemon.ts';
+import { isFault, type RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
@@ -53,7 +53,28 @@ export type LiveActivations = Activations & {
   gone(runId: string): Promise<void>;
   /** Ends every process; how many there were. */
   stopAll(): Promise<number>;
+  /** At start, when none is live: the last of an earlier life may not have been dismissed. */
+  dismissLeft(): Promise<void>;
 };
+
+const AGAIN_MS_FIRST = 50;
+const AGAIN_MS_MAX = 5_000;
+const AWAY_MS_MAX = 600_000;
+
+const isAway = (error: unknown): boolean => isFault(error) && error.retry;
+
+async function untilThere(work: () => Promise<unknown>): Promise<void> {
+  const endMs = performance.now() + AWAY_MS_MAX;
+  for (let pauseMs = AGAIN_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, AGAIN_MS_MAX)) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+    try {
+      await work();
+      return;
+    } catch (error) {
+      if (!isAway(error) || performance.now() > endMs) throw error;
+    }
+  }
+}
 
 export function makeActivations(parts: ActivationParts): LiveActivations {
   const { store, log } = parts;
@@ -119,17 +140,20 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
   };
 
   const dismiss = async (runId: string, fence: number, mode: 'live' | 'replay'): Promise<void> => {
-    const id = runId as RunId;
-    // One that is away must keep neither the others nor the end of the process waiting. Whoever was
-    // not told answers this fence until the next one, and its only user is being ended.
-    const orSaid = (work: Promise<unknown>, at: string) =>
-      work.catch((error: unknown) =>
-        log.warn('a run could not be dismissed', { run: runId, fence, at, error }),
-      );
+    const asked = { params: { id: runId as RunId }, query: { fence } };
+    const orSaid = (at: string, error: unknown) =>
+      log.warn('a run could not be dismissed', { run: runId, fence, at, error });
+    // One that is away must keep neither the others nor the end of the process waiting. It comes
+    // back with every run that it was not told to leave, so it is told then.
+    const orLater = (at: string, work: () => Promise<unknown>) =>
+      work().catch((error: unknown) => {
+        if (isAway(error)) void untilThere(work).catch((last: unknown) => orSaid(at, last));
+        else orSaid(at, error);
+      });
     await Promise.all([
-      orSaid(parts.toold.dismissRun({ params: { id }, query: { fence } }), 'toold'),
-      orSaid(parts.modeld.dismissRun({ params: { id }, query: { fence } }), 'modeld'),
-      orSaid(parts.runSockets.close(runId, fence, mode), 'agentd'),
+      orLater('toold', () => parts.toold.dismissRun(asked)),
+      orLater('modeld', () => parts.modeld.dismissRun(asked)),
+      orLater('agentd', () => parts.runSockets.close(runId, fence, mode)),
     ]);
   };
 
@@ -220,6 +244,10 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       }, GRACE_MS).unref();
     },
     gone: (runId) => leaving.get(runId)?.promise ?? Promise.resolve(),
+    async dismissLeft() {
+      for (const { id, fence } of await store.lastAtRest(parts.config.runs_live_max))
+        await dismiss(id, fence, 'live');
+    },
     async stopAll() {
       const count = live.size;
       for (const entry of live.values()) entry.stopped = true;

@@ -190,6 +190,9 @@ async function start(floor: Floor<AgentdConfig>) {
       await halt.resume();
       await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });
       await service?.begin();
+      void activations?.dismissLeft().catch((error: unknown) => {
+        log.warn('runs of an earlier life may still have their sockets', { error });
+      });
     },
     async drain() {
       await service?.drain();

@@ -103,6 +103,8 @@ export function makeRuns(options: {
           closeSocket(run);
           options.onGone(run);
         }
+        // One that was not held here any more may have left its directory.
+        if (!dismissed) void sockets.close(runId, fence).catch(() => undefined);
         return (await store.dismissRun(runId, fence)) || dismissed;
       }),
 

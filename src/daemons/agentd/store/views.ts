@@ -67,6 +67,8 @@ export type Views = {
   }>;
   halt(): Promise<{ reason: string } | undefined>;
   /** When something is due by time alone: a timer, an expiry, a lease, a pause that ends. */
+  /** Runs that ended last, so many, and those that are parked: none needs its sockets. */
+  lastAtRest(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
   nextDueMs(): Promise<number | undefined>;
 };
 
@@ -173,6 +175,14 @@ export function makeViews(db: Database, clock: Clock): Views {
         return artifactView(row);
       }),
     halt: () => db.read((sql) => sql.one<{ reason: string }>('SELECT reason FROM halt')),
+    lastAtRest: (count) =>
+      db.read(async (sql) => {
+        const newest = "SELECT id, fence FROM runs WHERE status = 'ended' ORDER BY ended_ms DESC";
+        return [
+          ...(await sql.all<RunRow>(`${newest} LIMIT ?`, count)),
+          ...(await sql.all<RunRow>("SELECT id, fence FROM runs WHERE status = 'parked'")),
+        ];
+      }),
     nextDueMs: () => db.read((sql) => nextDue(sql, clock.nowMs())),
   };
 }

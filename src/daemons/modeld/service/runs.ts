@@ -139,6 +139,8 @@ export function makeRuns(options: {
           if (!here.has(id)) await close(run);
         }).catch(() => undefined);
       }
+      // One that was not held here any more may have left its directory.
+      if (!dismissed) void sockets.close(id, fence).catch(() => undefined);
       return (await db.write((sql) => dismissRun(sql, id, fence))) || dismissed;
     },
 
