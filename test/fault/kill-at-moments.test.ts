@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type Counting, startCounting } from '../support/counting.ts';
+import { nothingLeft } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 
@@ -110,4 +111,6 @@ describe('killed at every moment, in split mode', () => {
     );
     assert.ok(events > 200);
   });
+
+  it('nothing of the runners is left on the host', () => nothingLeft(world.runtime));
 });

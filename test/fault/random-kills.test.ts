@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type Counting, startCounting } from '../support/counting.ts';
 import { daemonPids } from '../support/kills.ts';
-import { nothingAtAll } from '../support/leftovers.ts';
+import { nothingAtAll, nothingLeft } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, ROOT } from '../support/runtime.ts';
 
@@ -95,6 +95,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
     const { events } = await eventually('the journals to be told', () =>
       assertReconciled(world.runtime),
     );
+    await nothingLeft(world.runtime);
     await world.runtime.stop();
     await nothingAtAll(world.runtime);
     execFileSync(process.execPath, [
