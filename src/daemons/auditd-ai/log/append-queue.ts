@@ -14,7 +14,8 @@ type QueueLimits = { lineBytesMax: number; queueBytesMax: number };
 
 /** One group is not much larger, so that a flood does not keep the process from answering. */
 const GROUP_BYTES_MAX = 4 << 20;
-const ALONE_MS = 0.2;
+/** After a pause like this, and a group no larger than what one call adds, nobody else is near. */
+const ALONE = { pauseMs: 0.2, eventsMax: 2 };
 
 export class AppendQueue {
   readonly #limits: QueueLimits;
@@ -22,8 +23,8 @@ export class AppendQueue {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #flushing: Promise<void> | undefined;
-  /** When the last group was written. */
-  #lastMs = 0;
+  /** When the last group was written, and how many events it had. */
+  #last = { ms: 0, events: 0 };
   #isClosed = false;
 
   /** `commit` settles every append of its group, and does not throw. */
@@ -92,10 +93,13 @@ export class AppendQueue {
    */
   async #flush(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const isAlone = performance.now() - this.#lastMs > ALONE_MS;
+      const pauseMs = performance.now() - this.#last.ms;
+      const isAlone = pauseMs > ALONE.pauseMs && this.#last.events <= ALONE.eventsMax;
       await (isAlone ? undefined : new Promise<void>((resolve) => setImmediate(resolve)));
-      this.#commit(this.#takeGroup());
-      this.#lastMs = performance.now();
+      const group = this.#takeGroup();
+      const events = group.reduce((sum, { bodies }) => sum + bodies.length, 0);
+      this.#commit(group);
+      this.#last = { ms: performance.now(), events };
     }
     this.#flushing = undefined;
   }
