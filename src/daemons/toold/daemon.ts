@@ -83,7 +83,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   };
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
   const runs = makeRuns({
-    ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs() },
+    ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs(), log },
     onGone(run) {
       grants.forget(run);
       void marks

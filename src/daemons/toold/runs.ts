@@ -2,6 +2,7 @@
 // sockets. The highest fence of a run is durable; what a run did is read from the journal when it
 // is needed.
 import type { RunSockets } from '../../platform/daemon.ts';
+import type { Log } from '../../platform/log.ts';
 import { makeTurns } from '../../platform/turns.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -54,8 +55,9 @@ export function makeRuns(options: {
   nowMs: () => number;
   /** An activation is over: what was held for it can go. */
   onGone: (run: Run) => void;
+  log: Log;
 }): Runs {
-  const { store, sockets, nowMs } = options;
+  const { store, sockets, nowMs, log } = options;
   const live = new Map<string, Run>();
   const replays = new Map<string, Run>();
 
@@ -76,12 +78,14 @@ export function makeRuns(options: {
     return run.socket;
   };
 
+  const notClosed = (runId: RunId) => (error: unknown) =>
+    log.warn('the socket of a run could not be closed', { run: runId, error });
   const closeSocket = ({ runId, fence, mode }: Run): void => {
     const here = mode === 'live' ? live : replays;
     // Nobody waits for this: a call in hand may be what the dismissal itself came from.
     void inTurn(runId, async () => {
       if (!here.has(runId)) await sockets.close(runId, fence, mode);
-    }).catch(() => undefined);
+    }).catch(notClosed(runId));
   };
 
   return {
@@ -104,7 +108,7 @@ export function makeRuns(options: {
           options.onGone(run);
         }
         // One that was not held here any more may have left its directory.
-        if (!dismissed) void sockets.close(runId, fence).catch(() => undefined);
+        if (!dismissed) void sockets.close(runId, fence).catch(notClosed(runId));
         return (await store.dismissRun(runId, fence)) || dismissed;
       }),
 

@@ -1,6 +1,7 @@
 // The runs that may call: what agentd admitted, under which fence, within which limits, and their
 // sockets. The highest fence is durable; a dismissal ends the calls that are under way.
 import type { RunSockets } from '../../../platform/daemon.ts';
+import type { Log } from '../../../platform/log.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { makeTurns } from '../../../platform/turns.ts';
 import type { PolicySource } from '../../../policy/source.ts';
@@ -53,8 +54,11 @@ export function makeRuns(options: {
   sockets: RunSockets;
   journal: Journal;
   policy: Pick<PolicySource, 'warm'>;
+  log: Log;
 }): Runs {
-  const { db, budgets, sockets, journal, policy } = options;
+  const { db, budgets, sockets, journal, policy, log } = options;
+  const notClosed = (id: RunId) => (error: unknown) =>
+    log.warn('the socket of a run could not be closed', { run: id, error });
   const live = new Map<string, Run>();
   const replays = new Map<string, Run>();
   const placeOf = (mode: 'live' | 'replay') => (mode === 'live' ? live : replays);
@@ -137,10 +141,10 @@ export function makeRuns(options: {
         // Nobody waits for this: a call under way may hold its connection for a moment.
         void inTurn(id, async () => {
           if (!here.has(id)) await close(run);
-        }).catch(() => undefined);
+        }).catch(notClosed(id));
       }
       // One that was not held here any more may have left its directory.
-      if (!dismissed) void sockets.close(id, fence).catch(() => undefined);
+      if (!dismissed) void sockets.close(id, fence).catch(notClosed(id));
       return (await db.write((sql) => dismissRun(sql, id, fence))) || dismissed;
     },
 

@@ -56,7 +56,7 @@ export async function openService(parts: ServiceParts) {
     log.warn('model calls were left without an outcome and are charged in full', { left });
   const budgets = await openBudgets(db, config, dayOf(nowMs()));
   const providers = await Providers.open(parts);
-  const runs = makeRuns({ db, budgets, sockets, journal, policy });
+  const runs = makeRuns({ db, budgets, sockets, journal, policy, log });
   const refused = (makeEvent: (id: string) => EventDraft): void => {
     db.write((sql) => outbox.add(sql, makeEvent(newId('refusal')))).then(
       () => outbox.poke(),
