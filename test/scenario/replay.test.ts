@@ -25,19 +25,27 @@ describe('looking back', () => {
 
   /** Replays and makes sure that nothing happened by it. */
   const replay = async (id: string) => {
-    // The end of what was begun before may still be on its way into the log.
-    const isBeginning = ({ id }: { id: string }) => !/\.ended\b/.test(id);
+    const logged = async () => (await world.audit.events({ query: { limit: 1_000 } })).events;
     const count = async () => ({
       asked: world.model.asked.length,
       calls: (await world.toold.listCalls({ query: { limit: 1_000 } })).calls.length,
-      events: (await world.audit.events({ query: { limit: 1_000 } })).events.filter(isBeginning)
-        .length,
+      events: (await logged()).length,
     });
-    await eventually('the log to come to rest', async () => {
-      const before = await count();
-      await new Promise((resolve) => setTimeout(resolve, 30));
-      return (await count()).events === before.events ? true : undefined;
-    });
+    await eventually(
+      'the end of every model call and box, and the log to come to rest',
+      async () => {
+        const events = await logged();
+        const known = new Set(events.map(({ id }) => id));
+        const ends = events.flatMap(({ id, event }) =>
+          event === 'model.call.attempted' || event === 'sandbox.opened'
+            ? [id.replace(/\.(attempted|opened)\b/, '.ended')]
+            : [],
+        );
+        if (!ends.every((id) => known.has(id))) return undefined;
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        return (await logged()).length === events.length ? true : undefined;
+      },
+    );
     const before = await count();
     const { replay: found } = await world.agentd.replayTask({ params: { id: id as never } });
     assert.deepEqual(await count(), before, 'a replay does nothing and records nothing');

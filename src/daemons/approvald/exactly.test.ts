@@ -164,9 +164,9 @@ test('a redeem succeeds only for exactly what a person saw and approved', async 
       fc.asyncProperty(fc.array(act, { minLength: 4, maxLength: 24 }), async (acts) => {
         letThrough += await play(host, world, acts, `run ${runs++}`);
       }),
-      { numRuns: 200 },
+      { numRuns: 1_000 },
     );
-    assert.ok(letThrough > 0, `and something is let through (${letThrough})`);
+    assert.ok(letThrough > 5, `and something is let through (${letThrough})`);
   } finally {
     await host.stop();
     world.remove();
