@@ -1,0 +1,69 @@
+// A call that needs a person: asked for, waited for, and, once answered, looked at again with the
+// rights of that moment before it may begin.
+import { Fault } from '../../../wire/errors.ts';
+import type { CallAnswer } from '../../../wire/toold.ts';
+import type { ApprovalId } from '../../../wire/words.ts';
+import type { Approvals, Seen } from '../approvals.ts';
+import { type Job, notApproved, notAskable, notForGood, waitingFor } from '../job.ts';
+import type { Permission, Permissions } from '../permission.ts';
+import type { Runs } from '../runs.ts';
+import type { CallRow, Store } from '../store.ts';
+import type { ToolContext } from '../tools/tool.ts';
+import type { Endings } from './endings.ts';
+
+export type Go = Permission & { kind: 'go' };
+type Ask = Permission & { kind: 'ask' };
+export type Approved = { approvalId: ApprovalId; seen: Seen };
+
+export type Asking = {
+  /** Asked for as often as it takes: approvald knows the call, and answers the same. */
+  askPerson(job: Job, record: CallRow, may: Ask): Promise<CallAnswer>;
+  /** The rights are looked at again: between asking and answering, hours may have passed. */
+  afterApproval(job: Job, record: CallRow, approvalId: ApprovalId): Promise<CallAnswer>;
+};
+
+export function makeAsking(options: {
+  store: Store;
+  runs: Pick<Runs, 'progressOf'>;
+  permissions: Permissions;
+  approvals: Approvals;
+  turnDown: Endings['turnDown'];
+  /** When it may begin. */
+  attempt: (job: Job, record: CallRow, may: Go, approved: Approved) => Promise<CallAnswer>;
+  contextOf: (job: Job) => ToolContext;
+  moment(name: string): void;
+}): Asking {
+  const { store, runs, permissions, approvals, turnDown, contextOf, moment } = options;
+
+  const askPerson: Asking['askPerson'] = async (job, record, may) => {
+    const asked = await approvals.request(job, may, contextOf(job)).catch(notForGood);
+    if (asked instanceof Fault) return turnDown(job, record, notAskable(asked));
+    moment('toold.after-approval-asked');
+    if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
+    if (record.status !== 'requested') await store.returnToRequested(job.callId);
+    const wait = await approvals.wait(asked, contextOf(job));
+    await store.recordApprovalWait(job.callId, wait, asked.approvalId);
+    if (wait.status !== 'open') return afterApproval(job, record, asked.approvalId);
+    return waitingFor(job, wait);
+  };
+
+  const afterApproval: Asking['afterApproval'] = async (job, record, approvalId) => {
+    const before = await permissions.of(job, await runs.progressOf(job.run), { again: true });
+    if (before.kind === 'no') return turnDown(job, record, before.decision);
+    const { labels, input } = before;
+    const now = { labels, input, context: contextOf(job) };
+    const answer = await approvals.redeem(job, approvalId, now);
+    if (!answer.approved) return turnDown(job, record, notApproved(approvalId, answer.error));
+    const may =
+      answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
+    if (may.kind === 'no') return turnDown(job, record, may.decision);
+    const seen = await approvals.seenOf(job, answer, { ...now, edited: may.input });
+    if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
+    const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
+    const decision = { ...may.decision, checks, approval: approvalId };
+    const go: Go = { ...may, kind: 'go', decision };
+    return options.attempt(job, record, go, { approvalId, seen });
+  };
+
+  return { askPerson, afterApproval };
+}

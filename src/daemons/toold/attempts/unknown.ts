@@ -1,0 +1,65 @@
+// A call whose outcome nobody knows: a person is asked, and only a clear "it did not happen" lets
+// it be done again.
+import { toTimestamp } from '../../../platform/clock.ts';
+import type { WaitView } from '../../../wire/agentd.ts';
+import type { CallAnswer } from '../../../wire/toold.ts';
+import * as events from '../events.ts';
+import { about, type Job, neverKnown, waitingFor } from '../job.ts';
+import { neutralise, previewOf, showResult } from '../output.ts';
+import { completedWith, failedWith } from '../results.ts';
+import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
+import type { CallRow, Store } from '../store.ts';
+import {
+  type AgentdClient,
+  answerText,
+  forRun,
+  peerOptions,
+  type ToolContext,
+} from '../tools/tool.ts';
+import type { Endings } from './endings.ts';
+
+type Follow = (job: Job, record: CallRow) => Promise<CallAnswer>;
+
+export function makeAfterUnknown(options: {
+  store: Store;
+  agentd: Pick<AgentdClient, 'toolAsk'>;
+  getWait: (id: WaitView['id']) => Promise<WaitView>;
+  end: Endings['end'];
+  /** When it did not happen. */
+  again: Follow;
+  contextOf: (job: Job) => ToolContext;
+}): Follow {
+  const { store, agentd, getWait, end, again, contextOf } = options;
+
+  const ask = async (job: Job, record: CallRow): Promise<WaitView> => {
+    const body = {
+      ...forRun(contextOf(job)),
+      question:
+        `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
+        `${neutralise(previewOf(job.argumentsText))} was started at ` +
+        `${toTimestamp(record.started_ms)} and its outcome is not known.`,
+      choices: [HAPPENED, DID_NOT_HAPPEN],
+      wait_key: `unknown.${record.attempts}`,
+    };
+    const { wait } = await agentd.toolAsk({ body }, peerOptions);
+    const draft = events.waiting(about(job), record.attempts, { ...wait, status: 'unknown' });
+    await store.recordAsked(job.callId, wait, draft);
+    return wait;
+  };
+
+  return async (job, record) => {
+    const wait = record.wait_id === null ? await ask(job, record) : await getWait(record.wait_id);
+    if (wait.status === 'open') return waitingFor(job, wait);
+    const said = wait.outcome === 'answered' ? answerText(wait) : undefined;
+    switch (readConfirmation(said)) {
+      case 'happened': {
+        const confirmed = { happened: true, confirmed_by: wait.answered_by ?? 'person:operator' };
+        return end(job, record.attempts, completedWith(showResult(confirmed)));
+      }
+      case 'not':
+        return again(job, record);
+      case 'unclear':
+        return end(job, record.attempts, failedWith(neverKnown(job, said)));
+    }
+  };
+}
