@@ -1,9 +1,10 @@
 // The policy in force, for a daemon that decides: read from the published bundle at the first
 // question, followed as it changes. A broken bundle changes nothing and is said loudly; without any
 // bundle nothing is decided.
-import { type FSWatcher, statSync, watch } from 'node:fs';
+import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import type { Clock, Timer } from '../platform/clock.ts';
+import type { Clock } from '../platform/clock.ts';
+import { followDir } from '../platform/follow-dir.ts';
 import type { Log } from '../platform/log.ts';
 import { fault } from '../wire/errors.ts';
 import {
@@ -57,8 +58,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
   let seen = '';
   let refused = '';
   let loading: Promise<void> | undefined;
-  let watcher: FSWatcher | undefined;
-  let looking: Timer | undefined;
+  let followed: { close(): void } | undefined;
   let closed = false;
 
   const refuse = (problem: string): void => {
@@ -105,23 +105,12 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
 
   /** Nothing is watched before the first question: an idle daemon has nothing to keep current. */
   const follow = (): void => {
-    if (looking !== undefined || closed) return;
-    try {
-      const name = basename(file);
-      watcher = watch(dirname(file), { persistent: false }, (_, changed) => {
-        if (changed === null || changed === name) void load();
-      });
-      watcher.on('error', () => watcher?.close());
-    } catch (error) {
-      log.debug('not watched', { file, error });
-    }
-    const lookAgain = (): void => {
-      looking = clock.at(clock.nowMs() + LOOK_EVERY_MS, () => {
-        void load();
-        if (!closed) lookAgain();
-      });
-    };
-    lookAgain();
+    if (closed) return;
+    followed ??= followDir({
+      ...{ dir: dirname(file), name: basename(file), clock },
+      ...{ settleMs: 0, lookEveryMs: LOOK_EVERY_MS },
+      look: () => void load(),
+    });
   };
 
   const current = async (): Promise<Policy> => {
@@ -160,8 +149,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     version: () => inForce?.version,
     close() {
       closed = true;
-      watcher?.close();
-      looking?.cancel();
+      followed?.close();
     },
   };
 }

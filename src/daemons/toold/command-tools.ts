@@ -1,9 +1,10 @@
 // The directory of tools that operators declare: read, watched, and offered as one set. A file that
 // is wrong is named with its line and offers nothing until it is corrected; the others stay.
-import { constants, type FSWatcher, watch } from 'node:fs';
+import { constants } from 'node:fs';
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock, Timer } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/clock.ts';
+import { followDir } from '../../platform/follow-dir.ts';
 import { decodeUtf8 } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeTurn } from '../../platform/turns.ts';
@@ -62,44 +63,14 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
     look().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
   };
 
-  let settling: Timer | undefined;
-  const onEvent = (): void => {
-    settling ??= clock.at(clock.nowMs() + settleMs, () => {
-      settling = undefined;
-      lookUnasked();
-    });
-  };
-  let watcher: FSWatcher | undefined;
-  const renewWatch = (): void => {
-    try {
-      watcher ??= watch(dir, { persistent: false }, onEvent).on('error', () => {
-        watcher?.close();
-        watcher = undefined;
-      });
-    } catch {
-      // There is no such directory yet; the regular look will find it.
-    }
-  };
-  let looking: Timer | undefined;
-  const lookRegularly = (): void => {
-    looking = clock.at(clock.nowMs() + lookEveryMs, () => {
-      renewWatch();
-      lookUnasked();
-      lookRegularly();
-    });
-  };
-
-  renewWatch();
+  const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: lookUnasked });
   await look();
-  lookRegularly();
   return {
     current: () => set,
     rescan: look,
     close() {
       closed = true;
-      settling?.cancel();
-      looking?.cancel();
-      watcher?.close();
+      followed.close();
     },
   };
 }

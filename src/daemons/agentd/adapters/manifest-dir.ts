@@ -1,10 +1,11 @@
 // A directory of manifests: read, watched, and told as one whole set whenever anything about it
 // changes. What a manifest means is manifests.ts's, which ones are in force is manifest-set.ts's.
-import { constants, type FSWatcher, type Stats, statSync, watch } from 'node:fs';
-import { type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
+import { constants, type Stats, statSync } from 'node:fs';
+import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import type { Clock, Timer } from '../../../platform/clock.ts';
+import type { Clock } from '../../../platform/clock.ts';
+import { followDir } from '../../../platform/follow-dir.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeTurn } from '../../../platform/turns.ts';
@@ -71,38 +72,23 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
     );
   };
 
-  let settling: Timer | undefined;
-  const watcher = makeWatcher(dir, () => {
-    settling ??= clock.at(clock.nowMs() + settleMs, () => {
-      settling = undefined;
-      lookUnasked(false);
-    });
+  // Followed before it is read: a change in between is seen twice rather than never.
+  const followed = followDir({
+    ...{ dir, clock, settleMs, lookEveryMs },
+    look(why) {
+      if (why === 'told') lookUnasked(false);
+      else if (turnsOpen === 0) lookUnasked(true);
+    },
   });
-  const renewWatch = (): Promise<void> =>
-    watcher.renew().catch((error: unknown) => log.debug('not watched', { dir, error }));
-  let looking: Timer | undefined;
-  const lookRegularly = (): void => {
-    looking = clock.at(clock.nowMs() + lookEveryMs, () => {
-      void renewWatch();
-      if (turnsOpen === 0) lookUnasked(true);
-      lookRegularly();
-    });
-  };
-
   await takeTurn(async () => {
-    // Watched before it is read: a change in between is seen twice rather than never.
-    await renewWatch();
     current = await reader.read(current.agents, false);
   });
-  lookRegularly();
   return {
     current: () => current,
     rescan: () => look(false),
     close() {
       closed = true;
-      settling?.cancel();
-      looking?.cancel();
-      watcher.close();
+      followed.close();
     },
   };
 }
@@ -117,32 +103,6 @@ function isSameSet(a: ManifestSet, b: ManifestSet): boolean {
     }) &&
     JSON.stringify(a.problems) === JSON.stringify(b.problems)
   );
-}
-
-/** Watches the directory that has this name now, even after it was replaced by another. */
-function makeWatcher(dir: string, onEvent: () => void) {
-  let watcher: FSWatcher | undefined;
-  let watched: string | undefined;
-  let closed = false;
-  const drop = (): void => {
-    watcher?.close();
-    watcher = undefined;
-  };
-  return {
-    async renew(): Promise<void> {
-      const { ino, birthtimeNs } = await stat(dir, { bigint: true });
-      const found = `${ino} ${birthtimeNs}`; // An inode's number alone is soon given out again.
-      if (closed || (watcher !== undefined && found === watched)) return;
-      drop();
-      watched = found;
-      watcher = watch(dir, { persistent: false }, onEvent);
-      watcher.on('error', drop);
-    },
-    close(): void {
-      closed = true;
-      drop();
-    },
-  };
 }
 
 type Known = { stamp: string; hash: string; result: ManifestResult };

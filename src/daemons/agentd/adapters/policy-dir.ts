@@ -1,9 +1,11 @@
 // The directory of the site's own rules: read whole, and followed. What a file means and which ones
 // are in force is policy.ts's.
-import { type FSWatcher, readFileSync, statSync, watch } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock, Timer } from '../../../platform/clock.ts';
+import type { Clock } from '../../../platform/clock.ts';
+import { followDir } from '../../../platform/follow-dir.ts';
+import { makeTurn } from '../../../platform/turns.ts';
 import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
 import type { ManifestProblem } from '../../../wire/agentd.ts';
 
@@ -21,47 +23,29 @@ const OTHERS_WRITE = 0o002;
 
 /** Calls `changed` when anything may be different. A directory that is not there has no rules. */
 export function followPolicyDir(dir: string, clock: Clock, changed: () => void): PolicyDir {
-  let watcher: FSWatcher | undefined;
-  let looking: Timer | undefined;
   let stamp = '';
   let stopped = false;
-  const watchAgain = (): void => {
-    if (watcher !== undefined || stopped) return;
-    try {
-      watcher = watch(dir, { persistent: false }, changed);
-      watcher.on('error', drop);
-    } catch {
-      // It is not there yet; the look below finds it.
-    }
-  };
-  const drop = (): void => {
-    watcher?.close();
-    watcher = undefined;
-  };
-  const look = (): void => {
-    looking = clock.at(clock.nowMs() + LOOK_EVERY_MS, async () => {
+  const inTurn = makeTurn();
+  const lookRegularly = (): Promise<void> =>
+    inTurn(async () => {
       const now = await stampOf(dir);
-      if (stopped) return;
-      if (now !== stamp) {
-        stamp = now;
-        drop();
-        changed();
-      }
-      watchAgain();
-      look();
+      if (stopped || now === stamp) return;
+      stamp = now;
+      changed();
     });
-  };
+  let followed: { close(): void } | undefined;
   return {
     async read() {
-      watchAgain();
-      if (looking === undefined) look();
+      followed ??= followDir({
+        ...{ dir, clock, settleMs: 0, lookEveryMs: LOOK_EVERY_MS },
+        look: (why) => (why === 'told' ? changed() : void lookRegularly()),
+      });
       stamp = await stampOf(dir);
       return readAll(dir);
     },
     stop() {
       stopped = true;
-      looking?.cancel();
-      drop();
+      followed?.close();
     },
   };
 }
