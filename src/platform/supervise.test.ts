@@ -1,6 +1,6 @@
 // Child processes of the runtime: waited for, started again, ended; and their refusals passed on.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -137,6 +137,31 @@ describe('supervise', () => {
       return found.length === 3 ? found : undefined;
     });
     assert.equal(isAlive(pids[1]!), false);
+  });
+
+  it('waits for the end of a child that hung before it starts another', async (t) => {
+    const [seen, both] = [join(dir, 'one-by-one'), join(dir, 'two-at-once')];
+    const code = `import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+      const before = existsSync(${JSON.stringify(seen)})
+        ? readFileSync(${JSON.stringify(seen)}, 'utf8').trim().split('\\n') : [];
+      const others = before.filter((pid) => existsSync('/proc/' + pid));
+      if (others.length > 0) appendFileSync(${JSON.stringify(both)}, others.join());
+      appendFileSync(${JSON.stringify(seen)}, process.pid + '\\n');
+      if (before.length !== 1) ${READY} ${STAY}`;
+    const one = await start(code, {}, { readyMsMax: 3_000 });
+    process.kill(one.pid()!, 'SIGKILL');
+    await eventually('a second start', async () => one.restarts() === 1 || undefined);
+    const kill = ChildProcess.prototype.kill;
+    t.mock.method(ChildProcess.prototype, 'kill', function (this: ChildProcess, signal: 'SIGKILL') {
+      setTimeout(() => kill.call(this, signal), 700);
+      return true;
+    });
+    await eventually('a third start', async () => one.restarts() === 2 || undefined);
+    t.mock.restoreAll();
+    await eventually('it is there', async () =>
+      readFileSync(seen, 'utf8').trim().split('\n').length === 3 ? true : undefined,
+    );
+    assert.equal(existsSync(both), false, 'two lived at once');
   });
 
   it('does not start it again after stop, and ends one that does not listen', async () => {

@@ -44,7 +44,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     const beganAt = Date.now();
     const started = start(options);
     child = started;
-    const ended = new Promise<void>((resolve) => started.once('exit', () => resolve()));
+    const ended = endOf(started);
     await readyLine(started, name, readyMsMax);
     void ended.then(() => {
       if (stopping) return;
@@ -67,9 +67,9 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     } catch (error) {
       if (stopping) return;
       log.error('a process of the runtime did not come back; trying again', { name, error });
-      // It may still be there, and hang.
-      child?.kill('SIGKILL');
-      later();
+      // It may still be there, and hang. Two of them would fight over sockets and files.
+      await killed(child);
+      if (!stopping) later();
     }
   };
 
@@ -77,7 +77,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     await begin();
   } catch (error) {
     stopping = true;
-    child?.kill('SIGKILL');
+    await killed(child);
     throw error;
   }
   return {
@@ -86,15 +86,29 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     restarts: () => restarts,
     async stop(graceMs) {
       stopping = true;
-      const gone = child;
-      if (gone?.pid === undefined || gone.exitCode !== null || gone.signalCode !== null) return;
-      const ended = new Promise<void>((resolve) => gone.once('exit', () => resolve()));
-      gone.kill('SIGTERM');
-      const timer = setTimeout(() => gone.kill('SIGKILL'), graceMs);
+      const last = child;
+      if (last === undefined || !isRunning(last)) return;
+      const ended = endOf(last);
+      last.kill('SIGTERM');
+      const timer = setTimeout(() => last.kill('SIGKILL'), graceMs);
       await ended;
       clearTimeout(timer);
     },
   };
+}
+
+const isRunning = ({ pid, exitCode, signalCode }: ChildProcess): boolean =>
+  pid !== undefined && exitCode === null && signalCode === null;
+
+const endOf = (child: ChildProcess): Promise<void> =>
+  new Promise((resolve) => child.once('exit', () => resolve()));
+
+/** Resolves when it is gone. */
+async function killed(child: ChildProcess | undefined): Promise<void> {
+  if (child === undefined || !isRunning(child)) return;
+  const ended = endOf(child);
+  child.kill('SIGKILL');
+  await ended;
 }
 
 function start(options: SuperviseOptions): ChildProcess {
