@@ -8,7 +8,10 @@ import { AgentName, BoxId, CallId, PageQuery, RunId, TaskId, Timestamp } from '.
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;
 
-/** What ended a command before it ended itself; null when nothing did. */
+/**
+ * What ended a command before it ended itself; null when nothing did. `lost`: the init of its box
+ * died, and nobody that is known did it.
+ */
 export const EndedBy = z.enum([
   'wall',
   'cpu',

@@ -131,7 +131,7 @@ for (const mode of MODES) {
       const stays = await openTunnel(socket, at(echo));
       assert.equal((await host.open(name, [both[0]!])).cut, 1);
       const gone = await goes.command.ended;
-      assert.ok(gone !== 'lost' && gone.endedBy === null, JSON.stringify(gone));
+      assert.ok(gone !== 'gone' && gone.endedBy === null, JSON.stringify(gone));
       await host.open(name, [both[0]!, { host: 'good.test', port: web.port }]);
       await stays.says('still here');
       const bad = `curl -s -o /dev/null -w '%{http_connect}' -p http://${at(echo, 'other.test')}/`;

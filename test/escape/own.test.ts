@@ -179,7 +179,7 @@ describe('the warden gives directories away', { skip }, () => {
     const command = await client({});
     command.discard();
     const exit = await command.ended;
-    assert.equal(exit === 'lost' ? exit : exit.exitCode, 0);
+    assert.equal(exit === 'gone' ? exit : exit.exitCode, 0);
   });
 
   it('the way out of a box is carried by the daemons’ user, without rights', async () => {

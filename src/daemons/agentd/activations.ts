@@ -179,8 +179,8 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
       {
         detail: `${how} ${exit.stderrTail.slice(-300)}`.trim(),
         crashesMax: parts.config.crashes_max,
-        counts: exit.code !== TRY_AGAIN && !exit.isLost && !entry.stopped,
-        pauseMs: exit.code === TRY_AGAIN ? PAUSE_MS : exit.isLost ? LOST_PAUSE_MS : 0,
+        counts: exit.code !== TRY_AGAIN && !exit.wasEnded && !entry.stopped,
+        pauseMs: exit.code === TRY_AGAIN ? PAUSE_MS : exit.wasEnded ? ENDED_PAUSE_MS : 0,
       },
     );
     parts.schedule();
@@ -271,7 +271,7 @@ export async function grantFor(store: Store, agent: string, task: TaskRow): Prom
 const TRY_AGAIN = 75;
 const PAUSE_MS = 5_000;
 /** What held it has gone and is started again. */
-const LOST_PAUSE_MS = 200;
+const ENDED_PAUSE_MS = 200;
 /** What an ended or parked run gets to end its process by itself. */
 const GRACE_MS = 2_000;
 /** Of a model that modeld does not list by this name. */

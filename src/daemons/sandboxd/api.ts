@@ -98,7 +98,7 @@ async function* lines(command: Command): AsyncGenerator<string> {
       yield line(stream === 'stdout' ? { stdout: text } : { stderr: text });
     }
     const exit = await command.ended;
-    if (exit === 'lost') yield line({ error: { ...lost().toBody() } });
+    if (exit === 'gone') yield line({ error: { ...wardenGone().toBody() } });
     else yield line({ end: endOf(exit) });
   } finally {
     command.kill();
@@ -109,7 +109,7 @@ async function collect(command: Command): Promise<Collected> {
   const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   for await (const { stream, bytes } of command.pieces()) kept[stream].push(bytes);
   const exit = await command.ended;
-  if (exit === 'lost') throw lost();
+  if (exit === 'gone') throw wardenGone();
   return {
     ...endOf(exit),
     stdout_base64: Buffer.concat(kept.stdout).toString('base64'),
@@ -117,10 +117,10 @@ async function collect(command: Command): Promise<Collected> {
   };
 }
 
-const lost = () =>
+const wardenGone = () =>
   fault('unavailable', 'the warden went away while the command ran, and the command with it');
 
-function endOf(exit: Exclude<CommandExit, 'lost'>): CommandEnd {
+function endOf(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
   return {
     exit_code: exit.exitCode,
     signal: exit.signal,

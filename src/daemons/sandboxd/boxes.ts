@@ -17,8 +17,8 @@ import type { SandboxdConfig } from './config.ts';
 import type { Disk } from './disk.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
+import { makeOrRefused } from './refusals.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
-import { whyRefused } from './runners.ts';
 import type { NewBox, Store } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
@@ -64,6 +64,7 @@ export type BoxesOptions = {
 export function makeBoxes(options: BoxesOptions): Boxes {
   const { config, identities, workspaces, warden, store, disk, log } = options;
   const held = new Map<BoxId, Held>();
+  const orRefused = makeOrRefused(store, log);
 
   /** Everything of a box but its command. */
   const planBox = async (
@@ -122,20 +123,10 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { id, kind, level, run_id, fence, agent, task_id, root_task_id };
   };
 
-  /** Everything before a box is there; what stands in its way is recorded and thrown. */
-  const orRefused = async <T>(box: Omit<NewBox, 'uid'>, work: () => Promise<T>): Promise<T> => {
-    try {
-      return await work();
-    } catch (error) {
-      await store.recordRefused({ ...box, uid: null }, whyRefused(error));
-      throw error;
-    }
-  };
-
   const close = (id: BoxId, exit: CommandExit, opened: Promise<unknown>): Promise<void> => {
-    const by = exit === 'lost' ? 'warden' : (exit.endedBy ?? 'itself');
+    const by = exit === 'gone' ? 'warden' : (exit.endedBy ?? 'itself');
     const endedBy = by === 'killed' ? 'closed' : by;
-    const data = exit === 'lost' ? {} : { exit_code: exit.exitCode, signal: exit.signal };
+    const data = exit === 'gone' ? {} : { exit_code: exit.exitCode, signal: exit.signal };
     // Never before its opening is written, however short its life was.
     return opened
       .then(() => store.recordClosed(id, { endedBy, data }))
@@ -147,7 +138,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
     const record = boxOf(id, 'tools', body);
     const { plan, home, missing, writes, box } = await orRefused(record, async () => {
-      assertLevel(body.level);
+      assertHeldLevel(body.level);
       const planned = await planBox(id, body, body.level);
       options.moment('sandboxd.before-open');
       return { ...planned, box: await warden.open(planned.plan) };
@@ -164,7 +155,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     });
     const view: OpenBox = {
       box_id: id,
-      level: 'L2',
+      level: body.level,
       workspace: WORKSPACE,
       home,
       uid: plan.uid,
@@ -277,6 +268,19 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     },
     count: () => held.size,
   };
+}
+
+/** L1 has the host's own tree: there is nothing of its own to hold open, and no /workspace. */
+function assertHeldLevel(level: OpenBoxBody['level']): asserts level is 'L2' {
+  assertLevel(level);
+  if (level === 'L2') return;
+  throw fault(
+    'level_unavailable',
+    `no box of ${level} is held open, only its single commands run`,
+    {
+      hint: 'Ask for L2.',
+    },
+  );
 }
 
 /** What file requests may name: what was declared and is there, the workspace before all. */

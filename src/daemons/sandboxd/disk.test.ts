@@ -43,10 +43,10 @@ it('ends what runs when the room goes, and only what writes there', async () => 
   const elsewhere = disk.guard(other.command, ['/roomy']);
   left = 10;
   const exit = await guarded.ended;
-  assert.ok(exit !== 'lost');
+  assert.ok(exit !== 'gone');
   assert.equal(exit.endedBy, 'disk');
   other.end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
   const own = await elsewhere.ended;
-  assert.ok(own !== 'lost');
+  assert.ok(own !== 'gone');
   assert.equal(own.endedBy, null);
 });

@@ -66,7 +66,7 @@ export function makeDisk(reserveBytes: number, free: (path: string) => number = 
           clearInterval(looking);
           looking = undefined;
         }
-        return one.isEnded && exit !== 'lost' ? { ...exit, endedBy: 'disk' as const } : exit;
+        return one.isEnded && exit !== 'gone' ? { ...exit, endedBy: 'disk' as const } : exit;
       });
       return { ...command, ended };
     },

@@ -92,7 +92,7 @@ export function makeLevels(options: {
       command.stdinEnd();
       command.discard();
       const exit = await command.ended;
-      if (exit === 'lost') throw fault('unavailable', 'the warden went away');
+      if (exit === 'gone') throw fault('unavailable', 'the warden went away');
       if (exit.exitCode !== 0)
         throw fault('sandbox_refused', `${program} ended with ${exit.signal}`);
       return { name, works: true, detail: `${program} ran in it`, fix: null };

@@ -9,7 +9,7 @@ import { systemClock } from '../../platform/clock.ts';
 import { idMaker } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
-import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../wire/words.ts';
 import type { BoxPlan, Plan } from './adapters/plan.ts';
 import type { Command, CommandExit, HeldBox } from './adapters/warden.ts';
 import { makeBoxes } from './boxes.ts';
@@ -18,7 +18,7 @@ import { makeDisk } from './disk.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 
-const EXIT: Exclude<CommandExit, 'lost'> = {
+const EXIT: Exclude<CommandExit, 'gone'> = {
   ...{ endedBy: null, exitCode: 0, signal: null, wallMs: 1, cpuMs: 1 },
   ...{ memoryPeakBytes: 1, stdoutBytes: 0, stderrBytes: 0 },
 };
@@ -64,8 +64,10 @@ describe('runners and boxes', () => {
     },
     recordClosed: async (_id: BoxId, { endedBy }: { endedBy: string }) =>
       void journal.push(`ended: ${endedBy}`),
-    recordRefused: async (_box: NewBox, { code }: { code: string }) =>
-      void journal.push(`refused: ${code}`),
+    async recordRefused(_box: NewBox, { code }: { code: string }) {
+      if (!canRecord) throw fault('storage_full', 'no room');
+      journal.push(`refused: ${code}`);
+    },
   };
   const heldBox = (): HeldBox => {
     const ended = Promise.withResolvers<CommandExit>();
@@ -146,7 +148,7 @@ describe('runners and boxes', () => {
   it('an end is kept until whoever asks has it, and then not told again', async () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
-    played.end('lost');
+    played.end('gone');
     const first = await all.ends({ after: 0 }, never);
     assert.deepEqual(
       first.ends.map(({ seq, end }) => [seq, end.ended_by]),
@@ -166,7 +168,7 @@ describe('runners and boxes', () => {
     canRecord = false;
     await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'storage_full' });
     const exit = await played.command.ended;
-    assert.ok(exit !== 'lost' && exit.endedBy === 'killed');
+    assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
   });
 
   it('a refusal is recorded and leaves no directory; a replay leaves no record', async () => {
@@ -181,6 +183,15 @@ describe('runners and boxes', () => {
     assert.deepEqual(journal, ['refused: denied']);
   });
 
+  it('a refusal that cannot be recorded is the refusal all the same', async () => {
+    canRecord = false;
+    refusal = fault('denied', 'out of bounds');
+    await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'denied' });
+    const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
+    await assert.rejects(boxes().runOnce(once), { code: 'denied' });
+    refusal = undefined;
+  });
+
   it('two runners of one activation cannot be', async () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
@@ -193,7 +204,7 @@ describe('runners and boxes', () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
     const exit = await played.command.ended;
-    assert.ok(exit !== 'lost' && exit.endedBy === 'killed');
+    assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
   });
 
   const boxes = () =>
@@ -229,14 +240,15 @@ describe('runners and boxes', () => {
     assert.equal(one.home, '/tmp', 'no home was declared');
     const other = { ...body, run_id: 'run_2' as RunId };
     await assert.rejects(all.open(id, other), { code: 'conflict' });
-    for (const level of ['L0', 'L3', 'L4'] as const)
-      await assert.rejects(all.open('box_2' as BoxId, { ...body, level }), {
+    const rules = { read: ['/usr'], write: [], deny: [] };
+    for (const level of ['L0', 'L1', 'L3', 'L4'] as const)
+      await assert.rejects(all.open('box_2' as BoxId, { ...body, rules, level }), {
         code: 'level_unavailable',
       });
     assert.equal(await all.close(id), true);
     assert.equal(await all.close(id), false);
-    const refused = 'refused: level_unavailable';
-    assert.deepEqual(journal, ['tools opened', refused, refused, refused, 'ended: closed']);
+    const refused = Array.from({ length: 4 }, () => 'refused: level_unavailable');
+    assert.deepEqual(journal, ['tools opened', ...refused, 'ended: closed']);
   });
 
   it('what an earlier activation opened is closed when a later one comes', async () => {

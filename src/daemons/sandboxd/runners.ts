@@ -15,6 +15,7 @@ import type { Command, CommandExit, Warden } from './adapters/warden.ts';
 import { RUNNER_DAEMONS } from './bounds.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
+import { makeOrRefused } from './refusals.ts';
 import type { Store } from './store.ts';
 
 type Sockets = Record<(typeof RUNNER_DAEMONS)[number], string>;
@@ -73,6 +74,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   });
   const starting = new Set<Promise<unknown>>();
   const onHost = config.runner_level === 'L1';
+  const orRefused = makeOrRefused(store, log);
 
   /** The directories are there before the sockets are: the box is built while they are opened. */
   const socketDirs = (name: string): string[] =>
@@ -150,10 +152,15 @@ export function makeRunners(options: RunnersOptions): Runners {
 
   const begin = async (id: BoxId, name: string, agent: string) => {
     const identity = await options.identities.of(agent);
-    for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
-    options.moment('sandboxd.before-runner');
-    const command = await options.warden.start(planOf(id, name, identity));
-    return { command, uid: identity.uid };
+    try {
+      for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
+      options.moment('sandboxd.before-runner');
+      const command = await options.warden.start(planOf(id, name, identity));
+      return { command, uid: identity.uid };
+    } catch (error) {
+      removeDirs(name);
+      throw error;
+    }
   };
 
   const start = async (body: StartRunnerBody) => {
@@ -163,12 +170,10 @@ export function makeRunners(options: RunnersOptions): Runners {
     const { mode, ...whose } = body;
     const id = newId<BoxId>('box');
     const box = { id, kind: 'runner' as const, level: config.runner_level, ...whose };
-    const { command, uid } = await begin(id, name, body.agent).catch(async (error: unknown) => {
-      removeDirs(name);
-      if (mode === 'live') await store.recordRefused({ ...box, uid: null }, whyRefused(error));
-      throw error;
-    });
     // A replay leaves no trace in any record.
+    const { command, uid } = await (mode === 'live'
+      ? orRefused(box, () => begin(id, name, body.agent))
+      : begin(id, name, body.agent));
     const recorded =
       mode === 'live' ? { id, opened: store.recordOpened({ ...box, uid }) } : undefined;
     const entry = watch(command, name, key, recorded);
@@ -297,7 +302,7 @@ function limitsOf(config: SandboxdConfig): Limits {
 }
 
 function endOf(exit: CommandExit, stderrTail: string): RunnerEnd {
-  if (exit === 'lost')
+  if (exit === 'gone')
     return { code: null, signal: null, ended_by: 'warden', stderr_tail: stderrTail };
   const { exitCode, signal, endedBy } = exit;
   return { code: exitCode, signal, ended_by: endedBy, stderr_tail: stderrTail };
@@ -314,12 +319,4 @@ function keepTail(command: Command): { text(): string; done: Promise<void> } {
     }
   };
   return { text: () => kept.toString('utf8'), done: read() };
-}
-
-export function whyRefused(error: unknown): { code: string; message: string } {
-  const { code = 'internal', message = String(error) } = error as {
-    code?: string;
-    message?: string;
-  };
-  return { code, message };
 }

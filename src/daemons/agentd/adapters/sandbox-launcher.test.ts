@@ -97,7 +97,7 @@ describe('the sandbox launcher', () => {
     await launched.tell('go');
     assert.deepEqual(sandboxd.told, ['go']);
     sandboxd.end('run_1', { code: null, signal: 11, stderr_tail: 'oh' });
-    const expected = { code: null, signal: 'SIGSEGV', stderrTail: 'oh', isLost: false };
+    const expected = { code: null, signal: 'SIGSEGV', stderrTail: 'oh', wasEnded: false };
     assert.deepEqual(await exit, expected);
   });
 
@@ -117,11 +117,11 @@ describe('the sandbox launcher', () => {
   it('what sandboxd held is lost with it, and that is no crash of the run', async () => {
     const { sandboxd, exit } = await start('run_1');
     sandboxd.die();
-    assert.equal((await exit).isLost, true);
+    assert.equal((await exit).wasEnded, true);
   });
 
   it('an end by the warden, a halt or a kill is no crash; one by a limit or unexplained is', async () => {
-    for (const [ended_by, isLost] of [
+    for (const [ended_by, wasEnded] of [
       ['warden', true],
       ['halt', true],
       ['killed', true],
@@ -130,7 +130,7 @@ describe('the sandbox launcher', () => {
     ] as const) {
       const { sandboxd, exit } = await start('run_1');
       sandboxd.end('run_1', { code: null, signal: 9, ended_by });
-      assert.equal((await exit).isLost, isLost, ended_by);
+      assert.equal((await exit).wasEnded, wasEnded, ended_by);
     }
   });
 
@@ -157,7 +157,7 @@ describe('the sandbox launcher', () => {
     sandboxd.failures.push(...Array.from({ length: 1_000 }, () => fault('unavailable', 'away')));
     sandboxd.die();
     await launched.kill('for a test');
-    assert.equal((await exit).isLost, true);
+    assert.equal((await exit).wasEnded, true);
   });
 
   it('a start that is refused is thrown, and nothing is waited for', async () => {

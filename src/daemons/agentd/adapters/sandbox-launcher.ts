@@ -14,8 +14,8 @@ export type RunExit = {
   code: number | null;
   signal: string | null;
   stderrTail: string;
-  /** It ended because of what held it, not by itself: sandboxd or the warden went away. */
-  isLost: boolean;
+  /** Not by itself: it was killed, or what held it (sandboxd, the warden) went away. */
+  wasEnded: boolean;
 };
 
 export type LaunchPlan = {
@@ -87,7 +87,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
           if (live.has(name)) live.get(name)?.over(exitOf(end));
           else if (starting > 0) early.set(name, exitOf(end));
         }
-        for (const entry of [...live.values()]) if (entry.epoch !== epoch) entry.over(LOST);
+        for (const entry of [...live.values()]) if (entry.epoch !== epoch) entry.over(GONE);
       } catch (error) {
         await pauseAfter(error, 'sandboxd cannot be asked for its runners', {});
       }
@@ -188,7 +188,9 @@ type Key = {
   query: { fence: number; mode: 'live' | 'replay' };
 };
 
-const LOST: RunExit = { code: null, signal: null, stderrTail: 'sandboxd went away', isLost: true };
+const GONE: RunExit = {
+  ...{ code: null, signal: null, stderrTail: 'sandboxd went away', wasEnded: true },
+};
 
 /** There, but not now. */
 const isAway = (error: unknown): boolean =>
@@ -196,7 +198,7 @@ const isAway = (error: unknown): boolean =>
 
 function exitOf({ code, signal, ended_by, stderr_tail }: RunnerEnd): RunExit {
   const by = ended_by === null || ended_by === 'lost' ? '' : `ended by ${ended_by}: `;
-  const isLost = ended_by === 'warden' || ended_by === 'halt' || ended_by === 'killed';
+  const wasEnded = ended_by === 'warden' || ended_by === 'halt' || ended_by === 'killed';
   const name = Object.entries(constants.signals).find(([, number]) => number === signal)?.[0];
-  return { code, signal: name ?? null, stderrTail: `${by}${stderr_tail}`, isLost };
+  return { code, signal: name ?? null, stderrTail: `${by}${stderr_tail}`, wasEnded };
 }

@@ -65,7 +65,7 @@ export type Listener = {
   exit(exit: Exit): void;
   refused(refusal: Refusal): void;
   /** The warden is gone, and with it what it ran. */
-  lost(): void;
+  gone(): void;
 };
 
 function frame(type: number, body: Buffer): Buffer {
@@ -100,7 +100,7 @@ export class WardenConnection {
       this.#listener = undefined;
       for (const taken of this.#stdinTaken.splice(0)) taken();
       this.#features?.('');
-      listener?.lost();
+      listener?.gone();
     });
   }
 

@@ -75,7 +75,7 @@ describe('the client of the warden', () => {
       void (type === 1 && socket.write(Buffer.concat([started(), ended(0, 0, 3)])));
     const first = await warden.start(plan);
     const exit = await first.ended;
-    assert.ok(exit !== 'lost');
+    assert.ok(exit !== 'gone');
     assert.deepEqual([exit.exitCode, exit.signal, exit.endedBy, exit.wallMs], [3, null, null, 5]);
     const before_ = connections;
     answer = (type, socket) => void (type === 1 && socket.write(started(8)));
@@ -91,7 +91,7 @@ describe('the client of the warden', () => {
     assert.deepEqual(types(), [1, 1, 5]);
     heard.at(-1)!.socket.write(ended(7, 9));
     const killed = await second.ended;
-    assert.ok(killed !== 'lost');
+    assert.ok(killed !== 'gone');
     assert.deepEqual([killed.endedBy, killed.signal, killed.exitCode], ['killed', 9, null]);
   });
 
@@ -99,7 +99,7 @@ describe('the client of the warden', () => {
     answer = (type, socket) => void (type === 1 && socket.write(ended(1, 9)));
     const command = await warden.start(plan);
     const exit = await command.ended;
-    assert.ok(exit !== 'lost');
+    assert.ok(exit !== 'gone');
     assert.deepEqual([command.pid, exit.endedBy], [0, 'wall']);
   });
 
@@ -178,7 +178,7 @@ describe('the client of the warden', () => {
     answer = (type, socket) => void (type === 1 && socket.write(started()));
     const command = await warden.start(plan);
     heard[0]!.socket.destroy();
-    assert.equal(await command.ended, 'lost');
+    assert.equal(await command.ended, 'gone');
     answer = (type, socket) => void (type === 1 && socket.destroy());
     await assert.rejects(warden.start(plan), { code: 'unavailable' });
     await assert.rejects(makeWarden(join(dir, 'none')).start(plan), { code: 'unavailable' });
@@ -197,11 +197,11 @@ describe('the client of the warden', () => {
     assert.equal(box.pid, 9);
     const command = await box.exec({ args: ['/bin/true'], cwd: '/', limits: LIMITS });
     const exit = await command.ended;
-    assert.ok(exit !== 'lost' && exit.endedBy === 'box');
+    assert.ok(exit !== 'gone' && exit.endedBy === 'box');
     const exec = heard.find(({ type }) => type === 8)!;
     assert.equal(exec.body.readBigUInt64LE(6), 42n);
     assert.notEqual(exec.socket, heard[0]!.socket);
     await box.close();
-    assert.ok((await box.ended) !== 'lost');
+    assert.ok((await box.ended) !== 'gone');
   });
 });

@@ -14,8 +14,8 @@ import {
 import { ASK, type Exit, type Refusal, WardenConnection } from './warden-connection.ts';
 
 export type Piece = { stream: 'stdout' | 'stderr'; bytes: Buffer };
-/** `lost`: the warden died, so nobody knows how it ended, only that it did. */
-export type CommandExit = Exit | 'lost';
+/** `gone`: the warden died, so nobody knows how it ended, only that it did. */
+export type CommandExit = Exit | 'gone';
 
 export type Command = {
   /** 0 when it ended before it had begun. */
@@ -99,10 +99,10 @@ export function makeWarden(socketPath: string): Warden {
         started.reject(asFault(refusal));
         giveBack(connection);
       },
-      lost() {
+      gone() {
         live.delete(connection);
         started.reject(wardenGone());
-        end('lost');
+        end('gone');
       },
     });
     const pid = await started.promise;
@@ -140,9 +140,9 @@ export function makeWarden(socketPath: string): Warden {
       exit: over,
       refused(refusal) {
         opened.reject(asFault(refusal));
-        over('lost');
+        over('gone');
       },
-      lost: () => over('lost'),
+      gone: () => over('gone'),
     });
     const box = await opened.promise;
     return {
@@ -164,7 +164,7 @@ export function makeWarden(socketPath: string): Warden {
       ...{ started: nothing, output: nothing, exit: nothing },
       owned: done.resolve,
       refused: (refusal) => done.reject(asFault(refusal)),
-      lost: () => done.reject(wardenGone()),
+      gone: () => done.reject(wardenGone()),
     });
     return done.promise.finally(() => giveBack(connection));
   };
