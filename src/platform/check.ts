@@ -1,5 +1,6 @@
 // Checking a value from outside against a schema, without ever throwing.
 import type { z } from 'zod';
+import { plainWords } from './schema-words.ts';
 
 type Checked<S extends z.ZodType> =
   | { success: true; data: z.output<S> }
@@ -11,7 +12,7 @@ type Checked<S extends z.ZodType> =
  */
 export function checkValue<S extends z.ZodType>(schema: S, value: unknown): Checked<S> {
   try {
-    const parsed = schema.safeParse(value);
+    const parsed = schema.safeParse(value, { error: plainWords });
     if (parsed.success) return { success: true, data: parsed.data };
     return { success: false, issues: parsed.error.issues };
   } catch (error) {

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { fault } from '../wire/errors.ts';
+import { checkValue } from './check.ts';
 import { readYaml } from './yaml-file.ts';
 
 export type Sections = Record<string, z.ZodType>;
@@ -65,11 +66,8 @@ export function loadConfig<S extends Sections>(
       Object.entries(sections).map(([name, schema]) => [name, schema.prefault({})]),
     ),
   );
-  const parsed = whole.safeParse(merged);
-  if (!parsed.success)
-    throw fault(
-      'bad_config',
-      `${main}: ${parsed.error.issues[0]!.path.join('.')}: ${parsed.error.issues[0]!.message}`,
-    );
-  return parsed.data as Config<S>;
+  const checked = checkValue(whole, merged);
+  if (checked.success) return checked.data as Config<S>;
+  const { path, message } = checked.issues[0]!;
+  throw fault('bad_config', `${main}: ${path.join('.')}: ${message}`);
 }

@@ -155,7 +155,15 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     await assert.rejects(fields, (error: Fault) => {
       assert.match(error.message, /name: .*10/);
       assert.match(error.message, /tags\.0: /);
-      assert.match(error.message, /unknown key extra/);
+      assert.match(error.message, /unknown key extra$/);
+      return true;
+    });
+    const slip = dispatch.run(ask('POST', '/v1/things', { body: { nmae: 'a' } }));
+    await assert.rejects(slip, (error: Fault) => {
+      assert.equal(
+        error.message,
+        'name: is missing; must be text; body has unknown key nmae (did you mean name?)',
+      );
       return true;
     });
     await assert.rejects(dispatch.run(ask('DELETE', '/v1/things')), (error: Fault) => {

@@ -10,6 +10,8 @@ import { checkValue } from './check.ts';
 import type { Log } from './log.ts';
 import { type Matched, makeMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
+import { nearest } from './nearest.ts';
+import { knownKeys } from './schema-words.ts';
 
 /** An answer that is not one JSON document: bytes as they come, passed through unchecked. */
 export class RawAnswer {
@@ -84,12 +86,15 @@ export function assertCaller(route: Route, caller: Caller): void {
   }
 }
 
-function describeIssue(issue: z.core.$ZodIssue, where: string): string {
+function describeIssue(issue: z.core.$ZodIssue, where: string, schema: z.ZodType): string {
   const path = issue.path.map(String).join('.');
   const name = path === '' ? where : where === 'body' ? path : `${where} ${path}`;
-  if (issue.code === 'unrecognized_keys')
-    return `${name} has unknown ${issue.keys.length > 1 ? 'keys' : 'key'} ${issue.keys.join(', ')}`;
-  return `${name}: ${issue.message}`;
+  if (issue.code !== 'unrecognized_keys') return `${name}: ${issue.message}`;
+  const { keys } = issue;
+  const known = knownKeys(schema, issue.path);
+  const near = keys.length === 1 ? nearest(keys[0]!, known) : undefined;
+  const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
+  return `${name} has unknown ${keys.length > 1 ? 'keys' : 'key'} ${keys.join(', ')}${meant}`;
 }
 
 function check<S extends z.ZodType>(
@@ -106,7 +111,7 @@ function check<S extends z.ZodType>(
   }
   const checked = checkValue(schema, value ?? (where === 'query' ? {} : value));
   if (checked.success) return checked.data;
-  const issues = checked.issues.slice(0, 5).map((issue) => describeIssue(issue, where));
+  const issues = checked.issues.slice(0, 5).map((issue) => describeIssue(issue, where, schema));
   throw fault('bad_request', issues.join('; '), {
     details: { fields: checked.issues.slice(0, 20).map((i) => i.path.map(String).join('.')) },
   });

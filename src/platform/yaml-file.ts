@@ -5,6 +5,7 @@ import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'y
 import type { z } from 'zod';
 import { checkValue } from './check.ts';
 import { nearest } from './nearest.ts';
+import { knownKeys } from './schema-words.ts';
 
 export type YamlProblem = { file: string; line: number | null; message: string; hint: string };
 export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: YamlProblem[] };
@@ -112,29 +113,4 @@ function findLine(root: Node | null, path: PropertyKey[], lines: LineCounter): n
     } else break;
   }
   return at === undefined ? null : lines.linePos(at).line;
-}
-
-type Inner = {
-  def: {
-    type: string;
-    innerType?: Inner;
-    element?: Inner;
-    valueType?: Inner;
-    shape?: Record<string, Inner>;
-  };
-};
-
-function unwrap(schema: Inner | undefined): Inner | undefined {
-  let at = schema;
-  while (at?.def.innerType !== undefined) at = at.def.innerType;
-  return at;
-}
-
-function knownKeys(schema: z.ZodType, path: PropertyKey[]): string[] {
-  let at = unwrap(schema as unknown as Inner);
-  for (const step of path) {
-    const def = at?.def;
-    at = unwrap(def?.shape?.[String(step)] ?? def?.element ?? def?.valueType);
-  }
-  return Object.keys(at?.def.shape ?? {});
 }

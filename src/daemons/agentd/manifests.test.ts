@@ -176,6 +176,26 @@ test('text that is no manifest is refused with words, whatever it is', () => {
   }
 });
 
+test('what does not fit is told in our words', () => {
+  const text = `${named('x')}spec:\n  replicas: many\n  tools: { allow: git.read }\n  team: boss\n`;
+  assert.deepEqual(
+    problemsIn(text).map(({ line, message }) => `${line}: ${message}`),
+    [
+      '6: spec.replicas: must be a number, not text',
+      '7: spec.tools.allow: must be a list, not text',
+      '8: spec.team: must be an object, not text',
+    ],
+  );
+});
+
+test('an empty manifest is one problem', () => {
+  for (const text of ['', '\n  \n', '# nothing yet\n  # at all']) {
+    const [problem, ...more] = problemsIn(text);
+    assert.equal(problem!.message, 'the manifest is empty');
+    assert.deepEqual(more, []);
+  }
+});
+
 test('a manifest that is too large is not even parsed', () => {
   const text = `${named('a')}spec: {}\n# ${'ä'.repeat(manifestSizeBytesMax / 2)}\n`;
   const [problem] = problemsIn(text);

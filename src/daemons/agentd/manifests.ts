@@ -63,6 +63,7 @@ export function readManifest(
   declared = declaredTools;
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > manifestSizeBytesMax) return { ok: false, problems: [tooLarge(file, sizeBytes)] };
+  if (isEmpty(text)) return { ok: false, problems: [empty(file)] };
   const read = readYaml(text, file, CheckedManifest);
   if (!read.ok) return { ok: false, problems: read.problems.map(clarify) };
   return { ok: true, agent: declare(read.value, sha256Hex(text)) };
@@ -76,6 +77,16 @@ export function tooLarge(file: string, sizeBytes: number): ManifestProblem {
     hint: 'Shorten it; long instructions belong into artifacts or files that the agent reads.',
   };
 }
+
+/** Nothing in it but comments: one sentence says more than every key that is missing. */
+const isEmpty = (text: string): boolean => text.split('\n').every((line) => /^\s*(#|$)/.test(line));
+
+const empty = (file: string): ManifestProblem => ({
+  file,
+  line: null,
+  message: 'the manifest is empty',
+  hint: 'Remove the file; agentctl agent create NAME writes one that declares an agent.',
+});
 
 function clarify(problem: YamlProblem): ManifestProblem {
   const [message, hint] = problem.message.split(hintMark);

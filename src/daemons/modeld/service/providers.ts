@@ -1,6 +1,7 @@
 // The providers there are now, from the configuration and from operators, and the names they answer
 // to. A provider that is added is live at once and durable before the operator has the answer.
 import { join } from 'node:path';
+import { checkValue } from '../../../platform/check.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
@@ -119,8 +120,8 @@ export class Providers {
         hint: 'Change it in agentd.yaml, or add yours under another name.',
       });
     }
-    const parsed = ProviderConfig.safeParse(asked);
-    if (!parsed.success) throw fault('bad_request', `base_url: ${parsed.error.issues[0]!.message}`);
+    const checked = checkValue(ProviderConfig, asked);
+    if (!checked.success) throw fault('bad_request', `base_url: ${checked.issues[0]!.message}`);
     if (URL.canParse(asked.base_url) && new URL(asked.base_url).password !== '')
       throw fault('bad_request', 'base_url must not hold a password; give the key as the key');
   }
