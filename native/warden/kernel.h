@@ -42,6 +42,7 @@ struct ll_ruleset {
 #define K_ATTR_NOSUID 0x2
 #define K_ATTR_NODEV 0x4
 #define K_ATTR_NOEXEC 0x8
+#define K_MS_PRIVATE (1u << 18)
 #define K_FSCONFIG_FLAG 0
 #define K_FSCONFIG_STRING 1
 #define K_FSCONFIG_CREATE 6
@@ -77,6 +78,13 @@ static inline int k_mount_setattr(int fd, uint64_t set, int recursive) {
   struct k_mount_attr attr = {.set = set};
   return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | (recursive ? K_AT_RECURSIVE : 0),
                       &attr, sizeof attr);
+}
+
+// Mounts that the host makes later stay the host's: they would come without any of our attributes.
+static inline int k_mount_seclude(int fd) {
+  struct k_mount_attr attr = {.propagation = K_MS_PRIVATE};
+  return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | K_AT_RECURSIVE, &attr,
+                      sizeof attr);
 }
 
 static inline int k_fsopen(const char *type) { return (int)syscall(SYS_fsopen, type, 1); }

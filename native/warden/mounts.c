@@ -169,8 +169,18 @@ static int cover(int fd, const char *path, struct failure *why) {
   return bad ? broken(why, "masking", path) : 0;
 }
 
-// A link is held in place by a file mounted on its name; where it leads has its own seal.
-static int seal_link(const char *path, struct failure *why) {
+// What is now at the name must be no link any more, and refuse writing: proof, not trust.
+static int prove_seal(const char *path, struct failure *why) {
+  struct statvfs state;
+  int fd = reach(path, false, true);
+  bool bad = fd < 0 || fstatvfs(fd, &state) || !(state.f_flag & ST_RDONLY);
+  if (fd >= 0) close(fd);
+  return bad ? fail(why, REFUSED_PROBE, "%.220s is not read-only", path) : 0;
+}
+
+// A link is held in place by a file mounted on its name; where it leads has its own seal. A hidden
+// one shows nothing, and no link shows what only our own process could reach.
+static int seal_link(const char *path, bool hidden, struct failure *why) {
   char parent[PATH_BYTES];
   snprintf(parent, sizeof parent, "%s", path);
   char *name = strrchr(parent, '/');
@@ -181,7 +191,8 @@ static int seal_link(const char *path, struct failure *why) {
   struct stat about;
   if (link < 0 || fstat(link, &about)) return broken(why, "opening", path);
   int bad;
-  int target = open(path, O_PATH | O_CLOEXEC);
+  int target = hidden ? -1
+                      : k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
   if (!S_ISLNK(about.st_mode)) {
     bad = fail(why, REFUSED_SETUP, "%.220s changed while it was being sealed", path);
   } else if (target >= 0 && !fstat(target, &about) && S_ISREG(about.st_mode)) {
@@ -216,20 +227,39 @@ static int pin_parents(const struct plan *plan, const struct seal *seal, struct 
 
 static int apply_seal(const struct plan *plan, const struct seal *seal, struct failure *why) {
   if (pin_parents(plan, seal, why)) return -1;
-  if (seal->kind == SEAL_LINK) return seal_link(seal->path, why);
+  if (seal->kind >= SEAL_LINK)
+    return seal_link(seal->path, seal->kind == SEAL_HIDDEN_LINK, why) ||
+                   prove_seal(seal->path, why)
+               ? -1
+               : 0;
   int fd = reach(seal->path, false, true);
   if (fd < 0 && errno == ENOENT && plan->binds[seal->bind].kind != BIND_RW) return 0;
   if (fd < 0) return broken(why, "sealing", seal->path);
   int bad = seal->kind == SEAL_MASK ? cover(fd, seal->path, why)
                                     : pin(fd, true, seal->path, why);
   close(fd);
-  if (bad) return -1;
-  // Proof, not trust: what is now at the name must refuse writing.
-  struct statvfs state;
-  fd = reach(seal->path, false, true);
-  bad = fd < 0 || fstatvfs(fd, &state) || !(state.f_flag & ST_RDONLY);
-  if (fd >= 0) close(fd);
-  return bad ? fail(why, REFUSED_PROBE, "%.220s is not read-only", seal->path) : 0;
+  return bad || prove_seal(seal->path, why) ? -1 : 0;
+}
+
+// A link in a directory that shows as empty is not there to be sealed.
+static bool is_masked(const struct job *job, const char *path) {
+  for (unsigned i = 0; i < job->seal_count; i++) {
+    const struct seal *seal = &job->seals[i];
+    size_t size = strlen(seal->path);
+    if (seal->kind == SEAL_MASK && !strncmp(seal->path, path, size) && path[size] == '/')
+      return true;
+  }
+  return false;
+}
+
+static int apply_seals(const struct plan *plan, const struct job *job, struct failure *why) {
+  for (int kind = SEAL_READONLY; kind < SEAL_KINDS; kind++)
+    for (unsigned i = 0; i < job->seal_count; i++) {
+      const struct seal *seal = &job->seals[i];
+      if ((int)seal->kind != kind || (kind >= SEAL_LINK && is_masked(job, seal->path))) continue;
+      if (apply_seal(plan, seal, why)) return -1;
+    }
+  return 0;
 }
 
 static int place_bind(const struct setup *setup, unsigned i, struct failure *why) {
@@ -256,7 +286,7 @@ static int place_bind(const struct setup *setup, unsigned i, struct failure *why
     return bad ? broken(why, "linking", bind->dst) : 0;
   }
   if (bind->kind == BIND_RO && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
-  if (k_mount_setattr(setup->fds[i], attrs, 1))
+  if (k_mount_setattr(setup->fds[i], attrs, 1) || k_mount_seclude(setup->fds[i]))
     return broken(why, "setting attributes of", bind->dst);
   return place(setup->fds[i], bind->dst, why);
 }
@@ -304,8 +334,7 @@ int mounts_build(const struct setup *setup, struct failure *why) {
   if (write_etc(plan, why)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (plan->binds[i].kind < BIND_MASK && place_bind(setup, i, why)) return -1;
-  for (unsigned i = 0; i < setup->job->seal_count; i++)
-    if (apply_seal(plan, &setup->job->seals[i], why)) return -1;
+  if (apply_seals(plan, setup->job, why)) return -1;
   if (!GUARDED(plan, GUARD_READONLY)) return 0;
   int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   int bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);

@@ -114,7 +114,7 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     } else if (S_ISLNK(about.st_mode)) {
       char target[PATH_BYTES];
       bad = follow(dir, word, parent, rest ? rest : "", target, why) ||
-            add_seal(paths, SEAL_LINK, bind, box, why) ||
+            add_seal(paths, kind == BIND_MASK ? SEAL_HIDDEN_LINK : SEAL_LINK, bind, box, why) ||
             protect(plan, paths, target, kind, depth + 1, why);
       close(next);
       close(dir);

@@ -48,7 +48,8 @@ extern struct host host;
 int host_probe(const char *run, struct failure *why);
 
 // ── paths.c: sources, protected paths and the stubs that stand in for missing ones ──
-enum seal_kind { SEAL_LINK = 1, SEAL_READONLY, SEAL_MASK };
+// In the order in which they are applied: what a link shows is what is sealed already.
+enum seal_kind { SEAL_READONLY = 1, SEAL_MASK, SEAL_LINK, SEAL_HIDDEN_LINK, SEAL_KINDS };
 struct seal {
   enum seal_kind kind;
   unsigned bind;    // the declared path it lies in

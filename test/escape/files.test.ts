@@ -160,6 +160,40 @@ const cases: Case[] = [
     prepare: (warden) => symlinkSync('real', join(warden.workspace, 'alias')),
   },
   {
+    id: 'A8',
+    title: 'nor by the link’s own name, when the rule names the link',
+    attack: ['read-file', '/ws/alias'],
+    off: ['protect'],
+    plan: { binds: [{ kind: 'mask', dst: '/ws/alias' }] },
+    files: { '.env': 'KEY=1\n' },
+    prepare: (warden) => symlinkSync('.env', join(warden.workspace, 'alias')),
+    says: /ENODATA/,
+  },
+  {
+    id: 'A8',
+    title: 'nor through a protected link, whichever rule comes first',
+    attack: ['read-file', '/ws/alias'],
+    off: ['protect'],
+    plan: {
+      binds: [
+        { kind: 'protectFile', dst: '/ws/alias' },
+        { kind: 'mask', dst: '/ws/.env' },
+      ],
+    },
+    files: { '.env': 'KEY=1\n' },
+    prepare: (warden) => symlinkSync('.env', join(warden.workspace, 'alias')),
+    says: /ENODATA/,
+  },
+  {
+    id: 'A7',
+    title: 'a protected link to what each process sees differently shows nothing of ours',
+    attack: ['read-file', '/ws/settings.json'],
+    off: ['protect'],
+    plan: protect('settings.json'),
+    prepare: (warden) => symlinkSync('/proc/self/exe', join(warden.workspace, 'settings.json')),
+    says: /ENODATA/,
+  },
+  {
     id: 'A10',
     title: 'no hard link from outside into the workspace',
     attack: (warden) => [

@@ -1,14 +1,15 @@
 // Attacks through what is not there yet, or is not what it was: denied paths that appear later,
 // odd denials, a temporary directory pointed elsewhere, names that only other layers understand.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
 import { exited, fillWorkspace, secretIsUntouched } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, Warden } from './support/warden.ts';
 
 const places = {
   system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
@@ -129,4 +130,35 @@ describe('denials that make no sense', () => {
     const shown = show([]).binds.map(({ dst }) => dst);
     assert.ok(shown.includes('/srv/docs') && shown.includes('/workspace'), 'control');
   });
+});
+
+describe('mounts that come later', { skip: IS_ROOT ? false : 'only root mounts' }, () => {
+  for (const mode of MODES)
+    it(`A20 what the host mounts is not in a box that is open, as ${mode}`, async (t) => {
+      const warden = new Warden({ mode });
+      const late = join(warden.outside, 'late');
+      mkdirSync(late);
+      execFileSync('mount', ['--bind', warden.outside, warden.outside]);
+      t.after(async () => {
+        execFileSync('umount', ['--recursive', warden.outside]);
+        await warden.stop();
+      });
+      execFileSync('mount', ['--make-shared', warden.outside]);
+      await warden.start();
+      const binds: Bind[] = [{ kind: 'ro', src: warden.outside, dst: '/outside' }];
+      const cat = async (box: bigint, path: string) =>
+        exited(await warden.exec(box, ['/bin/cat', path])).stdout;
+      const open = await warden.open({ binds });
+      execFileSync('mount', ['-t', 'tmpfs', 'late', late]);
+      writeFileSync(join(late, 'key'), 'KEY=1\n');
+      const next = await warden.open({ binds });
+      assert.equal(await cat(open.box, '/outside/late/key'), '');
+      assert.equal(await cat(next.box, '/outside/late/key'), 'KEY=1\n', 'control');
+      const mounts = await cat(next.box, '/proc/self/mountinfo');
+      assert.match(mounts, /outside\/late ro,nosuid,nodev,/);
+      const own = readFileSync(`/proc/${warden.process?.pid}/mountinfo`, 'utf8');
+      assert.match(own, /outside\/late /, 'control: it does reach the warden');
+      for (const { client } of [open, next]) client.close();
+      await Promise.all([open.ended, next.ended]);
+    });
 });
