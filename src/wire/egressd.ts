@@ -142,6 +142,7 @@ export const FetchAnswer = z.object({
 export type FetchAnswer = z.infer<typeof FetchAnswer>;
 
 const runInPath = z.strictObject({ id: RunId });
+const callInPath = z.strictObject({ id: RunId, call_id: CallId });
 
 export const egressdRoutes = routes({
   /** Opens the way out of a run, or changes it: what is no longer allowed is cut at once. */
@@ -183,5 +184,27 @@ export const egressdRoutes = routes({
     output: FetchAnswer,
     streams: true,
     bodySizeBytesMax: 6_000_000,
+  }),
+  /** What became of a request that may change something; one that is under way is waited for. */
+  getFetch: route({
+    method: 'GET',
+    path: '/v1/egress/{id}/fetches/{call_id}',
+    callers: ['toold'],
+    params: callInPath,
+    output: z.object({
+      /** `none`: nothing was sent. `unknown`: it may have been. */
+      outcome: z.enum(['none', 'unknown', 'answered']),
+      answer: FetchAnswer.nullable(),
+    }),
+    streams: true,
+  }),
+  /** A person said that it did not happen: it may be sent once more. What was answered stays. */
+  forgetFetch: route({
+    method: 'DELETE',
+    path: '/v1/egress/{id}/fetches/{call_id}',
+    callers: ['toold'],
+    params: callInPath,
+    output: z.object({ forgotten: z.boolean() }),
+    streams: true,
   }),
 });

@@ -72,9 +72,7 @@ async function doneOnce(world: Effects, effect: EffectName, key: string): Promis
   assert.ok(world.crashCame(), `the moment was reached: ${told}`);
   assert.equal(task.status, 'completed', told);
   const times = world.effects[effect].times(key);
-  // egressd sends a request once or not at all; where it cannot know, the agent is told so.
-  const isOpen = effect === 'post' && /outcome_unknown/.test(task.result ?? '');
-  assert.ok(times === 1 || (times === 0 && isOpen), `${times} times: ${told}`);
+  assert.equal(times, 1, told);
   await nothingLeft(world.runtime);
 }
 

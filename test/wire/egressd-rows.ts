@@ -36,6 +36,17 @@ async function opened(world: Quiet, port?: number): Promise<RunId> {
 
 const params = async (world: Quiet): Promise<Good> => ({ params: { id: await opened(world) } });
 
+/** A call that has sent something. */
+async function fetched(world: Quiet): Promise<Good> {
+  const id = await opened(world, pagePort);
+  const call_id = derivedId<CallId>('call', 'wire', 'egress', made++);
+  const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
+  const body = { fence: 1, call_id, method: 'POST', url: `http://${PAGE}/`, headers: {} };
+  const outcome = await askSocket(path, egressdRoutes.fetch, { params: { id }, body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return { params: { id, call_id } };
+}
+
 export const egressdRows = rows({
   putEgress: {
     unknownId: 'fine',
@@ -68,6 +79,16 @@ export const egressdRows = rows({
       return {};
     },
     check: (answer: { egress: unknown[] }) => assert.ok(answer.egress.length > 0),
+  },
+  getFetch: {
+    unknownId: 'fine',
+    good: fetched,
+    check: (answer: { outcome: string }) => assert.equal(answer.outcome, 'answered'),
+  },
+  forgetFetch: {
+    unknownId: 'fine',
+    good: fetched,
+    check: (answer: { forgotten: boolean }) => assert.equal(answer.forgotten, false),
   },
   fetch: {
     good: async (world) => ({

@@ -12,5 +12,7 @@ export function makeHandlers(service: Service): Handlers<typeof egressdRoutes> {
     getEgress: async ({ params }) => ({ egress: await service.get(params.id) }),
     listEgress: async () => ({ egress: await service.list() }),
     fetch: async ({ params, body, signal }) => service.fetch(params.id, body, signal),
+    getFetch: async ({ params }) => service.recall(params.call_id),
+    forgetFetch: async ({ params }) => ({ forgotten: await service.forget(params.call_id) }),
   };
 }

@@ -13,7 +13,7 @@ import { type Dial, makeDial } from './adapters/dial.ts';
 import { makeOwnAddresses, makeResolve, type Resolve } from './adapters/resolve.ts';
 import { makeHandlers } from './api.ts';
 import { type EgressdConfig, egressdConfig } from './config.ts';
-import { makeFetch } from './fetch.ts';
+import { makeFetches } from './fetch.ts';
 import { makeGate } from './gate.ts';
 import { openProxy, sweepSockets } from './proxy/server.ts';
 import { type Ip, readIp } from './rules/address.ts';
@@ -55,7 +55,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof egressdRout
   const runtimeDir = join(floor.runtimeDir, 'egressd');
   const service = makeService({
     ...{ store, gate, clock, newId, log },
-    fetch: makeFetch({ gate, store, clock, ca: caOf(config), moment }),
+    fetches: makeFetches({ gate, store, clock, ca: caOf(config), moment }),
     openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits, log }),
     sweep: (isLive) => sweepSockets(runtimeDir, isLive),
     runtimeDir,

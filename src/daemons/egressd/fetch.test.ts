@@ -10,12 +10,16 @@ import { after, before, describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
-import type { CallId } from '../../wire/words.ts';
+import type { CallId, RunId } from '../../wire/words.ts';
 import { CERT, KEY } from './testing/cert.ts';
 import { startHost, type TestHost } from './testing/host.ts';
 import { type Place, startHttp } from './testing/wires.ts';
 
 const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
+const runOf = () => derivedId<RunId>('run', 'fetch');
+async function eventually(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
 const callId = (name: string) => derivedId<CallId>('call', 'fetch', name);
 
 describe('a fetch', () => {
@@ -29,6 +33,8 @@ describe('a fetch', () => {
   let seen: string[] = [];
   /** Set to make the next POST die after it has arrived. */
   let hang = false;
+  /** Answers what was asked of /slow. */
+  let goOn = (): void => {};
 
   before(async () => {
     writeFileSync(join(dir, 'ca.pem'), CERT);
@@ -37,6 +43,10 @@ describe('a fetch', () => {
     web = await startHttp((request, response) => {
       seen.push(`${request.method} ${request.url} ${request.headers.authorization ?? ''}`.trim());
       if (hang) return void request.socket.destroy();
+      if (request.url === '/slow') {
+        goOn = () => response.end('at last');
+        return;
+      }
       if (request.url === '/big') return void response.end(Buffer.alloc(50_000, 'x'));
       const to = /^\/to\?(.*)$/.exec(request.url ?? '')?.[1];
       if (to !== undefined) return void response.writeHead(302, { location: to }).end();
@@ -184,6 +194,47 @@ describe('a fetch', () => {
     const denied = { ...order, url: 'http://evil.test/' };
     await assert.rejects(fetch('never', denied), isCode('denied'));
     await assert.rejects(fetch('never', denied), isCode('denied'));
+  });
+
+  it('tells what became of it, and sends it once more when a person says it did not happen', async () => {
+    const ask = (name: string) => ({ params: { id: runOf(), call_id: callId(name) } });
+    const outcomeOf = async (name: string) => (await host.toold.getFetch(ask(name))).outcome;
+    const order = { method: 'POST', url: url('/once-more') };
+    assert.equal(await outcomeOf('more'), 'none');
+    hang = true;
+    seen = [];
+    await assert.rejects(fetch('more', order), isCode('unreachable'));
+    hang = false;
+    assert.equal(await outcomeOf('more'), 'unknown');
+    await assert.rejects(fetch('more', order), isCode('conflict'));
+    assert.deepEqual(await host.toold.forgetFetch(ask('more')), { forgotten: true });
+    assert.equal(await outcomeOf('more'), 'none');
+    assert.equal((await fetch('more', order)).status, 200);
+    assert.deepEqual(seen, ['POST /once-more', 'POST /once-more']);
+    // What was answered did happen, whatever somebody says.
+    assert.deepEqual(await host.toold.forgetFetch(ask('more')), { forgotten: false });
+    const { outcome, answer } = await host.toold.getFetch(ask('more'));
+    assert.deepEqual([outcome, answer?.status, answer?.recorded], ['answered', 200, true]);
+    assert.equal((await fetch('more', order)).recorded, true);
+    assert.equal(seen.length, 2);
+  });
+
+  it('waits for one that is under way before it tells', async () => {
+    const order = { method: 'POST', url: url('/slow') };
+    const sending = fetch('slow post', order);
+    await eventually(() => seen.includes('POST /slow'));
+    const told = host.toold.getFetch({ params: { id: runOf(), call_id: callId('slow post') } });
+    goOn();
+    assert.equal((await told).outcome, 'answered');
+    assert.equal((await sending).status, 200);
+  });
+
+  it('says that it was sent when no answer comes in time', async () => {
+    const order = { method: 'POST', url: url('/slow'), time_ms_max: 200 };
+    const isSent = (error: Fault) => error.code === 'unreachable' && error.details?.sent === true;
+    await assert.rejects(fetch('late', order), isSent);
+    const read = fetch('late read', { ...order, method: 'GET' });
+    await assert.rejects(read, (error: Fault) => error.details?.sent === undefined);
   });
 
   it('sets no header that is not its own to set', async () => {

@@ -15,7 +15,14 @@ import { hostHeaderOf, isOwnHeader } from './rules/request.ts';
 import { type Run, withRule } from './run.ts';
 import type { Store } from './store.ts';
 
-export type Fetch = (run: Run, body: FetchBody, signal: AbortSignal) => Promise<FetchAnswer>;
+export type Fetches = {
+  fetch(run: Run, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
+  /** Of what may change something, after whoever asked for it has lost sight of it. */
+  recall(callId: string): Promise<Recalled>;
+  /** False when there was nothing to forget: never sent, or answered. */
+  forget(callId: string): Promise<boolean>;
+};
+export type Recalled = { outcome: 'none' | 'unknown' | 'answered'; answer: FetchAnswer | null };
 
 const ONLY_READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
@@ -30,13 +37,13 @@ type Order = {
 };
 type Got = { status: number; headers: Record<string, string>; body: Buffer; isCut: boolean };
 
-export function makeFetch(options: {
+export function makeFetches(options: {
   gate: Gate;
   store: Store;
   clock: Clock;
   ca: string | undefined;
   moment(name: string): void;
-}): Fetch {
+}): Fetches {
   const { gate, store, clock } = options;
   const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
 
@@ -82,13 +89,21 @@ export function makeFetch(options: {
       await store.endFetch(body.call_id, answer);
       return answer;
     } catch (error) {
-      if (isSent) throw saidSent(error);
+      if (isSent) throw saidSent(error, body);
       await store.forgetFetch(body.call_id);
       throw error;
     }
   };
 
-  return async (run, body, signal) => {
+  const recall: Fetches['recall'] = async (callId) => {
+    await inHand.get(callId)?.answer.catch(() => undefined);
+    const known = await store.findFetch(callId);
+    if (known === undefined) return { outcome: 'none', answer: null };
+    if (known.answer === undefined) return { outcome: 'unknown', answer: null };
+    return { outcome: 'answered', answer: { ...known.answer, recorded: true } };
+  };
+
+  const fetch: Fetches['fetch'] = async (run, body, signal) => {
     if (ONLY_READS.has(body.method)) {
       const late = AbortSignal.timeout(body.time_ms_max);
       return ask(run, body, { signal: AbortSignal.any([signal, late]), onSent: () => {} });
@@ -103,6 +118,16 @@ export function makeFetch(options: {
     const answer = askOnce(run, body, hash).finally(() => inHand.delete(body.call_id));
     inHand.set(body.call_id, { hash, answer });
     return answer;
+  };
+
+  return {
+    fetch,
+    recall,
+    async forget(callId) {
+      const { outcome } = await recall(callId);
+      if (outcome === 'unknown') await store.forgetFetch(callId);
+      return outcome === 'unknown';
+    },
   };
 }
 
@@ -212,8 +237,11 @@ function translate(error: unknown, { order, isLate }: { order: Order; isLate: bo
 }
 
 /** Whoever asked must not take it for something that did not happen. */
-function saidSent(error: unknown): unknown {
-  if (!(error instanceof Fault)) return error;
+function saidSent(error: unknown, { method, url }: FetchBody): Fault {
+  if (!(error instanceof Fault)) {
+    const message = `${method} ${url.slice(0, 200)} was sent, and then something failed here`;
+    return fault('internal', message, { details: { sent: true }, cause: error });
+  }
   const { code, message, hint, retryAfterMs } = error;
   const details = { ...error.details, sent: true };
   return fault(code, message, { hint, retryAfterMs, details, cause: error });

@@ -18,7 +18,7 @@ import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
-import type { Fetch } from './fetch.ts';
+import type { Fetches } from './fetch.ts';
 import { type Gate, OPENINGS_MAX } from './gate.ts';
 import { type Run, rulesOf, usedBytes } from './run.ts';
 import type { Store, Usage } from './store.ts';
@@ -31,6 +31,8 @@ export type Service = {
   get(runId: RunId): Promise<EgressView>;
   list(): Promise<EgressSummary[]>;
   fetch(runId: RunId, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
+  recall: Fetches['recall'];
+  forget: Fetches['forget'];
   /** After a restart: the sockets of the runs that had one. */
   reopen(): Promise<void>;
   /** Cuts everything that is open, and keeps the sockets. */
@@ -44,7 +46,7 @@ type Held = { run: Run; socket: string; close(): Promise<void>; expiry: Timer | 
 export function makeService(options: {
   store: Store;
   gate: Gate;
-  fetch: Fetch;
+  fetches: Fetches;
   openProxy: OpenProxy;
   /** Removes the directories of runs that are not live. */
   sweep(isLive: (dirName: string) => boolean): void;
@@ -192,11 +194,13 @@ export function makeService(options: {
       return [...held.values()].map(summaryOf);
     },
 
+    recall: options.fetches.recall,
+    forget: options.fetches.forget,
     async fetch(runId, body, signal) {
       const { run } = of(runId);
       if (run.fence !== body.fence)
         throw fault('stale_fence', `${runId} is held by activation ${run.fence}`);
-      return options.fetch(run, body, signal);
+      return options.fetches.fetch(run, body, signal);
     },
 
     async reopen() {

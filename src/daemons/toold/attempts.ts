@@ -24,6 +24,7 @@ import {
   type AgentdClient,
   type Effect,
   errorOf,
+  isOpenOutcome,
   type Outcome,
   peerOptions,
   type Tool,
@@ -33,8 +34,10 @@ import {
 export type Attempts = {
   /** A call that is not in the record. */
   first(job: Job): Promise<CallAnswer>;
-  /** A call that was begun, has no outcome, and may be done again. */
+  /** A call that was not begun, or may be done again. */
   again(job: Job, record: CallRow): Promise<CallAnswer>;
+  /** A call that was begun; whoever did it then is gone. */
+  afterLoss(job: Job, record: CallRow): Promise<CallAnswer>;
   afterWait(job: Job, record: CallRow): Promise<CallAnswer>;
   afterUnknown(job: Job, record: CallRow): Promise<CallAnswer>;
 };
@@ -83,23 +86,34 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     try {
       await marks.noteFetched({ ...job, tool });
     } catch (error) {
-      if (done !== 'unknown') return end(job, begun.attempt, withheld(tool, error));
+      if (!('unknown' in done)) return end(job, begun.attempt, withheld(tool, error));
     }
-    if (done === 'unknown') {
-      await store.markUnknown(job.callId);
-      return afterUnknown(job, (await store.findCall(job.callId))!);
-    }
-    if ('wait' in done) return openWait(job, tool, begun.attempt, done.wait);
+    return conclude(job, tool, begun.attempt, done);
+  };
+
+  const conclude = async (
+    job: Job,
+    tool: Tool,
+    attempt: number,
+    done: Effect,
+  ): Promise<CallAnswer> => {
+    if ('unknown' in done) return nobodyKnows(job);
+    if ('wait' in done) return openWait(job, tool, attempt, done.wait);
     const finished =
       'error' in done
         ? failedWith(done.error)
         : await finish(job, tool, { status: 'completed', result: done.result }).catch((error) =>
             release(job, error),
           );
-    return end(job, begun.attempt, finished);
+    return end(job, attempt, finished);
   };
 
-  const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect | 'unknown'> => {
+  const nobodyKnows = async (job: Job): Promise<CallAnswer> => {
+    await store.markUnknown(job.callId);
+    return afterUnknown(job, (await store.findCall(job.callId))!);
+  };
+
+  const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect> => {
     const { input, approved } = begun;
     try {
       const context = contextOf(job);
@@ -108,10 +122,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     } catch (error) {
       if (error instanceof Fault) {
         const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
+        if (later && isOpenOutcome(error)) throw error;
         return later ? release(job, error) : { error: errorOf(error) };
       }
       log.error('a tool failed', { tool: tool.name, call_id: job.callId, error });
-      if (!tool.idempotent) return 'unknown';
+      if (!tool.idempotent) return { unknown: true };
       const message = `${tool.name} failed for a reason of its own`;
       return { error: errorOf(fault('internal', message)) };
     }
@@ -208,6 +223,13 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       return askPerson(job, (await store.findCall(job.callId))!, may);
     },
     again,
+    async afterLoss(job, record) {
+      const { tool } = job;
+      if (tool?.idempotent !== true) return nobodyKnows(job);
+      // Asked before policy: what may have happened is neither refused nor asked for.
+      const known = await tool.recall?.(contextOf(job));
+      return known === undefined ? again(job, record) : conclude(job, tool, record.attempts, known);
+    },
     async afterWait(job, record) {
       const wait = await getWait(record.wait_id!);
       if (wait.status === 'open') return { ...waitingFor(job, wait), recorded: true };

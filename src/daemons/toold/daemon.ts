@@ -105,7 +105,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   };
   let declared: CommandToolDir | undefined;
   const registry = makeRegistry({
-    ...{ agentd, egressd: { fetch }, openHost, clock, appendLine, tests: config.tests },
+    ...{ agentd, egressd: { ...egressd, fetch }, openHost, clock, appendLine, tests: config.tests },
     declared: () => declared?.current().tools ?? [],
   });
   declared = await openCommandTools({

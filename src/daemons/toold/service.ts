@@ -62,9 +62,7 @@ export function makeService(options: {
         return attempts.afterUnknown(job, record);
       case 'running':
         // Not in hand here, so whatever ran it is gone.
-        if (job.tool?.idempotent === true) return attempts.again(job, record);
-        await store.markUnknown(job.callId);
-        return attempts.afterUnknown(job, record);
+        return attempts.afterLoss(job, record);
       case 'requested':
       case 'allowed':
         return attempts.again(job, record);

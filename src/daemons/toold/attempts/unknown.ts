@@ -57,6 +57,7 @@ export function makeAfterUnknown(options: {
         return end(job, record.attempts, completedWith(showResult(confirmed)));
       }
       case 'not':
+        await job.tool?.forget?.(contextOf(job));
         return again(job, record);
       case 'unclear':
         return end(job, record.attempts, failedWith(neverKnown(job, said)));

@@ -6,9 +6,10 @@ import { ToolView } from '../../../wire/toold.ts';
 import { makeRegistry } from './registry.ts';
 import type { AgentdClient } from './tool.ts';
 
+const none = () => Promise.reject(new Error('none'));
 const tools = makeRegistry({
-  ...{ agentd: {} as AgentdClient, egressd: { fetch: () => Promise.reject(new Error('none')) } },
-  openHost: () => Promise.reject(new Error('none')),
+  ...{ agentd: {} as AgentdClient, egressd: { fetch: none, getFetch: none, forgetFetch: none } },
+  openHost: none,
   ...{ clock: systemClock(), tests: {}, declared: () => [], appendLine: async () => {} },
 }).list();
 

@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { derivedId } from '../../../platform/ids.ts';
 import type { FetchAnswer, FetchBody } from '../../../wire/egressd.ts';
-import { fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { CallId, RunId } from '../../../wire/words.ts';
-import { type EgressdClient, httpTools } from './http.ts';
-import type { ToolContext } from './tool.ts';
+import { type Fetching, httpTools } from './http.ts';
+import { isOpenOutcome, type ToolContext } from './tool.ts';
 
 const context = {
   runId: derivedId<RunId>('run', 'http'),
@@ -25,14 +25,17 @@ const answerWith = (body: Buffer, more: Partial<FetchAnswer> = {}): FetchAnswer 
   ...{ truncated: false, recorded: false, ...more },
 });
 
-function toolWith(answer: (body: FetchBody) => FetchAnswer) {
+type Recalled = { outcome: string; answer: FetchAnswer | null };
+function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: Recalled) {
   const client = {
     fetch: async ({ body }: { body: FetchBody }) => answer(body),
-  } as unknown as EgressdClient;
+    getFetch: async () => recalled,
+  } as unknown as Fetching;
   const [tool] = httpTools(client);
   const parse = (input: object) => tool!.input.parse(input);
   return {
     perform: (input: object) => tool!.perform(parse(input), context),
+    recall: () => tool!.recall!(context),
     touches: (input: object) => tool!.touches!(parse(input)),
     view: tool!.view,
   };
@@ -92,20 +95,38 @@ describe('http.fetch', () => {
     }
   });
 
-  it('says plainly that there is no way out, and that an outcome is not known', async () => {
-    const errorOf = async (thrown: Error) => {
-      const { perform } = toolWith(() => {
-        throw thrown;
-      });
-      const effect = await perform({ url: 'http://a.test/', method: 'POST' });
-      return (effect as { error: { code: string } }).error.code;
-    };
-    assert.equal(await errorOf(fault('not_found', 'no')), 'denied');
+  const after = (thrown: Error, method = 'POST') =>
+    toolWith(() => {
+      throw thrown;
+    }).perform({ url: 'http://a.test/', method });
+
+  it('says plainly that there is no way out', async () => {
+    const effect = await after(fault('not_found', 'no'));
+    assert.equal((effect as { error: { code: string } }).error.code, 'denied');
+    await assert.rejects(after(fault('denied', 'not listed')), /not listed/);
+    await assert.rejects(after(new Error('a bug')), /a bug/);
+  });
+
+  it('leaves it to a person where only they can tell what came of it', async () => {
     const unknown = fault('conflict', 'who knows', { details: { outcome: 'unknown' } });
-    assert.equal(await errorOf(unknown), 'outcome_unknown');
+    assert.deepEqual(await after(unknown), { unknown: true });
     const sent = fault('unreachable', 'hung up', { details: { sent: true } });
-    assert.equal(await errorOf(sent), 'outcome_unknown');
-    await assert.rejects(errorOf(fault('denied', 'not listed')), /not listed/);
-    await assert.rejects(errorOf(new Error('a bug')), /a bug/);
+    assert.deepEqual(await after(sent), { unknown: true });
+    // What only reads fails plainly, and is asked again.
+    await assert.rejects(after(fault('unreachable', 'hung up'), 'GET'), /hung up/);
+    const isOpen = (open: boolean) => (error: unknown) =>
+      error instanceof Fault && error.retry && isOpenOutcome(error) === open;
+    await assert.rejects(after(fault('unavailable', 'gone'), 'GET'), isOpen(false));
+    await assert.rejects(after(fault('unavailable', 'gone'), 'POST'), isOpen(true));
+  });
+
+  it('finds out what became of one that was lost from sight', async () => {
+    const answer = answerWith(Buffer.from('hi'));
+    const recall = (outcome: string, given: FetchAnswer | null) =>
+      toolWith(() => answer, { outcome, answer: given }).recall();
+    assert.equal(await recall('none', null), undefined);
+    assert.deepEqual(await recall('unknown', null), { unknown: true });
+    const known = (await recall('answered', answer)) as { result: { text: string } };
+    assert.equal(known.result.text, 'hi');
   });
 });

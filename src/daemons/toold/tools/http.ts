@@ -1,11 +1,21 @@
 // http.fetch: one request, made by egressd under the rules of the run. egressd sends a request that
-// may change something at most once per call, so asking again does no harm.
+// may change something at most once per call, so asking again does no harm; where nobody knows what
+// came of it, a person is asked.
 import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
 import type { EgressRule, egressdRoutes, FetchAnswer } from '../../../wire/egressd.ts';
-import { type Effect, errorOf, isFault, type Tool, type Touch, tool } from './tool.ts';
+import {
+  type Effect,
+  isFault,
+  openOutcome,
+  peerOptions,
+  type Tool,
+  type Touch,
+  tool,
+} from './tool.ts';
 
 export type EgressdClient = Client<typeof egressdRoutes>;
+export type Fetching = Pick<EgressdClient, 'fetch' | 'getFetch' | 'forgetFetch'>;
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const ONLY_READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
@@ -85,20 +95,20 @@ function textOf(bytes: Buffer, isCut: boolean): string | undefined {
   }
 }
 
-function failure(error: unknown): Effect {
+/** Of a request that may change something, only a person can tell whether it did. */
+function failure(error: unknown, method: string): Effect {
   if (!isFault(error)) throw error;
   const { outcome, sent } = error.details ?? {};
-  if (outcome === 'unknown' || sent === true) {
-    const hint = 'It may have happened. Find out by other means before you do it again.';
-    return { error: { ...errorOf(error), code: 'outcome_unknown', hint } };
-  }
+  if (outcome === 'unknown' || sent === true) return { unknown: true };
+  // The link to egressd broke, and it may have sent it by then: it knows, when it is asked again.
+  if (error.retry && !ONLY_READS.has(method)) throw openOutcome(error);
   if (error.code !== 'not_found') throw error;
   const hint = 'Go on without it, or ask for the host with network.request: a person decides.';
   const message = 'this run has no way out to the network';
   return { error: { code: 'denied', message, hint, retry: false } };
 }
 
-export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
+export function httpTools(egressd: Fetching): Tool[] {
   const fetch = tool({
     name: 'http.fetch',
     description:
@@ -116,6 +126,15 @@ export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
     reversibilityOf: ({ method }) =>
       ONLY_READS.has(method) ? 'read-only' : 'externally-reversible',
     touches: (input) => [touchOf(input)],
+    async recall({ runId, callId }) {
+      const params = { id: runId, call_id: callId };
+      const { outcome, answer } = await egressd.getFetch({ params }, { deadlineMs: TIME_MS_MAX });
+      if (outcome === 'none') return undefined;
+      return answer === null ? { unknown: true } : { result: resultOf(answer) };
+    },
+    async forget({ runId, callId }) {
+      await egressd.forgetFetch({ params: { id: runId, call_id: callId } }, peerOptions);
+    },
     async perform(input, { runId, fence, callId }) {
       const { url, method, headers, body } = input;
       const order = {
@@ -130,7 +149,7 @@ export function httpTools(egressd: Pick<EgressdClient, 'fetch'>): Tool[] {
         const answer = await egressd.fetch({ params: { id: runId }, body: order }, { deadlineMs });
         return { result: resultOf(answer) };
       } catch (error) {
-        return failure(error);
+        return failure(error, method);
       }
     },
   });

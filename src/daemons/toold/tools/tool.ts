@@ -42,11 +42,15 @@ export type Basis = Readonly<Record<string, string>>;
  */
 export type Preview = string | { text: string; basis: Basis };
 
-/** What came of it: a result, a failure that is certain, or a wait that agentd holds. */
+/**
+ * What came of it: a result, a failure that is certain, a wait that agentd holds, or something that
+ * only a person can find out.
+ */
 export type Effect =
   | { result: Record<string, unknown> }
   | { error: CallError }
-  | { wait: WaitView };
+  | { wait: WaitView }
+  | { unknown: true };
 export type Outcome =
   | { status: 'completed'; result: Record<string, unknown> }
   | { status: 'failed' | 'canceled'; error: CallError };
@@ -57,10 +61,18 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   output: z.ZodType<Record<string, unknown>>;
   /**
    * Does it. A fault means that nothing was done: one that says retry leaves the call to be asked
-   * again, any other is the call's failure. Another error of a tool that is not idempotent leaves
-   * the outcome unknown.
+   * again, any other is the call's failure; with `openOutcome` it is not even known whether
+   * anything was done, until the call is asked again. Another error of a tool that is not
+   * idempotent leaves the outcome unknown.
    */
   perform(input: z.output<I>, context: ToolContext): Promise<Effect>;
+  /**
+   * Where somebody else remembers what the call did: what became of an attempt whose end nobody
+   * here saw. Undefined: nothing was done, so it may be done again.
+   */
+  recall?(context: ToolContext): Promise<Effect | undefined>;
+  /** A person said that it did not happen: whoever remembers it lets it be done once more. */
+  forget?(context: ToolContext): Promise<void>;
   /** What a wait that has ended means for the call. */
   settle?(wait: WaitView): Outcome;
   /** Where a permit for the tool would say too much: the tool with what must be the same. */
@@ -117,6 +129,11 @@ export const changedSince = (what: string): Fault =>
     hint: 'Nothing was done. Look at what is there now, and ask again.',
     details: { reason: 'changed' },
   });
+
+/** The same fault, of something that may have been done; who asks again will learn it. */
+export const openOutcome = ({ code, message, hint, retryAfterMs, details, cause }: Fault): Fault =>
+  fault(code, message, { hint, retryAfterMs, details: { ...details, outcome: 'open' }, cause });
+export const isOpenOutcome = ({ details }: Fault): boolean => details?.outcome === 'open';
 
 export function errorOf(error: Fault): CallError {
   return { code: error.code, message: error.message, hint: error.hint, retry: error.retry };

@@ -1,0 +1,127 @@
+// A request that may change something, and nobody knows whether it did: the server hung up after it
+// had arrived. A person is asked, as with every other call; what only reads is asked again.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
+import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
+import {
+  askSocket,
+  type LiveRun,
+  type Quiet,
+  runSocketOf,
+  startQuiet,
+} from '../support/callers.ts';
+import { eventually } from '../support/runtime.ts';
+import { manifestOf } from '../support/scripted-world.ts';
+
+const NAME = 'pay.example.com';
+
+describe('a request that was cut off after it was sent', () => {
+  let world: Quiet;
+  let site: http.Server;
+  let url: string;
+  let seen: string[] = [];
+  let hangsUp = false;
+  before(async () => {
+    site = http.createServer((request, response) => {
+      request.resume().on('end', () => {
+        seen.push(request.method ?? '');
+        if (hangsUp) request.socket.destroy();
+        else response.end('done');
+      });
+    });
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const { port } = site.address() as AddressInfo;
+    url = `http://${NAME}:${port}/`;
+    const network = `network: { mode: restricted, allow: ['${NAME}:${port}'] }`;
+    const spec = `{ replicas: 9, tools: { allow: [http.fetch] }, ${network} }`;
+    world = await startQuiet({
+      agents: { worker: manifestOf('worker', spec) },
+      egressd: { hosts: { [NAME]: '127.0.0.1' }, allow_private: [`${NAME}:${port}`] },
+    });
+  });
+  after(async () => {
+    await world.stop();
+    site.close();
+  });
+  beforeEach(() => {
+    seen = [];
+    hangsUp = true;
+  });
+
+  let step = 0;
+  const ask = async (run: LiveRun, method: string, callId = run.callId(step++)) => {
+    const args = { url, method, ...(method === 'POST' ? { body: 'pay' } : {}) };
+    const body = { call_id: callId, tool: 'http.fetch', arguments: args };
+    const asked = await askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    assert.ok(asked.ok, JSON.stringify(asked));
+    return asked.value as CallAnswer;
+  };
+
+  const woken = (run: LiveRun): Promise<LiveRun> =>
+    eventually('the run to be woken', async () => {
+      const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
+      const isUp = now.status === 'live' && now.fence > run.fence;
+      const next = { ...run, fence: now.fence };
+      return isUp && existsSync(runSocketOf(world, 'toold', next)) ? next : undefined;
+    });
+  const park = async (run: LiveRun, callId: string): Promise<void> => {
+    const path = runSocketOf(world, 'agentd', run);
+    const parked = await askSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
+    assert.ok(parked.ok, JSON.stringify(parked));
+  };
+
+  /** The run parks, a person answers, the next activation asks again. */
+  async function posted(said: string) {
+    const run = await world.startRun();
+    const callId = run.callId(step++);
+    const first = await ask(run, 'POST', callId);
+    assert.deepEqual([first.status, first.wait?.kind], ['waiting', 'question']);
+    assert.deepEqual(seen, ['POST']);
+    const { call } = await world.toold.getCall({ params: { id: callId } });
+    assert.equal(call.status, 'unknown');
+    const { wait } = await world.agentd.getWait({ params: { id: first.wait!.id } });
+    assert.match(wait.question ?? '', /Did this happen\? The tool http\.fetch of agent worker/);
+    hangsUp = false;
+    await park(run, callId);
+    await world.agentd.answerWait({ params: { id: wait.id }, body: { answer: said } });
+    const next = await woken(run);
+    return { run: next, callId, answer: await ask(next, 'POST', callId) };
+  }
+
+  it('a person says that it happened: it is not sent again', async () => {
+    const { answer } = await posted('it happened');
+    assert.equal(answer.status, 'completed');
+    assert.equal(answer.result?.happened, true);
+    assert.deepEqual(seen, ['POST']);
+  });
+
+  it('a person says that it did not happen: it is sent once more, with a yes of its own', async () => {
+    const { run, callId, answer } = await posted('it did not happen');
+    // It has read from outside by then, so that sending needs a person.
+    assert.deepEqual([answer.status, answer.wait?.kind], ['waiting', 'approval']);
+    assert.deepEqual(seen, ['POST']);
+    const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
+    const params = { id: approvals.find(({ task_id }) => task_id === run.taskId)!.id };
+    await park(run, callId);
+    await seeing(world.approvald).approve({ params, body: { for: 'once' } });
+    const next = await woken(run);
+    const sent = await ask(next, 'POST', callId);
+    assert.deepEqual([sent.status, sent.result?.text], ['completed', 'done']);
+    assert.deepEqual(seen, ['POST', 'POST']);
+    assert.equal((await ask(next, 'POST', callId)).recorded, true);
+    assert.equal(seen.length, 2);
+  });
+
+  it('what only reads is told to the agent, which may ask again', async () => {
+    const run = await world.startRun();
+    const cut = await ask(run, 'GET');
+    assert.deepEqual([cut.status, cut.error?.code], ['failed', 'unreachable']);
+    hangsUp = false;
+    assert.equal((await ask(run, 'GET')).result?.text, 'done');
+  });
+});
