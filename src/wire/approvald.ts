@@ -266,7 +266,7 @@ export const approvaldRoutes = routes({
   withdrawApprovals: route({
     method: 'POST',
     path: '/v1/approvals/withdraw',
-    callers: ['toold', 'agentd'],
+    callers: ['agentd'],
     body: z.strictObject({
       run_id: RunId,
       /** Absent: every call of the run. */

@@ -84,7 +84,7 @@ export const modeldRoutes = routes({
   listBudgets: route({
     method: 'GET',
     path: '/v1/models/budgets',
-    callers: ['operator', 'agentd'],
+    callers: ['operator'],
     output: z.object({ budgets: z.array(BudgetView) }),
   }),
   setBudget: route({

@@ -213,7 +213,7 @@ export const sandboxdRoutes = routes({
   features: route({
     method: 'GET',
     path: '/v1/sandboxes/features',
-    callers: ['operator', 'agentd', 'toold'],
+    callers: ['operator'],
     output: FeaturesView,
   }),
   listBoxes: route({

@@ -172,8 +172,9 @@ describe('who waits', () => {
   it('what nobody asks for any more is over', async () => {
     const one = await host.ask();
     const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
+    const agentd = host.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
     const withdraw = (run_id: RunId) =>
-      host.toold.withdrawApprovals({ body: { run_id, reason: 'canceled' } });
+      agentd.withdrawApprovals({ body: { run_id, reason: 'canceled' } });
     assert.deepEqual(await withdraw(one.body.run_id), { withdrawn: 1 });
     const status = async () => (await host.alice.getApproval(at(one.approval.id))).approval.status;
     assert.equal(await status(), 'pending', 'the other call still asks');

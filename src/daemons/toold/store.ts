@@ -313,8 +313,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
         ),
       ),
 
-    /** In the order of the journal, after this place. */
-    /** The newest first, as all lists of calls and tasks are. */
+    /** Before this place in the journal, the newest first, as all lists of calls and tasks are. */
     listCalls: (filter: CallFilter, before: number, limit: number): Promise<CallRow[]> => {
       const where = ['place < ?'];
       const values: Value[] = [before];

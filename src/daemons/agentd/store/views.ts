@@ -66,9 +66,9 @@ export type Views = {
     waitsOpen: number;
   }>;
   halt(): Promise<{ reason: string } | undefined>;
-  /** When something is due by time alone: a timer, an expiry, a lease, a pause that ends. */
   /** Runs that ended last, so many, and those that are parked: none needs its sockets. */
   lastAtRest(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
+  /** When something is due by time alone: a timer, an expiry, a lease, a pause that ends. */
   nextDueMs(): Promise<number | undefined>;
 };
 

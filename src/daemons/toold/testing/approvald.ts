@@ -17,8 +17,8 @@ import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId } from '../../../wire/words.ts';
 import { AT, dispatchOf } from './peers.ts';
 
-const { askApproval, redeemApproval, approvalKey, withdrawApprovals } = approvaldRoutes;
-const usedRoutes = { askApproval, redeemApproval, approvalKey, withdrawApprovals };
+const { askApproval, redeemApproval, approvalKey } = approvaldRoutes;
+const usedRoutes = { askApproval, redeemApproval, approvalKey };
 
 type Said = { decision: Redeemed['decision']; edited?: Record<string, unknown>; text?: string };
 type Asked = { ask: AskApproval; said: Said };
@@ -85,9 +85,6 @@ export function fakeApprovald() {
     },
     async approvalKey() {
       return { key_id: key.keyId, public_key_pem: key.publicKeyPem };
-    },
-    async withdrawApprovals() {
-      return { withdrawn: 0 };
     },
   });
 
