@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import * as z from 'zod';
-import { readYaml, type YamlProblem } from './yaml-file.ts';
+import type { FileProblem } from '../wire/words.ts';
+import { readYaml } from './yaml-file.ts';
 
 const schema = z.strictObject({
   name: z.string(),
@@ -13,14 +14,14 @@ const schema = z.strictObject({
   by_name: z.record(z.string(), z.strictObject({ size: z.int() })).optional(),
 });
 
-function problemsOf(text: string): YamlProblem[] {
+function problemsOf(text: string): FileProblem[] {
   const result = readYaml(text, 'x.yaml', schema);
   assert.equal(result.ok, false, 'it is refused');
-  for (const problem of (result as { problems: YamlProblem[] }).problems) {
+  for (const problem of (result as { problems: FileProblem[] }).problems) {
     assert.equal(problem.file, 'x.yaml');
     assert.ok(problem.message.length > 3 && problem.hint.length > 3);
   }
-  return (result as { problems: YamlProblem[] }).problems;
+  return (result as { problems: FileProblem[] }).problems;
 }
 
 describe('yaml-file', () => {

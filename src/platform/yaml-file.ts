@@ -3,12 +3,12 @@
 // through here.
 import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
+import type { FileProblem } from '../wire/words.ts';
 import { checkValue } from './check.ts';
 import { nearest } from './nearest.ts';
 import { knownKeys } from './schema-words.ts';
 
-export type YamlProblem = { file: string; line: number | null; message: string; hint: string };
-export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: YamlProblem[] };
+export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: FileProblem[] };
 
 export function readYaml<S extends z.ZodType>(
   text: string,
@@ -65,7 +65,7 @@ function describe(
   schema: z.ZodType,
   file: string,
   lineOf: (path: PropertyKey[]) => number | null,
-): YamlProblem[] {
+): FileProblem[] {
   const where = issue.path.map(String).join('.');
   if (issue.code === 'unrecognized_keys') {
     const known = knownKeys(schema, issue.path);

@@ -2,17 +2,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nearest } from '../platform/nearest.ts';
+import type { FileProblem } from '../wire/words.ts';
 import { loadCedar, readBaseText } from './cedar.ts';
 import { rulesOfManifest } from './manifest-rules.ts';
 import { splitRules } from './rule-text.ts';
-import { checkSiteFile, isSiteFileName, type RuleProblem } from './site.ts';
+import { checkSiteFile, isSiteFileName } from './site.ts';
 import { rights } from './testing/rights.ts';
 
 async function check(text: string) {
   const cedar = await loadCedar();
   return checkSiteFile(cedar, { file: '10.cedar', text }, { agents: ['coder'], nearest });
 }
-const told = (problems: readonly RuleProblem[]) =>
+const told = (problems: readonly FileProblem[]) =>
   problems.map(({ line, message, hint }) => `${line}: ${message} | ${hint}`);
 
 test('each problem names its line and what was probably meant', async () => {

@@ -1,5 +1,6 @@
 // Rules that people write: checked against the schema before they are in force, every problem with
 // file, line and what was probably meant. Pure but for Cedar; which files are in force is agentd's.
+import type { FileProblem } from '../wire/words.ts';
 import { CAPABILITY_WORDS } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
@@ -8,14 +9,13 @@ import { canonicalPath } from './paths.ts';
 import { ANNOTATIONS, namedIn } from './rule.ts';
 import { lineAtByte, type Piece, splitRules } from './rule-text.ts';
 
-export type RuleProblem = { file: string; line: number | null; message: string; hint: string };
 export type SiteCheck = {
   /** How many rules the file has. */
   rules: number;
   /** Any of these, and the file is not taken. */
-  problems: RuleProblem[];
+  problems: FileProblem[];
   /** Worth a look, but in force. */
-  warnings: RuleProblem[];
+  warnings: FileProblem[];
 };
 
 export const SITE_FILE_BYTES_MAX = 262_144;
@@ -59,10 +59,10 @@ export function checkSiteFile(
   };
 }
 
-const inOrder = (problems: readonly RuleProblem[]): RuleProblem[] =>
+const inOrder = (problems: readonly FileProblem[]): FileProblem[] =>
   problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
 
-type Tell = { file: string; problems: RuleProblem[]; warnings: RuleProblem[] };
+type Tell = { file: string; problems: FileProblem[]; warnings: FileProblem[] };
 
 function validateAll(cedar: Cedar, tell: Tell, found: readonly Found[]): void {
   const texts = Object.fromEntries(found.map(({ piece }, i) => [String(i), piece.text]));
@@ -83,12 +83,12 @@ function validateAll(cedar: Cedar, tell: Tell, found: readonly Found[]): void {
 const FOR_ACTION = / for Action::"([^"]*)"/;
 
 /** Cedar tries a rule with every action it may be about, and says the same of each. */
-function mergeActions(problems: readonly RuleProblem[]): RuleProblem[] {
+function mergeActions(problems: readonly FileProblem[]): FileProblem[] {
   const groups = Map.groupBy(problems, ({ line, message }) =>
     JSON.stringify([line, message.replace(FOR_ACTION, '')]),
   );
   return [...groups.values()].map((same) => {
-    const [first] = same as [RuleProblem];
+    const [first] = same as [FileProblem];
     if (same.length === 1) return first;
     const names = same.map(({ message }) => FOR_ACTION.exec(message)?.[1] ?? '?').sort();
     const some = names.length > 3 ? `${names.slice(0, 3).join(', ')} and others` : names.join(', ');
@@ -101,7 +101,7 @@ function mergeActions(problems: readonly RuleProblem[]): RuleProblem[] {
 }
 
 /** Cedar's words, without its name for the rule, and with ours for the place. */
-function explain(file: string, piece: Piece, error: DetailedError): RuleProblem {
+function explain(file: string, piece: Piece, error: DetailedError): FileProblem {
   const at = error.sourceLocations?.[0];
   const line = at === undefined ? piece.line : lineAtByte(piece, at.start);
   const message = error.message
@@ -143,7 +143,7 @@ const isUtc = (text: string): boolean =>
 /** Names that Cedar cannot know to be wrong: one that matches nothing would silently do nothing. */
 function checkNames(tell: Tell, { piece, json }: Found, agents: readonly string[], near: Nearest) {
   const { file } = tell;
-  const say = (to: RuleProblem[], type: string, id: string, message: string, hint: string) =>
+  const say = (to: FileProblem[], type: string, id: string, message: string, hint: string) =>
     to.push({ file, line: lineOfName(piece, type, id), message, hint });
   for (const { type, id } of entitiesIn(json)) {
     if (type === 'Path') {

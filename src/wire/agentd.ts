@@ -1,7 +1,7 @@
 // agentd's contract: what people ask, and beside it what is asked for a run. What the routes carry
 // is in the folder of the same name.
 import * as z from 'zod';
-import { AgentView, ManifestProblem, StatusView } from './agentd/agents.ts';
+import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
@@ -21,6 +21,7 @@ import {
   AgentName,
   ArtifactId,
   ContextId,
+  FileProblem,
   PageQuery,
   Principal,
   RunId,
@@ -150,7 +151,7 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/agents',
     callers: ['operator'],
-    output: z.object({ agents: z.array(AgentView), problems: z.array(ManifestProblem) }),
+    output: z.object({ agents: z.array(AgentView), problems: z.array(FileProblem) }),
   }),
   getAgent: route({
     method: 'GET',

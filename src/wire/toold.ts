@@ -2,7 +2,16 @@
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
 import { route, routes } from './route.ts';
-import { CallId, Label, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
+import {
+  CallId,
+  FileProblem,
+  Label,
+  PageQuery,
+  RunId,
+  TaskId,
+  Timestamp,
+  WaitId,
+} from './words.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -42,14 +51,6 @@ export const ToolView = z.object({
   capabilities: z.array(z.string()),
 });
 export type ToolView = z.infer<typeof ToolView>;
-
-export const DeclarationProblem = z.object({
-  file: z.string(),
-  line: z.int().nullable(),
-  message: z.string(),
-  hint: z.string(),
-});
-export type DeclarationProblem = z.infer<typeof DeclarationProblem>;
 
 export const CallRequest = z.strictObject({
   call_id: CallId,
@@ -124,7 +125,7 @@ export const tooldRoutes = routes({
     output: z.object({
       tools: z.array(ToolView),
       /** Declarations that are wrong, and so not among the tools; told to people only. */
-      problems: z.array(DeclarationProblem).optional(),
+      problems: z.array(FileProblem).optional(),
     }),
   }),
   call: route({

@@ -1,4 +1,4 @@
-// The small words every contract uses: ids, names, labels, times. No behaviour.
+// The small words every contract uses: ids, names, labels, times, problems of files. No behaviour.
 import * as z from 'zod';
 
 const ID = '[0-9a-hjkmnp-tv-z]{26}';
@@ -77,3 +77,12 @@ export const PageQuery = {
   limit: z.coerce.number().int().min(1).max(1000).optional(),
   cursor: Cursor.optional(),
 };
+
+/** What is wrong in a file that a person wrote, and what to do about it. */
+export const FileProblem = z.object({
+  file: z.string(),
+  line: z.int().nullable(),
+  message: z.string(),
+  hint: z.string(),
+});
+export type FileProblem = z.infer<typeof FileProblem>;

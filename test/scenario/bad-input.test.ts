@@ -7,10 +7,10 @@ import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
-import { agentdRoutes, type ManifestProblem } from '../../src/wire/agentd.ts';
+import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { Fault } from '../../src/wire/errors.ts';
 import type { Message } from '../../src/wire/modeld.ts';
-import type { TaskId } from '../../src/wire/words.ts';
+import type { FileProblem, TaskId } from '../../src/wire/words.ts';
 import { askSocket } from '../support/callers.ts';
 import { startWorld, type World } from '../support/in-process.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
@@ -36,7 +36,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
   const problemIn = (file: string) =>
     eventually(`a problem in ${file}`, async () => {
       world.clock.advance(6_000);
-      return (await problems()).find((one: ManifestProblem) => one.file.endsWith(file));
+      return (await problems()).find((one: FileProblem) => one.file.endsWith(file));
     });
 
   before(async () => {

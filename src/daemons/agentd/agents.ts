@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { writeAtomically } from '../../platform/state-dir.ts';
-import type { ManifestProblem } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { FileProblem } from '../../wire/words.ts';
 import type { ManifestDir } from './adapters/manifest-dir.ts';
 import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';
@@ -18,7 +18,7 @@ import type { Store } from './store/store.ts';
 
 export type Agents = {
   /** Also with models that nobody offers now. */
-  problems(): Promise<ManifestProblem[]>;
+  problems(): Promise<FileProblem[]>;
   put(name: string, yaml: string, options: { createOnly: boolean; by: string }): Promise<void>;
   remove(name: string, by: string): Promise<void>;
   /** The manifests changed. */
@@ -68,7 +68,7 @@ export function makeAgents({
   modeld: Pick<Client<typeof modeldRoutes>, 'listModels'>;
   log: Log;
 }): Agents {
-  let problems: ManifestProblem[] = [];
+  let problems: FileProblem[] = [];
   const apply = async (set: ManifestSet): Promise<void> => {
     problems = set.problems;
     await store.applyAgents({

@@ -1,14 +1,14 @@
 // Which manifests are in force when several files are read: one broken or doubled file harms no
 // other, and what was in force stays until something valid replaces it. Pure; reading is
 // adapters/manifest-dir.ts's.
-import type { ManifestProblem } from '../../wire/agentd.ts';
+import type { FileProblem } from '../../wire/words.ts';
 import type { DeclaredAgent, ManifestResult } from './manifests.ts';
 
 export type FiledAgent = { agent: DeclaredAgent; file: string };
 export type ManifestSet = {
   /** Sorted by name. */
   agents: FiledAgent[];
-  problems: ManifestProblem[];
+  problems: FileProblem[];
 };
 export type Reading = { file: string; result: ManifestResult };
 
@@ -87,9 +87,9 @@ function isFree({ agent }: FiledAgent, agents: readonly FiledAgent[]): boolean {
 
 /** Says with the first problem of a file that its agent goes on as it was. */
 function withStanding(
-  problems: readonly ManifestProblem[],
+  problems: readonly FileProblem[],
   before: FiledAgent | undefined,
-): ManifestProblem[] {
+): FileProblem[] {
   const [first, ...rest] = problems;
   if (first === undefined || before === undefined) return [...problems];
   const hint = `${first.hint} Until then the agent ${before.agent.name} stays as it was.`;

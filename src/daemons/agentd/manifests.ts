@@ -3,13 +3,14 @@
 
 import { sha256Hex } from '../../platform/json.ts';
 import { nearest } from '../../platform/nearest.ts';
-import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
+import { readYaml } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
 import { readHostRule } from '../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, trimSlash } from '../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../policy/paths.ts';
-import type { AgentView, Limits, ManifestProblem } from '../../wire/agentd.ts';
+import type { AgentView, Limits } from '../../wire/agentd.ts';
 import { Manifest } from '../../wire/manifest.ts';
+import type { FileProblem } from '../../wire/words.ts';
 
 export const manifestSizeBytesMax = 262_144;
 
@@ -38,7 +39,7 @@ export type DeclaredAgent = {
 
 export type ManifestResult =
   | { ok: true; agent: DeclaredAgent }
-  | { ok: false; problems: ManifestProblem[] };
+  | { ok: false; problems: FileProblem[] };
 
 type Complaint = { path: PropertyKey[]; message: string; hint: string };
 
@@ -69,7 +70,7 @@ export function readManifest(
   return { ok: true, agent: declare(read.value, sha256Hex(text)) };
 }
 
-export function tooLarge(file: string, sizeBytes: number): ManifestProblem {
+export function tooLarge(file: string, sizeBytes: number): FileProblem {
   return {
     file,
     line: null,
@@ -81,14 +82,14 @@ export function tooLarge(file: string, sizeBytes: number): ManifestProblem {
 /** Nothing in it but comments: one sentence says more than every key that is missing. */
 const isEmpty = (text: string): boolean => text.split('\n').every((line) => /^\s*(#|$)/.test(line));
 
-const empty = (file: string): ManifestProblem => ({
+const empty = (file: string): FileProblem => ({
   file,
   line: null,
   message: 'the manifest is empty',
   hint: 'Remove the file; agentctl agent create NAME writes one that declares an agent.',
 });
 
-function clarify(problem: YamlProblem): ManifestProblem {
+function clarify(problem: FileProblem): FileProblem {
   const [message, hint] = problem.message.split(hintMark);
   if (message!.startsWith('Source contains multiple documents')) {
     return {

@@ -1,8 +1,9 @@
 // Manifests whose model nobody offers: a call of such an agent is answered by the default model,
 // and nobody meant that. While only the rehearsal answers, every name is as good as another.
 import { nearest } from '../../platform/nearest.ts';
-import type { AgentView, ManifestProblem } from '../../wire/agentd.ts';
+import type { AgentView } from '../../wire/agentd.ts';
 import type { ModelView, ProviderView } from '../../wire/modeld.ts';
+import type { FileProblem } from '../../wire/words.ts';
 
 type Offered = {
   models: readonly Pick<ModelView, 'name' | 'rehearsal' | 'is_default'>[];
@@ -13,7 +14,7 @@ type Named = Pick<AgentView, 'name' | 'model' | 'manifest_file'>;
 export function modelProblems(
   agents: readonly Named[],
   { models, providers }: Offered,
-): ManifestProblem[] {
+): FileProblem[] {
   if (models.every(({ rehearsal }) => rehearsal)) return [];
   const known = models.map(({ name }) => name);
   const isKnown = (name: string) =>

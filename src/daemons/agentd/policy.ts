@@ -11,8 +11,8 @@ import { hashOf, readBundle, sealBundle, writeBundle } from '../../policy/bundle
 import { loadCedar } from '../../policy/cedar.ts';
 import { type AgentRights, rightsOf } from '../../policy/manifest-rules.ts';
 import { checkSiteFile, type SiteCheck } from '../../policy/site.ts';
-import type { ManifestProblem } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { FileProblem } from '../../wire/words.ts';
 import type { PolicyReading } from './adapters/policy-dir.ts';
 import type { FiledAgent } from './manifest-set.ts';
 
@@ -23,7 +23,7 @@ export type Publisher = {
   rescan(): Promise<void>;
   /** What is published; throws before the first agents are set. */
   bundle(): Bundle;
-  problems(): ManifestProblem[];
+  problems(): FileProblem[];
   check(file: SiteFile): Promise<SiteCheck>;
 };
 
@@ -50,7 +50,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
   ownDir(join(options.stateDir, 'policy'));
   let published = readPublished(file, log);
   let agents: Record<string, AgentRights> | undefined;
-  let problems: ManifestProblem[] = [];
+  let problems: FileProblem[] = [];
   let isFirst = true;
   const inTurn = makeTurn();
   const check = async (one: SiteFile): Promise<SiteCheck> =>
@@ -64,7 +64,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
   const settleSite = async (): Promise<SiteFile[]> => {
     const { files, unread } = await options.readSite();
     const before = new Map(published?.site.map((one) => [one.file, one]));
-    const found: ManifestProblem[] = [...unread];
+    const found: FileProblem[] = [...unread];
     const settled = new Map<string, SiteFile>();
     for (const one of files) {
       // What is in force as it stands was checked when it came, or at this start.
@@ -85,7 +85,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
     return [...settled.values()].sort((a, b) => (a.file < b.file ? -1 : 1));
   };
 
-  const shout = async (found: ManifestProblem[]): Promise<void> => {
+  const shout = async (found: FileProblem[]): Promise<void> => {
     const isNew = JSON.stringify(found) !== JSON.stringify(problems);
     problems = found;
     if (!isNew || found.length === 0) return;
@@ -154,7 +154,7 @@ function readPublished(file: string, log: Log): Bundle | undefined {
   return undefined;
 }
 
-function refusal(problems: readonly ManifestProblem[]) {
+function refusal(problems: readonly FileProblem[]) {
   const lines = problems.map(
     ({ file, line, message }) => `${file}${line === null ? '' : `:${line}`}: ${message}`,
   );

@@ -3,7 +3,8 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { DeclarationProblem, ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { FileProblem } from '../../wire/words.ts';
 import type { Marks } from './marks.ts';
 import type { Runs } from './runs.ts';
 import type { Service } from './service.ts';
@@ -17,7 +18,7 @@ export function makeHandlers(options: {
   store: Store;
   marks: Pick<Marks, 'learn'>;
   /** What is wrong with declared tools. */
-  problems: () => readonly DeclarationProblem[];
+  problems: () => readonly FileProblem[];
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks } = options;
   return {

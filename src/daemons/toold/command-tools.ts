@@ -8,14 +8,15 @@ import { followDir } from '../../platform/follow-dir.ts';
 import { decodeUtf8 } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeTurn } from '../../platform/turns.ts';
-import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
+import { readYaml } from '../../platform/yaml-file.ts';
+import type { FileProblem } from '../../wire/words.ts';
 import { Declaration } from './command-tools/declaration.ts';
 import { makeCommandTool, type Place } from './command-tools/make.ts';
 import type { Tool } from './tools/tool.ts';
 
 export type { Place } from './command-tools/make.ts';
 
-export type CommandToolSet = { tools: Tool[]; problems: YamlProblem[] };
+export type CommandToolSet = { tools: Tool[]; problems: FileProblem[] };
 
 export type CommandToolDir = {
   current(): CommandToolSet;
@@ -75,7 +76,7 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
   };
 }
 
-type Read = { file: string; text: string } | { file: string; problem: YamlProblem };
+type Read = { file: string; text: string } | { file: string; problem: FileProblem };
 
 async function readFiles(dir: string): Promise<Read[]> {
   let names: string[];
@@ -89,7 +90,7 @@ async function readFiles(dir: string): Promise<Read[]> {
   return Promise.all(files.slice(0, FILES_MAX).map((name) => readOne(join(dir, name))));
 }
 
-const unreadable = (file: string, message: string): YamlProblem => ({
+const unreadable = (file: string, message: string): FileProblem => ({
   file,
   line: null,
   message,
@@ -118,7 +119,7 @@ async function readOne(file: string): Promise<Read> {
 
 function makeSet(files: readonly Read[], { taken, places }: CommandToolOptions): CommandToolSet {
   const tools = new Map<string, { file: string; tool: Tool }>();
-  const problems: YamlProblem[] = [];
+  const problems: FileProblem[] = [];
   for (const read of files) {
     if ('problem' in read) {
       problems.push(read.problem);

@@ -1,6 +1,6 @@
 // Agents as the wire shows them, what is wrong with their manifests, and the state of the whole.
 import * as z from 'zod';
-import { AgentName, Sha256, Timestamp } from '../words.ts';
+import { AgentName, FileProblem, Sha256, Timestamp } from '../words.ts';
 
 export const AgentView = z.object({
   name: AgentName,
@@ -23,14 +23,6 @@ export const AgentView = z.object({
 });
 export type AgentView = z.infer<typeof AgentView>;
 
-export const ManifestProblem = z.object({
-  file: z.string(),
-  line: z.int().nullable(),
-  message: z.string(),
-  hint: z.string(),
-});
-export type ManifestProblem = z.infer<typeof ManifestProblem>;
-
 export const StatusView = z.object({
   version: z.string(),
   mode: z.enum(['embedded', 'split']),
@@ -42,6 +34,6 @@ export const StatusView = z.object({
   tasks: z.record(z.string(), z.int()),
   runs: z.object({ queued: z.int(), live: z.int(), parked: z.int() }),
   waits_open: z.int(),
-  problems: z.array(ManifestProblem),
+  problems: z.array(FileProblem),
 });
 export type StatusView = z.infer<typeof StatusView>;

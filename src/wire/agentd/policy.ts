@@ -2,8 +2,7 @@
 // and what a changed policy would have answered.
 import * as z from 'zod';
 import { route, routes } from '../route.ts';
-import { AgentName, Timestamp } from '../words.ts';
-import { ManifestProblem } from './agents.ts';
+import { AgentName, FileProblem, Timestamp } from '../words.ts';
 
 const Answer = z.enum(['allow', 'ask', 'deny']);
 
@@ -31,7 +30,7 @@ export const PolicyView = z.object({
   agents: z.int(),
   people: z.record(z.string(), z.object({ roles: z.array(z.string()) })).nullable(),
   /** Files that are not taken as they are; what they said before stays in force. */
-  problems: z.array(ManifestProblem),
+  problems: z.array(FileProblem),
 });
 export type PolicyView = z.infer<typeof PolicyView>;
 
@@ -46,8 +45,8 @@ export const PolicyCheckView = z.object({
   files: z.array(
     z.object({ file: z.string(), kind: z.enum(['policy', 'manifest']), rules: z.int() }),
   ),
-  problems: z.array(ManifestProblem),
-  warnings: z.array(ManifestProblem),
+  problems: z.array(FileProblem),
+  warnings: z.array(FileProblem),
 });
 export type PolicyCheckView = z.infer<typeof PolicyCheckView>;
 

@@ -1,10 +1,11 @@
 // agentctl tool list and show.
 
 import { fault } from '../../../wire/errors.ts';
-import type { DeclarationProblem, ToolView } from '../../../wire/toold.ts';
+import type { ToolView } from '../../../wire/toold.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { plain } from '../show/plain.ts';
+import { problemLines } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
 
@@ -32,17 +33,10 @@ export async function list({ out, runtime }: Session): Promise<void> {
       tool.capabilities.join(', '),
       tool.description,
     ]);
-    return [...renderTable(HEADS, rows, out), ...problemLines(answer.problems ?? [])];
+    // Declared tools that are not offered, and why.
+    const broken = (answer.problems ?? []).flatMap((problem) => problemLines(problem, out.paint));
+    return [...renderTable(HEADS, rows, out), ...broken];
   });
-}
-
-/** Declared tools that are not offered, and why. */
-function problemLines(problems: readonly DeclarationProblem[]): string[] {
-  return problems.flatMap(({ file, line, message, hint }) => [
-    '',
-    `problem  ${plain(file)}${line === null ? '' : `:${line}`}: ${plain(message)}`,
-    `         ${plain(hint)}`,
-  ]);
 }
 
 export async function show(session: Session): Promise<void> {

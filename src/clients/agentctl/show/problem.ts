@@ -1,10 +1,10 @@
-// A manifest that could not be loaded, as lines: where, what, and what to do.
-import type { ManifestProblem } from '../../../wire/agentd.ts';
+// Something wrong in a file that a person wrote, as lines: where, what, and what to do.
+import type { FileProblem } from '../../../wire/words.ts';
 import type { Paint } from '../out.ts';
 import { plain } from './plain.ts';
 
 export function problemLines(
-  { file, line, message, hint }: ManifestProblem,
+  { file, line, message, hint }: FileProblem,
   paint: Paint,
   word: 'problem' | 'warning' = 'problem',
 ) {

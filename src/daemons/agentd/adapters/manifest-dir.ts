@@ -9,7 +9,7 @@ import { followDir } from '../../../platform/follow-dir.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeTurn } from '../../../platform/turns.ts';
-import type { ManifestProblem } from '../../../wire/agentd.ts';
+import type { FileProblem } from '../../../wire/words.ts';
 import type { ReadManifest } from '../declared-tools.ts';
 import {
   type FiledAgent,
@@ -160,7 +160,7 @@ async function readOne(
   before: Known | undefined,
   readText: ReadManifest,
 ): Promise<Known | undefined> {
-  const refuse = (problem: ManifestProblem): Known => ({
+  const refuse = (problem: FileProblem): Known => ({
     stamp: '',
     hash: '',
     result: { ok: false, problems: [problem] },
@@ -214,11 +214,11 @@ async function hasGone(file: string, error: unknown): Promise<boolean> {
   );
 }
 
-function notText(file: string): ManifestProblem {
+function notText(file: string): FileProblem {
   return { file, line: null, message: 'is not valid UTF-8', hint: 'Save the file as UTF-8 text.' };
 }
 
-function unreadable(file: string, error: unknown): ManifestProblem {
+function unreadable(file: string, error: unknown): FileProblem {
   return {
     file,
     line: null,

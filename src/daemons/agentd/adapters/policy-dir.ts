@@ -7,13 +7,13 @@ import type { Clock } from '../../../platform/clock.ts';
 import { followDir } from '../../../platform/follow-dir.ts';
 import { makeTurn } from '../../../platform/turns.ts';
 import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
-import type { ManifestProblem } from '../../../wire/agentd.ts';
+import type { FileProblem } from '../../../wire/words.ts';
 
 export type PolicyReading = {
   /** Sorted by name. */
   files: { file: string; text: string }[];
   /** Files that could not be read: they are there, so what they said before stays. */
-  unread: ManifestProblem[];
+  unread: FileProblem[];
 };
 
 export type PolicyDir = { read(): Promise<PolicyReading>; stop(): void };
