@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { boxRulesOf, declaredRulesOf, isNarrower } from './box-rules.ts';
+import { ANY_PATH, boxRulesOf, declaredRulesOf, isNarrower } from './box-rules.ts';
 import { isWithin } from './paths.ts';
 import { policyOf } from './testing/rights.ts';
 
@@ -44,7 +44,7 @@ test("the host's /tmp, /etc and homes are never in a box", async () => {
   assert.deepEqual([box.read, box.write], [SYSTEM, ['/home/coder', '/workspace']]);
 });
 
-test('what a rule forbids is closed, whatever its conditions; what it asks about is not', async () => {
+test('what a rule forbids or asks about is closed, whatever its conditions', async () => {
   const forbid = (action: string, path: string, rest = '') =>
     `forbid (principal, action == Action::"${action}", resource in Path::"${path}")${rest};`;
   const marked = ' when { context.labels.contains("outside") }';
@@ -54,8 +54,26 @@ test('what a rule forbids is closed, whatever its conditions; what it asks about
   assert.deepEqual((await boxOf(forbid('file.write', '/srv/docs/x'))).deny, [], 'only read there');
   assert.ok(!(await boxOf(forbid('file.delete', '/workspace'))).write.includes('/workspace'));
   assert.ok(!(await boxOf(forbid('file.read', '/srv'))).read.includes('/srv/app'));
-  const asks = await boxOf(`@ask("why") ${forbid('file.write', '/workspace/ci')}`);
-  assert.deepEqual(asks.deny, []);
+  const asks = `@ask("why") ${forbid('file.write', '/workspace/ci', marked)}`;
+  const { deny, asked } = await boxOf(asks);
+  assert.deepEqual([deny, asked], [['/workspace/ci'], ['/workspace/ci']]);
+});
+
+test('what a rule asks about is open to the call that was decided on it, and a forbid is not', async () => {
+  const ask = '@ask("why") forbid (principal, action == Action::"file.write", resource';
+  const text = `${ask} in Path::"/workspace/ci");
+    forbid (principal, action == Action::"file.read", resource in Path::"/workspace/keys");`;
+  const site = { '10.cedar': text };
+  const denied = async (opened: string[], more = site) =>
+    (await boxRulesOf(policyOf({ coder }, { site: more }), 'coder', [], opened)).deny;
+  assert.deepEqual(await denied([]), ['/workspace/ci', '/workspace/keys']);
+  assert.deepEqual(await denied(['/workspace/ci']), ['/workspace/keys']);
+  assert.deepEqual(await denied(['/workspace/keys']), ['/workspace/ci', '/workspace/keys']);
+  // Who is asked about any file is asked about every one; of a tree that is removed, once.
+  const any = { '10.cedar': `${ask}) when { context.path like "*.key" };` };
+  const policy = policyOf({ coder }, { site: any });
+  assert.deepEqual((await boxRulesOf(policy, 'coder')).write, []);
+  assert.ok((await boxRulesOf(policy, 'coder', [], [ANY_PATH])).write.includes('/workspace'));
 });
 
 test('a rule about any file in some circumstances closes them all', async () => {
@@ -159,7 +177,11 @@ test('what a tool was declared with is less what rules close, or is refused', as
   const any =
     'forbid (principal, action == Action::"file.write", resource is Path) when { context.path like "*.env" };';
   assert.match(JSON.stringify(await of(any)), /refused.*names no path/);
+  // The paths it names were asked about; what lies in them was not.
   assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log')}`), { deny: [] });
+  assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log/old')}`), {
+    deny: ['/srv/log/old'],
+  });
 });
 
 test('a plan that is not narrower opens every path that the one before opened', () => {

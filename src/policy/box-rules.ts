@@ -16,6 +16,9 @@ export type BoxRules = {
   write: string[];
   /** Directories inside these roots that stay closed. */
   deny: string[];
+  /** Paths that a rule asks a person about: closed, but for those opened for a call. */
+  asked: string[];
+  opened: string[];
   workspace: string;
   home: string;
   network: {
@@ -35,18 +38,26 @@ const SCRATCH = '/tmp';
 type FileAction = 'file.read' | 'file.write' | 'file.delete';
 const FILE_ACTIONS: readonly FileAction[] = ['file.read', 'file.write', 'file.delete'];
 
-/** `granted`: what people let one run of the agent reach besides. */
+/** Stands for all paths, of rules that name none. */
+export const ANY_PATH = '*';
+
+/**
+ * `granted`: what people let one run of the agent reach besides. `opened`: of the paths that rules
+ * ask about, those that a call was decided on; nobody can be asked while a command runs, so that
+ * the others are closed.
+ */
 export async function boxRulesOf(
   policy: Policy,
   agent: string,
   granted: readonly HostPort[] = [],
+  opened: readonly string[] = [],
 ): Promise<BoxRules> {
   const rules = await policy.rulesOf(`agent:${agent}`);
   const { agents } = policy.bundle;
   const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
   const home = homeOf(agent);
   const [reads, writes, deletes] = FILE_ACTIONS.map((action) =>
-    rights === undefined ? nothing : reachOf(rules, action, home),
+    rights === undefined ? nothing : reachOf(rules, action, { home, opened }),
   ) as [Reach, Reach, Reach];
   // Who can write into a directory can remove what is in it, and see it.
   const write = commonRoots([reads, writes, deletes]);
@@ -64,6 +75,8 @@ export async function boxRulesOf(
     read,
     write,
     deny,
+    asked: [...new Set(FILE_ACTIONS.flatMap((action) => askedFor(rules, action)))].sort(),
+    opened: [...opened],
     workspace: WORKSPACE,
     home,
     network: rights === undefined ? noNetwork : await unasked(policy, agent, network),
@@ -106,7 +119,10 @@ export async function declaredRulesOf(
   const deny: string[] = [];
   for (const action of FILE_ACTIONS) {
     const roots = action === 'file.read' ? [...read, ...write] : write;
-    const closed = closedFor(rules, action);
+    // A person was asked about the roots themselves, and not about what lies in them.
+    const isAsked = (path: string) => roots.some((root) => isWithin(root, path));
+    const opened = askedFor(rules, action).filter(isAsked);
+    const closed = closedFor(rules, action, opened);
     if (closed === 'all' && roots.length > 0)
       return { refused: `a rule about ${action} that names no path could concern any` };
     for (const path of closed === 'all' ? [] : closed) {
@@ -122,8 +138,12 @@ export async function declaredRulesOf(
 type Reach = { roots: string[]; closed: string[] };
 const nothing: Reach = { roots: [], closed: [] };
 
-function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reach {
-  const closed = closedFor(rules, action);
+function reachOf(
+  rules: readonly Rule[],
+  action: FileAction,
+  { home, opened }: { home: string; opened: readonly string[] },
+): Reach {
+  const closed = closedFor(rules, action, opened);
   if (closed === 'all') return nothing;
   const fitting = rules.filter(({ scope }) => actionFits(scope.action, action));
   const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
@@ -138,17 +158,32 @@ function reachOf(rules: readonly Rule[], action: FileAction, home: string): Reac
   return { roots: roots.filter((path) => !isClosed(path)), closed };
 }
 
-function closedFor(rules: readonly Rule[], action: FileAction): string[] | 'all' {
-  const closed: string[] = [];
-  for (const { effect, ask, scope } of rules) {
-    if (effect !== 'forbid' || ask !== null || !actionFits(scope.action, action)) continue;
-    const named = namedIn(scope.resource);
-    // The kernel sees no circumstances: a rule about any path in some of them closes all.
-    if (named === undefined && concernsPaths(scope.resource)) return 'all';
-    if (named?.type === 'Path') closed.push(named.id);
-  }
-  return closed;
+/** What a rule closes in a box: a path, all of them, or none. */
+function closedBy(rule: Rule, action: FileAction): string | undefined {
+  const { effect, scope, ask, isAboutTrees } = rule;
+  if (effect !== 'forbid' || !actionFits(scope.action, action)) return undefined;
+  // What a command removes one by one is another thing, and nobody is asked about that.
+  if (ask !== null && isAboutTrees) return undefined;
+  const named = namedIn(scope.resource);
+  // The kernel sees no circumstances: a rule about any path in some of them closes all.
+  if (named === undefined) return concernsPaths(scope.resource) ? ANY_PATH : undefined;
+  return named.type === 'Path' ? named.id : undefined;
 }
+
+function closedFor(
+  rules: readonly Rule[],
+  action: FileAction,
+  opened: readonly string[],
+): string[] | 'all' {
+  const closed = rules.flatMap((rule) => {
+    const path = closedBy(rule, action);
+    return path === undefined || (rule.ask !== null && opened.includes(path)) ? [] : [path];
+  });
+  return closed.includes(ANY_PATH) ? 'all' : closed;
+}
+
+const askedFor = (rules: readonly Rule[], action: FileAction): string[] =>
+  rules.flatMap((rule) => (rule.ask === null ? [] : (closedBy(rule, action) ?? [])));
 
 const concernsPaths = (resource: Scope['resource']): boolean =>
   resource.op !== 'is' || resource.entity_type === 'Path';

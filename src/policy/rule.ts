@@ -24,6 +24,8 @@ export type Rule = RuleText & {
   untilMs: number | null;
   /** Holds always where its scope fits. */
   isUnconditional: boolean;
+  /** Holds only for one call that removes a whole tree. */
+  isAboutTrees: boolean;
   scope: Scope;
 };
 
@@ -39,8 +41,22 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
     why: why ?? null,
     untilMs: until === undefined ? null : Date.parse(until),
     isUnconditional: json.conditions.length === 0,
+    isAboutTrees: isAboutTrees(json),
     scope: { principal, action, resource },
   };
+}
+
+/** Whether one of its conditions is `context.recursive`, alone or joined to others by `&&`. */
+export function isAboutTrees({ conditions }: PolicyJson): boolean {
+  const needs = (expression: unknown): boolean => {
+    const { '&&': both, '.': member } = expression as {
+      '&&'?: { left: unknown; right: unknown };
+      '.'?: { left: { Var?: string }; attr: string };
+    };
+    if (both !== undefined) return needs(both.left) || needs(both.right);
+    return member?.attr === 'recursive' && member.left.Var === 'context';
+  };
+  return conditions.some(({ kind, body }) => kind === 'when' && needs(body));
 }
 
 type EntityRef = EntityUid | { __entity: EntityUid };

@@ -6,7 +6,7 @@ import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
 import { canonicalHost } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
-import { ANNOTATIONS, namedIn } from './rule.ts';
+import { ANNOTATIONS, isAboutTrees, namedIn } from './rule.ts';
 import { lineAtByte, type Piece, splitRules } from './rule-text.ts';
 
 export type SiteCheck = {
@@ -193,12 +193,13 @@ function checkPlanned({ file, warnings }: Tell, { piece, json }: Found): void {
     namedIn(json.resource) === undefined &&
     (json.resource.op !== 'is' || json.resource.entity_type === 'Path');
   const asks = json.annotations?.ask !== undefined;
-  if (json.effect !== 'forbid' || asks || !isAboutFiles || !isOpen || json.conditions.length === 0)
-    return;
+  if (json.effect !== 'forbid' || !isAboutFiles || !isOpen || json.conditions.length === 0) return;
+  if (asks && isAboutTrees(json)) return;
+  const says = asks ? 'asks about' : 'forbids';
   warnings.push({
     file,
     line: piece.line,
-    message: 'forbids files by circumstances that a box cannot know',
+    message: `${says} files by circumstances that a box cannot know`,
     hint: 'Boxes of these agents show no files at all. Name the place: resource in Path::"…".',
   });
 }

@@ -16,6 +16,7 @@ import {
 } from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
 import { makePolicy, type Policy } from './decide.ts';
+import { isWithin } from './paths.ts';
 import type { Answer, Request } from './request.ts';
 import type { Rule } from './rule.ts';
 
@@ -27,8 +28,15 @@ export type PolicySource = {
   decide(request: Request): Promise<Answer>;
   /** The strictest answer to all of them, from one version. */
   decideAll(requests: readonly Request[]): Promise<Answer>;
-  /** `granted`: what people let one run of the agent reach besides. */
-  boxRulesOf(agent: string, granted?: readonly HostPort[]): Promise<BoxRules>;
+  /**
+   * `granted`: what people let one run of the agent reach besides. `touched`: what one call was
+   * decided on; paths that rules ask about are open only to such a call.
+   */
+  boxRulesOf(
+    agent: string,
+    granted?: readonly HostPort[],
+    touched?: readonly string[],
+  ): Promise<BoxRules>;
   declaredRulesOf(agent: string, declared: Declared): Promise<DeclaredRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
   /** Of the policy in force; undefined before the first question. */
@@ -124,6 +132,20 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
       });
     return inForce;
   };
+  const planOf = async (
+    policy: Policy,
+    agent: string,
+    granted: readonly HostPort[],
+    opened: readonly string[],
+  ): Promise<BoxRules> => {
+    const key = JSON.stringify([agent, granted, opened]);
+    const known = plans.get(key);
+    if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;
+    const rules = await boxRulesOf(policy, agent, granted, opened);
+    if (plans.size >= PLANS_MAX) plans.delete(plans.keys().next().value!);
+    plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_HOLDS_MS });
+    return rules;
+  };
   return {
     warm: () =>
       current().then(
@@ -134,15 +156,13 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     async decideAll(requests) {
       return (await current()).decideAll(requests);
     },
-    async boxRulesOf(agent, granted = []) {
+    async boxRulesOf(agent, granted = [], touched = []) {
       const policy = await current();
-      const key = JSON.stringify([agent, granted]);
-      const known = plans.get(key);
-      if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;
-      const rules = await boxRulesOf(policy, agent, granted);
-      if (plans.size >= PLANS_MAX) plans.delete(plans.keys().next().value!);
-      plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_HOLDS_MS });
-      return rules;
+      const usual = await planOf(policy, agent, granted, []);
+      const isTouched = (asked: string) =>
+        touched.some((path) => path === asked || isWithin(path, asked));
+      const opened = usual.asked.filter(isTouched);
+      return opened.length === 0 ? usual : planOf(policy, agent, granted, opened);
     },
     declaredRulesOf: async (agent, declared) => declaredRulesOf(await current(), agent, declared),
     rulesOf: async (principal) => (await current()).rulesOf(principal),

@@ -86,7 +86,7 @@ for (const mode of MODES) {
       const sandboxd = makeClient(sandboxdRoutes, socketLink({ socketPath }));
       let made = 0;
       const rulesOf = async (agent: string) => ({
-        ...{ read: [outside], write: ['/workspace', `/home/${agent}`], deny: [] },
+        ...{ read: [outside], write: ['/workspace', `/home/${agent}`], deny: [], opened: [] },
         network: { mode: 'none' as const, allow: [], granted: [] },
         resources: { cpu: null, memoryBytes: null, pids: null },
       });
@@ -116,7 +116,7 @@ for (const mode of MODES) {
           const { signal } = new AbortController();
           const context: ToolContext = {
             ...{ runId: run.runId, fence: 1, callId, agent, taskId, rootTaskId: taskId, signal },
-            box: () => boxes.of(run, { callId, signal }),
+            box: () => boxes.of(run, { callId, signal, touched: [] }),
           };
           const effect = await one.perform(one.input.parse(input), context);
           if ('result' in effect) return one.output.parse(effect.result);

@@ -44,11 +44,12 @@ export type Approvals = {
   /** The diff is made anew: an answer to another one does not count. */
   redeem(job: Job, approvalId: ApprovalId, now: Now): Promise<Answer>;
   /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
-  seenOf(job: Job, answer: Approved, now: Now & { edited: unknown }): Promise<Seen | CallError>;
+  seenOf(job: Job, answer: Approved, now: Now & { edited: Edited }): Promise<Seen | CallError>;
   /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
   heldTo(job: Job, input: unknown, by: HeldBy): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
 };
 type HeldBy = { approvalId: ApprovalId; seen: Seen; context: ToolContext };
+type Edited = Pick<Now, 'input' | 'context'>;
 export type Now = { labels: readonly Label[]; context: ToolContext; input: unknown };
 
 export function makeApprovals(options: {
@@ -119,7 +120,7 @@ export function makeApprovals(options: {
 
     async seenOf(job, answer, { input, edited, context }) {
       if (answer.edited === undefined) return answer.seen;
-      const now = await look(job, edited, context).catch(notForGood);
+      const now = await look(job, edited.input, edited.context).catch(notForGood);
       if (now instanceof Fault) return errorOf(now);
       // The person edited looking at this, so it must still be so.
       const still = await look(job, input, context).catch(notForGood);

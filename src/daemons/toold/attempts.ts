@@ -8,18 +8,17 @@ import type { WaitView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { CallAnswer } from '../../wire/toold.ts';
 import type { Approvals } from './approvals.ts';
-import { type Approved, type Go, makeAsking } from './attempts/asking.ts';
+import { type Approved, type ContextOf, type Go, makeAsking } from './attempts/asking.ts';
 import { makeEndings } from './attempts/endings.ts';
 import { makeAfterUnknown } from './attempts/unknown.ts';
 import * as events from './events.ts';
-import { about, contextFrom, type Job, newCall, waitingFor } from './job.ts';
+import { about, type BoxOf, contextFrom, type Job, newCall, waitingFor } from './job.ts';
 import type { Marks } from './marks.ts';
 import type { Permissions } from './permission.ts';
 import { type Finished, type FinishResult, failedWith, withheld } from './results.ts';
 import { forgetAsked, noteAsked, type Progress } from './rules.ts';
 import type { Runs } from './runs.ts';
 import type { CallRow, Store } from './store.ts';
-import type { Box } from './tools/box.ts';
 import {
   type AgentdClient,
   type Effect,
@@ -28,7 +27,6 @@ import {
   type Outcome,
   peerOptions,
   type Tool,
-  type ToolContext,
 } from './tools/tool.ts';
 
 export type Attempts = {
@@ -51,7 +49,7 @@ export type AttemptsOptions = {
   permissions: Permissions;
   approvals: Approvals;
   marks: Marks;
-  boxOf: (job: Job) => Promise<Box>;
+  boxOf: BoxOf;
   clock: Clock;
   log: Log;
   moment(name: string): void;
@@ -61,7 +59,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const { store, outbox, runs, permissions, approvals, marks, clock, log, moment } = options;
   const { deny, turnDown, end, release } = makeEndings(options);
 
-  const contextOf = (job: Job): ToolContext => contextFrom(job, options.boxOf);
+  const contextOf: ContextOf = (job, input) => contextFrom(job, input, options.boxOf);
 
   const getWait = async (id: WaitView['id']): Promise<WaitView> =>
     (await options.agentd.getWait({ params: { id } }, peerOptions)).wait;
@@ -116,7 +114,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect> => {
     const { input, approved } = begun;
     try {
-      const context = contextOf(job);
+      const context = contextOf(job, input);
       const held = approved && (await approvals.heldTo(job, input, { ...approved, context }));
       return await tool.perform(input, { ...context, ...held });
     } catch (error) {

@@ -12,7 +12,16 @@ import type { Run } from './runs.ts';
 import { showExec } from './tools/box.ts';
 
 const RULES: BoxRules = {
-  ...{ read: [], write: [], deny: [], workspace: '/workspace', home: '/home/coder', version: 1 },
+  ...{
+    read: [],
+    write: [],
+    deny: [],
+    asked: [],
+    opened: [],
+    workspace: '/workspace',
+    home: '/home/coder',
+    version: 1,
+  },
   network: { mode: 'none', allow: [], granted: [] },
   resources: { cpu: null, memoryBytes: null, pids: null },
 };
@@ -52,7 +61,7 @@ const callId = derivedId<CallId>('call', 'one');
 test('a box that is wanted when its run is dismissed is not opened', async () => {
   const { open, boxes, answer } = makeWorld();
   const dismissal = new AbortController();
-  const wanted = boxes.of(run, { callId, signal: dismissal.signal });
+  const wanted = boxes.of(run, { callId, signal: dismissal.signal, touched: [] });
   dismissal.abort();
   await boxes.close(run);
   answer();
@@ -62,7 +71,7 @@ test('a box that is wanted when its run is dismissed is not opened', async () =>
 
 test('one that is being opened then is closed', async () => {
   const { open, boxes, answer } = makeWorld();
-  const wanted = boxes.of(run, { callId, signal: new AbortController().signal });
+  const wanted = boxes.of(run, { callId, signal: new AbortController().signal, touched: [] });
   answer();
   await wanted;
   assert.equal(open.size, 1);
@@ -137,7 +146,7 @@ describe('while a command runs', () => {
       policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
     });
-    const box = () => boxes.of(run, { callId, signal: new AbortController().signal });
+    const box = () => boxes.of(run, { callId, signal: new AbortController().signal, touched: [] });
     const pass = async () => {
       for (let i = 0; i < 8; i++) {
         clock.advance(125);

@@ -27,7 +27,8 @@ import type { WaysOut } from './ways-out.ts';
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 export type Boxes = {
-  of(run: Run, call: { callId: CallId; signal: AbortSignal }): Promise<Box>;
+  /** A path that rules ask about is open only in a box for calls that were decided on it. */
+  of(run: Run, call: InBox): Promise<Box>;
   /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
   openEgress(run: Run): Promise<BoxRules['network']>;
   /** A sandbox of its own for one command of a declared tool. */
@@ -38,6 +39,7 @@ export type Boxes = {
   close(run: Run): Promise<void>;
 };
 
+type InBox = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
 type Open = {
   id: BoxId;
   rules: BoxRules;
@@ -47,6 +49,8 @@ type Open = {
   hasWay: boolean;
 };
 type Held = {
+  key: string;
+  touched: readonly string[];
   runId: string;
   fence: number;
   opened: Promise<Open>;
@@ -72,8 +76,8 @@ export function makeBoxes(options: {
   /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
   const leaving = new Set<Held>();
 
-  const rulesOf = async (run: Run): Promise<BoxRules> =>
-    policy.boxRulesOf(run.agent, await options.grants.of(run));
+  const rulesOf = async (run: Run, touched: readonly string[] = []): Promise<BoxRules> =>
+    policy.boxRulesOf(run.agent, await options.grants.of(run), touched);
 
   const open = async (run: Run, rules: BoxRules): Promise<Open> => {
     const id = options.newBoxId();
@@ -113,7 +117,7 @@ export function makeBoxes(options: {
     let network = JSON.stringify(box.rules.network);
     return {
       async isNarrower() {
-        const now = await rulesOf(run);
+        const now = await rulesOf(run, entry.touched);
         if (box.hasWay && network !== JSON.stringify(now.network)) {
           const isPut = await ways.put(run, now).then(
             () => true,
@@ -126,7 +130,7 @@ export function makeBoxes(options: {
       },
       end() {
         log.warn('policy became narrower: the box of a run is closed', { run_id: run.runId });
-        forget(run, entry);
+        forget(entry);
         void endBox(entry);
       },
     };
@@ -147,67 +151,70 @@ export function makeBoxes(options: {
     }
   };
 
-  const forget = (run: Run, entry: Held): void => {
-    if (held.get(run.runId) === entry) held.delete(run.runId);
+  const forget = (entry: Held): void => {
+    if (held.get(entry.key) === entry) held.delete(entry.key);
   };
 
-  const current = async (run: Run, signal: AbortSignal): Promise<{ entry: Held; box: Open }> => {
-    const rules = await rulesOf(run);
-    const found = held.get(run.runId);
+  const current = async (run: Run, call: InBox): Promise<{ entry: Held; box: Open }> => {
+    const { signal, touched } = call;
+    const rules = await rulesOf(run, touched);
+    const key = [run.runId, ...rules.opened].join(' ');
+    const found = held.get(key);
     if (found !== undefined) {
       const box = await found.opened;
       const isSame = box.plan === planOf(rules);
       if (found.fence === run.fence && isSame) return { entry: found, box };
-      forget(run, found);
+      forget(found);
       if (found.fence === run.fence && found.running > 0 && !isNarrower(rules, box.rules))
         leaving.add(found);
       else await endBox(found);
     }
     // Another call may have opened it while this one waited.
-    const again = held.get(run.runId);
+    const again = held.get(key);
     if (again !== undefined) return { entry: again, box: await again.opened };
     // Whoever dismissed the run has closed its box already, and would not close this one.
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
     const opened = open(run, rules);
     const entry: Held = {
-      ...{ runId: run.runId, fence: run.fence, opened },
+      ...{ key, touched, runId: run.runId, fence: run.fence, opened },
       running: 0,
       isEnded: false,
     };
-    held.set(run.runId, entry);
-    entry.opened.catch(() => forget(run, entry));
+    held.set(key, entry);
+    entry.opened.catch(() => forget(entry));
     return { entry, box: await entry.opened };
   };
 
   /** A box that went with its warden: nothing was done, and the next call opens another. */
-  const inBox = async <T>(run: Run, entry: Held, work: () => Promise<T>): Promise<T> => {
+  const inBox = async <T>(entry: Held, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
       if (!isFault(error, 'not_found') || !/open box/.test(error.message)) throw error;
-      forget(run, entry);
-      throw fault('unavailable', `the box of ${run.runId} has ended; it is opened again`, {
+      forget(entry);
+      throw fault('unavailable', `the box of ${entry.runId} has ended; it is opened again`, {
         cause: error,
       });
     }
   };
 
   return {
-    async of(run, { callId, signal }) {
-      const { entry, box } = await current(run, signal);
+    async of(run, call) {
+      const { callId, signal } = call;
+      const { entry, box } = await current(run, call);
       const params = { id: box.id };
       return {
         roots: { workspace: box.view.workspace, home: box.view.home },
         files: {
           perform: <R extends FileAsk>(request: R) =>
-            inBox(run, entry, async () => {
+            inBox(entry, async () => {
               if (signal.aborted) throw notBegun();
               const asked = { params, body: request as FileAsk as never };
               return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
             }),
         },
         exec: (request) =>
-          inBox(run, entry, async () => {
+          inBox(entry, async () => {
             const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
             const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
             const asked = { deadlineMs, signal: request.signal ?? signal };
@@ -238,13 +245,9 @@ export function makeBoxes(options: {
     },
 
     async close(run) {
-      const found = held.get(run.runId);
-      if (found !== undefined && found.fence <= run.fence) {
-        held.delete(run.runId);
-        await closeBox(found);
-      }
-      for (const entry of leaving)
+      for (const entry of [...held.values(), ...leaving])
         if (entry.runId === run.runId && entry.fence <= run.fence) {
+          forget(entry);
           leaving.delete(entry);
           await closeBox(entry);
         }
@@ -257,7 +260,7 @@ export function makeBoxes(options: {
  * What a box is made by. One more host is egressd's business alone, unless the box has no way there
  * yet.
  */
-function planOf({ network, version: _, ...rules }: BoxRules): string {
+function planOf({ network, version: _, asked: __, ...rules }: BoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 

@@ -24,7 +24,7 @@ import { makeBoxes } from './boxes.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeGrants } from './grants.ts';
-import type { Job } from './job.ts';
+import type { BoxOf } from './job.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
 import { makeFinishResult } from './results.ts';
@@ -124,7 +124,8 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const authority = makeAuthority(policy, grants);
   const permissions = makePermissions({ authority, marks, limits, clock });
   const approvals = makeApprovals({ approvald, agentd });
-  const boxOf = ({ run, callId, signal }: Job) => boxes.of(run, { callId, signal });
+  const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
+    boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const attempts = makeAttempts({ ...own, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;

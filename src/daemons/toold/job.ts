@@ -1,5 +1,6 @@
 // One call as one activation asks it, and what follows from that alone: its row, its subject in the
 // log, what a tool is told of it, and the answers that need nobody else.
+import { ANY_PATH } from '../../policy/box-rules.ts';
 import type { WaitView } from '../../wire/agentd.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
@@ -72,7 +73,18 @@ export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject =>
   argumentsHash,
 });
 
-export const contextFrom = (job: Job, boxOf: (job: Job) => Promise<Box>): ToolContext => ({
+/** What the call was decided on; of paths that rules ask about, its box opens only these. */
+function touchedBy({ tool }: Job, input: unknown): string[] {
+  const paths = (tool?.touches?.(input) ?? []).flatMap((touch) =>
+    touch.action === 'net.connect' ? [] : [touch.path],
+  );
+  return tool?.touchesAll === true ? [...paths, ANY_PATH] : paths;
+}
+
+export type BoxOf = (job: Job, touched: readonly string[]) => Promise<Box>;
+
+/** `input`: as it is decided on; undefined where no box is needed. */
+export const contextFrom = (job: Job, input: unknown, boxOf: BoxOf): ToolContext => ({
   runId: job.run.runId,
   fence: job.run.fence,
   callId: job.callId,
@@ -80,7 +92,7 @@ export const contextFrom = (job: Job, boxOf: (job: Job) => Promise<Box>): ToolCo
   taskId: job.run.taskId,
   rootTaskId: job.run.rootTaskId,
   signal: job.signal,
-  box: () => boxOf(job),
+  box: () => boxOf(job, input === undefined ? [] : touchedBy(job, input)),
 });
 
 export const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({

@@ -13,6 +13,8 @@ import type { Endings } from './endings.ts';
 
 export type Go = Permission & { kind: 'go' };
 type Ask = Permission & { kind: 'ask' };
+/** `input`: what is done in the box of the call, where it is known. */
+export type ContextOf = (job: Job, input?: unknown) => ToolContext;
 export type Approved = { approvalId: ApprovalId; seen: Seen };
 
 export type Asking = {
@@ -30,13 +32,13 @@ export function makeAsking(options: {
   turnDown: Endings['turnDown'];
   /** When it may begin. */
   attempt: (job: Job, record: CallRow, may: Go, approved: Approved) => Promise<CallAnswer>;
-  contextOf: (job: Job) => ToolContext;
+  contextOf: ContextOf;
   moment(name: string): void;
 }): Asking {
   const { store, runs, permissions, approvals, turnDown, contextOf, moment } = options;
 
   const askPerson: Asking['askPerson'] = async (job, record, may) => {
-    const asked = await approvals.request(job, may, contextOf(job)).catch(notForGood);
+    const asked = await approvals.request(job, may, contextOf(job, may.input)).catch(notForGood);
     if (asked instanceof Fault) return turnDown(job, record, notAskable(asked));
     moment('toold.after-approval-asked');
     if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
@@ -51,13 +53,14 @@ export function makeAsking(options: {
     const before = await permissions.of(job, await runs.progressOf(job.run), { again: true });
     if (before.kind === 'no') return turnDown(job, record, before.decision);
     const { labels, input } = before;
-    const now = { labels, input, context: contextOf(job) };
+    const now = { labels, input, context: contextOf(job, input) };
     const answer = await approvals.redeem(job, approvalId, now);
     if (!answer.approved) return turnDown(job, record, notApproved(approvalId, answer.error));
     const may =
       answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
     if (may.kind === 'no') return turnDown(job, record, may.decision);
-    const seen = await approvals.seenOf(job, answer, { ...now, edited: may.input });
+    const edited = { input: may.input, context: contextOf(job, may.input) };
+    const seen = await approvals.seenOf(job, answer, { ...now, edited });
     if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
     const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
     const decision = { ...may.decision, checks, approval: approvalId };

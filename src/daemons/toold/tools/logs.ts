@@ -107,6 +107,7 @@ const logsRead = (workspace: string): Tool =>
       incomplete: z.string().optional(),
     }),
     touches: ({ path }) => [reads(path)],
+    touchesAll: true,
     async perform({ path, tail_lines, since, grep, ignore_case }, context) {
       const box = await context.box();
       const sinceMs = since === undefined ? undefined : Date.parse(since);

@@ -81,6 +81,8 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   reversibilityOf?(input: z.output<I>): ToolView['reversibility'];
   /** Paths are absolute, as the box shows them. */
   touches?(input: z.output<I>): Touch[];
+  /** It touches nothing besides, so that policy was asked about all it does. Not for commands. */
+  touchesAll?: true;
   /** Whether it needs the run's box, and for what: what a marked run writes there stays marked. */
   box?: 'read' | 'write';
   /** Labels that its output brings into the run, such as `outside`. */

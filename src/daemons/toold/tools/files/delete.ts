@@ -73,6 +73,7 @@ export const deleteFile = (workspace: string): Tool =>
     input: z.strictObject({ path: boxPath(workspace) }),
     output: Deleted,
     touches: ({ path }) => [deletes(path)],
+    touchesAll: true,
     async preview({ path }, context) {
       const { state, text } = await lookAt(await context.box(), path);
       return { text, basis: { before: state } };

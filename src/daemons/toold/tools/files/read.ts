@@ -30,6 +30,7 @@ export const readFile = (workspace: string): Tool =>
       next_offset: z.int().optional(),
     }),
     touches: ({ path }) => [reads(path)],
+    touchesAll: true,
     async perform({ path, offset, length }, context) {
       const { files } = await context.box();
       const found = await files.perform({ op: 'read', path, offset, length });

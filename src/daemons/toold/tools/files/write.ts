@@ -94,6 +94,7 @@ export const writeFile = (workspace: string): Tool =>
       sha256: z.string(),
     }),
     touches: ({ path }) => [writes(path)],
+    touchesAll: true,
     rollback: 'Write the earlier content again; the diff shows it.',
     async preview({ path, text }, context) {
       return previewOfText(await context.box(), path, text);
@@ -186,6 +187,7 @@ export const editFile = (workspace: string): Tool =>
       diff: z.string(),
     }),
     touches: ({ path }) => [reads(path), writes(path)],
+    touchesAll: true,
     rollback: 'Edit it back; the diff shows how it was.',
     async preview({ path, edits }, context) {
       const { content, sha256 } = await readForEdit(await context.box(), path);
