@@ -6,6 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { isFault, type RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
+import { type Patience, untilDone } from '../../platform/until-done.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -57,24 +58,13 @@ export type LiveActivations = Activations & {
   dismissLeft(): Promise<void>;
 };
 
-const AGAIN_MS_FIRST = 50;
 const AGAIN_MS_MAX = 5_000;
 const AWAY_MS_MAX = 600_000;
 
 const isAway = (error: unknown): boolean => isFault(error) && error.retry;
-
-async function untilThere(work: () => Promise<unknown>): Promise<void> {
-  const endMs = performance.now() + AWAY_MS_MAX;
-  for (let pauseMs = AGAIN_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, AGAIN_MS_MAX)) {
-    await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
-    try {
-      await work();
-      return;
-    } catch (error) {
-      if (!isAway(error) || performance.now() > endMs) throw error;
-    }
-  }
-}
+const AWAY: Patience = {
+  ...{ passes: isAway, pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX, inBackground: true },
+};
 
 export function makeActivations(parts: ActivationParts): LiveActivations {
   const { store, log } = parts;
@@ -147,7 +137,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     // back with every run that it was not told to leave, so it is told then.
     const orLater = (at: string, work: () => Promise<unknown>) =>
       work().catch((error: unknown) => {
-        if (isAway(error)) void untilThere(work).catch((last: unknown) => orSaid(at, last));
+        if (isAway(error)) void untilDone(work, AWAY).catch((last: unknown) => orSaid(at, last));
         else orSaid(at, error);
       });
     await Promise.all([

@@ -6,6 +6,7 @@ import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { untilDone } from '../../platform/until-done.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -42,7 +43,7 @@ const TUNING = { logPagesMax: 4_000 };
 /** A box that is to be closed waits for this. */
 const soon = { deadlineMs: 2_000 };
 const AWAY_MS_MAX = 5_000;
-const AGAIN_MS = 50;
+const AGAIN_MS_MAX = 200;
 
 export type Parts = {
   floor: Floor<TooldConfig>;
@@ -69,16 +70,17 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     ...{ policy, clock, log },
   });
   const hasReceived = async ({ runId }: Run): Promise<boolean> => {
-    for (const endMs = performance.now() + AWAY_MS_MAX; ; ) {
-      try {
-        const { egress } = await egressd.getEgress({ params: { id: runId } }, soon);
-        return egress.bytes_received > 0;
-      } catch (error) {
-        if (isFault(error, 'not_found')) return false;
-        // One that is started again soon knows: what was done need not be withheld for it.
-        if (!isFault(error, 'unavailable') || performance.now() > endMs) throw error;
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-      }
+    const ask = () => egressd.getEgress({ params: { id: runId } }, soon);
+    try {
+      // One that is started again soon knows: what was done need not be withheld for it.
+      const { egress } = await untilDone(ask, {
+        passes: (error) => isFault(error, 'unavailable'),
+        ...{ pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX },
+      });
+      return egress.bytes_received > 0;
+    } catch (error) {
+      if (isFault(error, 'not_found')) return false;
+      throw error;
     }
   };
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });

@@ -1,6 +1,7 @@
 // The way out of each run through egressd: opened with what policy allows, narrowed when the run
 // has read text from outside, and closed with the run, whoever of the two dies meanwhile.
 import type { Log } from '../../platform/log.ts';
+import { untilDone } from '../../platform/until-done.ts';
 import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
@@ -22,7 +23,6 @@ export type WaysOut = {
  * goes through, a tunnel could carry anything out and does not.
  */
 const ONLY_READS = ['GET', 'HEAD'];
-const PAUSE_MS_FIRST = 50;
 const PAUSE_MS_MAX = 5_000;
 
 export function makeWaysOut(options: {
@@ -34,23 +34,16 @@ export function makeWaysOut(options: {
   const open = new Set<RunId>();
 
   /** Again and again while egressd is away: it opens what it was not told to close. */
-  const insist = async (what: string, work: () => Promise<unknown>): Promise<void> => {
-    for (let pauseMs = PAUSE_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)) {
-      try {
-        await work();
-        return;
-      } catch (error) {
-        const passes = error instanceof Fault && error.retry;
-        if (!passes) return log.error(what, { error });
-        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
-      }
-    }
-  };
+  const insist = (what: string, work: () => Promise<void>): Promise<void> =>
+    untilDone(work, {
+      passes: (error) => error instanceof Fault && error.retry,
+      ...{ pauseMsMax: PAUSE_MS_MAX, inBackground: true },
+    }).catch((error: unknown) => log.error(what, { error }));
 
   const dropNow = (runId: RunId, fence: number): Promise<void> =>
-    insist(`the way out of ${runId} was not closed`, () =>
-      egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions),
-    );
+    insist(`the way out of ${runId} was not closed`, async () => {
+      await egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions);
+    });
 
   return {
     async put(run, { network }) {

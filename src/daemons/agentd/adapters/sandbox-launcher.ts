@@ -4,6 +4,7 @@ import { constants } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
+import { untilDone } from '../../../platform/until-done.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { RunnerEnd, sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { RunId, TaskId } from '../../../wire/words.ts';
@@ -168,15 +169,8 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
       };
     },
     async stopAll() {
-      const until = performance.now() + AWAY_MS_MAX;
-      for (;;) {
-        try {
-          return (await sandboxd.endRunners({})).ended;
-        } catch (error) {
-          if (!isAway(error) || performance.now() > until) throw error;
-          await pause(AGAIN_MS);
-        }
-      }
+      const patience = { passes: isAway, pauseMsMax: AGAIN_MS, forMsMax: AWAY_MS_MAX };
+      return (await untilDone(() => sandboxd.endRunners({}), patience)).ended;
     },
   };
 }

@@ -3,6 +3,7 @@
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
+import { untilDone } from '../../../platform/until-done.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
@@ -76,16 +77,15 @@ export function makeEndings(options: {
 
   /** The outcome of an effect that happened is kept trying: only a crash may make it unknown. */
   const save = async (job: Job, finished: Finished, ended: EventDraft): Promise<void> => {
-    for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
-      try {
-        await store.recordOutcome(job.callId, finished.saved, { endedMs: clock.nowMs(), ended });
-        return;
-      } catch (error) {
-        const passes = isFault(error, 'storage_full') || isFault(error, 'overloaded');
-        if (!passes || job.signal.aborted) throw error;
-        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
-      }
-    }
+    const isFull = (error: unknown) =>
+      isFault(error, 'storage_full') || isFault(error, 'overloaded');
+    await untilDone(
+      () => store.recordOutcome(job.callId, finished.saved, { endedMs: clock.nowMs(), ended }),
+      {
+        passes: (error) => isFull(error) && !job.signal.aborted,
+        ...{ pauseMsMax: 2_000, inBackground: true },
+      },
+    );
   };
 
   const end: Endings['end'] = async (job, attempt, finished) => {

@@ -1,0 +1,30 @@
+// Something that is tried again, ever more seldom, as long as what stands in its way passes by
+// itself.
+
+export type Patience = {
+  /** Whether to try again after this; the rest is thrown. */
+  passes(error: unknown): boolean;
+  pauseMsMax: number;
+  /** After this time even what passes is thrown. */
+  forMsMax?: number;
+  /** Nobody waits for it, so it does not keep the process alive. */
+  inBackground?: true;
+};
+
+const PAUSE_MS_FIRST = 50;
+
+export async function untilDone<T>(work: () => Promise<T>, patience: Patience): Promise<T> {
+  const { passes, pauseMsMax, forMsMax = Number.POSITIVE_INFINITY, inBackground } = patience;
+  const endMs = performance.now() + forMsMax;
+  for (let pauseMs = PAUSE_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, pauseMsMax)) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!passes(error) || performance.now() > endMs) throw error;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, pauseMs);
+        if (inBackground === true) timer.unref();
+      });
+    }
+  }
+}
