@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
 import { changedSince, type Tool, type ToolContext, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
-import { LIMITS, reasonOf } from './limits.ts';
+import { LIMITS, reasonOf, statIfThere } from './limits.ts';
 import { ABSENT, asChanged, isSha256, previewOfText } from './write.ts';
 
 /** What a person is shown of a tree. */
@@ -33,21 +33,12 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
   }
 }
 
-const real = async (box: Box, path: string) => {
-  try {
-    return await box.files.perform({ op: 'stat', path });
-  } catch (error) {
-    if (reasonOf(error) === 'not_found') return undefined;
-    throw error;
-  }
-};
-
 /** What would go. Of a link it is the link, whatever it leads to. */
 async function lookAt(box: Box, path: string): Promise<{ state: string; text: string }> {
-  const found = await real(box, path);
+  const found = await statIfThere(box, path);
   if (found === undefined) return { state: ABSENT, text: `${path}: is not there\n` };
   const { kind, modified_at, real_path } = found;
-  const parent = await real(box, posix.dirname(path));
+  const parent = await statIfThere(box, posix.dirname(path));
   if (real_path !== posix.join(parent?.real_path ?? '/', posix.basename(path)))
     return { state: `link to ${real_path}`, text: `${path}: link to ${real_path}\n` };
   if (kind !== 'file') return { state: `${kind} of ${modified_at}`, text: `${path}: ${kind}\n` };

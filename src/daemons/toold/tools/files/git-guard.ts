@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import type { Box } from '../box.ts';
-import { reasonOf } from './limits.ts';
+import { statIfThere } from './limits.ts';
 
 const isInGit = (path: string): boolean =>
   path.split('/').some((part) => part.toLowerCase() === '.git');
@@ -17,11 +17,7 @@ const refusal = (path: string) =>
 /** Also when a link leads there under another name. */
 export async function assertNotGit(box: Box, path: string): Promise<void> {
   if (isInGit(path)) throw refusal(path);
-  try {
-    const { real_path } = await box.files.perform({ op: 'stat', path: posix.dirname(path) });
-    if (isInGit(real_path)) throw refusal(path);
-  } catch (error) {
-    // Directories that are to be made lead nowhere yet.
-    if (reasonOf(error) !== 'not_found') throw error;
-  }
+  // Directories that are to be made lead nowhere yet.
+  const above = await statIfThere(box, posix.dirname(path));
+  if (above !== undefined && isInGit(above.real_path)) throw refusal(path);
 }

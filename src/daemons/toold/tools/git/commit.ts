@@ -2,14 +2,12 @@
 // is then committed, whatever has become of the files since. The author is the agent.
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
-import { reads, writes } from '../box.ts';
+import { howEnded, reads, writes } from '../box.ts';
 import { type Basis, type Tool, type ToolContext, tool } from '../tool.ts';
 import { basisOf, commitExactly, shownOf } from './exact.ts';
-import { PLAIN, RepoPath, repo } from './input.ts';
+import { CHANGES, PLAIN, RepoPath, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
 import { branchOf, refuseInnerRepositories } from './state.ts';
-
-const LIMITS = { timeoutMs: 120_000, callsPerRunMax: 500 } as const;
 
 const CommitInput = (workspace: string) =>
   z
@@ -28,12 +26,7 @@ export const gitCommit = (workspace: string): Tool =>
     description:
       'Commit to the current branch: what is staged, after staging paths, or all that changed. ' +
       'You are the author. Hooks are not run.',
-    risk: 'medium',
-    reversibility: 'reversible',
-    idempotent: false,
-    ...LIMITS,
-    level: 'L2',
-    box: 'write',
+    ...CHANGES,
     input: CommitInput(workspace),
     output: z.object({
       top: z.string(),
@@ -75,7 +68,7 @@ async function commitBy(git: Git, input: CommitInput, context: ToolContext): Pro
   if (paths.length > 0) await git.run(['add', '--', ...paths]);
   const how = ['--no-verify', '--no-gpg-sign', '--cleanup=whitespace', '--quiet', '--file=-'];
   const done = await git.try(['commit', ...how], message);
-  if (done.endedBy !== null) throw new Error(`git commit was ended by ${done.endedBy}`);
+  if (done.endedBy !== null) throw new Error(`git commit was ended ${howEnded(done.endedBy)}`);
   if (done.exitCode !== 0) throw notCommitted(done.stdout.toString(), done.stderr.toString());
   const { stdout } = await git.run(['rev-parse', '--verify', 'HEAD']);
   return stdout.trim();

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
+import { howEnded } from '../box.ts';
 import { assertShowable } from '../diff.ts';
 import { reasonOf, statIfThere } from '../files/limits.ts';
 import { type Basis, changedSince, type ToolContext } from '../tool.ts';
@@ -60,7 +61,8 @@ export async function commitExactly(git: Git, basis: Basis, message: string): Pr
   const old = parent === NONE ? '0'.repeat(tree.length) : parent!;
   const note = `commit: ${text.split('\n')[0]!.slice(0, 200)}`;
   const moved = await git.try(['update-ref', '--no-deref', '-m', note, branch, commit, old]);
-  if (moved.endedBy !== null) throw new Error(`git update-ref was ended by ${moved.endedBy}`);
+  if (moved.endedBy !== null)
+    throw new Error(`git update-ref was ended ${howEnded(moved.endedBy)}`);
   if (moved.exitCode !== 0) throw changedSince(`${branch} is not at ${parent} any more`);
   // It is committed; the rest is how the repository looks afterwards.
   if (merges !== undefined) await git.try(['merge', '--quit']);

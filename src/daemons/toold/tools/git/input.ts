@@ -1,6 +1,17 @@
-// The arguments that git's tools share. None of them can be taken for an option.
+// What git's tools share: their arguments, none of which can be taken for an option, and what those
+// that change a repository say of themselves.
 import * as z from 'zod';
 import { boxPath } from '../box.ts';
+
+export const CHANGES = {
+  risk: 'medium',
+  reversibility: 'reversible',
+  idempotent: false,
+  timeoutMs: 120_000,
+  callsPerRunMax: 500,
+  level: 'L2',
+  box: 'write',
+} as const;
 
 export const repo = (workspace: string) =>
   boxPath(workspace).default(workspace).describe('a directory of the repository');

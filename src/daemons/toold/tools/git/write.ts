@@ -3,11 +3,9 @@ import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { boxPath, isWithin, reads, writes } from '../box.ts';
 import { type Tool, tool } from '../tool.ts';
-import { BranchName, Ref, repo } from './input.ts';
+import { BranchName, CHANGES, Ref, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
 import { branchOf, refuseInnerRepositories } from './state.ts';
-
-const LIMITS = { timeoutMs: 120_000, callsPerRunMax: 500 } as const;
 
 const BranchInput = (workspace: string) =>
   z
@@ -25,12 +23,7 @@ export const gitBranch = (workspace: string): Tool =>
     description:
       'List branches, create one and switch to it, switch to one, or delete one whose commits ' +
       'are in another.',
-    risk: 'medium',
-    reversibility: 'reversible',
-    idempotent: false,
-    ...LIMITS,
-    level: 'L2',
-    box: 'write',
+    ...CHANGES,
     input: BranchInput(workspace),
     output: z.object({
       top: z.string(),
@@ -97,12 +90,7 @@ export const gitWorktree = (workspace: string): Tool =>
     description:
       'List worktrees, add one in a directory of its own on a new branch, or remove one without ' +
       'changes. So several can work on one repository at once, each in their own files.',
-    risk: 'medium',
-    reversibility: 'reversible',
-    idempotent: false,
-    ...LIMITS,
-    level: 'L2',
-    box: 'write',
+    ...CHANGES,
     input: WorktreeInput(workspace),
     output: z.object({
       top: z.string(),
