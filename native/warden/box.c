@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -69,6 +70,7 @@ static void settle(struct box *box) {
   box->settled = true;
   close_stream(&box->in);
   close_stream(&box->control);
+  close_stream(&box->seals);
   if (box->egress > 0) kill(box->egress, SIGTERM);
   if (box->hold) close_home(box);
   if (box->home ? !box->alone : !box->pid_namespace) group_kill(&box->group);
@@ -196,6 +198,15 @@ static void tell_started(struct box *box) {
   box_output_possible(box);
 }
 
+// After its opening a box's mounts stay as they are, unless what one lies on is removed or replaced
+// on the host: then the kernel takes the mount away, and what it hid or protected is open.
+static void on_seals(struct watch *watch, uint32_t events) {
+  struct stream *stream = (struct stream *)watch;
+  if (!(events & (EPOLLPRI | EPOLLERR))) return;
+  box_kill(stream->box, ENDED_SEAL);
+  close_stream(stream);
+}
+
 static void on_report(struct box *box, const struct report *report, const int *fds,
                       unsigned count) {
   switch (report->kind) {
@@ -213,6 +224,16 @@ static void on_report(struct box *box, const struct report *report, const int *f
     case REPORT_STARTED:
       if (box->hold && count == ENTRY_COUNT) memcpy(box->entry.fds, fds, count * sizeof *fds);
       tell_started(box);
+      return;
+    case REPORT_WATCH:
+      if (count == 1 && !box->seals.open) {
+        box->seals = (struct stream){.watch = {on_seals, fds[0], false}, .box = box, .open = true};
+        watch_add(&box->seals.watch, EPOLLPRI);
+        // What went before is not told: epoll itself looks when it is added, and keeps it.
+        if (mounts_count(fds[0]) != report->status) box_kill(box, ENDED_SEAL);
+        return;
+      }
+      for (unsigned i = 0; i < count; i++) close(fds[i]);
       return;
     case REPORT_LISTENER:
       if (count == 1 && box->conn && box->egress_path && !box->egress)

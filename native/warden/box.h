@@ -15,7 +15,7 @@ struct stream {
 };
 
 struct box {
-  struct stream out[2], in, control;
+  struct stream out[2], in, control, seals;
   struct conn *conn;
   pid_t pid;
   struct box *home;     // the open box this command runs in, or NULL

@@ -155,6 +155,15 @@ static int allow(int ruleset, const char *path, enum landlock_use use, struct fa
   return bad;
 }
 
+// Where a directory of the box's own lies on a declared one (freeze.c), rules of that do not count.
+static int allow_frozen(int ruleset, const char *path, struct failure *why) {
+  int fd = box_reach(path);
+  if (fd < 0) return 0;
+  int bad = is_box_own(fd) ? landlock_allow(ruleset, host.landlock, fd, USE_READ, why) : 0;
+  close(fd);
+  return bad;
+}
+
 int confine_ruleset(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   int ruleset = landlock_open(host.landlock, plan->level, why);
@@ -165,6 +174,8 @@ int confine_ruleset(const struct setup *setup, struct failure *why) {
     if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
     enum landlock_use use = bind->kind == BIND_RW ? USE_WRITE : USE_READ;
     if (landlock_allow(ruleset, host.landlock, setup->fds[i], use, why)) return -1;
+    if (plan->level == LEVEL_2 && bind->kind == BIND_RO && allow_frozen(ruleset, bind->dst, why))
+      return -1;
   }
   if (plan->level == LEVEL_2 &&
       (allow(ruleset, "/", USE_LIST, why) || allow(ruleset, "/etc", USE_READ, why) ||

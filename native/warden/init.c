@@ -139,6 +139,12 @@ static int build(struct setup *setup, struct failure *why) {
     close(listener);
   }
   if (setup->birth == BIRTH_LEVEL_2 && mounts_build(setup, why)) return -1;
+  if (setup->watch >= 0) {
+    struct report told = {.kind = REPORT_WATCH, .status = setup->mounts};
+    if (fds_send(setup->control, &told, sizeof told, &setup->watch, 1))
+      return fail(why, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
+    close(setup->watch);
+  }
   return identity_take(setup, why);
 }
 

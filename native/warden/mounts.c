@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define OWN_MAX 300
+#define OWN_MAX 1200
 static dev_t own[OWN_MAX];  // file systems made for this box: only there are mount points created
 static unsigned own_count;
 
@@ -18,7 +18,7 @@ static int broken(struct failure *why, const char *step, const char *path) {
   return fail(why, REFUSED_SETUP, "%s %.220s: %s", step, path, strerror(errno));
 }
 
-static int new_tmpfs(const char *size, const char *mode, unsigned attrs) {
+int tmpfs_make(const char *size, const char *mode, unsigned attrs) {
   int fs = k_fsopen("tmpfs");
   if (fs < 0) return -1;
   int bad = k_fsconfig(fs, K_FSCONFIG_STRING, "size", size) ||
@@ -28,7 +28,13 @@ static int new_tmpfs(const char *size, const char *mode, unsigned attrs) {
   int mount = bad ? -1 : k_fsmount(fs, attrs);
   close(fs);
   struct stat about;
-  if (mount >= 0 && own_count < OWN_MAX && !fstat(mount, &about)) own[own_count++] = about.st_dev;
+  // One that is not known as the box's own would be taken for the host's.
+  if (mount >= 0 && (own_count == OWN_MAX || fstat(mount, &about))) {
+    close(mount);
+    errno = EMFILE;
+    return -1;
+  }
+  if (mount >= 0) own[own_count++] = about.st_dev;
   return mount;
 }
 
@@ -48,7 +54,7 @@ static int new_proc(bool subset) {
   return mount;
 }
 
-static bool is_own(int fd) {
+bool is_box_own(int fd) {
   struct stat about;
   if (fstat(fd, &about)) return false;
   for (unsigned i = 0; i < own_count; i++)
@@ -56,7 +62,7 @@ static bool is_own(int fd) {
   return false;
 }
 
-static int make_at(int dir, const char *name, bool directory) {
+int mount_point_make(int dir, const char *name, bool directory) {
   if (directory) return mkdirat(dir, name, 0755);
   int fd = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
   if (fd < 0) return -1;
@@ -75,8 +81,8 @@ static int reach(const char *path, bool make, bool directory) {
   char *rest = words, *word;
   while (dir >= 0 && (word = strsep(&rest, "/")) && *word) {
     int next = k_openat2(dir, word, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-    if (next < 0 && errno == ENOENT && make && is_own(dir) &&
-        !make_at(dir, word, rest || directory))
+    if (next < 0 && errno == ENOENT && make && is_box_own(dir) &&
+        !mount_point_make(dir, word, rest || directory))
       next = k_openat2(dir, word, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
     int error = errno;
     close(dir);
@@ -85,6 +91,8 @@ static int reach(const char *path, bool make, bool directory) {
   }
   return dir;
 }
+
+int box_reach(const char *path) { return reach(path, false, true); }
 
 static int place(int mount, const char *path, struct failure *why) {
   struct stat about;
@@ -123,7 +131,7 @@ static int write_etc(const struct plan *plan, struct failure *why) {
              : 0;
 }
 
-static bool is_mount_root(int fd) {
+bool is_mount_root(int fd) {
   struct statx about;
   if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &about)) return false;
   return about.stx_attributes & STATX_ATTR_MOUNT_ROOT;
@@ -144,7 +152,7 @@ static int pin(int fd, bool readonly, const char *path, struct failure *why) {
 static int cover(int fd, const char *path, struct failure *why) {
   struct stat about;
   if (fstat(fd, &about)) return broken(why, "masking", path);
-  int empty = new_tmpfs("4k", "0555", K_ATTR_NOSUID | K_ATTR_NODEV);
+  int empty = tmpfs_make("4k", "0555", K_ATTR_NOSUID | K_ATTR_NODEV);
   if (empty < 0) return broken(why, "masking", path);
   int from = empty;
   if (!S_ISDIR(about.st_mode)) {
@@ -226,6 +234,10 @@ static int pin_parents(const struct plan *plan, const struct seal *seal, struct 
 }
 
 static int apply_seal(const struct plan *plan, const struct seal *seal, struct failure *why) {
+  if (GUARDED(plan, GUARD_READONLY)) {
+    if (plan->binds[seal->bind].kind != BIND_RW) return freeze_and_mask(seal->path, why);
+    if (freeze_way_to(seal->path, why)) return -1;
+  }
   if (pin_parents(plan, seal, why)) return -1;
   if (seal->kind >= SEAL_LINK)
     return seal_link(seal->path, seal->kind == SEAL_HIDDEN_LINK, why) ||
@@ -241,7 +253,7 @@ static int apply_seal(const struct plan *plan, const struct seal *seal, struct f
   return bad || prove_seal(seal->path, why) ? -1 : 0;
 }
 
-// A link in a directory that shows as empty is not there to be sealed.
+// What is in a directory that shows as empty is not there to be sealed.
 static bool is_masked(const struct job *job, const char *path) {
   for (unsigned i = 0; i < job->seal_count; i++) {
     const struct seal *seal = &job->seals[i];
@@ -256,7 +268,7 @@ static int apply_seals(const struct plan *plan, const struct job *job, struct fa
   for (int kind = SEAL_READONLY; kind < SEAL_KINDS; kind++)
     for (unsigned i = 0; i < job->seal_count; i++) {
       const struct seal *seal = &job->seals[i];
-      if ((int)seal->kind != kind || (kind >= SEAL_LINK && is_masked(job, seal->path))) continue;
+      if ((int)seal->kind != kind || is_masked(job, seal->path)) continue;
       if (apply_seal(plan, seal, why)) return -1;
     }
   return 0;
@@ -270,7 +282,7 @@ static int place_bind(const struct setup *setup, unsigned i, struct failure *why
   if (bind->kind == BIND_TMPFS) {
     char size[32];
     snprintf(size, sizeof size, "%uk", bind->size_kib ? bind->size_kib : 65536);
-    int fd = new_tmpfs(size, "1777", (unsigned)attrs);
+    int fd = tmpfs_make(size, "1777", (unsigned)attrs);
     int bad = place(fd, bind->dst, why);
     if (fd >= 0) close(fd);
     return bad;
@@ -281,12 +293,12 @@ static int place_bind(const struct setup *setup, unsigned i, struct failure *why
     char *name = strrchr(parent, '/');
     *name++ = 0;
     int dir = reach(*parent ? parent : "/", true, true);
-    int bad = dir < 0 || !is_own(dir) || symlinkat(bind->src, dir, name);
+    int bad = dir < 0 || !is_box_own(dir) || symlinkat(bind->src, dir, name);
     if (dir >= 0) close(dir);
     return bad ? broken(why, "linking", bind->dst) : 0;
   }
   if (bind->kind == BIND_RO && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
-  if (k_mount_setattr(setup->fds[i], attrs, 1) || k_mount_seclude(setup->fds[i]))
+  if (k_mount_seclude(setup->fds[i]) || k_mount_setattr(setup->fds[i], attrs, 1))
     return broken(why, "setting attributes of", bind->dst);
   return place(setup->fds[i], bind->dst, why);
 }
@@ -302,7 +314,7 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *why)
              "the host's own /proc is partly masked, as in a container: run the warden outside");
     return -1;
   }
-  int root = new_tmpfs("1m", "0755", K_ATTR_NOSUID | K_ATTR_NODEV);
+  int root = tmpfs_make("1m", "0755", K_ATTR_NOSUID | K_ATTR_NODEV);
   int at = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (root < 0 || at < 0 || k_move_mount(root, at)) return broken(why, "mounting", base);
   close(at);
@@ -320,24 +332,56 @@ int mounts_prepare(const struct setup *setup, struct failure *why) {
   close(proc);
   if (bad) return -1;
   if (place(setup->dev, "/dev", why)) return -1;
-  int shm = new_tmpfs("64m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
+  int shm = tmpfs_make("64m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
   if (place(shm, "/dev/shm", why)) return -1;
   close(shm);
-  int tmp = new_tmpfs("256m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV);
+  int tmp = tmpfs_make("256m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV);
   if (place(tmp, "/tmp", why)) return -1;
   close(tmp);
   return 0;
 }
 
-int mounts_build(const struct setup *setup, struct failure *why) {
+int mounts_count(int mountinfo) {
+  char text[16384];
+  int lines = 0;
+  ssize_t size;
+  if (lseek(mountinfo, 0, SEEK_SET)) return -1;
+  while ((size = read(mountinfo, text, sizeof text)) > 0)
+    for (ssize_t i = 0; i < size; i++) lines += text[i] == '\n';
+  return size < 0 ? -1 : lines;
+}
+
+// What tells the warden that a mount of this box went. Counted before the seals are looked at once
+// more: one that goes from now on is missing from the count, one that went before is missing here.
+static int watch_seals(struct setup *setup, struct failure *why) {
+  const struct job *job = setup->job;
+  setup->watch = openat(host.proc, "self/mountinfo", O_RDONLY | O_CLOEXEC);
+  setup->mounts = setup->watch < 0 ? -1 : mounts_count(setup->watch);
+  if (setup->mounts < 0) return broken(why, "watching", "the box's mounts");
+  for (unsigned i = 0; i < job->seal_count; i++) {
+    const struct seal *seal = &job->seals[i];
+    if (seal->kind >= SEAL_LINK || job->plan.binds[seal->bind].kind != BIND_RW) continue;
+    if (is_masked(job, seal->path)) continue;
+    int fd = reach(seal->path, false, true);
+    bool held = fd >= 0 && is_mount_root(fd);
+    if (fd >= 0) close(fd);
+    if (!held)
+      return fail(why, REFUSED_PROBE, "%.220s changed while it was being sealed", seal->path);
+  }
+  return 0;
+}
+
+int mounts_build(struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (write_etc(plan, why)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (plan->binds[i].kind < BIND_MASK && place_bind(setup, i, why)) return -1;
   if (apply_seals(plan, setup->job, why)) return -1;
-  if (!GUARDED(plan, GUARD_READONLY)) return 0;
-  int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  int bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);
-  close(root);
-  return bad ? broken(why, "making read-only", "/") : 0;
+  if (GUARDED(plan, GUARD_READONLY)) {
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);
+    close(root);
+    if (bad) return broken(why, "making read-only", "/");
+  }
+  return setup->job->seal_count ? watch_seals(setup, why) : 0;
 }

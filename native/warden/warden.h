@@ -198,6 +198,7 @@ struct setup {
   const struct entry *entry;
   const struct cgroup *group;
   int stdio[3], control, dev, exec_fd;
+  int watch, mounts;  // what tells when a mount goes, and how many there are; -1: none is a seal
   int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
   bool pid_namespace, confined;
 };
@@ -207,6 +208,7 @@ enum report_kind {
   REPORT_STARTED,
   REPORT_ENDED,
   REPORT_LISTENER,
+  REPORT_WATCH,  // with what tells of a mount that goes; status: how many there are
 };
 struct report {
   uint32_t kind;
@@ -219,7 +221,16 @@ struct order {
 };
 void init_main(struct setup *setup) __attribute__((noreturn));
 int mounts_prepare(const struct setup *setup, struct failure *why);
-int mounts_build(const struct setup *setup, struct failure *why);
+int mounts_build(struct setup *setup, struct failure *why);
+int mounts_count(int mountinfo);  // -1: it cannot be read
+int box_reach(const char *path);  // no link is followed
+bool is_box_own(int fd);          // on a file system made for this box
+bool is_mount_root(int fd);
+int tmpfs_make(const char *size, const char *mode, unsigned attrs);
+int mount_point_make(int dir, const char *name, bool directory);
+// freeze.c: denied paths below what is read-only
+int freeze_and_mask(const char *path, struct failure *why);
+int freeze_way_to(const char *path, struct failure *why);
 int mounts_template(struct failure *why);
 int capabilities_unbind(struct failure *why);  // the bounding set
 int capabilities_drop(struct failure *why);
@@ -251,6 +262,7 @@ enum ended_by {
   ENDED_WARDEN,  // the warden is leaving
   ENDED_LOST,    // the box's init died and nobody here did it
   ENDED_BOX,     // the open box it ran in ended
+  ENDED_SEAL,    // what protected or masked a path in it went, from outside
 };
 struct conn;
 struct box;

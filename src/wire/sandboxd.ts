@@ -22,6 +22,8 @@ export const EndedBy = z.enum([
   'halt',
   'killed',
   'box',
+  /** What hid or protected a path in its box was taken away from outside. */
+  'seal',
   'warden',
   'lost',
 ]);

@@ -2,15 +2,18 @@
 // where agents have users of their own, and as an ordinary user.
 import assert from 'node:assert/strict';
 import {
+  chmodSync,
   existsSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import http from 'node:http';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
@@ -250,6 +253,38 @@ for (const mode of MODES) {
       }
       assert.equal(textOf(await exec(id, 'echo x > free && cat free')), 'x\n', 'control');
       await toold.closeBox({ params: { id } });
+    });
+
+    it('a protected file that a person replaces on the host ends the box, and the log says why', async () => {
+      await toold.closeBox({ params: { id: await open('coder', 'replaced') } });
+      const { root_task_id } = whose('coder', 'replaced');
+      const config = join(runtime.stateDir, 'workspaces', root_task_id, '.git/config');
+      const replace = (): void => {
+        mkdirSync(dirname(config), { recursive: true });
+        chmodSync(dirname(config), 0o777);
+        writeFileSync(`${config}.lock`, '[core]\n');
+        chmodSync(`${config}.lock`, 0o666);
+        renameSync(`${config}.lock`, config);
+      };
+      replace();
+      const id = await open('coder', 'replaced');
+      const running = exec(id, 'touch begun; sleep 60');
+      await eventually('it to run', async () =>
+        textOf(await exec(id, 'ls')) === 'begun\n' ? true : undefined,
+      );
+      replace();
+      assert.equal((await running).ended_by, 'seal');
+      await assert.rejects(exec(id, 'true'), { code: 'not_found' });
+      const closed = await eventually('the event', async () => {
+        const params = { task_id: root_task_id };
+        const { events } = await runtime.audit.task({ params, query: { limit: 100 } });
+        return events.find((event) => event.id === `${id}.ended`);
+      });
+      assert.equal(closed.status, 'seal');
+      const again = await open('coder', 'replaced');
+      assert.notEqual((await exec(again, 'echo x >> .git/config')).exit_code, 0);
+      assert.equal(readFileSync(config, 'utf8'), '[core]\n');
+      await toold.closeBox({ params: { id: again } });
     });
 
     it('[C144] [C161] [R6] [R29] [R151] no box reaches the sockets of the runtime, the host’s files or its network', async () => {

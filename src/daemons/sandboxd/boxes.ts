@@ -217,7 +217,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       });
       begun(command);
       feed(command, body.stdin_base64);
-      return disk.guard(command, writes);
+      return disk.guard(withReason(command, box), writes);
     },
     async files(id, request, isWrite) {
       const { files, writes } = await find(id);
@@ -293,6 +293,16 @@ function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
   );
   const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
   return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
+}
+
+/** A command that ended with its box says why the box did, where that is of interest. */
+function withReason(command: Command, box: HeldBox): Command {
+  const ended = command.ended.then(async (exit) => {
+    if (exit === 'gone' || exit.endedBy !== 'box') return exit;
+    const whole = await box.ended;
+    return whole !== 'gone' && whole.endedBy === 'seal' ? { ...exit, endedBy: 'seal' } : exit;
+  });
+  return { ...command, ended: ended as Command['ended'] };
 }
 
 function feed(command: Command, stdinBase64: string | undefined): void {

@@ -36,6 +36,7 @@ const ENDED = [
   'warden',
   'lost',
   'box',
+  'seal',
 ] as const;
 const REFUSED = [
   '',

@@ -55,7 +55,10 @@ const WORDS: Readonly<Record<string, Words>> = {
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
     `got a box for its ${datum(event, 'kind')}: ${datum(event, 'level')}, uid ${datum(event, 'uid')}`,
-  'sandbox.closed': (event) => `its box was closed (${event.status ?? 'ended'})`,
+  'sandbox.closed': (event) =>
+    event.status === 'seal'
+      ? 'its box was closed: a file that is closed or protected in it was replaced on the host'
+      : `its box was closed (${event.status ?? 'ended'})`,
 };
 
 function because(event: AuditEvent): string {

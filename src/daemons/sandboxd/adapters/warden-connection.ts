@@ -36,6 +36,7 @@ const TOLD = {
 /** In the order of the warden's own list; itself is null. */
 const ENDED: readonly (EndedBy | null)[] = [
   ...[null, 'wall', 'cpu', 'memory', 'output', 'pids', 'halt', 'killed', 'warden', 'lost', 'box'],
+  'seal',
 ] as (EndedBy | null)[];
 
 const REFUSED = [

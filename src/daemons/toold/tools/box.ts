@@ -113,7 +113,12 @@ export const READ_ONLY = { risk: 'low', reversibility: 'read-only', idempotent: 
 export const ExecOutput = z.object({
   exit_code: z.int().nullable(),
   signal: z.string().optional(),
-  ended_by: z.string().optional().describe('the limit that ended it; policy: a change of policy'),
+  ended_by: z
+    .string()
+    .optional()
+    .describe(
+      'the limit that ended it; policy: a change of policy; seal: of a closed file on the host',
+    ),
   ended: z.string().optional().describe('the same in words'),
   stdout: z.string(),
   stderr: z.string(),
@@ -127,9 +132,13 @@ export const ExecOutput = z.object({
 
 /** After "was ended". */
 export const howEnded = (endedBy: NonNullable<ExecResult['endedBy']>): string =>
-  endedBy === 'policy'
-    ? 'because the policy changed while it ran, and does not allow its box any more'
-    : `by its limit of ${endedBy}`;
+  HOW_ENDED[endedBy] ?? `by its limit of ${endedBy}`;
+
+const HOW_ENDED: Partial<Record<NonNullable<ExecResult['endedBy']>, string>> = {
+  policy: 'because the policy changed while it ran, and does not allow its box any more',
+  seal: 'because somebody replaced a file on the host that is closed or protected in its box',
+  box: 'because its box was closed',
+};
 
 /** The result of a command as a model reads it. */
 export function showExec(done: ExecResult): z.input<typeof ExecOutput> {

@@ -1,0 +1,246 @@
+// What people do on the host while a box is open must not open what the box was denied: files that
+// come, are replaced, moved or mounted there. Controls: the same box without the denial.
+import assert from 'node:assert/strict';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Bind } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { exited, fillWorkspace } from './support/cases.ts';
+import { type HeldBox, MODES, NOTHING, Warden } from './support/warden.ts';
+
+for (const mode of MODES) {
+  describe(`a host that changes while a box is open, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+    });
+    beforeEach(() => {
+      fillWorkspace(warden);
+      rmSync(warden.outside, { recursive: true });
+      mkdirSync(warden.outside);
+      chmodSync(warden.outside, 0o755);
+      put('open', 'public\n');
+      put('deep/open', 'deep\n');
+    });
+    after(async () => {
+      assert.deepEqual(await warden.leftovers(), NOTHING);
+      await warden.stop();
+    });
+
+    const at = (name: string) => join(warden.outside, name);
+    /** Readable by all; replaced by a rename, as editors do. */
+    const put = (name: string, text: string): void => {
+      mkdirSync(join(at(name), '..'), { recursive: true });
+      writeFileSync(at(`${name}.new`), text);
+      chmodSync(at(`${name}.new`), 0o644);
+      renameSync(at(`${name}.new`), at(name));
+    };
+    const data = (): Bind => ({ kind: 'ro', src: warden.outside, dst: '/data' });
+    const mask = (dst: string): Bind => ({ kind: 'mask', dst });
+    const within = async <T>(binds: Bind[], work: (box: HeldBox) => Promise<T>): Promise<T> => {
+      const held = await warden.open({ binds });
+      try {
+        return await work(held);
+      } finally {
+        held.client.closeBox();
+        await held.ended;
+        held.client.close();
+      }
+    };
+    const sh = async ({ box }: HeldBox, script: string) =>
+      exited(await warden.exec(box, ['/bin/sh', '-c', script]));
+    /** What a command reads there after the change: with the denial, and without it. */
+    const readAfter = async (denied: string[], change: () => void, path: string) => {
+      const read = (binds: Bind[]) =>
+        within(binds, async (box) => {
+          change();
+          return (await sh(box, `cat ${path}; true`)).stdout;
+        });
+      return read([data(), ...denied.map(mask)]);
+    };
+
+    it('A12 a denied file that comes later is not there; what was there is', async () => {
+      const change = () => put('secret', 'KEY\n');
+      assert.equal(await readAfter(['/data/secret'], change, '/data/secret'), '');
+      rmSync(at('secret'));
+      assert.equal(await readAfter([], change, '/data/secret'), 'KEY\n', 'control');
+      const open = await readAfter(['/data/secret'], change, '/data/open /data/deep/open');
+      assert.equal(open, 'public\ndeep\n', 'what is allowed stays readable');
+    });
+    it('A12 nor where several directories above it come with it', async () => {
+      const change = () => put('a/b/c/secret', 'KEY\n');
+      const path = '/data/a/b/c/secret';
+      assert.equal(await readAfter([path], change, path), '');
+      rmSync(at('a'), { recursive: true });
+      assert.equal(await readAfter([], change, path), 'KEY\n', 'control');
+    });
+    it('A12 nor when its directory was there, was moved away and made again', async () => {
+      put('a/b/other', 'x\n');
+      const change = () => {
+        renameSync(at('a'), at('old'));
+        put('a/b/secret', 'KEY\n');
+      };
+      assert.equal(await readAfter(['/data/a/b/secret'], change, '/data/a/b/secret'), '');
+    });
+    it('A12 nor when a directory or a link to one is put in its place', async () => {
+      put('elsewhere/secret', 'KEY\n');
+      const link = () => symlinkSync('elsewhere', at('a'));
+      assert.equal(await readAfter(['/data/a/secret'], link, '/data/a/secret'), '');
+      rmSync(at('a'));
+      assert.equal(await readAfter([], link, '/data/a/secret'), 'KEY\n', 'control');
+      rmSync(at('a'));
+      const directory = () => renameSync(at('elsewhere'), at('a'));
+      assert.equal(await readAfter(['/data/a/secret'], directory, '/data/a/secret'), '');
+    });
+    it('A12 one that is replaced by a rename stays masked', async () => {
+      put('secret', 'OLD\n');
+      put('a/secret', 'OLD\n');
+      const change = () => {
+        put('secret', 'NEW\n');
+        put('a/secret', 'NEW\n');
+      };
+      const paths = ['/data/secret', '/data/a/secret'];
+      assert.equal(await readAfter(paths, change, paths.join(' ')), '');
+      assert.equal(await readAfter([], change, paths.join(' ')), 'NEW\nNEW\n', 'control');
+    });
+    it('A12 one that is removed does not show what it hid, nor a directory its own', async () => {
+      put('a/secret', 'OLD\n');
+      put('secret', 'OLD\n');
+      const change = () => {
+        rmSync(at('a'), { recursive: true });
+        rmSync(at('secret'));
+      };
+      const read = '/data/secret /data/a/secret /data/a/*';
+      assert.equal(await readAfter(['/data/a', '/data/secret'], change, read), '');
+      const again = () => put('a/secret', 'NEW\n');
+      assert.equal(await readAfter(['/data/a'], again, '/data/a/secret'), '');
+    });
+    it('denials below each other hold in any order', async () => {
+      put('a/b/secret', 'KEY\n');
+      put('a/other', 'x\n');
+      const paths = ['/data/a/b/secret', '/data/a/b', '/data/a'];
+      for (const denied of [paths, paths.toReversed()]) {
+        const read = '/data/a/b/secret /data/a/other /data/open';
+        assert.equal(await readAfter(denied, () => {}, read), 'public\n', denied.join(' '));
+      }
+      fillWorkspace(warden, { 'a/': '', 'a/b/': '', 'a/b/secret': 'KEY\n' });
+      for (const denied of [paths, paths.toReversed()]) {
+        const binds = denied.map((path) => mask(path.replace('/data', '/ws')));
+        const read = (more: Bind[]) =>
+          within(more, async (box) => (await sh(box, 'cat /ws/a/b/secret; true')).stdout);
+        assert.equal(await read(binds), '');
+        assert.equal(await read([]), 'KEY\n', 'control');
+      }
+      const below = await readAfter([paths[0]!], () => {}, '/data/a/b/secret /data/a/other');
+      assert.equal(below, 'x\n');
+    });
+    it('links, unreadable directories and modes are as they were', async () => {
+      symlinkSync('open', at('link'));
+      put('closed/file', 'x\n');
+      chmodSync(at('closed'), 0o700);
+      put('way/closed/file', 'x\n');
+      chmodSync(at('way/closed'), 0o700);
+      const denied = ['/data/secret', '/data/way/closed/secret'];
+      await within([data(), ...denied.map(mask)], async (box) => {
+        assert.equal(
+          (await sh(box, 'cat /data/link; readlink /data/link')).stdout,
+          'public\nopen\n',
+        );
+        for (const path of ['/data/closed/file', '/data/way/closed/file'])
+          assert.notEqual((await sh(box, `cat ${path}`)).code, 0, path);
+        assert.notEqual((await sh(box, 'ls /data/way/closed')).code, 0);
+        const own = mode === 'root' ? '755\n' : '555\n';
+        assert.equal((await sh(box, 'stat -c %a /data')).stdout, own);
+        for (const write of ['echo x >/data/new', 'mkdir /data/d', 'chmod 777 /data'])
+          assert.notEqual((await sh(box, write)).code, 0, write);
+      });
+      for (const name of ['closed', 'way/closed']) {
+        chmodSync(at(name), 0o755);
+        chownSync(at(name), warden.uid, warden.gid);
+      }
+      await within([data(), ...denied.map(mask)], async (box) => {
+        const read = 'cat /data/closed/file /data/way/closed/file';
+        assert.equal((await sh(box, read)).stdout, 'x\nx\n', 'control');
+      });
+    });
+    it('too many entries beside a denied path are a refusal with the reason', async () => {
+      mkdirSync(at('many'));
+      for (let i = 0; i < 4_097; i++) writeFileSync(at(`many/${i}`), '');
+      const outcome = await warden.run(['/bin/true'], {
+        binds: [data(), mask('/data/many/secret')],
+      });
+      assert.ok(outcome.kind === 'refused');
+      assert.match(outcome.message, /\/data\/many has more than 4096 entries/);
+      const control = await warden.run(['/bin/true'], { binds: [data(), mask('/data/secret')] });
+      assert.equal(exited(control).code, 0);
+    });
+    it('A12 a deeper path that is shown too does not lead around it', async () => {
+      put('a/shown/x', 'x\n');
+      const deeper: Bind = { kind: 'ro', src: at('a/shown'), dst: '/data/a/shown' };
+      await within([data(), deeper, mask('/data/a/shown/secret')], async (box) => {
+        assert.equal((await sh(box, 'cat /data/a/shown/x')).stdout, 'x\n');
+        renameSync(at('a'), at('old'));
+        put('a/shown/secret', 'KEY\n');
+        assert.equal((await sh(box, 'cat /data/a/shown/secret; true')).stdout, '');
+      });
+    });
+
+    const config = () => join(warden.workspace, '.git/config');
+    const replaceConfig = () => {
+      writeFileSync(`${config()}.lock`, '[core]\n');
+      chownSync(`${config()}.lock`, warden.uid, warden.gid);
+      renameSync(`${config()}.lock`, config());
+    };
+    it('B1 a protected file that a person replaces ends the box at once, and is protected in the next', async () => {
+      fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
+      const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
+      const held = await warden.open({ binds });
+      const running = warden.exec(held.box, ['/bin/sh', '-c', 'sleep 60']);
+      assert.notEqual((await sh(held, 'echo evil >>/ws/.git/config')).code, 0);
+      replaceConfig();
+      const ended = exited(await held.ended);
+      assert.equal(ended.endedBy, 'seal');
+      assert.equal(exited(await running).endedBy, 'box');
+      held.client.close();
+      assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
+      // A box of one command knows it too, and a new one protects the new file.
+      const once = warden.run(['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'], { binds });
+      while (!existsSync(join(warden.workspace, 'on'))) await sleep(5);
+      replaceConfig();
+      assert.equal(exited(await once).endedBy, 'seal');
+      const write = ['/bin/sh', '-c', 'echo evil >>/ws/.git/config'];
+      assert.notEqual(exited(await warden.run(write, { binds })).code, 0);
+      assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
+      assert.equal(exited(await warden.run(write)).code, 0, 'control');
+    });
+    it('what people do beside it ends nothing', async () => {
+      fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
+      const binds: Bind[] = [
+        { kind: 'protectFile', dst: '/ws/.git/config' },
+        { kind: 'mask', dst: '/ws/.env' },
+        data(),
+        mask('/data/secret'),
+      ];
+      await within(binds, async (box) => {
+        writeFileSync(join(warden.workspace, 'x'), 'x');
+        renameSync(join(warden.workspace, 'x'), join(warden.workspace, 'y'));
+        rmSync(join(warden.workspace, 'y'));
+        put('secret', 'KEY\n');
+        put('open', 'new\n');
+        rmSync(at('deep'), { recursive: true });
+        assert.equal((await sh(box, 'echo fine')).stdout, 'fine\n');
+      });
+    });
+  });
+}
