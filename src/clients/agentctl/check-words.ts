@@ -1,17 +1,20 @@
 // What was typed where only an id can stand. Told here in the words of the command line; the
 // daemons check again.
+import { fault } from '../../wire/errors.ts';
 import type { Completes } from './command.ts';
 
 const KINDS: Readonly<Record<string, { kind: string; called: string; see: string }>> = {
   task: { kind: 'task', called: 'a task', see: 'agentctl task list' },
   approval: { kind: 'approval', called: 'an approval', see: 'agentctl approvals' },
   artifact: { kind: 'artifact', called: 'an artifact', see: 'agentctl artifact list' },
+  call: { kind: 'call', called: 'a call', see: 'agentctl audit tail' },
+  context: { kind: 'ctx', called: 'a thread', see: 'agentctl task show ID' },
   permit: { kind: 'permit', called: 'a permit', see: 'agentctl permit list' },
   question: { kind: 'wait', called: 'a question', see: 'agentctl questions' },
 };
 
 /** What is wrong with an id, and where the right ones are. */
-export function wrongId(
+function wrongId(
   text: string,
   completes: Completes | undefined,
 ): { what: string; hint: string } | undefined {
@@ -24,4 +27,9 @@ export function wrongId(
     return { what: `${text} is the id of ${other.called}, not of ${called}`, hint: `See: ${see}` };
   const what = `'${text}' is not the id of ${called}; those are ${kind}_ and 26 letters and digits`;
   return { what, hint: `See: ${see}` };
+}
+
+export function checkId(text: string, completes: Completes | undefined): void {
+  const wrong = wrongId(text, completes);
+  if (wrong !== undefined) throw fault('bad_usage', wrong.what, { hint: wrong.hint });
 }

@@ -11,6 +11,8 @@ export type Completes =
   | 'tool'
   | 'model'
   | 'artifact'
+  | 'call'
+  | 'context'
   | 'approval'
   | 'permit'
   | 'person'

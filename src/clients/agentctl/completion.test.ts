@@ -1,7 +1,7 @@
 // What may come next is known from the command table.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { expect } from './completion.ts';
+import { expect, readTyped } from './completion.ts';
 
 const words = (before: string[], partial = '') =>
   expect(before, partial).fixed.map(([word]) => word);
@@ -28,4 +28,18 @@ test('values of options and words that only the runtime knows', () => {
   assert.equal(expect(['answer', 'wait_1'], '').live, undefined);
   assert.equal(expect(['--state', '/s', 'pause'], '').state, '/s');
   assert.ok(words(['task', 'list', '--status'], '').includes('waiting'));
+});
+
+test('an option and its value in one word, as each shell gives them', () => {
+  const both = { before: ['task', 'list', '--status'], partial: 'c' };
+  assert.deepEqual(readTyped(['task', 'list', '--status', 'c']), { ...both, lead: '' });
+  assert.deepEqual(readTyped(['task', 'list', '--status', '=', 'c']), { ...both, lead: '' });
+  assert.deepEqual(readTyped(['task', 'list', '--status=c']), { ...both, lead: '--status=' });
+  assert.deepEqual(readTyped(['list', '--status', '=']).partial, '');
+  assert.deepEqual(readTyped(['--state=/s', 'pause', '']), {
+    before: ['--state', '/s', 'pause'],
+    partial: '',
+    lead: '',
+  });
+  assert.deepEqual(readTyped([]), { before: [], partial: '', lead: '' });
 });

@@ -15,16 +15,33 @@ type Candidate = readonly [word: string, help?: string];
 export type Expected = { fixed: Candidate[]; live: Completes | undefined; state?: string };
 
 export async function complete(words: readonly string[], env: Env): Promise<number> {
-  const partial = words.at(-1) ?? '';
-  const expected = expect(words.slice(0, -1), partial);
+  const { before, partial, lead } = readTyped(words);
+  const expected = expect(before, partial);
   const candidates = [...expected.fixed];
   if (expected.live !== undefined) candidates.push(...(await lookUp(expected, env)));
   const fitting = candidates.filter(([word]) => word.startsWith(partial));
   const lines = fitting.map(([word, help]) =>
-    help === undefined ? word : `${word}\t${cut(oneLine(help), 60)}`,
+    help === undefined ? `${lead}${word}` : `${lead}${word}\t${cut(oneLine(help), 60)}`,
   );
   if (lines.length > 0) writeOut(`${lines.join('\n')}\n`);
   return 0;
+}
+
+type Typed = { before: readonly string[]; partial: string; lead: string };
+
+/**
+ * `--option=value` as two words. Bash has split it at the `=` already, and replaces only what comes
+ * after; the other shells replace the whole, so what they typed leads each candidate.
+ */
+export function readTyped(words: readonly string[]): Typed {
+  const isSplit = (i: number) => words[i] === '=' && words[i - 1]?.startsWith('--') === true;
+  const typed = words.flatMap((word, i) => {
+    if (isSplit(i)) return i === words.length - 1 ? [''] : [];
+    const [, option, value] = /^(--[^=]+)=(.*)$/s.exec(word) ?? [];
+    return option === undefined ? [word] : [option, value ?? ''];
+  });
+  const [lead = ''] = /^--[^=]+=/.exec(words.at(-1) ?? '') ?? [];
+  return { before: typed.slice(0, -1), partial: typed.at(-1) ?? '', lead };
 }
 
 export function expect(before: readonly string[], partial: string): Expected {

@@ -2,7 +2,7 @@
 // `--` ends the options. What a command does with its arguments is its own business.
 import { nearest } from '../../platform/nearest.ts';
 import { fault } from '../../wire/errors.ts';
-import { wrongId } from './check-words.ts';
+import { checkId } from './check-words.ts';
 import type { Args, Command, Option } from './command.ts';
 import { readDuration, readUsd } from './read-amounts.ts';
 import { COMMANDS, GLOBAL_OPTIONS, NOT_YET } from './table.ts';
@@ -156,8 +156,7 @@ function checkText({ name, completes, only }: Option, text: string, path: readon
     const known = (completes as readonly string[]).join(', ');
     throw badUsage(`--${name} ${text} is none of: ${known}`, path);
   }
-  const wrong = wrongId(text, completes);
-  if (wrong !== undefined) throw fault('bad_usage', wrong.what, { hint: wrong.hint });
+  checkId(text, completes);
 }
 
 const KIND_WORDS = {
@@ -188,8 +187,7 @@ function checkComplete(command: Command, words: readonly string[], values: Value
   if (missing !== undefined && missing.optional !== true)
     throw badUsage(`${command.path.join(' ')} needs ${missing.name}`, command.path);
   (command.words ?? []).forEach(({ completes }, i) => {
-    const wrong = words[i] === undefined ? undefined : wrongId(words[i], completes);
-    if (wrong !== undefined) throw fault('bad_usage', wrong.what, { hint: wrong.hint });
+    if (words[i] !== undefined) checkId(words[i], completes);
   });
   for (const option of command.options ?? []) {
     if (option.required === true && !values.has(option.name))

@@ -33,5 +33,7 @@ test('times are absolute or count from now', () => {
   assert.equal(readTime('2026-07-01T10:00:00+02:00', now, 'ago'), '2026-07-01T08:00:00.000Z');
   assert.equal(readTime('2026-07-01', now, 'ago'), '2026-07-01T00:00:00.000Z');
   assert.throws(() => readTime('yesterday', now, 'ago'), { code: 'bad_usage' });
+  assert.throws(() => readTime('tomorrow', now, 'ahead'), { hint: /2026-06-30T18:00:00Z/ });
+  assert.throws(() => readTime('yesterday', now, 'ago'), { hint: /2026-06-28T18:00:00Z/ });
   assert.throws(() => readTime('2026-13-45', now, 'ago'), { code: 'bad_usage' });
 });

@@ -20,6 +20,12 @@ export function readDuration(text: string): number | undefined {
   return total > 0 ? total : undefined;
 }
 
+/** A time to show: one that could be meant, and that is not over when it must be to come. */
+export const exampleTime = (nowMs: number, direction: 'ago' | 'ahead'): string => {
+  const day = new Date(nowMs + (direction === 'ago' ? -1 : 1) * 86_400_000);
+  return `${day.toISOString().slice(0, 10)}T18:00:00Z`;
+};
+
 /** An RFC 3339 time, a date, or a time span that counts from now in this direction. */
 export function readTime(text: string, nowMs: number, direction: 'ago' | 'ahead'): string {
   const span = readDuration(text);
@@ -29,8 +35,9 @@ export function readTime(text: string, nowMs: number, direction: 'ago' | 'ahead'
     ? Date.parse(text)
     : Number.NaN;
   if (Number.isNaN(ms)) {
+    const example = exampleTime(nowMs, direction);
     throw fault('bad_usage', `${text} is not a time`, {
-      hint: 'Write it as 2026-06-29T18:00:00Z, 2026-06-29, or as a time span such as 2h.',
+      hint: `Write it as ${example}, ${example.slice(0, 10)}, or as a time span such as 2h.`,
     });
   }
   return new Date(ms).toISOString();

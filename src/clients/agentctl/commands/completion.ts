@@ -35,7 +35,7 @@ if [ "$funcstack[1]" = "_agentctl" ]; then _agentctl; fi
   fish: `# fish completion for agentctl
 function __agentctl_complete
     set -l words (commandline -opc) (commandline -ct)
-    set -l found (agentctl --complete $words[2..-1] 2>/dev/null)
+    set -l found ($words[1] --complete $words[2..-1] 2>/dev/null)
     if set -q found[1]
         printf '%s\\n' $found
     else

@@ -3,9 +3,10 @@ import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import { checkId } from '../check-words.ts';
 import type { Args, Session } from '../command.ts';
 import { wordOrStdin } from '../input.ts';
-import { readTime } from '../read-amounts.ts';
+import { exampleTime, readTime } from '../read-amounts.ts';
 import type { Runtime } from '../runtime.ts';
 import { waitForTask } from './task-wait.ts';
 
@@ -72,7 +73,7 @@ function readDeadline(text: string, nowMs: number): string {
   const deadline = readTime(text, nowMs, 'ahead');
   if (Date.parse(deadline) > nowMs) return deadline;
   throw fault('bad_usage', `--deadline ${text} is past`, {
-    hint: 'Name a time to come: 2026-06-29T18:00:00Z, or a time span such as 2h.',
+    hint: `Name a time to come: ${exampleTime(nowMs, 'ahead')}, or a time span such as 2h.`,
   });
 }
 
@@ -95,8 +96,10 @@ async function readInputs(runtime: Runtime, given: readonly string[]): Promise<T
 
 /** A file becomes an artifact: it may be large, and its record says where it came from. */
 async function readInput(runtime: Runtime, given: string): Promise<TaskInput> {
-  if (/^(artifact:\/\/)?artifact_[0-9a-z]{26}$/.test(given))
+  if (/^(artifact:\/\/|artifact_)\S*$/.test(given)) {
+    checkId(given, 'artifact');
     return { kind: 'artifact_ref', id: given.replace(/^artifact:\/\//, '') };
+  }
   if (!given.startsWith('@')) return { kind: 'text', text: given };
   const file = given.slice(1);
   const bytes = readBytes(file);

@@ -70,7 +70,7 @@ test('create sends every option in the words of the API', async () => {
   assert.deepEqual([wrong.code, /must be a lowercase name/.test(wrong.stderr)], [2, true]);
 });
 
-test('create refuses a place that is none, a time that is past, and a priority there is not', async () => {
+test('create refuses a place, a time, an input or a priority that cannot be meant', async () => {
   fake.script(teamScript());
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'actl-place-')));
   writeFileSync(join(dir, 'file'), '');
@@ -80,6 +80,8 @@ test('create refuses a place that is none, a time that is past, and a priority t
     ['--workspace', join(dir, 'none'), /there is no directory .*none/],
     ['--workspace', join(dir, 'file'), /this is not a directory: .*file/],
     ['--deadline', '2020-01-01', /--deadline 2020-01-01 is past/],
+    ['--input', 'artifact_1', /'artifact_1' is not the id of an artifact/],
+    ['--input', 'artifact://x', /'artifact:\/\/x' is not the id of an artifact/],
     ['--priority', '1000', /--priority 1000 is not a whole number from -100 to 100/],
   ] as const) {
     const ran = await run('task', 'create', 'x', option, value);
@@ -87,6 +89,10 @@ test('create refuses a place that is none, a time that is past, and a priority t
     assert.match(ran.stderr, words);
   }
   assert.equal(fake.seen.length, before, 'nothing was asked of the runtime');
+  const [, shown] = /Name a time to come: (\S+),/.exec(
+    (await run('task', 'create', 'x', '--deadline', '2020-01-01')).stderr,
+  )!;
+  assert.ok(Date.parse(shown!) > Date.now(), 'the example would be taken');
   assert.equal((await run('task', 'create', 'x', '--workspace', join(dir, 'link'))).code, 0);
   assert.deepEqual(asked('createTask')?.body, { goal: 'x', workspace: dir });
   rmSync(dir, { recursive: true });

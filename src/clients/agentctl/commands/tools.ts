@@ -2,6 +2,7 @@
 
 import { fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
+import { checkId } from '../check-words.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { plain } from '../show/plain.ts';
@@ -42,7 +43,10 @@ export async function list({ out, runtime }: Session): Promise<void> {
 export async function show(session: Session): Promise<void> {
   const { args, out, runtime } = session;
   const name = args.words[0]!;
-  if (name.startsWith('call_')) return showCall(session, name);
+  if (name.startsWith('call_')) {
+    checkId(name, 'call');
+    return showCall(session, name);
+  }
   const { tools } = await runtime().ask('toold', 'listTools', {});
   const tool = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
   if (tool === undefined) {

@@ -50,7 +50,7 @@ export const taskCommands: readonly Command[] = [
         help: 'artifact_…, @FILE or a text it shall know; may be repeated',
       },
       { name: 'parent', value: 'ID', completes: 'task', help: 'the task it is a part of' },
-      { name: 'context', value: 'ID', help: 'the thread it belongs to' },
+      { name: 'context', value: 'ID', completes: 'context', help: 'the thread it belongs to' },
       { name: 'wait', help: 'show what happens, and come back with the result' },
       NO_WAIT,
     ],
@@ -130,7 +130,7 @@ export const taskCommands: readonly Command[] = [
     path: ['artifact', 'list'],
     options: [
       { name: 'task', value: 'ID', completes: 'task', help: 'only those of this task' },
-      { name: 'context', value: 'ID', help: 'only those of this thread' },
+      { name: 'context', value: 'ID', completes: 'context', help: 'only those of this thread' },
       { name: 'limit', value: 'N', kind: 'count', help: 'at most so many (default 50)' },
       { name: 'cursor', value: 'CURSOR', help: 'go on where the last page ended' },
     ],
