@@ -22,15 +22,29 @@ test('from the start to the end', () => {
   assert.deepEqual(texts(first, first), []);
   assert.deepEqual(texts(first, teamTree()), [
     'planner → researcher: "Read the logs"',
+    'planner → coder: "Look at the diff"',
     'researcher: the run broke off and is taken up again',
     'researcher: completed in 3.0 s',
-    'planner → coder: "Look at the diff"',
     'coder: completed in 3.9 s',
     'planner: completed in 12 s',
   ]);
+  const times = changesBetween(undefined, teamTree()).map(({ at: time }) => Date.parse(time));
+  assert.deepEqual(
+    times,
+    times.toSorted((a, b) => a - b),
+  );
   const waiting = { ...first, task: { ...first.task, status: 'waiting' as const } };
   assert.deepEqual(texts(first, waiting), []);
   assert.deepEqual(texts(waiting, first), ['planner: goes on']);
+});
+
+test('what was under way before the first look has the time when it began', () => {
+  const first = { ...start(), runs: [run(1, { created_at: at(1) })] };
+  const late = { ...first, task: { ...first.task, updated_at: at(9) } };
+  assert.deepEqual(
+    changesBetween(undefined, late).map((change) => change.at),
+    [at(1)],
+  );
 });
 
 test('a question is told when it is asked and when it is answered', () => {

@@ -27,10 +27,11 @@ function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
 }
 
 export function changesBetween(before: TreeNode | undefined, now: TreeNode): Change[] {
-  return changesBelow(flatten(before), now, undefined);
+  const changes = changesBelow(flatten(before), now, undefined);
+  return changes.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
-/** In the order things happen: a task begins, its parts come and end, then it goes on or ends. */
+/** Of one moment, in this order: a task begins, its parts come and end, it goes on or ends. */
 function changesBelow(
   old: ReadonlyMap<string, TreeNode>,
   now: TreeNode,
@@ -46,9 +47,9 @@ function changesBelow(
   }
   if (crashesOf(now) > (before === undefined ? 0 : crashesOf(before))) {
     const text = `${nameOf(task)}: the run broke off and is taken up again`;
-    begun.push({ ...about, kind: 'crashed', text, at: task.updated_at });
+    begun.push({ ...about, kind: 'crashed', text, at: task.ended_at ?? task.updated_at });
   }
-  const status = statusChange(before, task);
+  const status = statusChange(before, now);
   const isBeginning = before === undefined || before.task.status !== 'waiting';
   const startsNow = status?.kind === 'status' && isBeginning ? [status] : [];
   const endsNow = status !== undefined && startsNow.length === 0 ? [status] : [];
@@ -56,12 +57,15 @@ function changesBelow(
   return [...begun, ...startsNow, ...waitChanges(before, now), ...parts, ...endsNow];
 }
 
-function statusChange(before: TreeNode | undefined, task: TaskView): Change | undefined {
+function statusChange(before: TreeNode | undefined, now: TreeNode): Change | undefined {
+  const { task } = now;
   if (before?.task.status === task.status) return undefined;
   const text = statusText(task, before?.task.status);
   const kind = task.ended_at === null ? 'status' : 'ended';
   const about = { task_id: task.id, agent: task.assigned_to };
-  const at = task.ended_at ?? task.updated_at;
+  // At the first look it may have been working for long; other things have changed it since.
+  const begun = before === undefined ? now.runs[0]?.created_at : undefined;
+  const at = task.ended_at ?? begun ?? task.updated_at;
   return text === undefined ? undefined : { ...about, kind, text, at };
 }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { noPaint } from '../out.ts';
 import { widthOf } from '../show/width.ts';
-import { at, id, task, teamTree, toolCall, wait } from '../testing/fixtures.ts';
+import { at, id, modelCall, task, teamTree, toolCall, wait } from '../testing/fixtures.ts';
 import { teamChapter } from '../testing/team-script.ts';
 import type { Chapter } from './gather.ts';
 import { treeLines } from './tree-lines.ts';
@@ -64,6 +64,31 @@ test('a call that needs a person says where, also when the line is cut', () => {
   };
   const line = treeLines(chapter, { ...options, columns: 80 })[1];
   assert.ok(line?.startsWith(`└─ ◌ file.write  → agentctl approvals ${question}  `));
+});
+
+test('a model that does not answer is one line, with what to do, until the task goes on', () => {
+  const error = { message: 'the provider local could not be reached' };
+  const failed = (attempt: number) =>
+    modelCall(11, {
+      ...{ attempt, model: 'default', provider: 'local', status: 'failed', usage: null },
+      ...{ cost_microusd: 0, created_at: at(attempt), error },
+    });
+  const chapter = (more: Partial<Chapter>): Chapter => ({
+    task: task(1, { status: 'working', ended_at: null }),
+    ...{ runs: [], waits: [], toolCalls: [], children: [] },
+    modelCalls: [failed(1), failed(2), failed(3)],
+    ...more,
+  });
+  const line = '└─ ✗ model default  attempt 3  the provider local could not be reached';
+  assert.deepEqual(treeLines(chapter({}), options).slice(1), [
+    line,
+    '   └─ ◌ it is asked again; see which models answer: agentctl model list',
+  ]);
+  const ended = chapter({ task: task(1, { status: 'failed' }) });
+  assert.deepEqual(treeLines(ended, options).slice(1), [line], 'nobody asks any more');
+  const answered = { ...failed(4), status: 'completed' as const, error: null };
+  const goesOn = treeLines(chapter({ modelCalls: [failed(3), answered] }), options);
+  assert.deepEqual(goesOn.slice(1), ['└─ ✓ model default  attempt 4']);
 });
 
 test('on a short terminal the calls of ended tasks go first, then the oldest lines', () => {

@@ -59,7 +59,11 @@ function branchOf(chapter: Chapter, nowMs: number, show: { calls: 'all' | 'live'
   const hasCalls = show.calls === 'all' || task.ended_at === null;
   const waiting = [...chapter.children];
   const items = [
-    ...chapter.modelCalls.map((call) => ({ at: call.created_at, call, kind: 'model' as const })),
+    ...newestAttempts(chapter.modelCalls).map((call) => ({
+      at: call.created_at,
+      call,
+      kind: 'model' as const,
+    })),
     ...chapter.toolCalls.map((call) => ({ at: call.created_at, call, kind: 'tool' as const })),
   ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   const below: Branch[] = [];
@@ -69,12 +73,34 @@ function branchOf(chapter: Chapter, nowMs: number, show: { calls: 'all' | 'live'
     for (const child of children) waiting.splice(waiting.indexOf(child), 1);
     // A delegation is its part: one line for both.
     const parts = children.map((child) => branchOf(child, nowMs, show));
+    const isStuck = item.call === troubleOf(chapter);
     if (parts.length > 0) below.push(...parts);
-    else below.push({ line, below: [] });
+    else below.push({ line, below: isStuck ? [{ line: ASKED_AGAIN, below: [] }] : [] });
   }
   below.push(...waiting.map((child) => branchOf(child, nowMs, show)));
   return { line: taskLine(chapter, nowMs), below };
 }
+
+/** A call that is asked again and again is one line, however long that goes on. */
+function newestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
+  const newest = new Map<string, ModelCallView>();
+  for (const call of calls) {
+    const known = newest.get(call.call_id);
+    if (known === undefined || known.attempt < call.attempt) newest.set(call.call_id, call);
+  }
+  return [...newest.values()];
+}
+
+/** The model call that keeps a live task from going on. */
+function troubleOf({ task, modelCalls }: Chapter): ModelCallView | undefined {
+  const last = modelCalls.at(-1);
+  return task.status === 'working' && last?.status === 'failed' ? last : undefined;
+}
+
+const ASKED_AGAIN: Line = {
+  ...{ text: 'it is asked again; see which models answer: agentctl model list', mark: '◌' },
+  ...{ style: 'yellow', dim: false },
+};
 
 function marked(status: string, text: string, dim = false): Line {
   const [mark, style] = MARKS[status] ?? ['○', 'dim' as const];
@@ -103,7 +129,12 @@ function modelLine(call: ModelCallView): Line {
   const cost = call.cost_microusd > 0 ? `  ${money(call.cost_microusd)}` : '';
   const who = call.provider === 'rehearsal' ? `${call.model} (rehearsal)` : call.model;
   const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
-  return marked(call.status, `model ${who}${used}${cost}${failed}`, call.status === 'completed');
+  const tries = call.attempt > 1 ? `  attempt ${call.attempt}` : '';
+  return marked(
+    call.status,
+    `model ${who}${tries}${used}${cost}${failed}`,
+    call.status === 'completed',
+  );
 }
 
 function toolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
