@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id, modelCall, task, teamTree, wait } from '../testing/fixtures.ts';
+import { at, id, modelCall, task, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+import { teamTree } from '../testing/team.ts';
 import { teamScript } from '../testing/team-script.ts';
 
 let fake: FakeRuntime;

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { noPaint } from '../out.ts';
-import { at, id, run, task, teamTree, wait } from '../testing/fixtures.ts';
+import { at, id, run, task, wait } from '../testing/fixtures.ts';
+import { teamTree } from '../testing/team.ts';
 import { exitOf, outcomeLines } from './outcome.ts';
 import { changesBetween, findOpenQuestion } from './progress.ts';
 

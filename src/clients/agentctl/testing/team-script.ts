@@ -6,7 +6,8 @@ import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Chapter } from '../story/gather.ts';
 import type { Script } from './fake-runtime.ts';
-import { id, message, teamCalls, teamEvents, teamTree } from './fixtures.ts';
+import { id, message } from './fixtures.ts';
+import { teamCalls, teamEvents, teamTree } from './team.ts';
 
 export type TeamOptions = {
   /** The tree at each look; the last one stays. */

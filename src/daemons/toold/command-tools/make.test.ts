@@ -1,0 +1,186 @@
+// Declared tools are filled in without ever becoming something else, and used like every other.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { BASE, playedHost, RESTART } from '../testing/declared-tools.ts';
+
+const host = playedHost();
+let world: TestBox;
+before(async () => {
+  world = await openTestBox();
+});
+after(() => world.close());
+
+describe('its arguments', () => {
+  it('are typed, and shown to a model as a schema', () => {
+    const { input, view } = host.make(RESTART);
+    assert.deepEqual(input.parse({ service: 'web' }), { service: 'web', count: 2 });
+    const bad = [
+      {},
+      { service: 'Web' },
+      { service: 'web\n' },
+      { service: 'web; rm -rf /' },
+      { service: 'web', count: 10 },
+      { service: 'web', count: '2' },
+      { service: 'web', tag: 'red' },
+      { service: 'web', more: 1 },
+    ];
+    for (const one of bad) assert.equal(input.safeParse(one).success, false, JSON.stringify(one));
+    assert.deepEqual(view.capabilities, ['service.restart']);
+    assert.deepEqual(Object.keys(view.input_schema.properties as object), [
+      'service',
+      'count',
+      'tag',
+    ]);
+  });
+
+  it('a value is never an option, unless everything before it says so', () => {
+    const { input } = host.make(RESTART);
+    assert.equal(input.safeParse({ service: '-rf' }).success, false);
+    const behind = host.make(RESTART.replace("'{service}'", "'--', '{service}'"));
+    assert.equal(behind.input.safeParse({ service: '-rf' }).success, true);
+    // What stands before it only sometimes does not protect it.
+    const sometimes = RESTART.replace("'{service}'", "{ if: tag, add: ['--'] }, '{service}'");
+    assert.equal(host.make(sometimes).input.safeParse({ service: '-rf' }).success, false);
+  });
+
+  it('any value stays one argument', async () => {
+    const text = RESTART.replace("'[a-z-]+'", "'[^-].*'");
+    const tool = host.make(`${text}place: host\n`);
+    await fc.assert(
+      fc.asyncProperty(fc.string({ maxLength: 60 }), async (service) => {
+        const parsed = tool.input.safeParse({ service });
+        if (!parsed.success) return;
+        await tool.perform(parsed.data, world.context);
+        assert.deepEqual(host.asked.at(-1)!.argv, ['/usr/bin/restart', service, '--count=2']);
+      }),
+    );
+  });
+});
+
+describe('a declared tool', () => {
+  const echo = `${BASE}argv: [printf, '%s|', '{service}', { if: tag, add: ['{tag}'] }]
+input:
+  service: { type: string, pattern: '.*' }
+  tag: { type: string, enum: [blue], optional: true }
+`;
+
+  it('runs in the box with what was given', async () => {
+    const tool = host.make(echo);
+    assert.equal(tool.box, 'write');
+    const shown = await world.result(tool, { service: '$(id) `id` "x"', tag: 'blue' });
+    assert.equal(shown.stdout, '$(id) `id` "x"|blue|');
+    const preview = await tool.preview!({ service: 'a b', count: 2 }, world.context);
+    assert.equal(preview, '"printf" "%s|" "a b"\n');
+  });
+
+  it('takes nothing for an option, in the preview either, and behind an empty value', () => {
+    const fits = (text: string, input: object) => host.make(text).input.safeParse(input).success;
+    const input = "input: { ref: { type: string, pattern: '[a-z-]*' } }\n";
+    const shown = `${BASE}argv: [/bin/x, '--ref={ref}']\npreview: [git, diff, '{ref}']\n${input}`;
+    assert.deepEqual(
+      [fits(shown, { ref: 'main' }), fits(shown, { ref: '--ext-diff' })],
+      [true, false],
+    );
+    const two = `${BASE}argv: [/bin/x, '{a}{b}']\ninput: { a: { type: string, pattern: '[a-z]*' }, b: { type: string, pattern: '[a-z-]*' } }\n`;
+    assert.deepEqual([fits(two, { a: '', b: 'x' }), fits(two, { a: '', b: '-x' })], [true, false]);
+  });
+
+  it('shows by git what is there, whatever the repository says', async () => {
+    const repo = join(world.workspace, 'app');
+    const git = (...args: string[]) =>
+      execFileSync('git', ['-C', repo, '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
+        encoding: 'utf8',
+      }).trim();
+    mkdirSync(repo);
+    git('init', '-q', '-b', 'main');
+    const commit = (text: string): string => {
+      writeFileSync(join(repo, 'app.js'), text);
+      git('add', '.');
+      git('commit', '-q', '-m', 'x');
+      return git('rev-parse', 'HEAD');
+    };
+    commit('one\n');
+    git('switch', '-q', '-c', 'fix');
+    const evil = commit('evil\n');
+    git('switch', '-q', '--detach', 'main');
+    const nice = commit('nice\n');
+    git('replace', evil, nice);
+    const args = ['diff', `main...${evil}`];
+    assert.match(git(...args), /\+nice/, 'what plain git is made to show');
+    const input = "input: { commit: { type: string, pattern: '[0-9a-f]{40}' } }\n";
+    const argv = `argv: [/bin/deploy, '{commit}']\npreview: [git, -C, ${repo}, diff, 'main...{commit}']\n`;
+    const preview = host.make(`${BASE}${argv}${input}`).preview!;
+    assert.match(String(await preview({ commit: evil }, world.context)), /\+evil/);
+    // No program of the repository's runs, either.
+    writeFileSync(join(repo, '.git/info/attributes'), '* diff=liar\n');
+    git('config', 'diff.liar.textconv', 'echo nice #');
+    git('replace', '-d', evil);
+    assert.doesNotMatch(git(...args), /\+evil/);
+    assert.match(String(await preview({ commit: evil }, world.context)), /\+evil/);
+    rmSync(repo, { recursive: true });
+  });
+
+  it('brings what it is declared to bring', () => {
+    assert.deepEqual(host.make(`${RESTART}brings: [outside]\n`).brings, ['outside']);
+  });
+
+  it('runs on the host in a sandbox of exactly what is declared', async () => {
+    const more = 'place: host\nread: [/srv/app]\nwrite: [/srv/app/log]\nnetwork: host\n';
+    const tool = host.make(
+      `${RESTART}${more}timeout_s: 5\nenv: { MODE: quick }\napproval: required\n`,
+    );
+    assert.deepEqual([tool.approval, tool.box], ['required', undefined]);
+    host.answers();
+    await world.result(tool, { service: 'web', tag: 'green' });
+    const { argv, env, read, write, network, wallMs, level } = host.asked.at(-1)!;
+    assert.deepEqual(argv, ['/usr/bin/restart', 'web', '--count=2', '--tag', 'green']);
+    assert.deepEqual([env.MODE, read, write], ['quick', ['/srv/app'], ['/srv/app/log']]);
+    assert.deepEqual([network, wallMs, level], ['host', 5_000, 'L2']);
+    const declared = true;
+    assert.deepEqual(tool.touches!({}), [
+      { action: 'file.read', path: '/srv/app', declared },
+      { action: 'file.read', path: '/srv/app/log', declared },
+      { action: 'file.write', path: '/srv/app/log', declared },
+      { action: 'file.delete', path: '/srv/app/log', declared },
+    ]);
+  });
+
+  it('tells a failure with what the program said, and leaves open what was cut short', async () => {
+    const tool = host.make(`${RESTART}place: host\n`);
+    host.answers({ exitCode: 3, stderr: Buffer.from('no such service\n') });
+    await assert.rejects(world.result(tool, { service: 'web' }), {
+      code: 'command_failed',
+      message: 'service.restart failed with status 3: no such service\ndone',
+    });
+    const denied = { host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' };
+    host.answers({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied: [denied] });
+    await assert.rejects(world.result(tool, { service: 'web' }), {
+      message: /status 56: 403\ndone\na\.org is not listed\. Ask for it\.$/,
+    });
+    host.answers({ networkDenied: [denied] });
+    assert.deepEqual((await world.result(tool, { service: 'web' })).network_denied, [denied]);
+    host.answers({ exitCode: null, endedBy: 'wall' });
+    // Not a fault: the broker then asks a person whether it happened.
+    await assert.rejects(world.result(tool, { service: 'web' }), { name: 'Error' });
+    const again = host.make(
+      `${RESTART.replace('idempotent: false', 'idempotent: true')}place: host\n`,
+    );
+    await assert.rejects(world.result(again, { service: 'web' }), { code: 'limit' });
+  });
+
+  it('holds JSON output to its fields', async () => {
+    const fields = 'output: { format: json, fields: { p50_ms: { type: number } } }\n';
+    const tool = host.make(`${RESTART}place: host\n${fields}`);
+    host.answers({ stdout: Buffer.from('{"p50_ms": 1.5, "more": 1}') });
+    assert.deepEqual(await world.result(tool, { service: 'web' }), { p50_ms: 1.5 });
+    host.answers({ stdout: Buffer.from('fast') });
+    await assert.rejects(world.result(tool, { service: 'web' }), { code: 'bad_output' });
+    host.answers({ stdout: Buffer.from('{"p50_ms": "1"}') });
+    await assert.rejects(world.result(tool, { service: 'web' }), /p50_ms/);
+  });
+});
