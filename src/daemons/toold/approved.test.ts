@@ -2,10 +2,13 @@
 // files, and a colleague who changes them at every moment in between.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openTestBox, type TestBox } from '../../../test/support/test-box.ts';
+import { derivedId } from '../../platform/ids.ts';
+import type { TaskId } from '../../wire/words.ts';
 import {
   answerAsPerson,
   hostToold,
@@ -17,20 +20,21 @@ import {
 } from './testing/host.ts';
 import { fakeSandboxd } from './testing/sandboxd.ts';
 
-const DECLARED = (program: string) => `name: site.deploy
+const DECLARED = (name: string, program: string, more: string) => `name: ${name}
 description: For tests.
 argv: [${program}]
-preview: [cat, plan.txt]
-risk: high
-reversibility: irreversible
 idempotent: false
-approval: required
+${more}
 `;
+const FREE = 'risk: low\nreversibility: reversible';
+const BLIND = 'risk: high\nreversibility: irreversible\napproval: required';
+const LOOKS = `${BLIND}\npreview: [cat, plan.txt]`;
 
 let world: World;
 let box: TestBox;
 let host: TestHost;
 let run: TestRun;
+let rights: object;
 /** What a colleague does at a moment of toold's. */
 let meanwhile: { moment: string; work: () => void };
 const at = (name: string) => join(box.workspace, name);
@@ -39,19 +43,28 @@ const git = (...args: string[]) =>
     encoding: 'utf8',
   }).trim();
 
-const TOOLS = ['git.commit', 'file.write', 'file.delete', 'delete.recursive', 'site.deploy'];
+const APPROVED = ['git.commit', 'file.write', 'file.delete', 'delete.recursive'];
+const TOOLS = [...APPROVED, 'file.edit', 'site.deploy', 'site.blind', 'site.slow'];
 beforeEach(async () => {
   [world, box] = [makeWorld(), await openTestBox()];
   meanwhile = { moment: 'never', work: () => {} };
-  const required = TOOLS.filter((name) => name !== 'site.deploy');
+  const required = APPROVED;
   const filesystem = { write: [box.workspace] };
   const allow = [...TOOLS, 'file.write_workspace', 'git.write_branch'];
   const coder = { tools: { allow }, approvals: { required }, filesystem };
+  rights = coder;
   publishPolicy(world.dir, { coder });
   mkdirSync(join(world.dir, 'state/tools'));
-  const program = at('deploy.sh');
-  writeFileSync(program, `#!/bin/sh\ncat plan.txt > deployed.txt\n`, { mode: 0o755 });
-  writeFileSync(join(world.dir, 'state/tools/deploy.yaml'), DECLARED(program), { mode: 0o600 });
+  const declare = (name: string, more: string, script: string) => {
+    const program = at(`${name}.sh`);
+    writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const file = join(world.dir, `state/tools/${name}.yaml`);
+    writeFileSync(file, DECLARED(`site.${name}`, program, more), { mode: 0o600 });
+  };
+  const wait = 'while [ -e hold ]; do sleep 0.02; done';
+  declare('deploy', LOOKS, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('blind', BLIND, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('slow', FREE, `touch begun; ${wait}; echo evil > plan.txt`);
   host = await hostToold(world, {
     sandboxd: fakeSandboxd(box.box),
     moment: (name) => name === meanwhile.moment && meanwhile.work(),
@@ -108,6 +121,21 @@ const ROWS: Row[] = [
     args: () => ({ path: at('d') }),
     prepare: () => mkdirSync(at('d')),
     theirs: () => writeFileSync(at('d/a'), 'theirs'),
+    isHarmed: () => !existsSync(at('d/a')),
+    isDone: () => !existsSync(at('d')),
+  },
+  {
+    tool: 'delete.recursive',
+    args: () => ({ path: at('d') }),
+    prepare() {
+      mkdirSync(at('d'));
+      writeFileSync(at('d/a'), 'before');
+      utimesSync(at('d/a'), 1, 1);
+    },
+    theirs() {
+      writeFileSync(at('d/a'), 'theirs');
+      utimesSync(at('d/a'), 1, 1);
+    },
     isHarmed: () => !existsSync(at('d/a')),
     isDone: () => !existsSync(at('d')),
   },
@@ -177,5 +205,93 @@ describe('what a person edited before approving', () => {
     meanwhile.moment = 'never';
     assert.equal((await ask(2)).status, 'completed', 'the control');
     assert.equal(readFileSync(at('a'), 'utf8'), 'better');
+  });
+});
+
+describe('while what a person approved after a look at files is done', () => {
+  let colleague: TestRun;
+  beforeEach(async () => {
+    writeFileSync(at('plan.txt'), 'good');
+    writeFileSync(at('hold'), '');
+    const root_task_id = derivedId<TaskId>('task', run.id);
+    colleague = await host.admit('two', { tools: TOOLS, root_task_id });
+  });
+  afterEach(() => rmSync(at('hold'), { force: true }));
+
+  const approve = async (tool: string) => {
+    assert.equal((await run.ask(1, tool, {})).status, 'waiting');
+    answerAsPerson(world, run.callId(1), { decision: 'approved' });
+    return run.ask(1, tool, {});
+  };
+  const begun = async () => {
+    while (!existsSync(at('begun'))) await sleep(5);
+  };
+  const edit = () =>
+    colleague.ask(1, 'file.edit', {
+      path: at('plan.txt'),
+      edits: [{ old_text: 'good', new_text: 'evil' }],
+    });
+  const deployed = () => readFileSync(at('deployed.txt'), 'utf8');
+
+  it('a colleague waits until it has ended', async () => {
+    const deploying = approve('site.deploy');
+    await begun();
+    const editing = edit();
+    // Far longer than it takes when nobody is in the way, as the control below shows.
+    assert.equal(await Promise.race([editing, sleep(300).then(() => 'waits')]), 'waits');
+    rmSync(at('hold'));
+    assert.equal((await deploying).status, 'completed');
+    assert.equal(deployed(), 'good');
+    assert.equal((await editing).status, 'completed');
+    assert.equal(readFileSync(at('plan.txt'), 'utf8'), 'evil');
+  });
+
+  it('control: nobody waits for one whose preview shows no files', async () => {
+    const deploying = approve('site.blind');
+    await begun();
+    assert.equal((await edit()).status, 'completed');
+    rmSync(at('hold'));
+    assert.equal((await deploying).status, 'completed');
+    assert.equal(deployed(), 'evil');
+  });
+
+  it('it waits for a command of a colleague, and looks again after it', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
+    rmSync(at('hold'));
+    assert.equal((await slow).status, 'completed');
+    const { status, error } = await deploying;
+    assert.deepEqual([status, error?.code], ['failed', 'conflict']);
+    assert.equal(existsSync(at('deployed.txt')), false);
+  });
+
+  it('a right that is taken back while a call waits is gone', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
+    const freeze =
+      'forbid (principal, action == Action::"tool.call", resource == Tool::"site.deploy");';
+    publishPolicy(world.dir, { coder: rights, site: freeze, version: 2 });
+    for (let i = 0; i < 20; i++) world.clock.advance(500);
+    rmSync(at('hold'));
+    await slow;
+    const { status, error } = await deploying;
+    assert.deepEqual([status, error?.code], ['failed', 'denied']);
+  });
+
+  it('one that is dismissed while it waits has done nothing', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    const refused = assert.rejects(deploying, /dismissed/);
+    await sleep(100);
+    await host.asAgentd.dismissRun({ params: { id: run.id }, query: { fence: 1 } });
+    await refused;
+    rmSync(at('hold'));
+    await slow;
+    assert.equal(existsSync(at('deployed.txt')), false);
   });
 });

@@ -28,6 +28,7 @@ import {
   peerOptions,
   type Tool,
 } from './tools/tool.ts';
+import type { WorkTurns } from './work-turns.ts';
 
 export type Attempts = {
   /** A call that is not in the record. */
@@ -50,6 +51,7 @@ export type AttemptsOptions = {
   approvals: Approvals;
   marks: Marks;
   boxOf: BoxOf;
+  turns: WorkTurns;
   clock: Clock;
   log: Log;
   moment(name: string): void;
@@ -114,9 +116,13 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect> => {
     const { input, approved } = begun;
     try {
-      const context = contextOf(job, input);
-      const held = approved && (await approvals.heldTo(job, input, { ...approved, context }));
-      return await tool.perform(input, { ...context, ...held });
+      const call = { input, isApproved: approved !== undefined };
+      return await options.turns.during(job, call, async (hasWaited) => {
+        if (hasWaited) await assertStill(job, begun);
+        const context = contextOf(job, input);
+        const held = approved && (await approvals.heldTo(job, input, { ...approved, context }));
+        return tool.perform(input, { ...context, ...held });
+      });
     } catch (error) {
       if (error instanceof Fault) {
         const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
@@ -128,6 +134,14 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const message = `${tool.name} failed for a reason of its own`;
       return { error: errorOf(fault('internal', message)) };
     }
+  };
+
+  /** It had to wait for others: a right that was taken back meanwhile is gone. */
+  const assertStill = async (job: Job, { input, approved }: Begun): Promise<void> => {
+    const may = await permissions.stillOf(job, input);
+    if (may.kind === 'no') throw fault('denied', may.decision.error.message);
+    if (may.kind === 'ask' && approved === undefined)
+      throw fault('unavailable', `${job.toolName} needs a person by now; it is asked for again`);
   };
 
   const finish = (job: Job, tool: Tool, outcome: Outcome): Promise<Finished> =>

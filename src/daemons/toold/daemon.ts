@@ -36,6 +36,7 @@ import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
 import { makeWaysOut } from './ways-out.ts';
+import { makeWorkTurns } from './work-turns.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 /** 16 MB of log. */
@@ -129,7 +130,8 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
     boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
-  const attempts = makeAttempts({ ...own, clock, log, moment });
+  const turns = makeWorkTurns({ policy });
+  const attempts = makeAttempts({ ...own, turns, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const service = makeService({ store, runs, registry, attempts, metrics, inFlightPerRunMax });
 

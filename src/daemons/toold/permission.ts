@@ -13,6 +13,7 @@ import {
   checksUntil,
   type Denied,
   decide,
+  newProgress,
   type Progress,
   type Question,
   refusal,
@@ -47,6 +48,8 @@ export type Permission =
 
 export type Permissions = {
   of(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
+  /** The same of a call that had to wait: whether it may still be made as it was decided on. */
+  stillOf(job: Job, input: unknown): Promise<Permission>;
   /** The same for arguments that a person changed before approving. */
   ofEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
 };
@@ -88,7 +91,7 @@ export function makePermissions(options: {
         {
           run,
           request: { tool: job.toolName, agent: request.agent, taskId: request.task_id },
-          grant: { tools: run.tools, expiresAtMs: run.grantExpiresMs, callsMax: run.callsMax },
+          grant: grantOf(run),
           toolIsKnown: tool !== undefined,
           argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
           callsOfToolMax: tool?.callsPerRunMax,
@@ -102,6 +105,20 @@ export function makePermissions(options: {
       if (!decision.allowed) return { kind: 'no', decision };
       if (parsed?.success !== true || tool === undefined) throw new Error('decided without input');
       return askPolicy(job, tool, parsed.data);
+    },
+
+    async stillOf(job, input) {
+      const { run } = job;
+      const decision = decide(
+        {
+          ...{ run, grant: grantOf(run), toolIsKnown: true, argumentsProblem: undefined },
+          request: { tool: job.toolName, agent: job.request.agent, taskId: job.request.task_id },
+          ...{ callsOfToolMax: undefined, nowMs: clock.nowMs(), key: job.key },
+          ...{ progress: newProgress(), limits: options.limits },
+        },
+        { again: true },
+      );
+      return decision.allowed ? askPolicy(job, job.tool!, input) : { kind: 'no', decision };
     },
 
     async ofEdited(job, edited) {
@@ -119,6 +136,10 @@ export function makePermissions(options: {
     },
   };
 }
+
+const grantOf = ({ tools, grantExpiresMs, callsMax }: Run) => ({
+  ...{ tools, expiresAtMs: grantExpiresMs, callsMax },
+});
 
 /** A tool can want a person by itself; it cannot want less than policy. */
 function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {

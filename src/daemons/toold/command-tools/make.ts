@@ -218,6 +218,7 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     output: outputOf(declared),
     touches: () => touchesOf(declared),
     preview: async (input, context) => previewOf(declared, input as Values, context),
+    ...(declared.preview === undefined ? {} : { looks: true as const }),
     async perform(input, context) {
       return effectOf(declared, await run(input as Values, context));
     },

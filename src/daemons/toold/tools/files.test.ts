@@ -1,6 +1,14 @@
 // The file tools over the real boxfs: what a model gets, and what it is told when it cannot.
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -162,8 +170,31 @@ describe('file.delete and delete.recursive', () => {
     writeFileSync(at('src/x\nand nothing else'), '');
     const { text } = await world.show(tool('delete.recursive'), { path: at('src') });
     assert.doesNotMatch(text, /^and nothing else/m);
-    assert.match(text, /x\\nand nothing else"$/m);
+    assert.match(text, /x\\nand nothing else" \(0 bytes, sha256 e3b0c442\w+\)$/m);
     assert.equal((await ask('file.delete', { path: 'src/x\nand nothing else' })).deleted, 1);
+  });
+
+  it('a tree is shown with what tells it from another, however large it is', async () => {
+    mkdirSync(at('big'));
+    writeFileSync(at('big/a.ts'), 'let a = 1;');
+    const show = async () => (await world.show(tool('delete.recursive'), { path: at('big') })).text;
+    const first = await show();
+    assert.equal(await show(), first, 'the control');
+    const { atime, mtime } = statSync(at('big/a.ts'));
+    const text = readFileSync(at('big/a.ts'), 'utf8');
+    writeFileSync(at('big/a.ts'), text.replace(/\w/, 'Z'));
+    utimesSync(at('big/a.ts'), atime, mtime);
+    assert.notEqual(await show(), first, 'another content of the same size and time');
+    writeFileSync(at('big/a.ts'), text);
+    assert.equal(await show(), first);
+    mkdirSync(at('big/many/deep'), { recursive: true });
+    for (let i = 0; i < 2_100; i++) writeFileSync(at(`big/many/deep/${i}`), 'x');
+    const all = await show();
+    assert.match(all, /^and 103 more, together \w{64}$/m);
+    writeFileSync(at('big/many/deep/999'), 'y');
+    assert.notEqual(await show(), all, 'one that is not written out');
+    const link = await world.show(tool('delete.recursive'), { path: at('none') });
+    assert.match(link.text, /is not there/);
   });
 
   it('a directory with something in it needs delete.recursive', async () => {

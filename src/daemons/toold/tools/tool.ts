@@ -89,6 +89,8 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   brings?: readonly Label[];
   /** What would change, for whoever must approve it. */
   preview?(input: z.output<I>, context: ToolContext): Promise<Preview>;
+  /** The preview shows files: from the last look until it is done, nobody else works there. */
+  looks?: true;
   /** `required`: a person is asked before every call, whatever else policy says. */
   approval?: 'required' | 'policy';
   /** How it could be undone, in words for whoever must approve it. */

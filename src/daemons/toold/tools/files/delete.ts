@@ -6,10 +6,8 @@ import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
 import { changedSince, type Tool, type ToolContext, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, statIfThere } from './limits.ts';
+import { describeTree } from './tree.ts';
 import { ABSENT, asChanged, isSha256, previewOfText } from './write.ts';
-
-/** What a person is shown of a tree. */
-const NAMES_MAX = 2_000;
 
 async function deleteAt(context: ToolContext, path: string, recursive: boolean) {
   const { basis } = context;
@@ -33,15 +31,19 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
   }
 }
 
+type Looked = { state: string; text: string; isDirectory?: true };
+
 /** What would go. Of a link it is the link, whatever it leads to. */
-async function lookAt(box: Box, path: string): Promise<{ state: string; text: string }> {
+async function lookAt(box: Box, path: string): Promise<Looked> {
   const found = await statIfThere(box, path);
   if (found === undefined) return { state: ABSENT, text: `${path}: is not there\n` };
   const { kind, modified_at, real_path } = found;
   const parent = await statIfThere(box, posix.dirname(path));
   if (real_path !== posix.join(parent?.real_path ?? '/', posix.basename(path)))
     return { state: `link to ${real_path}`, text: `${path}: link to ${real_path}\n` };
-  if (kind !== 'file') return { state: `${kind} of ${modified_at}`, text: `${path}: ${kind}\n` };
+  const isDirectory = kind === 'directory' ? { isDirectory: true as const } : {};
+  if (kind !== 'file')
+    return { state: `${kind} of ${modified_at}`, text: `${path}: ${kind}\n`, ...isDirectory };
   const { text, basis } = await previewOfText(box, path, '');
   return { state: basis.before, text };
 }
@@ -93,14 +95,11 @@ export const deleteTree = (workspace: string): Tool =>
       complete: z.boolean().describe('false: a part is still there, because of rights or time'),
     }),
     touches: ({ path }) => [deletesTree(path)],
+    looks: true,
     async preview({ path }, context) {
-      const { files } = await context.box();
-      const ask = { op: 'search', path, mode: 'names', results_max: NAMES_MAX } as const;
-      const { matches, cut } = await files.perform({ ...ask, glob: '*', everywhere: true });
-      // A name may hold line ends, and must not pass for several.
-      const lines = matches.map((match) => `- ${JSON.stringify(`${path}/${match.path}`)}`);
-      const more = cut === null ? [] : ['and more'];
-      return [`${path}: everything in it`, ...lines, ...more, ''].join('\n');
+      const box = await context.box();
+      const { text, isDirectory } = await lookAt(box, path);
+      return isDirectory ? describeTree(box, path) : text;
     },
     async perform({ path }, context) {
       return { result: await deleteAt(context, path, true) };

@@ -1,0 +1,76 @@
+// Turns at places: many at once, one alone, nobody overtakes who waits to be alone.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { makeSharedTurns, type Stay } from './shared-turns.ts';
+
+const never = new AbortController().signal;
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+test('many are in at once; who wants to be alone waits for them, and others wait for it', async () => {
+  const { enter } = makeSharedTurns();
+  const beside = (...places: string[]) => enter({ places, isAlone: false }, never);
+  const [first, second] = [await beside('/a'), await beside('/a', '/b')];
+  assert.deepEqual([first.hasWaited, second.hasWaited], [false, false]);
+  const order: string[] = [];
+  const note = (name: string) => (turn: { leave(): void }) => {
+    order.push(name);
+    return turn;
+  };
+  const alone = enter({ places: ['/a/x'], isAlone: true }, never).then(note('alone'));
+  const late = beside('/a').then(note('late'));
+  (await beside('/c')).leave();
+  first.leave();
+  await settle();
+  assert.deepEqual(order, [], 'one is still in');
+  second.leave();
+  await settle();
+  assert.deepEqual(order, ['alone'], 'nobody overtakes it');
+  (await alone).leave();
+  (await late).leave();
+  assert.deepEqual(order, ['alone', 'late']);
+});
+
+test('who gives up while waiting lets the others in', async () => {
+  const { enter } = makeSharedTurns();
+  const inside = await enter({ places: ['/a'], isAlone: false }, never);
+  const given = new AbortController();
+  const alone = enter({ places: ['/a'], isAlone: true }, given.signal);
+  const behind = enter({ places: ['/a'], isAlone: false }, never);
+  given.abort(new Error('enough'));
+  await assert.rejects(alone, /enough/);
+  (await behind).leave();
+  inside.leave();
+  await assert.rejects(enter({ places: ['/a'], isAlone: true }, given.signal), /enough/);
+  assert.equal((await enter({ places: ['/a'], isAlone: true }, never)).hasWaited, false);
+});
+
+test('whoever is alone is alone, and everybody gets in', async () => {
+  const stays = fc.array(
+    fc.record({
+      places: fc.uniqueArray(fc.constantFrom('/a', '/a/b', '/c', 'task'), { minLength: 1 }),
+      isAlone: fc.boolean(),
+    }),
+    { maxLength: 12 },
+  );
+  await fc.assert(
+    fc.asyncProperty(stays, fc.infiniteStream(fc.nat(3)), async (all, waits) => {
+      const { enter } = makeSharedTurns();
+      const inside = new Set<Stay>();
+      const meet = (a: Stay, b: Stay) =>
+        a.places.some((p) => b.places.some((q) => p === q || `${p}/`.startsWith(`${q}/`))) ||
+        b.places.some((p) => a.places.some((q) => `${p}/`.startsWith(`${q}/`)));
+      const one = async (stay: Stay) => {
+        const { leave } = await enter(stay, never);
+        for (const other of inside)
+          assert.ok(!((stay.isAlone || other.isAlone) && meet(stay, other)), 'not alone');
+        inside.add(stay);
+        for (let i = waits.next().value ?? 0; i > 0; i--) await settle();
+        inside.delete(stay);
+        leave();
+      };
+      await Promise.all(all.map(one));
+    }),
+    { numRuns: 50 },
+  );
+});
