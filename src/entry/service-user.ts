@@ -1,7 +1,7 @@
 // Who the daemons are when agentd is started as root: an account of this host, or a uid that is no
 // account's. Never root.
-import { readFileSync } from 'node:fs';
 import { daemonsOf, type HostUser } from '../daemons/sandboxd/identities.ts';
+import { type Account, accountsIn, readPasswd } from '../platform/accounts.ts';
 import { fault } from '../wire/errors.ts';
 import type { RuntimeConfig } from './options.ts';
 
@@ -9,21 +9,8 @@ const USUAL_NAME = 'agentd';
 
 export type ServiceUser = HostUser & { name: string };
 
-type Account = ServiceUser & { line: string };
-
-function accounts(passwd: string): Account[] {
-  return passwd.split('\n').flatMap((line) => {
-    const [name = '', , uid = '', gid = ''] = line.split(':');
-    const isWhole = name !== '' && /^\d+$/.test(uid) && /^\d+$/.test(gid);
-    return isWhole ? [{ name, uid: Number(uid), gid: Number(gid), line }] : [];
-  });
-}
-
-export function serviceUser(
-  config: RuntimeConfig,
-  passwd = readFileSync('/etc/passwd', 'utf8'),
-): ServiceUser {
-  const known = accounts(passwd);
+export function serviceUser(config: RuntimeConfig, passwd = readPasswd()): ServiceUser {
+  const known = accountsIn(passwd);
   const wanted = config.runtime.user;
   const found = known.find(({ name }) => name === (wanted ?? USUAL_NAME));
   const own = daemonsOf(config.sandboxd);

@@ -1,6 +1,6 @@
 // Who an agent is on this host: a uid of its own where the warden is root, this user where not. A
 // name keeps its uid for ever.
-import { readFileSync } from 'node:fs';
+import { accountsIn, readPasswd } from '../../platform/accounts.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Range, Store } from './store.ts';
@@ -56,7 +56,7 @@ export function makeIdentities(options: {
   passwd?: () => string;
 }): Identities {
   const { config, store, host, linuxUserOf = () => undefined } = options;
-  const passwd = options.passwd ?? (() => readFileSync('/etc/passwd', 'utf8'));
+  const passwd = options.passwd ?? readPasswd;
   const mode = identityMode(config, host);
   const known = new Map<string, Promise<Identity>>();
   const range = { first: config.uid_first, last: config.uid_last - 2 };
@@ -87,27 +87,23 @@ export function makeIdentities(options: {
 }
 
 function accountOf(passwd: string, user: string, range: Range): HostUser {
-  const accounts = passwd.split('\n').map((line) => line.split(':'));
-  const [, , uid, gid] = accounts.find(([name]) => name === user) ?? [];
-  const free = (): number => {
-    const used = new Set(accounts.flatMap(([, , ...ids]) => ids.slice(0, 2).map(Number)));
+  const accounts = accountsIn(passwd);
+  const found = accounts.find(({ name }) => name === user);
+  if (found === undefined) {
+    const used = new Set(accounts.flatMap(({ uid, gid }) => [uid, gid]));
     let id = range.first;
     while (used.has(id)) id++;
-    return id;
-  };
-  if (!/^\d+$/.test(uid ?? '') || !/^\d+$/.test(gid ?? '')) {
-    const id = free();
     throw fault('sandbox_refused', `there is no account ${user} on this host`, {
       hint: `groupadd -g ${id} ${user} && useradd -u ${id} -g ${id} -M -s /bin/false ${user}`,
     });
   }
-  const account = { uid: Number(uid), gid: Number(gid) };
-  if (account.uid === 0 || account.gid === 0)
+  const { uid, gid } = found;
+  if (uid === 0 || gid === 0)
     throw fault('sandbox_refused', `${user} is root (uid ${uid}, gid ${gid}), and no agent is`, {
       hint: 'Name another account in spec.linuxUser of the manifest.',
     });
   const fits = (id: number) => id >= range.first && id <= range.last;
-  if (fits(account.uid) && fits(account.gid)) return account;
+  if (fits(uid) && fits(gid)) return { uid, gid };
   throw fault(
     'sandbox_refused',
     `${user} has uid ${uid} and gid ${gid}, not both from ${range.first} to ${range.last}`,

@@ -49,15 +49,20 @@ test('list and show say who the boxes really are, and what could not be asked', 
     fake.script({
       agentd: {
         listAgents: async () => ({ agents, problems: [] }),
-        getAgent: async () => ({ agent: agent('planner'), manifest: {} }),
+        getAgent: async () => ({ agent: agents[0]!, manifest: {} }),
       },
       sandboxd: { identity: async () => ({ identity, uid }) },
     });
   script('dynamic', null);
   const own = await run('agent', 'show', 'planner');
   assert.match(own.stdout, /agent-planner, a uid of its own without an account/);
-  script('users', null);
+  agents[0] = agent('planner', { linux_user: 'deploy' });
+  script('dynamic', null);
   assert.match((await run('list')).stdout, /planner +agent-planner +active/);
+  const asking = await run('agent', 'show', 'planner');
+  assert.match(asking.stdout, /without an account; deploy needs sandboxd\.identity: users/);
+  script('users', null);
+  assert.match((await run('list')).stdout, /planner +deploy +active/);
   script('single', process.getuid!());
   assert.match((await run('list')).stdout, new RegExp(`planner +${userInfo().username} +active`));
   assert.match((await run('agent', 'show', 'planner')).stdout, /as all agents here/);

@@ -10,6 +10,7 @@ import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
+import { userName } from '../user-name.ts';
 
 type Identity = AnswerOf<typeof sandboxdRoutes.identity>;
 
@@ -69,19 +70,10 @@ export const noAgentsText = (problems: number): string =>
     ? 'There are no agents yet: agentctl agent create --help'
     : 'No agent could be loaded. Correct what is named above: it is taken up as soon as it is saved.';
 
-/** Who its boxes really are on this host: a user of their own need not be there. */
-function userText({ linux_user }: AgentView, { identity, uid }: Identity): string {
-  return identity === 'single' ? nameOfUid(uid) : linux_user;
-}
-
-function nameOfUid(uid: number | null): string {
-  try {
-    const own = process.getBuiltinModule('node:os').userInfo();
-    if (own.uid === uid) return own.username;
-  } catch {
-    // Users without an account have a number all the same.
-  }
-  return `uid ${uid}`;
+/** Who its boxes really are on this host: the account it asks for need not be theirs. */
+function userText({ name, linux_user }: AgentView, { identity, uid }: Identity): string {
+  if (identity === 'users') return linux_user;
+  return uid === null ? `agent-${name}` : userName(uid);
 }
 
 function tasksText(tasks: AgentView['tasks']): string {
@@ -125,10 +117,14 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
 
 function whoText(agent: AgentView, who: Identity | undefined): string {
   if (who === undefined) return 'unknown';
-  if (who.identity === 'users') return agent.linux_user;
+  const user = userText(agent, who);
+  if (who.identity === 'users') return user;
+  const own = `agent-${agent.name}`;
+  const asked =
+    agent.linux_user === own ? '' : `; ${agent.linux_user} needs sandboxd.identity: users`;
   return who.identity === 'dynamic'
-    ? `${agent.linux_user}, a uid of its own without an account`
-    : `${userText(agent, who)}, as all agents here: this host gives them no users of their own`;
+    ? `${user}, a uid of its own without an account${asked}`
+    : `${user}, as all agents here: this host gives them no users of their own${asked}`;
 }
 
 function budgetText(budget: AgentView['budget']): string {

@@ -1,6 +1,7 @@
 // status, doctor, halt and completion against a runtime.
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, readFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
@@ -157,6 +158,25 @@ test('doctor without a runtime: nothing fails, it says what is next', async () =
   const ran = await agentctl(['doctor'], { state: join(makeStateDir(), 'new') });
   assert.equal(ran.code, 0, ran.stdout);
   assert.match(ran.stdout, /warn {2}runtime {5}no runtime is up\n *fix: agentctl up/);
+});
+
+test('doctor: a runtime that hangs is said to hang, and everything else is looked at', async (t) => {
+  const state = makeStateDir();
+  const hung = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', state]);
+  t.after(() => hung.kill('SIGKILL'));
+  const info = { ...fake.info, pid: hung.pid, runtime_dir: join(state, 'no-sockets') };
+  writeFileSync(join(state, 'runtime.json'), JSON.stringify(info));
+  writeFileSync(join(state, 'operator.key'), 'a key\n', { mode: 0o600 });
+  const look = async (): Promise<string> => {
+    const { stdout, stderr, code } = await agentctl(['doctor'], { state });
+    assert.equal(code, 1, stderr);
+    assert.match(stdout, /fail {2}runtime {5}pid \d+ is there, but agentd does not answer/);
+    assert.match(stdout, /\w+ +disk /);
+    return stdout;
+  };
+  assert.match(await look(), /fail {2}sockets {5}/);
+  mkdirSync(info.runtime_dir, { mode: 0o700 });
+  assert.match(await look(), /fail {2}rights {6}[\s\S]*fail {2}toold {7}/);
 });
 
 test('completion knows agents, tasks and questions of the runtime', async () => {

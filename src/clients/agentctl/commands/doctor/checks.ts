@@ -1,9 +1,11 @@
 // The doctor's checks, in the order in which one needs the other.
+import { Fault } from '../../../../wire/errors.ts';
 import type { FeaturesView } from '../../../../wire/sandboxd.ts';
 import type { Session } from '../../command.ts';
 import { findRunning } from '../../running.ts';
+import type { Runtime } from '../../runtime.ts';
 import { checkAudit, checkClock, checkDisk } from './around.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, fail } from './finding.ts';
 import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
 import {
   checkDaemons,
@@ -28,18 +30,25 @@ export async function runChecks(
     checkLock(stateDir, running?.info),
     checkMode(stateDir, running),
   ];
-  if (running !== undefined) {
-    const runtime = session.runtime();
-    const { pid } = await runtime.ask('agentd', 'health', {}, { deadlineMs: 3_000 });
-    found.push(checkRights(pid), ...(await checkDaemons(runtime)));
+  const runtime = running === undefined ? undefined : connect(session, found);
+  if (runtime !== undefined) {
+    found.push(await checkRights(runtime), ...(await checkDaemons(runtime)));
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)));
   }
-  const held = await checkSandboxes(
-    stateDir,
-    running === undefined ? undefined : session.runtime(),
-  );
+  const held = await checkSandboxes(stateDir, runtime);
   found.push(...held.findings);
   found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));
   return { findings: found, sandboxes: held.view };
+}
+
+/** One that cannot even be asked is one more finding: the rest is looked at all the same. */
+function connect(session: Session, found: Finding[]): Runtime | undefined {
+  try {
+    return session.runtime();
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    found.push(fail('sockets', error.message, 'agentctl down; agentctl up'));
+    return undefined;
+  }
 }

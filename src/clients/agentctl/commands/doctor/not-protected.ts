@@ -1,10 +1,10 @@
 // What this version does not protect against, in plain words. A line goes away when the code that
 // makes it untrue is there, not before.
-import { userInfo } from 'node:os';
 import type { FeaturesView } from '../../../../wire/sandboxd.ts';
+import { userName } from '../../user-name.ts';
 
 export function notProtected(stateDir: string, sandboxes: FeaturesView | undefined): string[] {
-  const user = userName();
+  const user = userName(process.getuid?.() ?? 0);
   return [
     ...ofBoxes(user, sandboxes),
     process.getuid?.() === 0
@@ -53,12 +53,4 @@ function ofBoxes(user: string, sandboxes: FeaturesView | undefined): string[] {
         ]
       : []),
   ];
-}
-
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    return `uid ${process.getuid?.() ?? 0}`;
-  }
 }

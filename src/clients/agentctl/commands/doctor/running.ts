@@ -5,9 +5,9 @@ import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
 import { readRuntimeInfo } from '../../state.ts';
+import { userAndUid } from '../../user-name.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
-import { userName } from './user-name.ts';
 
 const DAEMONS: readonly DaemonName[] = [
   'agentd',
@@ -37,13 +37,21 @@ export function checkMode(stateDir: string, running: Running | undefined): Findi
 }
 
 /** Who they run as and what they may do, as the kernel says. */
-export function checkRights(pid: number): Finding {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+export async function checkRights(runtime: Runtime): Promise<Finding> {
+  try {
+    const { pid } = await runtime.ask('agentd', 'health', {}, { deadlineMs: 3_000 });
+    return rightsIn(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch (error) {
+    return fail('rights', (error as Error).message, 'agentctl down; agentctl up');
+  }
+}
+
+function rightsIn(status: string): Finding {
   const field = (name: string) => new RegExp(`^${name}:\\s+(\\w+)`, 'm').exec(status)?.[1] ?? '';
   const uid = Number(field('Uid'));
   const rights = /^0+$/.test(field('CapEff')) ? 'no capability' : `capabilities ${field('CapEff')}`;
   const more = field('NoNewPrivs') === '1' ? ', and can get none' : '';
-  const text = `the daemons run as ${userName(uid)}, with ${rights}${more}`;
+  const text = `the daemons run as ${userAndUid(uid)}, with ${rights}${more}`;
   if (uid !== 0) return ok('rights', text);
   return warn(
     'rights',

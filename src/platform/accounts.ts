@@ -1,0 +1,15 @@
+// The accounts of this host, as its passwd file has them.
+import { readFileSync } from 'node:fs';
+
+export type Account = { name: string; uid: number; gid: number };
+
+export const readPasswd = (): string => readFileSync('/etc/passwd', 'utf8');
+
+/** A line that is not whole is nobody's. */
+export function accountsIn(passwd: string): Account[] {
+  return passwd.split('\n').flatMap((line) => {
+    const [name = '', , uid = '', gid = ''] = line.split(':');
+    const isWhole = name !== '' && /^\d+$/.test(uid) && /^\d+$/.test(gid);
+    return isWhole ? [{ name, uid: Number(uid), gid: Number(gid) }] : [];
+  });
+}
