@@ -2,10 +2,16 @@
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  chownSync,
+  closeSync,
   copyFileSync,
   existsSync,
+  fstatSync,
+  ftruncateSync,
   mkdirSync,
+  openSync,
   readdirSync,
+  readSync,
   rmSync,
   statSync,
 } from 'node:fs';
@@ -46,8 +52,7 @@ export async function verify({ args, out, stateDir }: Session): Promise<number> 
 }
 
 /** Only what a verifier needs. A signing key that travels with the log makes the copy worthless. */
-const isPublic = (name: string): boolean =>
-  /^audit(-\d+)?\.jsonl$/.test(name) || name === 'checkpoint' || name === 'checkpoints.log';
+const isSegment = (name: string): boolean => /^audit(-\d+)?\.jsonl$/.test(name);
 
 export async function exportLog({ args, out, stateDir }: Session): Promise<void> {
   const from = logDir(join(stateDir, 'audit'));
@@ -57,7 +62,7 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
       hint: 'Name a directory that is new or empty.',
     });
   }
-  mkdirSync(join(to, 'keys'), { recursive: true });
+  for (const below of ['keys', 'tree']) mkdirSync(join(to, below), { recursive: true });
   const names = copyLog(from, to);
   const bytes = names.reduce((sum, name) => sum + statSync(join(to, name)).size, 0);
   out.give({ export: { directory: to, files: names, size_bytes: bytes } }, () => [
@@ -66,27 +71,56 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
   ]);
 }
 
+/** The hash of every event; with it a verifier can say which event was changed. */
+const LEAVES = join('tree', 'L00');
+
+/**
+ * In the order they are copied in while the log grows: what the signatures and the hashes speak of
+ * is then in the segments that follow.
+ */
 function listLog(dir: string): string[] {
-  const names = readdirSync(dir).filter(isPublic).sort(checkpointsFirst);
-  const keys = join('keys', 'public.txt');
-  return existsSync(join(dir, keys)) ? [keys, ...names] : names;
+  const segments = readdirSync(dir).filter(isSegment).sort();
+  const before = [join('keys', 'public.txt'), 'checkpoint', 'checkpoints.log', LEAVES];
+  return [...before.filter((name) => existsSync(join(dir, name))), ...segments];
 }
 
 /** While it is written a segment may be sealed, and then files have other names: once more. */
 function copyLog(from: string, to: string): string[] {
   for (;;) {
     const names = listLog(from);
-    for (const name of names) {
-      copyFileSync(join(from, name), join(to, name));
-      chmodSync(join(to, name), 0o644);
-    }
+    for (const name of names) copyOne(join(from, name), join(to, name));
     if (listLog(from).join() === names.join()) return names;
     for (const name of names) rmSync(join(to, name), { force: true });
   }
 }
 
-/** The checkpoints come first: what they speak of is then in the segments that follow. */
-function checkpointsFirst(a: string, b: string): number {
-  const rank = (name: string) => (name.startsWith('checkpoint') ? 0 : 1);
-  return rank(a) - rank(b) || (a < b ? -1 : 1);
+/** The copy belongs to who made it: whoever owns the log shall not be able to change it later. */
+function copyOne(from: string, to: string): void {
+  copyFileSync(from, to);
+  chownSync(to, process.getuid!(), process.getgid!());
+  chmodSync(to, 0o644);
+  if (from.endsWith('.jsonl')) cutHalfLine(to);
+}
+
+const readBackBytes = 65_536;
+
+/** The last event of a log in use may have been copied while it was being written. */
+function cutHalfLine(file: string): void {
+  const fd = openSync(file, 'r+');
+  try {
+    const bytes = Buffer.alloc(readBackBytes);
+    for (let end = fstatSync(fd).size; end > 0; ) {
+      const start = Math.max(0, end - readBackBytes);
+      const got = readSync(fd, bytes, 0, end - start, start);
+      const newline = bytes.subarray(0, got).lastIndexOf(0x0a);
+      if (newline === got - 1 && end === fstatSync(fd).size) return;
+      if (newline >= 0 || start === 0) {
+        ftruncateSync(fd, start + newline + 1);
+        return;
+      }
+      end = start;
+    }
+  } finally {
+    closeSync(fd);
+  }
 }

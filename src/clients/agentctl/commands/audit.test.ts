@@ -1,7 +1,15 @@
 // The audit log through the whole program: reading, following, proving, and its files without a
 // runtime.
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -121,15 +129,17 @@ test('prove, checkpoint and rotate-key give the documents', async () => {
 function makeLog(): string {
   const state = makeStateDir();
   const log = join(state, 'audit');
-  mkdirSync(join(log, 'keys'), { recursive: true });
+  for (const below of ['keys', 'tree']) mkdirSync(join(log, below), { recursive: true });
   const files = {
-    'audit.jsonl': 'b\n',
+    'audit.jsonl': 'b\n{"half',
     'audit-000000000000.jsonl': 'a\n',
     checkpoint: 'note\n',
     'checkpoints.log': 'notes\n',
     'keys/public.txt': 'vkey\n',
     'keys/signing.pem': 'SECRET',
     'something.db': 'x',
+    'tree/L00': 'hashes',
+    'tree/L01': 'more',
   };
   for (const [name, text] of Object.entries(files)) writeFileSync(join(log, name), text);
   return state;
@@ -148,8 +158,12 @@ test('export copies what a verifier needs and never the signing key', async () =
     'checkpoints.log',
     'keys',
     'keys/public.txt',
+    'tree',
+    'tree/L00',
   ]);
-  assert.equal(readFileSync(join(to, 'audit.jsonl'), 'utf8'), 'b\n');
+  assert.equal(readFileSync(join(to, 'audit.jsonl'), 'utf8'), 'b\n', 'no half event');
+  assert.equal(readFileSync(join(to, 'audit-000000000000.jsonl'), 'utf8'), 'a\n');
+  assert.equal(statSync(join(to, 'audit.jsonl')).uid, process.getuid!());
   const again = await agentctl(['audit', 'export', to], { state });
   assert.equal(again.code, 1);
   assert.match(again.stderr, /is not empty \(conflict\)/);
