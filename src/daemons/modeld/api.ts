@@ -42,6 +42,11 @@ type ModelRoutes =
   | 'anthropicModels';
 
 function modelHandlers(service: Service): Pick<ModeldHandlers, ModelRoutes> {
+  // A run was told in its manifest's problems, and gets what there is.
+  const assertMeant = (caller: Context['caller'], model: unknown): void => {
+    if (caller.kind === 'operator' && typeof model === 'string')
+      service.providers.assertMeant(model);
+  };
   const asClient =
     (dialect: 'openai' | 'anthropic') =>
     async (context: {
@@ -50,22 +55,23 @@ function modelHandlers(service: Service): Pick<ModeldHandlers, ModelRoutes> {
       rawBody: string | undefined;
       signal: AbortSignal;
       deadlineMs: number;
-    }) =>
-      raw(
-        await service.callAsClient(
-          context.caller,
-          dialect,
-          clientBody(context),
-          patienceOf(context),
-        ),
-      );
+    }) => {
+      const { caller } = context;
+      const body = clientBody(context);
+      assertMeant(caller, body.body.model);
+      return raw(await service.callAsClient(caller, dialect, body, patienceOf(context)));
+    };
   return {
     async generate(context) {
+      assertMeant(context.caller, context.body.model);
       const made = await service.generate(context.caller, context.body, patienceOf(context));
       if ('response' in made) return made.response;
       return new RawAnswer({ status: 200, headers: SSE, body: sse(made.events) });
     },
-    embed: (context) => service.embed(context.caller, context.body, patienceOf(context)),
+    async embed(context) {
+      assertMeant(context.caller, context.body.model);
+      return service.embed(context.caller, context.body, patienceOf(context));
+    },
     listModels: async () => ({
       models: service.providers.models(),
       providers: service.providers.views(),

@@ -63,7 +63,7 @@ test('model list says plainly what is a rehearsal and what does not answer', asy
     /coder-large +chat +rehearsal\/coder-large +200,000 +free +rehearsal, not a real model/,
   );
   assert.match(stdout, /small .* ~15\/75 +no key\n/);
-  assert.match(stdout, /small answers for "default", and for names that no provider offers/);
+  assert.match(stdout, /small answers for "default", and for agents whose model nobody offers/);
   assert.match(stdout, /~ Nobody knows what small costs: .* the dearest/);
   assert.match(
     stdout,

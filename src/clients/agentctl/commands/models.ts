@@ -72,7 +72,7 @@ function defaultText(models: readonly ModelView[]): string[] {
   const chosen = models.find(({ is_default }) => is_default);
   return chosen === undefined
     ? []
-    : [`${chosen.name} answers for "default", and for names that no provider offers.`];
+    : [`${chosen.name} answers for "default", and for agents whose model nobody offers.`];
 }
 
 function guessText(names: readonly string[]): string[] {

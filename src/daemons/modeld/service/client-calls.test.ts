@@ -167,4 +167,25 @@ describe('clients of a vendor', () => {
     const { budgets } = await modeld.operator.listBudgets({});
     assert.equal(budgets.find((one) => one.subject === 'agent')?.tokens_spent, 18);
   });
+
+  test('a name that nobody offers is refused to people; an agent gets what there is', async () => {
+    const ask = (model: string, caller = OPERATOR) =>
+      post(CHAT, JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }), caller);
+    const message = 'there is no model gpt-tset; did you mean gpt-test?';
+    await assert.rejects(ask('gpt-tset'), { code: 'not_found', message });
+    const neutral = modeld.operator.generate({
+      body: {
+        model: 'gpt-tset',
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
+      },
+    });
+    await assert.rejects(neutral, { code: 'not_found', message });
+    const embedded = modeld.operator.embed({ body: { model: 'gpt-tset', input: ['x'] } });
+    await assert.rejects(embedded, { code: 'not_found', message });
+    assert.deepEqual(provider.asked, [], 'nothing was sent');
+    for (const known of ['default', 'oai/anything', 'gpt-test']) await ask(known);
+    await modeld.agentd.admitRun({ params: { id: runId(70) }, body: admission(70) });
+    await ask('gpt-tset', runCaller(70, 1));
+    assert.equal(provider.asked.length, 4);
+  });
 });

@@ -92,7 +92,7 @@ describe('what lasts', () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: config() });
     for (let i = 0; i < 20; i++)
-      await first.operator.generate({ body: { model: 'm', messages: [said(`n ${i}`)] } });
+      await first.operator.generate({ body: { model: 'default', messages: [said(`n ${i}`)] } });
     await first.stop();
     const second = await startModeld({ stateDir, config: config() });
     const { calls } = await second.operator.listCalls({ query: {} });
@@ -110,22 +110,22 @@ describe('what lasts', () => {
         if (!isTaking) throw fault('storage_full', 'no room');
       },
     });
-    await modeld.operator.generate({ body: { model: 'm', messages: [said('before')] } });
+    await modeld.operator.generate({ body: { model: 'default', messages: [said('before')] } });
     provider.asked.length = 0;
     isTaking = false;
     await rejects(
-      modeld.operator.generate({ body: { model: 'm', messages: [said('during')] } }),
+      modeld.operator.generate({ body: { model: 'default', messages: [said('during')] } }),
       'audit_unavailable',
     );
     assert.equal(provider.asked.length, 0);
     await rejects(
-      modeld.operator.generate({ body: { model: 'm', messages: [said('still')] } }),
+      modeld.operator.generate({ body: { model: 'default', messages: [said('still')] } }),
       'audit_unavailable',
     );
     isTaking = true;
     await until(async () => {
       try {
-        await modeld.operator.generate({ body: { model: 'm', messages: [said('after')] } });
+        await modeld.operator.generate({ body: { model: 'default', messages: [said('after')] } });
         return true;
       } catch {
         return false;

@@ -2,13 +2,15 @@
 // to. A provider that is added is live at once and durable before the operator has the answer.
 import { join } from 'node:path';
 import { checkValue } from '../../../platform/check.ts';
+import { nearest } from '../../../platform/nearest.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { fault } from '../../../wire/errors.ts';
+import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/words.ts';
 import { LABELS, LABELS_ALLOWED_DEFAULT, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import {
+  hasRealModel,
   isOffered,
   type Kind,
   kindOfName,
@@ -90,9 +92,28 @@ export class Providers {
     }));
   }
 
-  /** A name that somebody offers; all others are answered by the default. */
+  /** A name that somebody offers; for all others an agent is answered by the default. */
   offers(name: string): boolean {
     return isOffered(this.#offers(), name);
+  }
+
+  /**
+   * Whoever calls by hand means the model they name, and not whichever there is. Where the
+   * configuration names a default it answers; so does the rehearsal, which says what it is.
+   */
+  assertMeant(name: string): void {
+    const offer = this.#offers();
+    if (offer.defaultModel === undefined && hasRealModel(offer) && !isOffered(offer, name))
+      throw this.unknown(name);
+  }
+
+  unknown(name: string): Fault {
+    const known = [...this.models().map((model) => model.name), ...this.#live.keys()];
+    const near = nearest(name, known);
+    const guess = near === undefined ? '' : `; did you mean ${near}?`;
+    return fault('not_found', `there is no model ${name}${guess}`, {
+      hint: 'See agentctl model list; add one with agentctl model add.',
+    });
   }
 
   kindOf(name: string): Kind {

@@ -116,7 +116,8 @@ describe('the rehearsal', () => {
       params: { name: 'real' },
       body: { dialect: 'openai', base_url: provider.url, models: ['gpt-test'] },
     });
-    const answer = await ask('coder-large');
+    await rejects(ask('coder-large'), 'not_found');
+    const answer = await ask('default');
     assert.equal(answer.rehearsal, false);
     assert.equal(answer.provider, 'real');
     assert.equal((await ask('rehearsal-large')).rehearsal, true);

@@ -1,6 +1,5 @@
 // What can be asked about calls that were made: what was used, which calls there are, what one
 // said; and trying a model.
-import { nearest } from '../../../platform/nearest.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
@@ -189,17 +188,7 @@ function routesToTest(providers: Providers, name: string): (Route & { kind: Kind
       });
     return models.map((model) => ({ provider: name, model, kind: kindOfName(model) }));
   }
-  if (!providers.offers(name)) throw unknownModel(providers, name);
+  if (!providers.offers(name)) throw providers.unknown(name);
   const kind = providers.kindOf(name);
   return providers.resolve(name, kind).model.routes.map((route) => ({ ...route, kind }));
-}
-
-/** A call with such a name is answered by the default; a person who tries it meant another. */
-function unknownModel(providers: Providers, name: string) {
-  const known = providers.models().map((model) => model.name);
-  const near = nearest(name, [...known, ...providers.views().map((provider) => provider.name)]);
-  const guess = near === undefined ? '' : `; did you mean ${near}?`;
-  return fault('not_found', `there is no model ${name}${guess}`, {
-    hint: 'See agentctl model list; add one with agentctl model add.',
-  });
 }

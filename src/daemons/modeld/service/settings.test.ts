@@ -17,7 +17,7 @@ import {
 } from '../testing/harness.ts';
 import { type FakeProvider, sendJson, startProvider } from '../testing/provider.ts';
 
-const ask = (text: string) => ({ body: { model: 'any-name', messages: [said(text)] } });
+const ask = (text: string) => ({ body: { model: 'default', messages: [said(text)] } });
 
 describe('budgets', () => {
   let provider: FakeProvider;
