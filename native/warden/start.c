@@ -54,7 +54,8 @@ static int open_ends(const struct plan *plan, struct ends *ends, struct failure 
 
 static void adopt(struct box *box, struct stream *stream, int fd, uint8_t type,
                   void (*ready)(struct watch *, uint32_t), uint32_t events) {
-  *stream = (struct stream){.watch = {ready, fd}, .box = box, .type = type, .open = true};
+  *stream = (struct stream){
+      .watch = {.ready = ready, .fd = fd}, .box = box, .type = type, .open = true};
   watch_add(&stream->watch, events);
 }
 
