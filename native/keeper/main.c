@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,9 +77,10 @@ void refuse(int fd, const char *code, const char *hint, const char *text, ...) {
 
 // As the runtime's user: in its directories root opens nothing by name.
 static int open_log(void) {
-  if (setegid(orders.gid) || seteuid(orders.uid)) return -1;
-  int fd = open(orders.log, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                0600);
+  int fd = -1;
+  if (!setegid(orders.gid) && !seteuid(orders.uid))
+    fd = open(orders.log, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+              0600);
   if (seteuid(0) || setegid(0)) abort();
   return fd;
 }
@@ -93,7 +96,7 @@ static void warden_start(int out) {
   if (warden == 0) {
     if (dup2(none, 0) < 0 || dup2(out < 0 ? none : out, 1) < 0 || dup2(log < 0 ? none : log, 2) < 0)
       _exit(1);
-    for (int fd = 3; fd < 1024; fd++) close(fd);
+    if (syscall(SYS_close_range, 3, ~0u, 0)) _exit(1);
     sigset_t all;
     sigemptyset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -177,6 +180,9 @@ int main(int argc, char **argv) {
   read_orders(argv + 1, &orders);
   prctl(PR_SET_DUMPABLE, 0);
   umask(022);
+  // Root's own groups would count where its user does not: see open_log.
+  if (setgroups(0, NULL))
+    refuse(orders.ready_fd, "internal", "", "setgroups: %s", strerror(errno));
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);

@@ -73,11 +73,23 @@ void places_take(const struct orders *orders) {
   write_bounds(orders);
 }
 
+// A killed warden's janitor holds the warden's lock until it has taken away what is named in the
+// journal there.
+static void wait_for_janitor(const struct orders *orders) {
+  char path[PATH_MAX];
+  in(path, orders->dir, "/lock");
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  for (int tries = 0; fd >= 0 && tries < 300 && flock(fd, LOCK_EX | LOCK_NB); tries++)
+    usleep(10000);
+  if (fd >= 0) close(fd);
+}
+
 // By name, and only what the warden makes there; the lock last.
 void places_leave(const struct orders *orders) {
   const char *names[] = {"/bounds", "/warden.sock", "/stubs", "/stubs.new", "/probe/file",
                          "/lock",   "/probe",       "/root",  "/dev",       SECRETS, ""};
   char path[PATH_MAX];
+  wait_for_janitor(orders);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
     in(path, orders->dir, names[i]);
     if (unlink(path)) rmdir(path);

@@ -46,6 +46,11 @@ static void check_needs(const struct orders *orders) {
   }
 }
 
+static int close_all(int from, int to) {
+  if (from < 3) from = 3;
+  return from > to ? 0 : (int)syscall(SYS_close_range, from, to, 0);
+}
+
 pid_t runtime_start(const struct orders *orders, int *go) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC))
@@ -58,8 +63,10 @@ pid_t runtime_start(const struct orders *orders, int *go) {
   }
   close(ends[1]);
   // Only what it was given by whoever started us.
-  for (int fd = 3; fd < 1024; fd++)
-    if (fd != orders->ready_fd && fd != ends[0]) close(fd);
+  int low = orders->ready_fd < ends[0] ? orders->ready_fd : ends[0];
+  int high = orders->ready_fd < ends[0] ? ends[0] : orders->ready_fd;
+  if (close_all(3, low - 1) || close_all(low + 1, high - 1) || close_all(high + 1, INT_MAX))
+    cannot(orders, "close_range");
   char why[512];
   if (view_make(orders, why, sizeof why))
     refuse(orders->ready_fd, "bad_config",

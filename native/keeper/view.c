@@ -104,8 +104,9 @@ static int copy_secret(const struct need *need, unsigned number, const struct or
   int from = open(need->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   int to = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0400);
   ssize_t size = -1;
+  // Still what was seen to be root's own when it was chosen.
   if (from >= 0 && to >= 0 && !fstat(from, &about) && S_ISREG(about.st_mode) &&
-      about.st_size < SECRET_BYTES)
+      about.st_uid == 0 && !(about.st_mode & 077) && about.st_size < SECRET_BYTES)
     size = read(from, bytes, sizeof bytes);
   bool bad = size < 0 || write(to, bytes, (size_t)size) != size ||
              fchown(to, orders->uid, orders->gid);

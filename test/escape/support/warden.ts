@@ -63,6 +63,14 @@ export function buildWarden(build: Build): string {
   return compile(join(REPO, 'build', name), sources, BUILD_FLAGS[build], [SOURCE]);
 }
 
+export function buildKeeper(): string {
+  const dir = join(REPO, 'native/keeper');
+  const sources = readdirSync(dir)
+    .filter((file) => file.endsWith('.c'))
+    .map((file) => join(dir, file));
+  return compile(join(REPO, 'build/keeper'), sources, BUILD_FLAGS.plain, [dir]);
+}
+
 // A hostile program, static so that it needs nothing from the box.
 export function buildHostile(): string {
   const output = join(REPO, 'build/escape/hostile');

@@ -1,0 +1,98 @@
+// The keeper with orders of our own: what reaches the warden and the runtime from whoever started
+// it, and where the daemons' directories may lead root.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { buildKeeper, IS_ROOT } from './support/warden.ts';
+
+const DAEMONS = 61_100;
+
+type Kept = { dir: string; run(): void; said(name: string): string };
+
+/** A keeper whose warden and runtime are scripts that write down what they were given. */
+function keeperIn(t: TestContext): Kept {
+  const dir = realpathSync(mkdtempSync('/tmp/keeper-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  chmodSync(dir, 0o755);
+  for (const name of ['told', 'logs']) {
+    mkdirSync(join(dir, name));
+    chownSync(join(dir, name), DAEMONS, DAEMONS);
+  }
+  const script = (name: string, lines: string[]): string => {
+    writeFileSync(join(dir, name), ['#!/bin/sh', ...lines, ''].join('\n'));
+    chmodSync(join(dir, name), 0o755);
+    return join(dir, name);
+  };
+  const tell = (name: string) => `cd /proc/self/fd && echo * >${dir}/told/${name}`;
+  const warden = script('warden', [tell('warden'), 'echo ready', 'exec >&-', 'exec sleep 60']);
+  const runtime = script('runtime', [tell('runtime'), `id -G >${dir}/told/groups`]);
+  const orders = [
+    ...['uid', DAEMONS, 'gid', DAEMONS, 'user', 'daemons', 'ready-fd', 2, 'one-client', 1],
+    ...['warden', warden, 'dir', join(dir, 'rt.warden'), 'bounds', 'boxes 1\n'],
+    ...['runtime', join(dir, 'rt'), 'halt', join(dir, 'HALT'), 'held', '{}'],
+    ...['log', join(dir, 'logs/warden.log'), '--', runtime],
+  ];
+  writeFileSync(join(dir, 'orders'), orders.map((word) => `${word}\0`).join(''));
+  const prepare = script('prepare', [`cat ${dir}/orders >&$2`]);
+  return {
+    dir,
+    run() {
+      // As root's own group too; with a descriptor of root, and one with a number that a loop up to
+      // the usual limit never meets.
+      const open =
+        'ulimit -n 4096; exec 7</etc/shadow 3000</etc/shadow; exec setpriv --groups 0 "$0" "$1"';
+      const ran = spawnSync('bash', ['-c', open, buildKeeper(), prepare], { encoding: 'utf8' });
+      assert.equal(ran.status, 0, ran.stderr);
+    },
+    said: (name) => readFileSync(join(dir, 'told', name), 'utf8').trim(),
+  };
+}
+
+const skip = IS_ROOT ? false : 'needs root';
+describe('the keeper', { skip }, () => {
+  it('C21 no descriptor of whoever started it reaches the warden or the runtime', (t) => {
+    const kept = keeperIn(t);
+    kept.run();
+    for (const name of ['warden', 'runtime']) {
+      const numbers = kept
+        .said(name)
+        .split(' ')
+        .map(Number)
+        .sort((a, b) => a - b);
+      // The shell that lists them has the script itself open, as 10 or above.
+      assert.deepEqual(numbers.slice(0, 3), [0, 1, 2], 'control');
+      for (const number of [7, 3000]) assert.ok(!numbers.includes(number), `${name}: ${number}`);
+    }
+    assert.equal(kept.said('groups'), String(DAEMONS), 'and none of its groups');
+  });
+
+  it('the warden’s log is opened with the rights of the daemons alone', (t) => {
+    const kept = keeperIn(t);
+    kept.run();
+    assert.equal(statSync(join(kept.dir, 'logs/warden.log')).uid, DAEMONS, 'control');
+    // A directory that root's group may write to, where the daemons' own was.
+    const led = join(kept.dir, 'of-root');
+    mkdirSync(led);
+    chmodSync(led, 0o770);
+    rmSync(join(kept.dir, 'logs'), { recursive: true });
+    symlinkSync(led, join(kept.dir, 'logs'));
+    kept.run();
+    assert.ok(!existsSync(join(led, 'warden.log')));
+    for (const name of ['rt', 'rt.warden', 'rt.warden.lock'])
+      assert.ok(!existsSync(join(kept.dir, name)), name);
+  });
+});
