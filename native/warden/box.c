@@ -222,7 +222,14 @@ static void on_report(struct box *box, const struct report *report, const int *f
       if (box->home && !box->alone) kill_command(box);
       return;
     case REPORT_STARTED:
-      if (box->hold && count == ENTRY_COUNT) memcpy(box->entry.fds, fds, count * sizeof *fds);
+      if (box->hold && count != ENTRY_COUNT) {
+        for (unsigned i = 0; i < count; i++) close(fds[i]);
+        box->failed = true;
+        fail(&box->why, REFUSED_OVERLOAD, "no descriptors left to hold a box open");
+        box_kill(box, ENDED_LOST);
+        return;
+      }
+      if (box->hold) memcpy(box->entry.fds, fds, count * sizeof *fds);
       tell_started(box);
       return;
     case REPORT_WATCH:
@@ -265,12 +272,30 @@ static bool is_box(pid_t pid) {
   return false;
 }
 
+#define ANCESTORS_MAX 4096
+
+// Every process of a box is below its init, and nobody else is. A box's user may be the client's
+// own: what such a process asks is not asked by the client.
+bool is_in_box(pid_t pid) {
+  pid_t up = parent_of(pid);
+  if (!up) return true;  // gone already: whoever asked cannot be told from a box any more
+  for (int steps = 0; steps < ANCESTORS_MAX; steps++) {
+    if (is_box(pid) || pid == getpid()) return true;
+    if (pid <= 1) return false;
+    // Other users' processes may be hidden from us; ours and our boxes' inits are known by number.
+    pid = up;
+    up = parent_of(pid);
+  }
+  return true;
+}
+
 // Where no pid namespace holds a box and its init was killed, its processes became our children.
 static void kill_orphans(void) {
   pid_t children[1024];
   unsigned found = tree_children(getpid(), children, 1024);
   for (unsigned i = 0; i < found; i++)
-    if (!is_box(children[i]) && !is_spare(children[i])) tree_kill(children[i], true);
+    if (!is_box(children[i]) && !is_spare(children[i]) && !is_walk(children[i]))
+      tree_kill(children[i], true);
 }
 
 static void relay_reaped(pid_t pid) {

@@ -11,6 +11,8 @@ struct tree trees[HELD_COUNT];
 static char own_name[32];
 static char shared[PATH_BYTES];  // the group we stepped aside in, if we had to
 
+const char *cgroup_own_name(void) { return own_name; }
+
 static int write_path(const char *dir, const char *name, const char *text) {
   int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return -1;

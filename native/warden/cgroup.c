@@ -162,12 +162,27 @@ int group_pids_refused(const struct cgroup *group) {
   return (int)number_after(text, "max ");
 }
 
+static bool is_ours(pid_t pid) {
+  char path[32], text[4096];
+  snprintf(path, sizeof path, "%d/cgroup", pid);
+  return cgroup_read(host.proc, path, text, sizeof text) > 0 && strstr(text, cgroup_own_name());
+}
+
+// By descriptor: a number that was listed may by now be the number of somebody else, whom we would
+// end as root. Whoever has it when we look is in a group of ours, or is let be.
+static void end_listed(pid_t pid) {
+  int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+  if (fd < 0) return;
+  if (is_ours(pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+  close(fd);
+}
+
 static int kill_once(int dir) {
   int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
   FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
   int pid, count = 0;
   while (in && fscanf(in, "%d", &pid) == 1) {
-    if (pid > 0 && pid != getpid()) kill(pid, SIGKILL);
+    if (pid > 0 && pid != getpid()) end_listed(pid);
     count++;
   }
   if (in) fclose(in);

@@ -10,6 +10,7 @@ extern struct tree trees[HELD_COUNT];
 
 // The warden's own group in a v1 hierarchy.
 bool cgroup_find_v1(struct tree *tree, const char *controller);
+const char *cgroup_own_name(void);  // in every path of a group of ours
 void cgroup_sweep_tree(const struct tree *tree);
 
 int cgroup_write(int dir, const char *name, const char *text);

@@ -138,6 +138,7 @@ static int set_limits(const struct setup *setup, struct failure *why) {
   uint64_t files = setup->exec_fd >= 0 ? (uint64_t)setup->exec_fd : limits[LIMIT_NOFILE];
   int bad = limit(RLIMIT_CORE, 0) || limit(RLIMIT_NOFILE, files) ||
             limit(RLIMIT_FSIZE, limits[LIMIT_FSIZE_BYTES]) || limit(RLIMIT_MSGQUEUE, 0) ||
+            limit(RLIMIT_RTPRIO, 0) || limit(RLIMIT_NICE, 0) ||
             limit(RLIMIT_CPU, limits[LIMIT_CPU_MS] / 1000 + 2);
   // The count is per user: right in a user namespace of one's own, too wide elsewhere.
   if (!bad && setup->group->dirs[HELD_PIDS] < 0)
@@ -204,6 +205,20 @@ static int unproved(struct failure *why, const char *layer) {
 static const char *line_of(const char *status, const char *name) {
   const char *at = strstr(status, name);
   return at ? at + strlen(name) : "";
+}
+
+// What the filter would answer for: so before it is there.
+static int prove_unfiltered(const struct setup *setup, struct failure *why) {
+  const struct plan *plan = setup->plan;
+  if (plan->level == LEVEL_2 && EXPECTED(plan, GUARD_USERNS) &&
+      EXPECTED(plan, GUARD_USERNS_LIMIT) &&
+      (syscall(SYS_unshare, CLONE_NEWUSER) != -1 || errno != ENOSPC))
+    return unproved(why, "the limit of no further user namespace");
+  if (host.root && getgroups(0, NULL) != (int)plan->group_count)
+    return unproved(why, "the list of groups");
+  if (EXPECTED(plan, GUARD_DUMPABLE) && prctl(PR_GET_DUMPABLE))
+    return unproved(why, "keeping the box's init to itself");
+  return 0;
 }
 
 static int prove(const struct setup *setup, int status_fd, struct failure *why) {
@@ -275,6 +290,7 @@ int confine(struct setup *setup, struct failure *why) {
   bool once = plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP);
   if (once && open_command(setup, why)) return -1;
   if (set_limits(setup, why)) return -1;
+  if (GUARDED(plan, GUARD_PROBES) && prove_unfiltered(setup, why)) return -1;
   if (GUARDED(plan, GUARD_LANDLOCK) && restrict_files(setup, why)) return -1;
   enum filter filter = plan->profile == PROFILE_RUNNER ? FILTER_RUNNER
                        : plan->level == LEVEL_1       ? FILTER_TOOL_L1

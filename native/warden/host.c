@@ -14,6 +14,14 @@
 #include <sys/wait.h>
 
 struct host host;
+const char *const namespace_names[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+
+uint64_t namespace_of_self(enum entry_fd which) {
+  char path[32];
+  struct stat about;
+  snprintf(path, sizeof path, "self/ns/%s", namespace_names[which]);
+  return fstatat(host.proc, path, &about, 0) ? 0 : about.st_ino;
+}
 
 static int write_file(const char *path, const char *text) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -135,6 +143,7 @@ int host_probe(const char *run, struct failure *why) {
   host.namespaces = enter_namespaces();
   host.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (host.proc < 0) return fail(why, REFUSED_HOST, "/proc is not mounted");
+  for (int i = 0; i < ENTRY_RULESET; i++) host.own[i] = namespace_of_self((enum entry_fd)i);
   if (make_probe(run, why)) return -1;
   if (host.namespaces && mounts_template(why)) {
     snprintf(host.missing, sizeof host.missing, "no namespaces: %.290s", why->text);

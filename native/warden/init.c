@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 static void report(int control, uint32_t kind, int status, const struct failure *why) {
@@ -128,6 +129,32 @@ static int take_order(struct setup *setup) {
   return next == have ? 0 : -1;
 }
 
+// What a box of this level must have of its own, whatever was said when it was made.
+static int prove_namespaces(const struct setup *setup, struct failure *why) {
+  static const uint32_t guards[ENTRY_RULESET] = {
+      [ENTRY_USER] = GUARD_USERNS, [ENTRY_PID] = GUARD_PIDNS, [ENTRY_NET] = GUARD_NETNS,
+      [ENTRY_IPC] = GUARD_IPCNS,   [ENTRY_UTS] = GUARD_UTSNS};
+  for (int i = 0; i < ENTRY_RULESET && host.namespaces; i++) {
+    if (!EXPECTED(setup->plan, guards[i])) continue;
+    if (setup->birth == BIRTH_LEVEL_1 && i != ENTRY_PID) continue;
+    uint64_t now = namespace_of_self((enum entry_fd)i);
+    if (!now || now == host.own[i])
+      return fail(why, REFUSED_PROBE, "the %s namespace did not take: the box was not started",
+                  namespace_names[i]);
+  }
+  return 0;
+}
+
+// Once for a box: the commands of one that is held open enter what was proved when it was opened.
+static int prove_box(const struct setup *setup, struct failure *why) {
+  struct statvfs root;
+  if (prove_namespaces(setup, why)) return -1;
+  if (setup->birth == BIRTH_LEVEL_2 && EXPECTED(setup->plan, GUARD_READONLY) &&
+      (statvfs("/", &root) || !(root.f_flag & ST_RDONLY)))
+    return fail(why, REFUSED_PROBE, "the read-only root did not take: the box was not started");
+  return 0;
+}
+
 static int build(struct setup *setup, struct failure *why) {
   if (setup->birth == BIRTH_EXEC) return 0;
   if (setup->plan->egress) {
@@ -145,7 +172,8 @@ static int build(struct setup *setup, struct failure *why) {
       return fail(why, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
     close(setup->watch);
   }
-  return identity_take(setup, why);
+  if (identity_take(setup, why)) return -1;
+  return GUARDED(setup->plan, GUARD_PROBES) ? prove_box(setup, why) : 0;
 }
 
 static void exec_command(const struct setup *setup, struct failure *why) {
@@ -237,11 +265,10 @@ static int start(struct setup *setup, pid_t *command, struct failure *why) {
 
 // Gives the warden what leads into this box, and waits.
 static int open_up(const struct setup *setup, struct failure *why) {
-  static const char *const names[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
   int fds[ENTRY_COUNT];
   for (int i = 0; i < ENTRY_RULESET; i++) {
     char path[32];
-    snprintf(path, sizeof path, "self/ns/%s", names[i]);
+    snprintf(path, sizeof path, "self/ns/%s", namespace_names[i]);
     fds[i] = openat(host.proc, path, O_RDONLY | O_CLOEXEC);
     if (fds[i] < 0) return fail(why, REFUSED_SETUP, "%s: %s", path, strerror(errno));
   }

@@ -18,8 +18,12 @@ int janitor_start(struct failure *why) {
     setsid();
     prctl(PR_SET_NAME, "warden-janitor");
     for (int number = 1; number < NSIG; number++) signal(number, SIG_IGN);
-    dup2(ends[0], 3);
-    syscall(SYS_close_range, 4, ~0u, 0);
+    // The lock goes with it: no warden begins here before this one's boxes and stubs are gone.
+    int end = fcntl(ends[0], F_DUPFD, 6), lock = fcntl(host.lock, F_DUPFD, 6);
+    int proc = fcntl(host.proc, F_DUPFD, 6);
+    if (dup2(end, 3) != 3 || dup2(lock, 4) != 4 || dup2(proc, 5) != 5) _exit(1);
+    host.proc = 5;
+    syscall(SYS_close_range, 6, ~0u, 0);
     syscall(SYS_close_range, 0, 2, 0);
     char byte;
     while (read(3, &byte, 1) < 0 && errno == EINTR) {

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -41,7 +42,11 @@ void watch_drop(struct watch *watch) {
   watch->active = false;
 }
 
-bool halted(void) { return !access(halt_file, F_OK); }
+// A link that leads nowhere is there too; when nobody can tell, everything stands still.
+bool halted(void) {
+  struct stat about;
+  return !lstat(halt_file, &about) || errno != ENOENT;
+}
 
 static void on_listener(struct watch *watch, uint32_t events) {
   (void)events;
@@ -90,9 +95,11 @@ static void take_run_directory(const char *run) {
   snprintf(path, sizeof path, "%s/lock", run);
   int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock < 0) die_of(path);
-  // A warden that was just killed may still be on its way out.
+  host.lock = lock;
+  // A warden that was just killed may still be on its way out, and its janitor at work: what that
+  // one sweeps must not be ours.
   int taken = -1;
-  for (int tries = 0; tries < 100 && taken; tries++) {
+  for (int tries = 0; tries < 300 && taken; tries++) {
     taken = flock(lock, LOCK_EX | LOCK_NB);
     if (taken) usleep(10000);
   }
@@ -150,6 +157,23 @@ static void leave_with(pid_t parent) {
   exit(1);
 }
 
+static pid_t parse_pid(const char *word) {
+  char *end;
+  errno = 0;
+  long number = strtol(word, &end, 10);
+  if (!errno && end != word && !*end && number >= 0 && number <= INT32_MAX) return (pid_t)number;
+  fprintf(stderr, "warden: %s is not a process\n", word);
+  exit(2);
+}
+
+// Each box takes a dozen descriptors; what its command may have is in its plan.
+static void take_descriptors(void) {
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files)) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static void run_loop(void) {
   struct epoll_event ready[64];
   int64_t until = 0;
@@ -196,10 +220,11 @@ int main(int argc, char **argv) {
   }
   struct failure why = {0};
   umask(022);
+  take_descriptors();
   take_run_directory(run);
   if (bounds_read(bounds_file, &bounds, &why) || host_probe(run, &why)) die(&why);
-  if (client) bounds.client_pid = atoi(client);
-  if (parent) leave_with(atoi(parent));
+  if (client) bounds.client_pid = parse_pid(client);
+  if (parent) leave_with(parse_pid(parent));
   seccomp_build();
   cgroups_find(run);
   cgroups_sweep();

@@ -28,6 +28,7 @@ struct verdict {
 struct walk {
   struct watch watch;  // first: a watch is its walk; its descriptor is the child's answer
   struct conn *conn;   // NULL: gone meanwhile
+  pid_t pid;
   bool busy;
 };
 static struct walk walks[WALKS_MAX];
@@ -56,7 +57,8 @@ static int give(int fd, const struct own *own, struct failure *why) {
 
 static int share_one(int fd, const struct stat *about, gid_t gid, uint32_t *left) {
   mode_t wanted = S_ISDIR(about->st_mode) ? SHARED_DIR : SHARED_FILE;
-  bool has_mode = S_ISLNK(about->st_mode) || (about->st_mode & wanted) == wanted;
+  mode_t kept = about->st_mode & (S_ISDIR(about->st_mode) ? 03777 : 0777);
+  bool has_mode = S_ISLNK(about->st_mode) || (kept | wanted) == (about->st_mode & 07777);
   if (about->st_gid == gid && has_mode) return 0;
   // It has another name somewhere, where it may mean something else.
   if (S_ISREG(about->st_mode) && about->st_nlink > 1) {
@@ -64,8 +66,8 @@ static int share_one(int fd, const struct stat *about, gid_t gid, uint32_t *left
     return 0;
   }
   if (about->st_gid != gid && fchownat(fd, "", (uid_t)-1, gid, AT_EMPTY_PATH)) return -1;
-  // Never more than the group, and no set-uid bit survives.
-  if (!has_mode && change_mode(fd, (about->st_mode & 03777) | wanted)) return -1;
+  // Never more than the group, and no file keeps a bit that makes its reader somebody else.
+  if (!has_mode && change_mode(fd, kept | wanted)) return -1;
   return 0;
 }
 
@@ -167,7 +169,7 @@ static bool walk_start(struct conn *conn, int top, const struct own *own,
     fail(&verdict->why, REFUSED_OVERLOAD, "fork: %s", strerror(errno));
     return false;
   }
-  *walk = (struct walk){{.ready = on_verdict, .fd = ends[0]}, conn, true};
+  *walk = (struct walk){{.ready = on_verdict, .fd = ends[0]}, conn, pid, true};
   watch_add(&walk->watch, EPOLLIN);
   return true;
 }
@@ -175,6 +177,12 @@ static bool walk_start(struct conn *conn, int top, const struct own *own,
 void own_forget(struct conn *conn) {
   for (unsigned i = 0; i < WALKS_MAX; i++)
     if (walks[i].conn == conn) walks[i].conn = NULL;
+}
+
+bool is_walk(pid_t pid) {
+  for (unsigned i = 0; i < WALKS_MAX; i++)
+    if (walks[i].busy && walks[i].pid == pid) return true;
+  return false;
 }
 
 static int open_owned(const struct own *own, struct failure *why) {

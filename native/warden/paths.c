@@ -96,6 +96,11 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     strncat(box, word, sizeof box - strlen(box) - 1);
     strncat(real, "/", sizeof real - strlen(real) - 1);
     strncat(real, word, sizeof real - strlen(real) - 1);
+    // A stub is removed by its name: one that does not fit whole would name another.
+    if (strlen(real) >= PATH_BYTES) {
+      bad = fail(why, REFUSED_PLAN, "%.200s: the path on the host is too long", box);
+      break;
+    }
     int known = stub_find(real);
     if (known >= 0) {
       stub_hold((unsigned)known);

@@ -10,6 +10,18 @@
 
 #define TREE_MAX 8192
 
+pid_t parent_of(pid_t pid) {
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *in = fopen(path, "re");
+  size_t got = in ? fread(text, 1, sizeof text - 1, in) : 0;
+  if (in) fclose(in);
+  text[got] = 0;
+  char *rest = strrchr(text, ')');  // the name before it may hold anything
+  int parent;
+  return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
 unsigned tree_children(pid_t pid, pid_t *out, unsigned room) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", pid);

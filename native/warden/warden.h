@@ -34,6 +34,11 @@ int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use u
 int bounds_egress_dir(const struct bounds *bounds, const char *path, const char **rest);
 
 // ── host.c: what this machine gives, found by trying ──
+enum entry_fd {
+  ENTRY_USER, ENTRY_MOUNT, ENTRY_PID, ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
+  ENTRY_RULESET, ENTRY_COUNT,
+};
+extern const char *const namespace_names[ENTRY_RULESET];  // below /proc/<pid>/ns
 struct host {
   bool root, namespaces;
   int landlock;
@@ -42,10 +47,13 @@ struct host {
   gid_t gid;
   const char *run;          // the warden's own directory
   int proc, probe, dev;     // the host's /proc; a directory no box may read; the /dev template
+  uint64_t own[ENTRY_RULESET];  // our own namespaces
+  int lock;                 // of the directory: ours and our janitor's
   char missing[320], fix[200]; // why there are no namespaces, and the command that helps
 };
 extern struct host host;
 int host_probe(const char *run, struct failure *why);
+uint64_t namespace_of_self(enum entry_fd which);  // 0: cannot be told
 
 // ── paths.c: sources, protected paths and the stubs that stand in for missing ones ──
 // In the order in which they are applied: what a link shows is what is sealed already.
@@ -112,6 +120,7 @@ void group_abandon(struct cgroup *group); // removes it as soon as the kernel le
 unsigned groups_settle(void);             // tries again; how many are left
 
 // ── procs.c: a process tree by /proc, where no cgroup and no pid namespace holds it ──
+pid_t parent_of(pid_t pid);  // 0: cannot be told
 unsigned tree_children(pid_t pid, pid_t *out, unsigned room);
 void tree_kill(pid_t top, bool top_too);
 void tree_usage(pid_t top, int64_t *cpu_ms, int64_t *rss_bytes, int *count);
@@ -138,10 +147,6 @@ struct job {  // shared with the spare, at one address in both
   unsigned seal_count;
   size_t used;
   char text[FRAME_MAX + SEALS_MAX * PATH_BYTES];
-};
-enum entry_fd {
-  ENTRY_USER, ENTRY_MOUNT, ENTRY_PID, ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
-  ENTRY_RULESET, ENTRY_COUNT,
 };
 struct entry {  // what leads into an open box, and who one is there
   int fds[ENTRY_COUNT];
@@ -276,6 +281,7 @@ void box_stdin_end(struct box *box);
 void box_forget_client(struct box *box);
 void box_output_possible(struct box *box);
 void boxes_kill(enum ended_by why);
+bool is_in_box(pid_t pid);
 unsigned boxes_count(void);
 int boxes_tick(void);  // ms until the next deadline, -1: none
 void boxes_reap(void);
@@ -300,6 +306,7 @@ extern struct bounds bounds;
 // Answers on the connection, at once or when a tree has been walked.
 void own_start(struct conn *conn, const uint8_t *bytes, size_t size);
 void own_forget(struct conn *conn);  // it has gone
+bool is_walk(pid_t pid);
 
 // ── janitor.c: takes away what is left when the warden itself is killed ──
 int janitor_start(struct failure *why);

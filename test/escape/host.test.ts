@@ -19,6 +19,13 @@ for (const mode of MODES) {
       ['F2 seccomp', 'seccomp', /seccomp/],
       ['F2 Landlock', 'landlock', /Landlock/],
       ['F2 the network namespace', 'netns', /network namespace/],
+      ['F2 the user namespace', 'userns', /user namespace/],
+      ['F2 the pid namespace', 'pidns', /pid namespace/],
+      ['F2 the ipc namespace', 'ipcns', /ipc namespace/],
+      ['F2 the uts namespace', 'utsns', /uts namespace/],
+      ['F2 no further user namespace', 'usernsLimit', /no further user namespace/],
+      ['F2 the read-only root', 'readonly', /read-only root/],
+      ['F2 an init that cannot be read', 'dumpable', /init/],
     ];
     for (const [name, guard, says] of layers) {
       it(`${name}: the box is refused`, async (t) => {
@@ -31,8 +38,10 @@ for (const mode of MODES) {
         });
         assert.equal(outcome.kind, 'refused', JSON.stringify(outcome));
         assert.ok(outcome.kind === 'refused');
-        // An ordinary user has no right to touch the host's network, so it fails one step earlier.
-        assert.match(outcome.code, guard === 'netns' ? /probe|setup/ : /probe/);
+        // An ordinary user has no right to touch the host's network, nor to mount its processes, so
+        // it fails one step earlier.
+        const isEarly = mode === 'user' && (guard === 'netns' || guard === 'pidns');
+        assert.match(outcome.code, isEarly ? /probe|setup/ : /probe/);
         if (outcome.code === 'probe') assert.match(outcome.message, says);
         assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
       });

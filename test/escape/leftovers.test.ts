@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -149,6 +149,25 @@ for (const mode of MODES) {
       assert.deepEqual(await warden.leftovers(), NOTHING);
     });
 
+    it('A25 a late janitor sweeps nothing of the next warden', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      await sleeper(warden, ['settings.json']);
+      const janitor = processesOf(warden.dir).find((one) => one.name === 'warden-janitor')?.pid;
+      process.kill(janitor!, 'SIGSTOP');
+      warden.process?.kill('SIGKILL');
+      await once(warden.process!, 'exit');
+      await assert.rejects(warden.start(), /another warden runs/);
+      assert.deepEqual(readdirSync(warden.workspace), ['settings.json'], 'not swept yet');
+      process.kill(janitor!, 'SIGCONT');
+      await soon('no stub', () => readdirSync(warden.workspace).length === 0);
+      await warden.start();
+      const box = await sleeper(warden, ['settings.json']);
+      assert.deepEqual(readdirSync(warden.workspace), ['settings.json'], 'control');
+      box.client.kill();
+      assert.equal(exited(await box.outcome).endedBy, 'client');
+    });
+
     it('A25 what a person put into a stub is kept', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
@@ -204,6 +223,33 @@ for (const mode of MODES) {
       own.process?.kill('SIGKILL');
       await soon('no process', () => processesOf(own.dir).length === 0);
       assert.ok(!existsSync(own.socket));
+    });
+
+    it('a HALT that is a link to nowhere is one all the same', async (t) => {
+      const warden = await started(t, { mode });
+      const box = await sleeper(warden);
+      symlinkSync('/nowhere/at/all', warden.haltFile);
+      assert.equal(exited(await box.outcome).endedBy, 'halt');
+      const refused = await warden.run(['/bin/true']);
+      assert.equal(refused.kind === 'refused' && refused.code, 'halt');
+      rmSync(warden.haltFile);
+      assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
+    });
+
+    it('without a descriptor to spare it refuses, and keeps none', async (t) => {
+      const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=90:90'] });
+      const count = () => readdirSync(`/proc/${wardenPid(warden)}/fd`).length;
+      const clients = await Promise.all(Array.from({ length: 12 }, () => warden.client()));
+      const { args: _a, env: _e, cwd: _c, ...plan } = warden.plan([]);
+      const boxes = await Promise.all(clients.map((client) => client.open(plan)));
+      const refused = boxes.filter(({ kind }) => kind === 'refused');
+      assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
+      for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
+      for (const client of clients) client.close();
+      await nothingLeft(warden);
+      const before = count();
+      assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
+      await soon('no descriptor more', () => count() <= before + 12);
     });
 
     it('the HALT file ends every box and lets none start', async (t) => {

@@ -105,6 +105,7 @@ describe('the warden gives directories away', { skip }, () => {
     make(join(path, 'sub'), OTHER);
     const inSub = file('sub/file', 0o600);
     const program = file('program', 0o4755);
+    const groups = file('groups-program', 0o2755);
     symlinkSync('/etc', join(path, 'link'));
     const outside = join(warden.outside, 'named-twice');
     writeFileSync(outside, 'x', { mode: 0o600 });
@@ -115,6 +116,7 @@ describe('the warden gives directories away', { skip }, () => {
     assert.deepEqual(about(join(path, 'sub')), { uid: OTHER, gid: GROUP, mode: 0o2770 });
     assert.deepEqual(about(inSub), { uid: OTHER, gid: GROUP, mode: 0o660 });
     assert.deepEqual(about(program), { uid: OTHER, gid: GROUP, mode: 0o775 }, 'no set-uid bit');
+    assert.deepEqual(about(groups), { uid: OTHER, gid: GROUP, mode: 0o775 }, 'no set-gid bit');
     assert.equal(about(join(path, 'link')).gid, GROUP);
     assert.deepEqual(about(outside), { uid: 0, gid: 0, mode: 0o600 });
     assert.deepEqual(about('/etc'), etc);

@@ -1,12 +1,13 @@
 // Box specifications as attacks: what a plan may not say, and frames that are no frames. Each is
 // refused with its kind, and the warden serves the next client.
 import assert from 'node:assert/strict';
-import { symlinkSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { encodePlan, type Plan } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, Warden } from './support/warden.ts';
 import { FRAME, frame, MAGIC } from './support/warden-client.ts';
 
 for (const mode of MODES) {
@@ -137,6 +138,31 @@ for (const mode of MODES) {
 }
 
 describe('callers', () => {
+  it('C23 nor one in a box, though its user be the same', async (t) => {
+    // Level 1 sees the host's paths, and a runner may connect: nothing but the question who asks.
+    const warden = await new Warden({ mode: 'user' }).start();
+    t.after(() => warden.stop());
+    const node = join(warden.dir, 'bin/node');
+    copyFileSync(process.execPath, node);
+    const ask = join(warden.workspace, 'ask.cjs');
+    const bytes = JSON.stringify(frame(FRAME.features).toString('hex'));
+    writeFileSync(
+      ask,
+      `const socket = require('net').connect(${JSON.stringify(warden.socket)});
+       socket.write(Buffer.from(${bytes}, 'hex'));
+       socket.on('data', (told) => { console.log(told[5].toString(16)); socket.destroy(); });`,
+    );
+    const boxed = await warden.run([node, ask], {
+      ...{ level: 1, profile: 'runner' },
+      limits: { memoryBytes: 2 ** 30, nofile: 1024, pids: 64 },
+      env: { OPENSSL_CONF: '/dev/null' },
+    });
+    assert.equal(exited(boxed).stdout, '85\n', JSON.stringify(boxed));
+    const who = IS_ROOT ? { uid: warden.uid, gid: warden.gid } : {};
+    const free = execFileSync(node, [ask], { ...who, env: {}, encoding: 'utf8' });
+    assert.equal(free, '87\n', 'control');
+  });
+
   it('C23 a process that is not sandboxd is not served', async (t) => {
     const mode = MODES[0] ?? 'user';
     const warden = await new Warden({ mode, clientUid: 54_321 }).start();
