@@ -207,6 +207,22 @@ static void on_seals(struct watch *watch, uint32_t events) {
   close_stream(stream);
 }
 
+// Its init handed something over for which there was no room here: without it there is no box.
+static void give_up(struct box *box, const int *fds, unsigned count) {
+  for (unsigned i = 0; i < count; i++) close(fds[i]);
+  box->failed = true;
+  fail(&box->why, REFUSED_OVERLOAD, "no descriptors left for a box");
+  box_kill(box, ENDED_LOST);
+}
+
+static void watch_seals(struct box *box, int fd, int mounts) {
+  box->seals = (struct stream){
+      .watch = {.ready = on_seals, .fd = fd}, .box = box, .type = 0, .open = true};
+  watch_add(&box->seals.watch, EPOLLPRI);
+  // What went before is not told: epoll itself looks when it is added, and keeps it.
+  if (!box->seals.watch.active || mounts_count(fd) != mounts) box_kill(box, ENDED_SEAL);
+}
+
 static void on_report(struct box *box, const struct report *report, const int *fds,
                       unsigned count) {
   switch (report->kind) {
@@ -223,24 +239,15 @@ static void on_report(struct box *box, const struct report *report, const int *f
       return;
     case REPORT_STARTED:
       if (box->hold && count != ENTRY_COUNT) {
-        for (unsigned i = 0; i < count; i++) close(fds[i]);
-        box->failed = true;
-        fail(&box->why, REFUSED_OVERLOAD, "no descriptors left to hold a box open");
-        box_kill(box, ENDED_LOST);
+        give_up(box, fds, count);
         return;
       }
       if (box->hold) memcpy(box->entry.fds, fds, count * sizeof *fds);
       tell_started(box);
       return;
     case REPORT_WATCH:
-      if (count == 1 && !box->seals.open) {
-        box->seals = (struct stream){.watch = {on_seals, fds[0], false}, .box = box, .open = true};
-        watch_add(&box->seals.watch, EPOLLPRI);
-        // What went before is not told: epoll itself looks when it is added, and keeps it.
-        if (mounts_count(fds[0]) != report->status) box_kill(box, ENDED_SEAL);
-        return;
-      }
-      for (unsigned i = 0; i < count; i++) close(fds[i]);
+      if (count == 1 && !box->seals.open) watch_seals(box, fds[0], report->status);
+      else give_up(box, fds, count);
       return;
     case REPORT_LISTENER:
       if (count == 1 && box->conn && box->egress_path && !box->egress)

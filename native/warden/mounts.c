@@ -360,7 +360,7 @@ static int watch_seals(struct setup *setup, struct failure *why) {
   if (setup->mounts < 0) return broken(why, "watching", "the box's mounts");
   for (unsigned i = 0; i < job->seal_count; i++) {
     const struct seal *seal = &job->seals[i];
-    if (seal->kind >= SEAL_LINK || job->plan.binds[seal->bind].kind != BIND_RW) continue;
+    if (job->plan.binds[seal->bind].kind != BIND_RW) continue;
     if (is_masked(job, seal->path)) continue;
     int fd = reach(seal->path, false, true);
     bool held = fd >= 0 && is_mount_root(fd);

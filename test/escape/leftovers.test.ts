@@ -240,11 +240,23 @@ for (const mode of MODES) {
       const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=90:90'] });
       const count = () => readdirSync(`/proc/${wardenPid(warden)}/fd`).length;
       const clients = await Promise.all(Array.from({ length: 12 }, () => warden.client()));
-      const { args: _a, env: _e, cwd: _c, ...plan } = warden.plan([]);
+      fillWorkspace(warden);
+      const {
+        args: _a,
+        env: _e,
+        cwd: _c,
+        ...plan
+      } = warden.plan([], {
+        binds: [{ kind: 'protectFile', dst: '/ws/settings.json' }],
+      });
       const boxes = await Promise.all(clients.map((client) => client.open(plan)));
       const refused = boxes.filter(({ kind }) => kind === 'refused');
       assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
       for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
+      // Those that are open are whole: what takes their seal away is seen, and ends them.
+      rmSync(join(warden.workspace, 'settings.json'));
+      for (const box of boxes)
+        if (box.kind === 'opened') assert.equal(exited(await box.ended).endedBy, 'seal');
       for (const client of clients) client.close();
       await nothingLeft(warden);
       const before = count();
