@@ -38,9 +38,9 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
     },
     async listBoxes({ query }) {
       const { limit = PAGE_DEFAULT, cursor, open } = query;
-      const after = cursor === undefined ? 0 : readCursor(cursor);
+      const before = cursor === undefined ? Number.MAX_SAFE_INTEGER : readCursor(cursor);
       const only = open === undefined ? undefined : open === 'true';
-      const rows = await store.list({ after, limit: limit + 1, open: only });
+      const rows = await store.list({ before, limit: limit + 1, open: only });
       const page = rows.slice(0, limit);
       const last = page.at(-1);
       return {

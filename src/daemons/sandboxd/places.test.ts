@@ -202,13 +202,20 @@ describe('sandboxd remembers', () => {
       ['box_c.refused', 'denied'],
       ['box_b.ended', 'restart'],
     ]);
-    const rows = await store.list({ after: 0, limit: 10, open: false });
+    const newest = Number.MAX_SAFE_INTEGER;
+    const rows = await store.list({ before: newest, limit: 10, open: false });
     assert.deepEqual(
       rows.map(({ id, ended_by }) => [id, ended_by]),
       [
-        ['box_a', 'itself'],
         ['box_b', 'restart'],
+        ['box_a', 'itself'],
       ],
+    );
+    const next = await store.list({ before: rows[0]!.place, limit: 10 });
+    assert.deepEqual(
+      next.map(({ id }) => id),
+      ['box_a'],
+      'the next page goes on where the last one ended',
     );
   });
 

@@ -70,7 +70,8 @@ export type Store = {
   recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
   /** Boxes of an earlier life: none of them is there any more. Gives how many. */
   closeLeft(): Promise<number>;
-  list(options: { after: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
+  /** Newest first. */
+  list(options: { before: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
   forgetBefore(closedMs: number): Promise<void>;
 };
 export type EventData = Record<string, string | number | boolean | null>;
@@ -219,13 +220,13 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
       outbox.poke();
       return closed;
     },
-    list: ({ after, limit, open }) =>
+    list: ({ before, limit, open }) =>
       db.read((sql) =>
         sql.all<BoxRow>(
-          `SELECT * FROM boxes WHERE place > ?
+          `SELECT * FROM boxes WHERE place < ?
            ${open === undefined ? '' : `AND closed_ms IS ${open ? '' : 'NOT '}NULL`}
-           ORDER BY place LIMIT ?`,
-          after,
+           ORDER BY place DESC LIMIT ?`,
+          before,
           limit,
         ),
       ),

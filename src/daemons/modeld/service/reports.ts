@@ -39,9 +39,18 @@ export class Reports {
     this.#parts = parts;
   }
 
+  /**
+   * What has ended is on the disk before it is read. Where that cannot be written now, the journal
+   * says so in the log and tries again; what is there can be read meanwhile, and shows such a call
+   * as running.
+   */
+  async #catchUp(): Promise<void> {
+    await this.#parts.journal.flush().catch(() => undefined);
+  }
+
   async usage(asked: UsageAsk) {
-    const { db, journal } = this.#parts;
-    await journal.flush().catch(() => undefined);
+    const { db } = this.#parts;
+    await this.#catchUp();
     const sums = await db.read((sql) =>
       sumUsage(sql, {
         agent: asked.agent?.replace(/^agent:/, ''),
@@ -61,8 +70,8 @@ export class Reports {
   }
 
   async list(asked: ListAsk) {
-    const { db, journal } = this.#parts;
-    await journal.flush().catch(() => undefined);
+    const { db } = this.#parts;
+    await this.#catchUp();
     const limit = asked.limit ?? PAGE;
     const before = asked.cursor === undefined ? undefined : readCursor(asked.cursor);
     const page = await db.read((sql) =>
@@ -81,8 +90,8 @@ export class Reports {
   async get(
     callId: string,
   ): Promise<{ call: ModelCallView; messages: unknown[]; params: unknown; response: unknown }> {
-    const { db, journal } = this.#parts;
-    await journal.flush().catch(() => undefined);
+    const { db } = this.#parts;
+    await this.#catchUp();
     return db.read(async (sql) => {
       const row = await readLatest(sql, callId);
       if (row === undefined) throw fault('not_found', `there is no model call ${callId}`);
