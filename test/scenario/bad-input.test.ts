@@ -165,15 +165,21 @@ describe('requests that are wrong', () => {
   });
 
   it('a task for an agent that is paused is refused, and says how to resume it', async () => {
-    await runtime.agentd.pauseAgent({ params: { name: 'researcher' } });
-    const body = { goal: 'x', agent: 'researcher' };
-    await assert.rejects(runtime.agentd.createTask({ body }), (error: Fault) => {
-      assert.equal(error.code, 'agent_paused');
-      assert.match(error.message, /researcher is paused/);
-      assert.match(error.hint, /agentctl resume/);
-      return true;
-    });
-    await runtime.agentd.resumeAgent({ params: { name: 'researcher' } });
+    const named = { goal: 'x', agent: 'researcher' };
+    const forPlanner = { goal: 'x' };
+    for (const [name, body] of [
+      ['researcher', named],
+      ['planner', forPlanner],
+    ] as const) {
+      await runtime.agentd.pauseAgent({ params: { name } });
+      await assert.rejects(runtime.agentd.createTask({ body }), (error: Fault) => {
+        assert.equal(error.code, 'agent_paused');
+        assert.equal(error.message, `the agent ${name} is paused`);
+        assert.equal(error.hint, `agentctl resume ${name}`);
+        return true;
+      });
+      await runtime.agentd.resumeAgent({ params: { name } });
+    }
     await assertWorks(runtime, 'researcher');
   });
 

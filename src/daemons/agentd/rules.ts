@@ -47,7 +47,7 @@ export function clampToParent(child: TaskLimits, parent: TaskLimits): TaskLimits
 }
 
 /** Who takes a task that names nobody. */
-export function defaultAgent(active: readonly string[]): string | undefined {
-  if (active.includes('planner')) return 'planner';
-  return active.length === 1 ? active[0] : undefined;
+export function defaultAgent(names: readonly string[]): string | undefined {
+  if (names.includes('planner')) return 'planner';
+  return names.length === 1 ? names[0] : undefined;
 }

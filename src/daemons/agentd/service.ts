@@ -156,9 +156,8 @@ export function makeService(parts: ServiceParts): Service {
     const parent =
       input.parent_task_id === undefined ? undefined : await store.taskRow(input.parent_task_id);
     const agents = await store.agents();
-    const agent =
-      input.agent ??
-      defaultAgent(agents.filter(({ row }) => row.status === 'active').map(({ row }) => row.name));
+    // Also one that is paused: then that is said, and nobody else gets what was meant for it.
+    const agent = input.agent ?? defaultAgent(agents.map(({ row }) => row.name));
     if (agent === undefined)
       throw fault('bad_request', 'the task names no agent and there is no planner to take it', {
         hint: 'Name one with --agent; see agentctl list.',

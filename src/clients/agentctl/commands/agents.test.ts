@@ -199,7 +199,12 @@ test('send finds the agent by name or user; a task makes it part of the thread',
     assert.deepEqual(last().body, { type: 'TaskRequest', to: 'agent:coder', parts });
     assert.ok(last().idempotencyKey !== undefined);
   }
-  await run('send', 'coder', 'hello', '--task', id('task', 1));
+  const late = await run('send', 'coder', 'hello', '--task', id('task', 1));
+  assert.match(
+    late.stdout,
+    /^Sent .* when agent:coder works in this thread again, .* completed\.\n/,
+  );
+  assert.match(late.stdout, new RegExp(`task create "…" --context ${id('ctx', 1)}\n$`));
   const body = last().body as Record<string, unknown>;
   assert.deepEqual([body.type, body.context_id], ['TaskProgress', id('ctx', 1)]);
   const wrong = await run('send', 'nobody', 'hello');

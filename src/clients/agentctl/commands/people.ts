@@ -1,5 +1,5 @@
 // What passes between people and agents: send, questions, answer.
-import type { AgentView, MessageType, WaitView } from '../../../wire/agentd.ts';
+import type { AgentView, MessageType, TaskView, WaitView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { wordOrStdin } from '../input.ts';
@@ -15,15 +15,22 @@ export async function send({ args, out, runtime }: Session): Promise<void> {
   const to = `agent:${findAgent(agents, user).name}`;
   const text = wordOrStdin(message);
   const id = args.text('task');
-  const thread = id === undefined ? {} : await threadOf(runtime(), id);
+  const task = id === undefined ? undefined : await taskOf(runtime(), id);
+  const thread = task === undefined ? {} : { task_id: task.id, context_id: task.context_id };
   const type = (args.text('type') ??
     (id === undefined ? 'TaskRequest' : 'TaskProgress')) as MessageType;
   const body = { type, to, parts: [{ kind: 'text' as const, text }], ...thread };
   const answer = await runtime().ask('agentd', 'sendMessage', { body }, { once: true });
   out.give(answer, () => {
-    const { task_id } = answer.message;
-    const follow = task_id === null ? [] : [`Follow it: agentctl task watch ${task_id}`];
-    return [`Sent to ${to} (${answer.message.id})`, ...follow];
+    const { id: message_id, task_id } = answer.message;
+    const sent = `Sent to ${to} (${message_id})`;
+    if (task !== undefined && task.ended_at !== null) {
+      return [
+        `${sent}; it is read when ${to} works in this thread again, for the task is ${task.status}.`,
+        `To give it new work there: agentctl task create "…" --context ${task.context_id}`,
+      ];
+    }
+    return task_id === null ? [sent] : [sent, `Follow it: agentctl task watch ${task_id}`];
   });
 }
 
@@ -39,9 +46,9 @@ export function findAgent(agents: readonly AgentView[], user: string): AgentView
   });
 }
 
-async function threadOf(runtime: ReturnType<Session['runtime']>, id: string) {
+async function taskOf(runtime: ReturnType<Session['runtime']>, id: string): Promise<TaskView> {
   const { task } = await runtime.ask('agentd', 'getTask', { params: { id } });
-  return { task_id: task.id, context_id: task.context_id };
+  return task;
 }
 
 export async function questions({ args, out, runtime }: Session): Promise<void> {
