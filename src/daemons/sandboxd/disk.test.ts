@@ -1,6 +1,10 @@
 // What is kept of a disk: nothing is begun without room, and what runs is ended when it goes.
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command, CommandExit } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 
@@ -49,4 +53,25 @@ it('ends what runs when the room goes, and only what writes there', async () => 
   const own = await elsewhere.ended;
   assert.ok(own !== 'gone');
   assert.equal(own.endedBy, null);
+});
+
+it('a place that was removed meanwhile is looked at from above it', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'disk-'));
+  const disk = makeDisk(1);
+  const { command, end } = running();
+  const { ended } = disk.guard(command, [join(dir, 'gone', 'long ago')]);
+  rmSync(dir, { recursive: true });
+  disk.assertRoom([dir]);
+  await sleep(250);
+  end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
+  const exit = await ended;
+  assert.ok(exit !== 'gone' && exit.endedBy === null);
+});
+
+it('nothing writes where nobody can say what is left', async () => {
+  const disk = makeDisk(1, () => {
+    throw new Error('EIO');
+  });
+  const exit = await disk.guard(running().command, ['/broken']).ended;
+  assert.ok(exit !== 'gone' && exit.endedBy === 'disk');
 });

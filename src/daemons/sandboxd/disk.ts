@@ -15,13 +15,16 @@ export type Disk = {
 
 const LOOK_EVERY_MS = 100;
 
-/** What is free for others than root. Of a place this user may not enter, that of the one above. */
+/** Closed to this user, or removed since. */
+const UNSEEN: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOENT', 'ENOTDIR']);
+
+/** What is free for others than root. Of a place that cannot be seen, that of the one above. */
 function freeBytes(path: string): number {
   try {
     const { bavail, bsize } = statfsSync(path);
     return bavail * bsize;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EACCES' || path === '/') throw error;
+    if (!UNSEEN.has((error as NodeJS.ErrnoException).code) || path === '/') throw error;
     return freeBytes(dirname(path));
   }
 }
@@ -33,9 +36,17 @@ export function makeDisk(reserveBytes: number, free: (path: string) => number = 
   const findFull = (paths: readonly string[]): string | undefined =>
     reserveBytes === 0 ? undefined : paths.find((path) => free(path) < reserveBytes);
 
+  const isRoomy = (paths: readonly string[]): boolean => {
+    try {
+      return findFull(paths) === undefined;
+    } catch {
+      return false; // Nobody knows what is left, so nobody writes there.
+    }
+  };
+
   const look = (): void => {
     for (const [command, one] of guarded) {
-      if (one.isEnded || findFull(one.paths) === undefined) continue;
+      if (one.isEnded || isRoomy(one.paths)) continue;
       one.isEnded = true;
       command.kill();
     }
