@@ -1,5 +1,5 @@
-// Gives directories to agents and their groups for sandboxd, which may not do that itself: below
-// the own and share lines of the bounds only, to users and groups of the bounds only, and by
+// Gives directories to agents and their groups, and measures them, for sandboxd, which may not do
+// that itself: below the lines of the bounds only, to users and groups of the bounds only, and by
 // descriptors all the way, so that no link and no change of a name leads anywhere else.
 #include "warden.h"
 
@@ -21,7 +21,9 @@
 
 struct verdict {
   struct failure why;  // code 0: done
+  uint8_t how;
   uint32_t left;       // files that were not touched
+  struct amount amount;
 };
 
 // A tree can be large: a child walks it, and the loop goes on.
@@ -124,10 +126,17 @@ static int share_tree(int top, const struct own *own, struct verdict *verdict) {
   return 0;
 }
 
+static void measure(int top, const struct own *own, struct verdict *verdict) {
+  if (measure_tree(top, &verdict->amount))
+    fail(&verdict->why, REFUSED_SETUP, "measuring %.200s: %s", own->path, strerror(errno));
+}
+
 // ── asked and answered ──
 
 static void answer(struct conn *conn, const struct verdict *verdict) {
   if (verdict->why.code) conn_refuse(conn, &verdict->why);
+  else if (verdict->how == OWN_MEASURE)
+    conn_send(conn, FRAME_MEASURED, &verdict->amount, sizeof verdict->amount);
   else conn_send(conn, FRAME_OWNED, &verdict->left, sizeof verdict->left);
 }
 
@@ -158,9 +167,10 @@ static bool walk_start(struct conn *conn, int top, const struct own *own,
   pid_t pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NAME, "warden-share");
+    prctl(PR_SET_NAME, "warden-walk");
     setpriority(PRIO_PROCESS, 0, host.nice);
-    share_tree(top, own, verdict);
+    if (own->how == OWN_MEASURE) measure(top, own, verdict);
+    else share_tree(top, own, verdict);
     _exit(write(ends[1], verdict, sizeof *verdict) == sizeof *verdict ? 0 : 1);
   }
   close(ends[1]);
@@ -186,6 +196,7 @@ bool is_walk(pid_t pid) {
 }
 
 static int open_owned(const struct own *own, struct failure *why) {
+  if (own->how == OWN_MEASURE) return bounds_open(&bounds, own->path, PREFIX_WRITE, why);
   if (!host.root) return fail(why, REFUSED_HOST, "without root everything belongs to one user");
   if (own->how == OWN_GIVE && bounds_check_user(&bounds, own->uid, why)) return -1;
   if (bounds_check_group(&bounds, own->gid, why)) return -1;
@@ -197,8 +208,9 @@ void own_start(struct conn *conn, const uint8_t *bytes, size_t size) {
   struct verdict verdict = {0};
   int top = parse_own(bytes, size, &own, &verdict.why) ? -1 : open_owned(&own, &verdict.why);
   bool later = false;
+  verdict.how = own.how;
   if (top >= 0 && own.how == OWN_GIVE) give(top, &own, &verdict.why);
-  if (top >= 0 && own.how == OWN_SHARE) later = walk_start(conn, top, &own, &verdict);
+  if (top >= 0 && own.how != OWN_GIVE) later = walk_start(conn, top, &own, &verdict);
   if (top >= 0) close(top);
   if (!later) answer(conn, &verdict);
 }

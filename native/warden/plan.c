@@ -267,10 +267,12 @@ int parse_own(const uint8_t *bytes, size_t size, struct own *own, struct failure
   own->uid = u32(bytes + 4);
   own->gid = u32(bytes + 8);
   own->path = text(bytes + OWN_HEAD, size - OWN_HEAD);
-  if ((own->how != OWN_GIVE && own->how != OWN_SHARE) || bytes[1] || u16(bytes + 2))
+  if (own->how < OWN_GIVE || own->how > OWN_MEASURE || bytes[1] || u16(bytes + 2))
     return fail(why, REFUSED_PLAN, "what to do with a directory is not known");
   if (!own->path || !is_plain_path(own->path) || !own->path[1])
     return fail(why, REFUSED_PLAN, "the directory is not an absolute, plain path");
+  if (own->how == OWN_MEASURE)
+    return own->uid || own->gid ? fail(why, REFUSED_PLAN, "to measure is for nobody") : 0;
   uint32_t none = UINT32_MAX;
   if (own->gid == 0 || own->gid == none || own->uid == none ||
       (own->uid == 0) != (own->how == OWN_SHARE))

@@ -20,7 +20,8 @@ enum frame_type {
   FRAME_OPEN = 7,   // a plan without command, environment and directory: hold the box open
   FRAME_EXEC = 8,   // a command in an open box, from any connection: answers as a plan does
   FRAME_CLOSE = 9,  // on the connection that opened the box: end it and all its commands
-  FRAME_OWN = 10,   // a directory of the bounds' own or share lines, for an agent or a group
+  FRAME_OWN = 10,   // a directory of the bounds' own or share lines, for an agent or a group; or
+                    // how much is in one of the rw lines
   FRAME_STARTED = 0x81,      // u32 pid, u8 × 4: what holds memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
@@ -30,12 +31,15 @@ enum frame_type {
   FRAME_FEATURE_LIST = 0x87, // text, one "name value" per line
   FRAME_OPENED = 0x88,       // u64 box, then as FRAME_STARTED
   FRAME_OWNED = 0x89,        // u32: how many files were left as they were
+  FRAME_MEASURED = 0x8a,     // u64 bytes, u64 entries
 };
 
-// What FRAME_OWN asks for: u8 how, u8 × 3 zero, u32 uid (share: zero), u32 gid, path NUL.
+// What FRAME_OWN asks for: u8 how, u8 × 3 zero, u32 uid (share: zero), u32 gid, path NUL. To
+// measure both are zero.
 enum own_how {
   OWN_GIVE = 1,   // one directory to one user, closed to all others
   OWN_SHARE = 2,  // a whole tree to a group; owners stay
+  OWN_MEASURE = 3,
 };
 #define OWN_HEAD 12
 struct own {

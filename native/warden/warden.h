@@ -308,5 +308,11 @@ void own_start(struct conn *conn, const uint8_t *bytes, size_t size);
 void own_forget(struct conn *conn);  // it has gone
 bool is_walk(pid_t pid);
 
+// ── measure.c: how much is in a directory ──
+struct amount {
+  uint64_t bytes, entries;
+};
+int measure_tree(int top, struct amount *amount);
+
 // ── janitor.c: takes away what is left when the warden itself is killed ──
 int janitor_start(struct failure *why);

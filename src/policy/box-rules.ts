@@ -2,7 +2,7 @@
 // may reach. Never more than policy allows: what a plan cannot express is left out of the box.
 import type { Policy } from './decide.ts';
 import type { HostRule } from './hosts.ts';
-import { homeOf, hostRulesOf, WORKSPACE } from './manifest-rules.ts';
+import { homeOf, hostRulesOf, type Resources, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
 import { requestOfTouch, type Touch } from './request.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
@@ -27,7 +27,7 @@ export type BoxRules = {
     /** Of those that people granted, what no rule forbids. */
     granted: HostPort[];
   };
-  resources: { cpu: number | null; memoryBytes: number | null; pids: number | null };
+  resources: Resources;
   /** Of the bundle it was made from. */
   version: number;
 };
@@ -84,6 +84,7 @@ export async function boxRulesOf(
       cpu: rights?.resources.cpu ?? null,
       memoryBytes: rights?.resources.memory_bytes ?? null,
       pids: rights?.resources.pids ?? null,
+      diskBytes: rights?.resources.disk_bytes ?? null,
     },
     version: policy.version,
   };

@@ -14,13 +14,24 @@ export type AgentRights = Pick<
 > & {
   /** The account it asks to be, where agents are accounts of the host. */
   linux_user?: string;
-  resources: { cpu: number | null; memory_bytes: number | null; pids: number | null };
+  resources: {
+    cpu: number | null;
+    memory_bytes: number | null;
+    pids: number | null;
+    /** Absent in bundles of earlier versions. */
+    disk_bytes?: number | null;
+  };
 };
 
-export function rightsOf(
-  { spec }: Manifest,
-  resources: { cpu: number | null; memoryBytes: number | null; pids: number | null },
-): AgentRights {
+/** What the box of an agent may take, as far as its manifest says. */
+export type Resources = {
+  cpu: number | null;
+  memoryBytes: number | null;
+  pids: number | null;
+  diskBytes: number | null;
+};
+
+export function rightsOf({ spec }: Manifest, resources: Resources): AgentRights {
   const { model, groups, memory, tools, filesystem, network, approvals, team } = spec;
   return {
     ...(spec.linuxUser === undefined ? {} : { linux_user: spec.linuxUser }),
@@ -36,6 +47,7 @@ export function rightsOf(
       cpu: resources.cpu,
       memory_bytes: resources.memoryBytes,
       pids: resources.pids,
+      disk_bytes: resources.diskBytes,
     },
   };
 }

@@ -78,6 +78,7 @@ export const Manifest = z.strictObject({
         cpu: z.number().positive().max(1024).optional(),
         memory: size.optional(),
         pids: z.int().min(1).max(4_194_304).optional(),
+        disk: size.optional(),
       })
       .optional(),
     approvals: z.strictObject({ required: z.array(capability).max(64).optional() }).optional(),

@@ -46,6 +46,8 @@ export const BoxRules = z.strictObject({
       cpu_ms: z.int().min(1).optional(),
       /** Processors at any time: 0.5 is half of one. */
       cpu: z.number().positive().max(1_024).optional(),
+      /** Of all files that it may write, less what was there before its task tree. */
+      disk_bytes: z.int().min(1_048_576).optional(),
     })
     .optional(),
 });
@@ -129,6 +131,8 @@ export const CommandEnd = z.object({
   exit_code: z.int().nullable(),
   signal: z.int().nullable(),
   ended_by: EndedBy.nullable(),
+  /** What whoever gave the command should know besides. */
+  note: z.string().optional(),
   usage: Usage,
 });
 export type CommandEnd = z.infer<typeof CommandEnd>;

@@ -24,7 +24,10 @@ const MADE: Record<string, string[]> = {
     'b87c18378827bbc26be66c94ae2677782909687070af7da66d0c153a1516965f',
     '2100dc2d08f55ed6975807fe67f373e5f0ffbcad7e14124af8e5b0864a59c864',
   ],
-  'sandboxd/store.ts': ['4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41'],
+  'sandboxd/store.ts': [
+    '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',
+    '93827f57fc7504ac2897542378aab015c1055a7d4270bab81fbceab0a8691c4b',
+  ],
   'toold/store.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',
     '7ad74ebff883393f3bcffa4bee5e68e8696715d95936d43d9b8a31bae01a1e52',

@@ -276,15 +276,13 @@ for (const mode of MODES) {
       assert.equal((await running).ended_by, 'seal');
       await assert.rejects(exec(id, 'true'), { code: 'not_found' });
       const closed = await eventually('the event', async () => {
-        const params = { task_id: root_task_id };
-        const { events } = await runtime.audit.task({ params, query: { limit: 100 } });
+        const { events } = await runtime.audit.task({
+          params: { task_id: root_task_id },
+          query: {},
+        });
         return events.find((event) => event.id === `${id}.ended`);
       });
       assert.equal(closed.status, 'seal');
-      const again = await open('coder', 'replaced');
-      assert.notEqual((await exec(again, 'echo x >> .git/config')).exit_code, 0);
-      assert.equal(readFileSync(config, 'utf8'), '[core]\n');
-      await toold.closeBox({ params: { id: again } });
     });
 
     it('[C144] [C161] [R6] [R29] [R151] no box reaches the sockets of the runtime, the host’s files or its network', async () => {

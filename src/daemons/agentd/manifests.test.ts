@@ -29,7 +29,12 @@ test('the example of the source document loads unchanged', () => {
   assert.equal(agent.linuxUser, 'agent-coder');
   assert.equal(agent.model, 'coder-large');
   assert.equal(agent.replicas, 2);
-  assert.deepEqual(agent.resources, { cpu: 2, memoryBytes: 4 * 1024 ** 3, pids: 256 });
+  assert.deepEqual(agent.resources, {
+    cpu: 2,
+    memoryBytes: 4 * 1024 ** 3,
+    pids: 256,
+    diskBytes: null,
+  });
   assert.deepEqual(agent.capabilities, [
     'git.read',
     'git.write_branch',
@@ -59,7 +64,7 @@ test('the least manifest gets safe defaults', () => {
   assert.deepEqual(agent.limits, {});
   assert.deepEqual(agent.budget, { tokens_per_day: null, cost_microusd_per_day: null });
   assert.deepEqual(agent.team, { delegateTo: null, talkTo: null });
-  assert.deepEqual(agent.resources, { cpu: null, memoryBytes: null, pids: null });
+  assert.deepEqual(agent.resources, { cpu: null, memoryBytes: null, pids: null, diskBytes: null });
   assert.equal(agentIn(`${named('helper')}spec: {}\n`).persona, 'You are helper.');
 });
 
@@ -80,6 +85,8 @@ test('limits, budget and team come out in integers and wire units', () => {
 });
 
 test('sizes are read as systemd reads them', () => {
+  const disk = agentIn(`${named('a')}spec:\n  resources: { disk: 2G }\n`).resources.diskBytes;
+  assert.equal(disk, 2 * 1024 ** 3);
   const bytes = (memory: string) =>
     agentIn(`${named('a')}spec:\n  resources: { memory: ${memory} }\n`).resources.memoryBytes;
   assert.equal(bytes('512M'), 512 * 1024 ** 2);
@@ -132,6 +139,7 @@ test('what could never work is refused with a reason', () => {
     [`${named('a')}spec:\n  network: { allow: ['127.1'] }\n`, 6, /odd spelling of an address/],
     [`${named('a')}spec:\n  resources: { memory: 4 }\n`, 6, /4 is less than 1M/],
     [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too much/],
+    [`${named('a')}spec:\n  resources: { disk: 4K }\n`, 6, /4K is less than 1M, nothing fits/],
   ];
   for (const [text, line, message] of cases) {
     const [problem, ...rest] = problemsIn(text);

@@ -6,7 +6,7 @@ import { nearest } from '../../platform/nearest.ts';
 import { readYaml } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
 import { readHostRule } from '../../policy/hosts.ts';
-import { NEVER_FOR_AGENTS, trimSlash } from '../../policy/manifest-rules.ts';
+import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../policy/paths.ts';
 import type { AgentView, Limits } from '../../wire/agentd.ts';
 import { Manifest } from '../../wire/manifest.ts';
@@ -31,7 +31,7 @@ export type DeclaredAgent = {
   budget: AgentView['budget'];
   /** null: the manifest does not say; what that means is in wire/manifest.ts. */
   team: { delegateTo: string[] | null; talkTo: string[] | null };
-  resources: { cpu: number | null; memoryBytes: number | null; pids: number | null };
+  resources: Resources;
   manifest: Manifest;
   /** SHA-256 of the text, as sha256sum gives it for the file. */
   hash: string;
@@ -108,7 +108,7 @@ function complaintsAbout(manifest: Manifest): Complaint[] {
     ...userComplaints(manifest),
     ...pathComplaints(manifest),
     ...hostComplaints(manifest),
-    ...memoryComplaints(manifest),
+    ...sizeComplaints(manifest),
   ];
 }
 
@@ -193,21 +193,19 @@ function hostComplaints({ spec }: Manifest): Complaint[] {
   });
 }
 
-const memoryBytesMin = 1024 ** 2;
+const SIZE_BYTES_MIN = 1024 ** 2;
 
-function memoryComplaints({ spec }: Manifest): Complaint[] {
-  const written = spec.resources?.memory;
-  if (written === undefined) return [];
-  const bytes = parseSize(written);
-  if (bytes >= memoryBytesMin && bytes <= Number.MAX_SAFE_INTEGER) return [];
-  const much = bytes < memoryBytesMin ? 'less than 1M, no process starts in that' : 'too much';
-  return [
-    {
-      path: ['spec', 'resources', 'memory'],
-      message: `${written} is ${much}`,
-      hint: 'Write a size with its unit, such as 4G.',
-    },
-  ];
+function sizeComplaints({ spec }: Manifest): Complaint[] {
+  const tooLittle = { memory: 'no process starts in that', disk: 'nothing fits in that' };
+  return (['memory', 'disk'] as const).flatMap((name) => {
+    const written = spec.resources?.[name];
+    if (written === undefined) return [];
+    const bytes = parseSize(written);
+    if (bytes >= SIZE_BYTES_MIN && bytes <= Number.MAX_SAFE_INTEGER) return [];
+    const much = bytes < SIZE_BYTES_MIN ? `less than 1M, ${tooLittle[name]}` : 'too much';
+    const hint = 'Write a size with its unit, such as 4G.';
+    return [{ path: ['spec', 'resources', name], message: `${written} is ${much}`, hint }];
+  });
 }
 
 /** As systemd reads MemoryMax=: every unit is a power of 1024. */
@@ -225,7 +223,7 @@ function declare(manifest: Manifest, hash: string): DeclaredAgent {
   const { metadata, spec } = manifest;
   const description = metadata.description ?? '';
   const deny = new Set(spec.tools?.deny);
-  const memory = spec.resources?.memory;
+  const { memory, disk } = spec.resources ?? {};
   const costUsdPerDay = spec.budget?.costUsdPerDay;
   return {
     name: metadata.name,
@@ -246,6 +244,7 @@ function declare(manifest: Manifest, hash: string): DeclaredAgent {
       cpu: spec.resources?.cpu ?? null,
       memoryBytes: memory === undefined ? null : parseSize(memory),
       pids: spec.resources?.pids ?? null,
+      diskBytes: disk === undefined ? null : parseSize(disk),
     },
     manifest,
     hash,

@@ -125,6 +125,7 @@ function endOf(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
     exit_code: exit.exitCode,
     signal: exit.signal,
     ended_by: exit.endedBy,
+    ...(exit.note === undefined ? {} : { note: exit.note }),
     usage: {
       wall_ms: exit.wallMs,
       cpu_ms: exit.cpuMs,

@@ -26,6 +26,13 @@ export function baseEnv(agent: string, home: string): Record<string, string> {
   };
 }
 
+/** Of all its files together; 0: no limit. */
+export function diskLimit(config: SandboxdConfig, rules: BoxRules): number {
+  const asked = rules.resources?.disk_bytes ?? 0;
+  const most = config.box_disk_bytes;
+  return asked === 0 || most === 0 ? Math.max(asked, most) : Math.min(asked, most);
+}
+
 export function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
   const { memory_bytes, pids, cpu_ms, cpu } = rules.resources ?? {};
   return {

@@ -12,12 +12,12 @@ import { isThere } from './adapters/host-places.ts';
 import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
 import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts';
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
-import { baseEnv, boxLimits, commandLimits, resolveProgram } from './box-limits.ts';
+import { baseEnv, boxLimits, commandLimits, diskLimit, resolveProgram } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
-import type { Disk } from './disk.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
 import { makeOrRefused } from './refusals.ts';
+import type { Room, Rooms } from './room.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
 import type { NewBox, Store } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
@@ -41,8 +41,7 @@ type Opened = {
   view: OpenBox;
   limits: Limits;
   files: BoxFiles;
-  /** Directories of the host that it writes to. */
-  writes: readonly string[];
+  room: Room;
 };
 type Held = { opened: Promise<Opened>; whose: Whose };
 
@@ -52,7 +51,7 @@ export type BoxesOptions = {
   workspaces: Workspaces;
   warden: Pick<Warden, 'start' | 'open'>;
   store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
-  disk: Disk;
+  rooms: Rooms;
   system: readonly Bind[];
   secrets: () => readonly string[];
   clock: Clock;
@@ -62,7 +61,7 @@ export type BoxesOptions = {
 };
 
 export function makeBoxes(options: BoxesOptions): Boxes {
-  const { config, identities, workspaces, warden, store, disk, log } = options;
+  const { config, identities, workspaces, warden, store, rooms, log } = options;
   const held = new Map<BoxId, Held>();
   const orRefused = makeOrRefused(store, log);
 
@@ -106,6 +105,15 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { plan, home, missing, writes };
   };
 
+  const roomOf = (whose: Whose, writes: readonly string[], limitBytes: number) =>
+    rooms.of({ rootTaskId: whose.root_task_id, writes, limitBytes });
+
+  const orClosed = <T>(room: Room, opening: Promise<T>): Promise<T> =>
+    opening.catch((error: unknown) => {
+      room.close();
+      throw error;
+    });
+
   const onHost = (rules: BoxRules, places: Places) => {
     const { needLevel2, ...shown } = hostBinds(rules, places, isThere);
     if (needLevel2.length === 0) return shown;
@@ -137,15 +145,18 @@ export function makeBoxes(options: BoxesOptions): Boxes {
 
   const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
     const record = boxOf(id, 'tools', body);
-    const { plan, home, missing, writes, box } = await orRefused(record, async () => {
+    const { plan, home, missing, box, room } = await orRefused(record, async () => {
       assertHeldLevel(body.level);
       const planned = await planBox(id, body, body.level);
+      const limitBytes = diskLimit(config, body.rules);
+      const own = await roomOf(body, planned.writes, limitBytes);
       options.moment('sandboxd.before-open');
-      return { ...planned, box: await warden.open(planned.plan) };
+      return { ...planned, room: own, box: await orClosed(own, warden.open(planned.plan)) };
     });
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
     void box.ended.then((exit) => {
       held.delete(id);
+      room.close();
       return close(id, exit, recorded);
     });
     options.moment('sandboxd.after-open');
@@ -168,7 +179,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       run: (args) =>
         box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0, cpuMilli: 0 } }),
     });
-    return { box, view, limits: plan.limits, files, writes };
+    return { box, view, limits: plan.limits, files, room };
   };
 
   const begun = (command: Command): void => {
@@ -206,22 +217,23 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       return (await opened).view;
     },
     async exec(id, body) {
-      const { box, view, limits, whose, writes } = await find(id);
-      disk.assertRoom(writes);
-      options.moment('sandboxd.before-exec');
-      const command = await box.exec({
-        args: resolveProgram(body.argv),
-        env: { ...baseEnv(whose.agent, view.home), ...body.env },
-        cwd: body.cwd ?? view.workspace,
-        limits: commandLimits(config, body.limits ?? {}, limits),
+      const { box, view, limits, whose, room } = await find(id);
+      return room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
+        options.moment('sandboxd.before-exec');
+        const command = await box.exec({
+          args: resolveProgram(body.argv),
+          env: { ...baseEnv(whose.agent, view.home), ...body.env },
+          cwd: body.cwd ?? view.workspace,
+          limits: own,
+        });
+        begun(command);
+        feed(command, body.stdin_base64);
+        return withReason(command, box);
       });
-      begun(command);
-      feed(command, body.stdin_base64);
-      return disk.guard(withReason(command, box), writes);
     },
     async files(id, request, isWrite) {
-      const { files, writes } = await find(id);
-      if (isWrite) disk.assertRoom(writes);
+      const { files, room } = await find(id);
+      if (isWrite) await room.assertRoom(sizeOf(request));
       options.moment('sandboxd.before-file');
       const answer = await files.perform(request);
       options.moment('sandboxd.after-file');
@@ -239,16 +251,20 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       const { command, uid } = await orRefused(record, async () => {
         assertLevel(body.level);
         const { plan, home, writes } = await planBox(id, body, body.level);
-        disk.assertRoom(writes);
-        options.moment('sandboxd.before-exec');
-        const started = await warden.start({
-          ...plan,
-          args: resolveProgram(body.argv),
-          env: { ...baseEnv(body.agent, home), ...body.env },
-          cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
-          limits: commandLimits(config, body.limits ?? {}, plan.limits),
+        // What an operator declared for a tool is not counted as the agent's.
+        const room = await roomOf(body, writes, 0);
+        const limits = commandLimits(config, body.limits ?? {}, plan.limits);
+        const started = await room.run(limits, (own) => {
+          options.moment('sandboxd.before-exec');
+          return warden.start({
+            ...plan,
+            args: resolveProgram(body.argv),
+            env: { ...baseEnv(body.agent, home), ...body.env },
+            cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
+            limits: own,
+          });
         });
-        return { command: disk.guard(started, writes), uid: plan.uid };
+        return { command: started, uid: plan.uid };
       });
       begun(command);
       const recorded = store.recordOpened({ ...record, uid });
@@ -294,6 +310,10 @@ function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
   const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
   return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
 }
+
+/** What a request for files may add, about. */
+const sizeOf = (request: FileAsk): number =>
+  request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;
 
 /** A command that ended with its box says why the box did, where that is of interest. */
 function withReason(command: Command, box: HeldBox): Command {

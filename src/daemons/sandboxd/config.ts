@@ -55,6 +55,8 @@ export const sandboxdConfig = z.strictObject({
     .min(16 * mebibyte)
     .default(2048 * mebibyte),
   box_pids: z.int().min(4).max(4_194_304).default(512),
+  /** All files of a box together: its workspace, its home, what else it may write. 0: no limit. */
+  box_disk_bytes: z.int().min(0).default(10_737_418_240),
   file_bytes_max: z.int().min(mebibyte).default(4_294_967_296),
   /** So much of a disk is kept from agents; 0 keeps nothing. */
   disk_reserve_bytes: z.int().min(0).default(536_870_912),

@@ -24,6 +24,8 @@ import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { makeIdentities } from './identities.ts';
 import { makeLevels } from './levels.ts';
+import { makeQuota } from './quota.ts';
+import { makeRooms } from './room.ts';
 import { makeRunners } from './runners.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
@@ -76,8 +78,14 @@ async function start(floor: Floor<SandboxdConfig>) {
     },
   });
   let secrets: string[] | undefined;
-  const boxes = makeBoxes({
+  const rooms = makeRooms({
     disk: makeDisk(config.disk_reserve_bytes),
+    quota: makeQuota({ measure: warden.measure, log }),
+    ...{ store, warden },
+    ownDirs: ['workspaces', 'homes'].map((name) => join(realpathSync(stateDir), name)),
+  });
+  const boxes = makeBoxes({
+    rooms,
     ...common,
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],

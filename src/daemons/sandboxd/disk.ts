@@ -14,12 +14,13 @@ export type Disk = {
 };
 
 const LOOK_EVERY_MS = 100;
+const NOTE = 'the disk is full, but for what is kept from agents';
 
 /** Closed to this user, or removed since. */
 const UNSEEN: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOENT', 'ENOTDIR']);
 
 /** What is free for others than root. Of a place that cannot be seen, that of the one above. */
-function freeBytes(path: string): number {
+export function freeBytes(path: string): number {
   try {
     const { bavail, bsize } = statfsSync(path);
     return bavail * bsize;
@@ -77,7 +78,9 @@ export function makeDisk(reserveBytes: number, free: (path: string) => number = 
           clearInterval(looking);
           looking = undefined;
         }
-        return one.isEnded && exit !== 'gone' ? { ...exit, endedBy: 'disk' as const } : exit;
+        return one.isEnded && exit !== 'gone'
+          ? { ...exit, endedBy: 'disk' as const, note: NOTE }
+          : exit;
       });
       return { ...command, ended };
     },

@@ -15,6 +15,8 @@ import type { Command, CommandExit, HeldBox } from './adapters/warden.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
+import { makeQuota } from './quota.ts';
+import { makeRooms } from './room.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 
@@ -210,7 +212,16 @@ describe('runners and boxes', () => {
   const boxes = () =>
     makeBoxes({
       ...common(),
-      disk: makeDisk(0),
+      rooms: makeRooms({
+        disk: makeDisk(0),
+        quota: makeQuota({ measure: async () => ({ bytes: 0 }), log: silentLog }),
+        ownDirs: [],
+        store: {
+          diskBefore: async () => 0,
+          recordDiskBefore: async (_tree, _path, bytes) => bytes,
+        },
+        warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
+      }),
       system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
       secrets: () => [],
       workspaces: {

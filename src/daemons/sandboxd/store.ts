@@ -2,7 +2,7 @@
 // open. One method is one transaction; a change of a box and its event are written together.
 import { randomUUID } from 'node:crypto';
 import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
-import type { Database } from '../../platform/sql/database.ts';
+import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
@@ -36,6 +36,12 @@ CREATE TABLE boxes (
   ended_by TEXT
 );
 CREATE INDEX boxes_open ON boxes (place) WHERE closed_ms IS NULL;`,
+  `CREATE TABLE disk_before (
+  root_task_id TEXT NOT NULL,
+  path TEXT NOT NULL,
+  bytes BIGINT NOT NULL,
+  PRIMARY KEY (root_task_id, path)
+);`,
 ];
 
 export type NewBox = {
@@ -64,6 +70,10 @@ export type Store = {
   uidOf(agent: string, range: Range): Promise<number>;
   /** A path is taken from whoever names it first; after that it is that workspace's for good. */
   workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
+  /** How much was in a directory when the task tree first came there. */
+  diskBefore(rootTaskId: string, path: string): Promise<number | undefined>;
+  /** The first one counts; gives that. */
+  recordDiskBefore(rootTaskId: string, path: string, bytes: number): Promise<number>;
   recordOpened(box: NewBox): Promise<void>;
   recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
   /** The uid is null when it was refused before anybody had one. */
@@ -144,6 +154,16 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
           nowMs(),
         );
         return { root_task_id: rootTaskId, gid, path: path ?? null };
+      }),
+    diskBefore: (rootTaskId, path) => db.read((sql) => bytesBefore(sql, rootTaskId, path)),
+    recordDiskBefore: (rootTaskId, path, bytes) =>
+      db.write(async (sql) => {
+        await sql.run(
+          `INSERT INTO disk_before (root_task_id, path, bytes) VALUES (?, ?, ?)
+           ON CONFLICT DO NOTHING`,
+          ...[rootTaskId, path, bytes],
+        );
+        return (await bytesBefore(sql, rootTaskId, path))!;
       }),
     async recordOpened(box) {
       await db.write(async (sql) => {
@@ -234,4 +254,16 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): St
       await db.write((sql) => sql.run('DELETE FROM boxes WHERE closed_ms < ?', closedMs));
     },
   };
+}
+
+async function bytesBefore(
+  sql: Pick<Sql, 'one'>,
+  rootTaskId: string,
+  path: string,
+): Promise<number | undefined> {
+  const row = await sql.one<{ bytes: number }>(
+    'SELECT bytes FROM disk_before WHERE root_task_id = ? AND path = ?',
+    ...[rootTaskId, path],
+  );
+  return row === undefined ? undefined : Number(row.bytes);
 }

@@ -23,7 +23,7 @@ const RULES: BoxRules = {
     version: 1,
   },
   network: { mode: 'none', allow: [], granted: [] },
-  resources: { cpu: null, memoryBytes: null, pids: null },
+  resources: { cpu: null, memoryBytes: null, pids: null, diskBytes: null },
 };
 const ENDED = {
   ...{ exit_code: 0, signal: null, ended_by: null },

@@ -264,10 +264,11 @@ function planOf({ network, version: _, asked: __, ...rules }: BoxRules): string 
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
-function resourcesOf({ cpu, memoryBytes, pids }: BoxRules['resources']) {
+function resourcesOf({ cpu, memoryBytes, pids, diskBytes }: BoxRules['resources']) {
   return {
     ...(cpu === null ? {} : { cpu }),
     ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),
     ...(pids === null ? {} : { pids }),
+    ...(diskBytes === null ? {} : { disk_bytes: diskBytes }),
   };
 }

@@ -36,6 +36,7 @@ export function resultOf(done: Collected, networkDenied: readonly NetworkDenied[
     exitCode: done.exit_code,
     signal: done.signal === null ? null : String(done.signal),
     endedBy: done.ended_by,
+    ...(done.note === undefined ? {} : { note: done.note }),
     stdout: Buffer.from(done.stdout_base64, 'base64'),
     stderr: Buffer.from(done.stderr_base64, 'base64'),
     stdoutTruncated: truncated,

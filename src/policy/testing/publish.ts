@@ -10,7 +10,7 @@ export function publishPolicy(
   stateDir: string,
   { version = 1, agents, site = '' }: { version?: number; agents: object; site?: string },
 ): void {
-  const none = { cpu: null, memoryBytes: null, pids: null };
+  const none = { cpu: null, memoryBytes: null, pids: null, diskBytes: null };
   const rights = Object.entries(agents).map(([name, spec]) => {
     const manifest = { apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name }, spec };
     return [name, rightsOf(Manifest.parse(manifest), none)];

@@ -169,6 +169,12 @@ export function encodeOwned({ path, uid, gid }: Owned): Buffer {
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 
+export function encodeMeasured(path: string): Buffer {
+  const head = Buffer.alloc(12);
+  head[0] = 3;
+  return Buffer.concat([head, Buffer.from(`${path}\0`)]);
+}
+
 export function encodeBoxCommand(command: BoxCommand): Buffer {
   const box = Buffer.alloc(8);
   box.writeBigUInt64LE(command.box);

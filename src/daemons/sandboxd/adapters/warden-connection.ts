@@ -31,6 +31,7 @@ const TOLD = {
   features: 0x87,
   opened: 0x88,
   owned: 0x89,
+  measured: 0x8a,
 } as const;
 
 /** In the order of the warden's own list; itself is null. */
@@ -62,6 +63,7 @@ export type Listener = {
   opened?(box: bigint): void;
   /** How many files were left as they were. */
   owned?(left: number): void;
+  measured?(amount: { bytes: number; entries: number }): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
   exit(exit: Exit): void;
   refused(refusal: Refusal): void;
@@ -219,6 +221,10 @@ export class WardenConnection {
     } else if (type === TOLD.owned) {
       this.#listener = undefined;
       listener?.owned?.(body.readUInt32LE(0));
+    } else if (type === TOLD.measured) {
+      this.#listener = undefined;
+      const [bytes, entries] = [body.readBigUInt64LE(0), body.readBigUInt64LE(8)];
+      listener?.measured?.({ bytes: Number(bytes), entries: Number(entries) });
     } else if (type === TOLD.exit || type === TOLD.refused) {
       // Free for the next before whoever listens asks for it.
       this.#listener = undefined;

@@ -6,6 +6,7 @@ import {
   type BoxPlan,
   encodeBoxCommand,
   encodeBoxPlan,
+  encodeMeasured,
   encodeOwned,
   encodePlan,
   type Owned,
@@ -15,7 +16,8 @@ import { ASK, type Exit, type Refusal, WardenConnection } from './warden-connect
 
 export type Piece = { stream: 'stdout' | 'stderr'; bytes: Buffer };
 /** `gone`: the warden died, so nobody knows how it ended, only that it did. */
-export type CommandExit = Exit | 'gone';
+/** `note`: more for whoever gave the command. */
+export type CommandExit = (Exit & { note?: string }) | 'gone';
 
 export type Command = {
   /** 0 when it ended before it had begun. */
@@ -43,6 +45,8 @@ export type Warden = {
   open(plan: BoxPlan): Promise<HeldBox>;
   /** What only root can do. Gives how many files were left as they were. */
   own(owned: Owned): Promise<number>;
+  /** How much is in a directory: bytes on the disk, and an empty file is some too. */
+  measure(path: string): Promise<{ bytes: number; entries: number }>;
   close(): void;
 };
 
@@ -169,6 +173,19 @@ export function makeWarden(socketPath: string): Warden {
     return done.promise.finally(() => giveBack(connection));
   };
 
+  const measure = async (path: string): Promise<{ bytes: number; entries: number }> => {
+    const connection = await take();
+    const done = Promise.withResolvers<{ bytes: number; entries: number }>();
+    const nothing = (): void => undefined;
+    connection.ask(ASK.own, encodeMeasured(path), {
+      ...{ started: nothing, output: nothing, exit: nothing },
+      measured: done.resolve,
+      refused: (refusal) => done.reject(asFault(refusal)),
+      gone: () => done.reject(wardenGone()),
+    });
+    return done.promise.finally(() => giveBack(connection));
+  };
+
   return {
     async features() {
       const connection = await take();
@@ -186,6 +203,7 @@ export function makeWarden(socketPath: string): Warden {
     start: (plan) => begin(ASK.plan, encodePlan(plan)),
     open,
     own,
+    measure,
     close() {
       for (const connection of live) connection.destroy();
     },

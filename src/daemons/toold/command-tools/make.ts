@@ -129,7 +129,8 @@ const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_M
 function effectOf(declared: Declaration, done: ExecResult): Effect {
   const { name, idempotent, output } = declared;
   if (done.endedBy !== null) {
-    const message = `${name} was ended ${howEnded(done.endedBy)}`;
+    const note = done.note === undefined ? '' : `: ${done.note}`;
+    const message = `${name} was ended ${howEnded(done.endedBy)}${note}`;
     // How far it came is not known; only what can be done again may be called failed.
     if (!idempotent) throw new Error(message);
     throw fault('limit', message, { hint: 'Ask for less, or ask a person to raise its limit.' });

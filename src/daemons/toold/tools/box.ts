@@ -30,6 +30,8 @@ export type ExecResult = {
   signal: string | null;
   /** Which limit ended it, or a change of policy; null when it ended by itself. */
   endedBy: EndedBy | 'policy' | null;
+  /** More of that, or what else the caller should know. */
+  note?: string;
   stdout: Buffer;
   stderr: Buffer;
   stdoutTruncated: boolean;
@@ -120,6 +122,7 @@ export const ExecOutput = z.object({
       'the limit that ended it; policy: a change of policy; seal: of a closed file on the host',
     ),
   ended: z.string().optional().describe('the same in words'),
+  note: z.string().optional().describe('what else there is to know'),
   stdout: z.string(),
   stderr: z.string(),
   truncated: z.boolean().optional(),
@@ -142,11 +145,13 @@ const HOW_ENDED: Partial<Record<NonNullable<ExecResult['endedBy']>, string>> = {
 
 /** The result of a command as a model reads it. */
 export function showExec(done: ExecResult): z.input<typeof ExecOutput> {
-  const { exitCode, signal, endedBy, stdout, stderr, stdoutTruncated, stderrTruncated } = done;
+  const { exitCode, signal, endedBy, note, stdout, stderr } = done;
+  const { stdoutTruncated, stderrTruncated } = done;
   return {
     exit_code: exitCode,
     ...(signal === null ? {} : { signal }),
     ...(endedBy === null ? {} : { ended_by: endedBy, ended: `it was ended ${howEnded(endedBy)}` }),
+    ...(note === undefined ? {} : { note }),
     stdout: stdout.toString('utf8'),
     stderr: stderr.toString('utf8'),
     ...(stdoutTruncated || stderrTruncated ? { truncated: true } : {}),

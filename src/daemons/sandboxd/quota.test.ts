@@ -1,0 +1,171 @@
+// What the files of a box may take: what does not fit is refused, what runs is ended when it is too
+// much, what begins after that can only delete; and walks are few.
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { silentLog } from '../../platform/log.ts';
+import type { Limits } from './adapters/plan.ts';
+import { LIMITS } from './adapters/plan.ts';
+import type { Command, CommandExit } from './adapters/warden.ts';
+import { makeDisk } from './disk.ts';
+import { makeQuota } from './quota.ts';
+import { makeRooms } from './room.ts';
+
+const MIB = 1_048_576;
+const EXIT: Exclude<CommandExit, 'gone'> = {
+  ...{ exitCode: null, signal: 9, endedBy: 'killed', wallMs: 1, cpuMs: 1 },
+  ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
+};
+
+function running(): { command: Command; end: () => void } {
+  const { promise: ended, resolve } = Promise.withResolvers<CommandExit>();
+  const nothing = () => {};
+  const command: Command = {
+    ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
+    pieces: async function* () {},
+    kill: () => resolve(EXIT),
+    ended,
+  };
+  return { command, end: () => resolve({ ...EXIT, endedBy: null, exitCode: 0, signal: null }) };
+}
+
+/** A disk of a gigabyte on which each directory has what the test says. */
+function world(sizes: Record<string, number>, others = 0) {
+  const walked: string[] = [];
+  const state = { nowMs: 0, others };
+  const used = () => Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
+  const quota = makeQuota({
+    measure: async (path) => {
+      walked.push(path);
+      return { bytes: sizes[path]! };
+    },
+    free: () => 1024 * MIB - used() - state.others,
+    nowMs: () => state.nowMs,
+    log: silentLog,
+  });
+  return { quota, walked, sizes, state };
+}
+const place = (path: string, beforeBytes = 0) => ({ path, beforeBytes });
+
+it('refuses what does not fit, with use and limit, and takes it when there is room again', async () => {
+  const { quota, sizes } = world({ '/w': 9 * MIB, '/h': 1 * MIB });
+  const own = quota.of([place('/w'), place('/h')], 12 * MIB);
+  await own.assertRoom(2 * MIB);
+  await assert.rejects(own.assertRoom(3 * MIB), {
+    code: 'limit',
+    message: /take 10\.0 MiB of the 12\.0 MiB/,
+    details: { use_bytes: 10 * MIB, limit_bytes: 12 * MIB },
+  });
+  sizes['/w'] = 4 * MIB;
+  await own.assertRoom(3 * MIB);
+  await quota.of([place('/w')], 0).assertRoom(1e12);
+});
+
+it('does not count what was there before, nor a directory twice', async () => {
+  const { quota } = world({ '/w': 900 * MIB });
+  const places = [place('/w', 899 * MIB), place('/w/sub'), place('/w', 899 * MIB)];
+  await quota.of(places, 2 * MIB).assertRoom(MIB);
+  await assert.rejects(quota.of([place('/w')], 2 * MIB).assertRoom(MIB), { code: 'limit' });
+});
+
+it('walks once for many writes, again when the disk says it may be too much, and when it is old', async () => {
+  const { quota, walked, state } = world({ '/w': 1 * MIB });
+  const own = quota.of([place('/w')], 100 * MIB);
+  for (let i = 0; i < 50; i++) await own.assertRoom(1000);
+  assert.equal(walked.length, 1);
+  state.others = 200 * MIB;
+  await own.assertRoom(1000);
+  assert.equal(walked.length, 2, 'somebody else wrote: looked at, and fine');
+  state.nowMs += 31_000;
+  await own.assertRoom(1000);
+  assert.equal(walked.length, 3);
+  const second = quota.of([place('/w')], 100 * MIB);
+  await second.assertRoom(1000);
+  assert.equal(walked.length, 3, 'another box of the same directory knows it too');
+});
+
+it('ends what runs when it takes too much, and says so; who writes elsewhere goes on', async () => {
+  const { quota, sizes, state } = world({ '/w': MIB, '/x': MIB });
+  const [one, other] = [running(), running()];
+  const own = quota.of([place('/w')], 10 * MIB);
+  const others = quota.of([place('/x')], 10 * MIB);
+  const guarded = own.guard(one.command, await own.begin());
+  const fine = others.guard(other.command, await others.begin());
+  sizes['/w'] = 15 * MIB;
+  state.nowMs += 1_000;
+  const exit = await guarded.ended;
+  assert.ok(exit !== 'gone');
+  assert.equal(exit.endedBy, 'disk');
+  assert.equal(exit.note, 'its files take 15.0 MiB, and 10.0 MiB are allowed');
+  other.end();
+  const ended = await fine.ended;
+  assert.ok(ended !== 'gone' && ended.endedBy === null && ended.note === undefined);
+});
+
+it('ends what cannot be measured, after a while', async () => {
+  const sizes: Record<string, number> = { '/w': 5 * MIB };
+  const quota = makeQuota({
+    measure: async (path) => {
+      if (sizes[path] === undefined) throw new Error('gone');
+      return { bytes: sizes[path] };
+    },
+    ...{ free: () => 1e9, nowMs: () => (sizes['/w'] === undefined ? 60_000 : 0), log: silentLog },
+  });
+  const own = quota.of([place('/w')], 10 * MIB);
+  const guarded = own.guard(running().command, await own.begin());
+  delete sizes['/w'];
+  const exit = await guarded.ended;
+  assert.ok(exit !== 'gone' && exit.endedBy === 'disk');
+  assert.match(exit.note!, /could not be measured/);
+});
+
+it('what begins beyond the limit cannot write, is told so, and can delete', async () => {
+  const { quota, sizes } = world({ '/own/w': 20 * MIB });
+  const rooms = makeRooms({
+    ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
+    store: { diskBefore: async () => 0, recordDiskBefore: async () => 0 },
+    warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
+  });
+  const room = await rooms.of({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
+  const given: Limits[] = [];
+  const run = () => {
+    const { command, end } = running();
+    end();
+    return room.run(LIMITS, async (limits) => {
+      given.push(limits);
+      return command;
+    });
+  };
+  const over = await (await run()).ended;
+  assert.ok(over !== 'gone');
+  assert.match(over.note!, /take 20\.0 MiB of the 10\.0 MiB.*nothing could be written/);
+  sizes['/own/w'] = MIB;
+  const after = await (await run()).ended;
+  assert.ok(after !== 'gone' && after.note === undefined);
+  assert.deepEqual(
+    given.map(({ fsizeBytes }) => fsizeBytes),
+    [1, 10 * MIB],
+  );
+});
+
+it('remembers what was in an operator’s directory when the task tree came', async () => {
+  const { quota, sizes } = world({ '/srv/repo': 500 * MIB });
+  const kept = new Map<string, number>();
+  const rooms = makeRooms({
+    ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
+    store: {
+      diskBefore: async (tree, path) => kept.get(tree + path),
+      recordDiskBefore: async (tree, path, bytes) => {
+        kept.set(tree + path, bytes);
+        return bytes;
+      },
+    },
+    warden: { measure: async (path) => ({ bytes: sizes[path]!, entries: 1 }) },
+  });
+  const box = { rootTaskId: 't', writes: ['/srv/repo'], limitBytes: 10 * MIB };
+  const first = await rooms.of(box);
+  await first.assertRoom(MIB);
+  first.close();
+  sizes['/srv/repo'] = 509.5 * MIB;
+  const later = await rooms.of(box);
+  await assert.rejects(later.assertRoom(MIB), { code: 'limit', message: /take 9\.5 MiB/ });
+});

@@ -1,0 +1,75 @@
+// How much an agent has written cannot be hidden from the warden: closed, deep and odd directories
+// count, and only what lies below the bounds is measured.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { linkSync, mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import { exited, fillWorkspace } from './support/cases.ts';
+import { MODES, Warden } from './support/warden.ts';
+
+const MIB = 1_048_576;
+
+for (const mode of MODES) {
+  describe(`measuring, as ${mode}`, { timeout: 60_000 }, () => {
+    let warden: Warden;
+    let asked: Asked;
+    before(async () => {
+      warden = await new Warden({ mode }).start();
+      asked = makeWarden(warden.socket);
+    });
+    beforeEach(() => fillWorkspace(warden));
+    after(async () => {
+      asked.close();
+      // Deeper than what removes it takes.
+      execFileSync('rm', ['-rf', warden.workspace]);
+      await warden.stop();
+    });
+    const measure = () => asked.measure(warden.workspace);
+    const sh = async (script: string) =>
+      assert.equal(exited(await warden.run(['/bin/sh', '-c', script])).code, 0, script);
+    const isAbout = (bytes: number, wanted: number) =>
+      assert.ok(bytes >= wanted && bytes < wanted + MIB / 2, `${bytes}, not about ${wanted}`);
+
+    it('counts blocks, not lengths, and an empty file as some', async () => {
+      assert.deepEqual(await measure(), { bytes: 0, entries: 0 });
+      writeFileSync(join(warden.workspace, 'one'), Buffer.alloc(2 * MIB, 1));
+      isAbout((await measure()).bytes, 2 * MIB);
+      truncateSync(join(warden.workspace, 'one'), 0);
+      truncateSync(join(warden.workspace, 'one'), 1024 * MIB);
+      assert.ok((await measure()).bytes < MIB, 'a sparse file');
+      for (let i = 0; i < 100; i++) writeFileSync(join(warden.workspace, `e${i}`), '');
+      const { bytes, entries } = await measure();
+      assert.equal(entries, 101);
+      assert.ok(bytes >= 100 * 4_096);
+    });
+    it('A24 what lies in a directory that its owner closed is counted', async () => {
+      await sh('mkdir -p /ws/a/b; head -c 2097152 /dev/urandom >/ws/a/b/x; chmod 0 /ws/a/b /ws/a');
+      isAbout((await measure()).bytes, 2 * MIB);
+    });
+    it('A24 nor does a path hide it that is longer than any that can be named', async () => {
+      const down = 'for i in $(seq 20); do mkdir $name && cd -P $name || exit 1; done';
+      await sh(`name=${'d'.repeat(250)}; cd /ws; ${down}; head -c 2097152 /dev/urandom >x`);
+      const { bytes, entries } = await measure();
+      assert.equal(entries, 21);
+      isAbout(bytes, 2 * MIB);
+    });
+    it('a file with two names counts once, a link not as what it leads to', async () => {
+      writeFileSync(join(warden.outside, 'big'), Buffer.alloc(4 * MIB, 1));
+      symlinkSync(join(warden.outside, 'big'), join(warden.workspace, 'link'));
+      symlinkSync(warden.outside, join(warden.workspace, 'dir'));
+      mkdirSync(join(warden.workspace, 'sub'));
+      writeFileSync(join(warden.workspace, 'one'), Buffer.alloc(2 * MIB, 1));
+      linkSync(join(warden.workspace, 'one'), join(warden.workspace, 'sub/two'));
+      isAbout((await measure()).bytes, 2 * MIB);
+    });
+    it('only what may be written in a box is measured', async () => {
+      for (const path of [warden.outside, '/etc', `${warden.workspace}x`])
+        await assert.rejects(asked.measure(path), { code: 'denied' }, path);
+      await assert.rejects(asked.measure(`${warden.workspace}/../outside`));
+      symlinkSync(warden.outside, join(warden.workspace, 'out'));
+      await assert.rejects(asked.measure(join(warden.workspace, 'out')), { code: 'denied' });
+    });
+  });
+}
