@@ -52,6 +52,20 @@ describe('config', () => {
     assert.deepEqual(loadConfig(written('agentd: {}\n'), sections), defaults);
   });
 
+  it('of several problems each has its line and its hint, from the top', () => {
+    const file = written('toold: { test_tool: true }\nagentd:\n  runs_live_max: lots\nfrob: 1\n');
+    const { message, hint } = refusal(file);
+    assert.deepEqual(message.split('\n'), [
+      `${file}:1: unknown key toold.test_tool. Did you mean test_tools?`,
+      `${file}:3: agentd.runs_live_max: must be a number, not text`,
+      `${file}:4: unknown key frob. Known keys here: agentd, toold.`,
+    ]);
+    assert.equal(hint, 'Correct each of them.');
+    const one = refusal(written('agentd: { run_live_max: 1 }\n'));
+    assert.match(one.message, /:1: unknown key agentd\.run_live_max$/);
+    assert.equal(one.hint, 'Did you mean runs_live_max?');
+  });
+
   it('refuses a file that was named and is not there', () => {
     const file = written(undefined);
     assert.throws(

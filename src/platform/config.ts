@@ -3,9 +3,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { fault } from '../wire/errors.ts';
+import { type Fault, fault } from '../wire/errors.ts';
+import type { FileProblem } from '../wire/words.ts';
 import { checkValue } from './check.ts';
-import { readYaml } from './yaml-file.ts';
+import { readYaml, VALUE_HINT } from './yaml-file.ts';
 
 export type Sections = Record<string, z.ZodType>;
 export type Config<S extends Sections> = { [K in keyof S]: z.output<S[K]> };
@@ -30,6 +31,19 @@ function filesOf(main: string): string[] {
   return [...(existsSync(main) ? [main] : []), ...rest];
 }
 
+/** Of several problems each says what to do beside it: there is one hint for them all. */
+function refused(problems: readonly FileProblem[]): Fault {
+  const isOne = problems.length === 1;
+  const lines = problems.map(({ file, line, message, hint }) => {
+    const what = `${file}${line === null ? '' : `:${line}`}: ${message}`;
+    return isOne || hint === VALUE_HINT ? what : `${what}. ${hint}`;
+  });
+  return fault('bad_config', lines.join('\n'), {
+    hint: isOne ? problems[0]!.hint : 'Correct each of them.',
+    details: { problems },
+  });
+}
+
 export function loadConfig<S extends Sections>(
   main: string,
   sections: S,
@@ -49,16 +63,7 @@ export function loadConfig<S extends Sections>(
   for (const file of filesOf(main)) {
     const text = readText(file);
     const result = readYaml(text, file, partial);
-    if (!result.ok) {
-      const first = result.problems[0]!;
-      const all = result.problems.map(
-        (p) => `${p.file}${p.line === null ? '' : `:${p.line}`}: ${p.message}`,
-      );
-      throw fault('bad_config', all.join('\n'), {
-        hint: first.hint,
-        details: { problems: result.problems },
-      });
-    }
+    if (!result.ok) throw refused(result.problems);
     merged = merge(merged, (readYaml(text, file, z.unknown()) as { value: unknown }).value);
   }
   const whole = z.strictObject(

@@ -54,11 +54,15 @@ export function readYaml<S extends z.ZodType>(
   const lineOf = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
   const problems = checked.issues
     .slice(0, 20)
-    .flatMap((issue) => describe(issue, schema, file, lineOf));
+    .flatMap((issue) => describe(issue, schema, file, lineOf))
+    .sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
   return { ok: false, problems };
 }
 
 type Issue = z.core.$ZodIssue;
+
+/** Where the message has said it all. */
+export const VALUE_HINT = 'Correct the value at this line.';
 
 function describe(
   issue: Issue,
@@ -87,7 +91,7 @@ function describe(
       file,
       line: lineOf(issue.path),
       message: where === '' ? issue.message : `${where}: ${issue.message}`,
-      hint: 'Correct the value at this line.',
+      hint: VALUE_HINT,
     },
   ];
 }

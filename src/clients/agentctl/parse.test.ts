@@ -67,6 +67,7 @@ test('what can be only an id, or one of a few words, is told in words of the com
   assert.match(String(said('run coder --task 01m7')), /^'01m7' is not the id of a task/);
   const other = `approval_${'0'.repeat(26)}`;
   assert.match(String(said(`task show ${other}`)), /is the id of an approval, not of a task/);
+  assert.match(String(said('status --state=')), /^--state is empty/);
   assert.match(String(said('task create go --context foo')), /^'foo' is not the id of a thread/);
   assert.match(String(said('taks list')), /no command 'taks'; did you mean 'task'\?/);
   assert.equal(said(`approve approval_${'0'.repeat(26)}`), undefined);

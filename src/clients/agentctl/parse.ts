@@ -152,6 +152,8 @@ function setValue(values: Values, option: Option, text: string, path: readonly s
 }
 
 function checkText({ name, completes, only }: Option, text: string, path: readonly string[]) {
+  // A variable that is not set, in a script: it shall not mean another directory or agent.
+  if (text === '' && completes !== undefined) throw badUsage(`--${name} is empty`, path);
   if (only === true && !(completes as readonly string[]).includes(text)) {
     const known = (completes as readonly string[]).join(', ');
     throw badUsage(`--${name} ${text} is none of: ${known}`, path);
