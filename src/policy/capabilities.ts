@@ -71,6 +71,9 @@ export const CAPABILITY_WORDS: readonly string[] = [
   ...new Set([...CAPABILITIES.keys(), ...TOOLS]),
 ].sort();
 
+/** What every agent has, and ends its work with; how its risk is meant differs from the others'. */
+export const isBasicTool = (tool: string): boolean => (BASIC as readonly string[]).includes(tool);
+
 /** What a person may pass on: everything the table knows. */
 export const ALL_TOOLS: readonly string[] = [...TOOLS].sort();
 

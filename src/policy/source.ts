@@ -15,6 +15,7 @@ import {
   type HostPort,
 } from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
+import { toolsOf } from './capabilities.ts';
 import { makePolicy, type Policy } from './decide.ts';
 import { isWithin } from './paths.ts';
 import type { Answer, Request } from './request.ts';
@@ -39,6 +40,8 @@ export type PolicySource = {
   ): Promise<BoxRules>;
   declaredRulesOf(agent: string, declared: Declared): Promise<DeclaredRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
+  /** What the manifest of an agent gives it; nothing when there is none. */
+  toolsOf(agent: string): Promise<string[]>;
   /** Of the policy in force; undefined before the first question. */
   version(): number | undefined;
   close(): void;
@@ -166,6 +169,10 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     },
     declaredRulesOf: async (agent, declared) => declaredRulesOf(await current(), agent, declared),
     rulesOf: async (principal) => (await current()).rulesOf(principal),
+    async toolsOf(agent) {
+      const { agents } = (await current()).bundle;
+      return Object.hasOwn(agents, agent) ? toolsOf({ spec: agents[agent]! }).tools : [];
+    },
     version: () => inForce?.version,
     close() {
       closed = true;

@@ -20,9 +20,12 @@ export type Ended = { how: 'finished' | 'parked' | 'gone'; calls: number; result
 type ToolCallPart = Extract<Part, { type: 'tool_call' }>;
 type ToolResultPart = Extract<Part, { type: 'tool_result' }>;
 
+type Beside = { call_id: string; tool: string; arguments?: Record<string, unknown> };
+
 const MALFORMED_MAX = 3;
 const SILENT_MAX = 3;
 const CALLS_MAX = 128;
+const BESIDE_CHARS_MAX = 2_000;
 /** Of the loop's own call, beyond all that a model may ask for in one step. */
 const OWN_INDEX = 1_023;
 const FINISH = 'task_finish';
@@ -196,7 +199,7 @@ export class Loop {
         const waiting: string[] = [];
         await Promise.all(
           open(isFinish).map(async ([index, part]) => {
-            const outcome = await this.callTool(part, index);
+            const outcome = await this.callTool(part, index, this.beside(asked, index));
             if ('waiting' in outcome) waiting.push(outcome.waiting);
             else results[index] = outcome;
           }),
@@ -214,9 +217,24 @@ export class Loop {
     return results as ToolResultPart[];
   }
 
+  /** The other calls of this step, for a person who may be asked about this one. */
+  private beside(asked: ToolCallPart[], index: number): Beside[] {
+    return asked.slice(0, CALLS_MAX).flatMap((part, at) => {
+      const tool = this.tools.get(part.name);
+      if (at === index || tool === undefined || part.name === FINISH) return [];
+      const isShort = JSON.stringify(part.arguments).length <= BESIDE_CHARS_MAX;
+      return {
+        call_id: callId(this.briefing.run_id, 't', this.step, at),
+        tool: tool.name,
+        ...(isShort ? { arguments: part.arguments } : {}),
+      };
+    });
+  }
+
   private async callTool(
     part: ToolCallPart,
     index: number,
+    beside: Beside[],
   ): Promise<ToolResultPart | { waiting: string }> {
     const tool = this.tools.get(part.name);
     if (tool === undefined)
@@ -236,6 +254,7 @@ export class Loop {
         call_id: id,
         tool: tool.name,
         arguments: part.arguments,
+        ...(beside.length === 0 ? {} : { beside }),
       });
       if (answer.status === 'waiting' || answer.status === 'unknown') return { waiting: id };
       if (answer.status === 'completed')

@@ -50,13 +50,18 @@ export const DIFF_CHARS_MAX = 1_048_576;
 /** Of the canonical text. */
 export const ARGUMENTS_BYTES_MAX = 262_144;
 
-/** One thing that a call does. A call that does several is judged by the riskiest. */
+/** One thing that would happen with a call. All of them are judged by the riskiest. */
 export const ChainLink = z.strictObject({
   class: ActionName,
   risk: Risk,
   reversibility: Reversibility,
+  /** The call itself, what it brings along, or another call of the same run that is open too. */
+  part: z.enum(['call', 'brings', 'beside']).default('brings'),
+  /** In words, for whoever decides. */
+  what: z.string().max(500).default(''),
 });
 export type ChainLink = z.infer<typeof ChainLink>;
+export const CHAIN_LINKS_MAX = 256;
 
 export const AskApproval = z.strictObject({
   call_id: CallId,
@@ -70,8 +75,8 @@ export const AskApproval = z.strictObject({
   class: ActionName,
   risk: Risk,
   reversibility: Reversibility,
-  /** What the call does besides, when it does several things. */
-  chain: z.array(ChainLink).max(64).optional(),
+  /** What would happen besides. */
+  chain: z.array(ChainLink).max(CHAIN_LINKS_MAX).optional(),
   /** What "for this repo" would mean; null when the call touches no repository. */
   repo: z.string().min(1).max(4_096).nullable(),
   summary: z.string().min(1).max(2_000),
@@ -258,6 +263,8 @@ export const approvaldRoutes = routes({
       arguments_hash: Sha256,
       /** Of the diff as it would be now; null when there is none; absent: not compared. */
       diff_hash: Sha256.nullable().optional(),
+      /** What the call would bring along now; absent: not compared. */
+      brings: z.array(ChainLink).max(CHAIN_LINKS_MAX).optional(),
       /** The marks of the run as they are now. */
       labels: z.array(Label).max(16),
     }),

@@ -57,6 +57,20 @@ export const CallRequest = z.strictObject({
   tool: z.string().min(1).max(64),
   arguments: z.record(z.string(), z.unknown()),
   purpose: z.string().max(1_000).optional(),
+  /**
+   * The other calls of the same step, so that a person who is asked about one sees what it is part
+   * of. Arguments that are long may be left out.
+   */
+  beside: z
+    .array(
+      z.strictObject({
+        call_id: CallId,
+        tool: z.string().min(1).max(64),
+        arguments: z.record(z.string(), z.unknown()).optional(),
+      }),
+    )
+    .max(128)
+    .optional(),
   /** Said for the record; must be the run's own when present. */
   task_id: TaskId.optional(),
   agent: z.string().max(64).optional(),

@@ -22,6 +22,10 @@ async function permit(reach: ApprovalReach, more: { expires_in_s?: number } = {}
   const done = await host.alice.approve({ params, body: { for: reach, ...more } });
   return done.approval.permit_id!;
 }
+const NETWORK = {
+  ...({ class: 'network.external', risk: 'low', reversibility: 'read-only', what: '' } as const),
+};
+const PART = { part: 'brings', what: '' } as const;
 const otherTask = { root_task_id: derivedId<TaskId>('task', 'elsewhere') };
 
 const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'granted'][] = [
@@ -47,7 +51,19 @@ const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'grante
   [
     'class',
     'no chain that does something of another class besides',
-    { chain: [{ class: 'network.external', risk: 'low', reversibility: 'read-only' }] },
+    { chain: [{ ...NETWORK, part: 'brings' }] },
+    'pending',
+  ],
+  [
+    'class',
+    'a call beside one of another class that is no worse',
+    { chain: [{ ...NETWORK, part: 'beside' }] },
+    'granted',
+  ],
+  [
+    'class',
+    'no call beside one that is worse',
+    { chain: [{ ...NETWORK, reversibility: 'irreversible', part: 'beside' }] },
     'pending',
   ],
   ['task', 'no marked run', { labels: ['outside'] }, 'pending'],
@@ -95,8 +111,13 @@ describe('[R110-R112] how far an approval reaches', () => {
     const { approval } = await next({
       ...{ class: 'file.write_workspace', risk: 'low', reversibility: 'reversible' },
       chain: [
-        { class: 'production.change', risk: 'high', reversibility: 'externally-reversible' },
-        { class: 'mail.send', risk: 'medium', reversibility: 'irreversible' },
+        {
+          class: 'production.change',
+          risk: 'high',
+          reversibility: 'externally-reversible',
+          ...PART,
+        },
+        { class: 'mail.send', risk: 'medium', reversibility: 'irreversible', ...PART },
       ],
     });
     assert.equal(approval.class, 'production.change');
@@ -118,7 +139,35 @@ describe('[R110-R112] how far an approval reaches', () => {
       risk: 'high',
       reversibility: 'reversible',
     } as const;
-    assert.equal((await next({ ...low, chain: [worse] })).status, 'pending');
+    for (const part of ['brings', 'beside'] as const) {
+      const { approval: asked, status } = await next({
+        ...low,
+        chain: [{ ...worse, part, what: '' }],
+      });
+      assert.equal(status, 'pending');
+      assert.equal(asked.class, 'production.change');
+      // Whoever agrees to a file does not agree to every change of production.
+      assert.deepEqual(Object.keys(asked.would_permit).sort(), ['once', 'repo', 'task']);
+      const params = { id: asked.id };
+      const body = { for: 'class' as const };
+      await assert.rejects(host.alice.approve({ params, body }), isCode('bad_request', /class/));
+    }
+  });
+});
+
+describe('what a call brings along', () => {
+  const shown = { ...NETWORK, ...PART };
+  it('must be what was shown, when the answer is used', async () => {
+    for (const [brings, decision] of [
+      [[], 'approved'],
+      [[shown], 'approved'],
+      [[{ ...shown, risk: 'high' as const }], 'changed'],
+      [[{ ...shown, class: 'secrets.read' }], 'changed'],
+    ] as const) {
+      const { approval, redeem } = await next({ chain: [shown] });
+      await host.alice.approve({ params: { id: approval.id }, body: { for: 'once' } });
+      assert.equal((await redeem({ brings: [...brings] })).decision, decision);
+    }
   });
 });
 

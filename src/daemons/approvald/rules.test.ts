@@ -15,6 +15,7 @@ import {
   type PermitScope,
   riskiest,
   type Said,
+  unshown,
   whyNotApprove,
   wouldPermit,
 } from './rules.ts';
@@ -26,6 +27,8 @@ const link: fc.Arbitrary<ChainLink> = fc.record({
   class: word,
   risk: fc.constantFrom(...RISKS),
   reversibility: fc.constantFrom(...BACK),
+  part: fc.constantFrom('call', 'brings', 'beside'),
+  what: fc.constant(''),
 });
 const repo = fc.constantFrom('/r/1', '/r/2', null);
 const ask: fc.Arbitrary<AskScope> = fc
@@ -48,6 +51,7 @@ const permit: fc.Arbitrary<PermitScope> = fc.record({
   reversibility: fc.constantFrom(...BACK),
   rootTaskId: fc.constantFrom('t1', 't2', null),
   repo,
+  shown: fc.subarray(['a.b', 'a.c', 'd']),
 });
 
 test('a chain is as bad as the worst of each', () => {
@@ -88,11 +92,35 @@ test('a permit covers only its agent, class, scope, and nothing riskier or marke
       if (given.scope === 'task') assert.equal(given.rootTaskId, wanted.rootTaskId);
       if (given.scope === 'repo') assert.equal(given.repo, wanted.repo);
       if (given.scope === 'class')
-        assert.ok(wanted.chain.every((one) => one.class === given.class));
+        for (const { part, class: word } of wanted.chain)
+          assert.ok(part === 'beside' || given.shown.includes(word), `${word} was not shown`);
     }),
     { numRuns: 5_000 },
   );
   assert.ok(covered > 0, 'and it covers something');
+});
+
+test('who agrees to a call is not offered the class of something worse beside it', () => {
+  fc.assert(
+    fc.property(ask, (wanted) => {
+      const { class: offered } = wouldPermit(wanted);
+      if (wanted.chain[0]!.class !== wanted.class) assert.equal(offered, undefined);
+    }),
+  );
+});
+
+test('what a call brings now and was not shown is found', () => {
+  const own = { class: 'shell.exec', risk: 'medium', reversibility: 'reversible' } as const;
+  const out = { class: 'network.external', risk: 'low', reversibility: 'read-only' } as const;
+  const as = (link: Omit<ChainLink, 'part' | 'what'>, part: ChainLink['part']) => ({
+    ...{ ...link, part, what: '' },
+  });
+  const shown = [as(own, 'call'), as(out, 'brings')];
+  assert.equal(unshown([as(out, 'brings')], shown), undefined);
+  assert.equal(unshown([], shown), undefined);
+  assert.ok(unshown([as({ ...out, risk: 'high' }, 'brings')], shown), 'it is worse');
+  assert.ok(unshown([as({ ...out, class: 'x' }, 'brings')], shown), 'it is another');
+  assert.ok(unshown([as(out, 'brings')], [as(own, 'call'), as(out, 'beside')]));
 });
 
 test('a run that has read text from outside is offered nothing but once', () => {
@@ -110,7 +138,8 @@ test('words of rules', () => {
   assert.equal(matchesWord('production.*', 'production.change'), true);
   assert.equal(matchesWord('production.*', 'productionx'), false);
   assert.equal(matchesWord('deploy.run', 'deploy.runner'), false);
-  const chain: ChainLink[] = [{ class: 'mail.send', risk: 'low', reversibility: 'irreversible' }];
+  const mail = { class: 'mail.send', risk: 'low', reversibility: 'irreversible' } as const;
+  const chain: ChainLink[] = [{ ...mail, part: 'call', what: '' }];
   assert.equal(approversNeeded(['mail.*'], { action: 'x', chain }), 2);
   assert.equal(approversNeeded(['x'], { action: 'x', chain }), 2);
   assert.equal(approversNeeded([], { action: 'x', chain }), 1);

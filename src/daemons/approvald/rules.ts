@@ -21,7 +21,7 @@ const isRiskier = (a: Danger, b: Danger): boolean => {
 };
 
 /** The class of the riskiest part, with the highest risk and the worst reversibility of all. */
-export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): ChainLink {
+export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): Danger & { class: string } {
   let worst = chain[0];
   let { risk, reversibility } = worst;
   for (const link of chain) {
@@ -32,6 +32,20 @@ export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): ChainLink
   }
   return { class: worst.class, risk, reversibility };
 }
+
+/** What a call would do now and nobody was shown when it was asked for. */
+export function unshown(
+  now: readonly ChainLink[],
+  shown: readonly ChainLink[],
+): ChainLink | undefined {
+  const isShown = (link: ChainLink) =>
+    shown.some((one) => one.part !== 'beside' && one.class === link.class && !isWorse(link, one));
+  return now.find((link) => !isShown(link));
+}
+
+const isWorse = (a: Danger, b: Danger): boolean =>
+  RISKS.indexOf(a.risk) > RISKS.indexOf(b.risk) ||
+  REVERSIBILITIES.indexOf(a.reversibility) > REVERSIBILITIES.indexOf(b.reversibility);
 
 /** A run that has read text from outside may be doing what that text says. */
 export const isMarked = (labels: readonly Label[]): boolean => labels.includes('outside');
@@ -47,6 +61,8 @@ export type PermitScope = Danger & {
   class: string;
   rootTaskId: string | null;
   repo: string | null;
+  /** The classes of all that was shown when it was given. */
+  shown: readonly string[];
 };
 export type AskScope = Danger & {
   agent: string;
@@ -66,9 +82,7 @@ const mayHavePermit = ({ labels, rules }: AskScope): boolean =>
 export function covers(permit: PermitScope, ask: AskScope): boolean {
   if (!mayHavePermit(ask)) return false;
   if (permit.agent !== ask.agent || permit.class !== ask.class) return false;
-  if (RISKS.indexOf(ask.risk) > RISKS.indexOf(permit.risk)) return false;
-  const worse = REVERSIBILITIES.indexOf(ask.reversibility);
-  if (worse > REVERSIBILITIES.indexOf(permit.reversibility)) return false;
+  if (isWorse(ask, permit)) return false;
   if (permit.action !== null && permit.action !== ask.action) return false;
   switch (permit.scope) {
     case 'task':
@@ -76,8 +90,11 @@ export function covers(permit: PermitScope, ask: AskScope): boolean {
     case 'repo':
       return permit.repo !== null && permit.repo === ask.repo;
     case 'class':
-      // What a call does besides was never shown to whoever permitted the class.
-      return ask.chain.every((link) => link.class === permit.class);
+      // What a call brings along must have been shown to whoever permitted the class. What is open
+      // beside it is decided on by itself, and is no worse.
+      return ask.chain.every(({ part, class: word }) =>
+        part === 'beside' ? true : permit.shown.includes(word),
+      );
   }
 }
 
@@ -92,9 +109,15 @@ export function wouldPermit(ask: AskScope): Partial<Record<ApprovalReach, string
     once,
     task: `${who} in this task and its children, ${limit}`,
     ...(ask.repo === null ? {} : { repo: `${who} in ${ask.repo}, in any task, ${limit}` }),
-    class: `${ask.agent} may do anything of class ${ask.class}, in any task, ${limit}`,
+    ...(isOfOwnClass(ask)
+      ? { class: `${ask.agent} may do anything of class ${ask.class}, in any task, ${limit}` }
+      : {}),
   };
 }
+
+/** Whoever agrees to a call does not agree to everything like the worst that happens beside it. */
+export const isOfOwnClass = ({ class: word, chain }: Pick<AskScope, 'class' | 'chain'>): boolean =>
+  chain[0]?.class === word;
 
 export const narrowest = (reaches: readonly ApprovalReach[]): ApprovalReach =>
   REACHES.find((reach) => reaches.includes(reach)) ?? 'once';

@@ -9,6 +9,7 @@ import type { approvaldRoutes, Redeemed } from '../../wire/approvald.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { ToolView } from '../../wire/toold.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
+import type { Chains } from './chain.ts';
 import { type Job, notForGood } from './job.ts';
 import { neutralise, previewOf } from './output.ts';
 import type { Permission } from './permission.ts';
@@ -54,9 +55,10 @@ export type Now = { labels: readonly Label[]; context: ToolContext; input: unkno
 
 export function makeApprovals(options: {
   approvald: ApprovaldClient;
+  chains: Chains;
   agentd: Pick<AgentdClient, 'toolAwaitApproval'>;
 }): Approvals {
-  const { approvald, agentd } = options;
+  const { approvald, agentd, chains } = options;
   let known: Promise<string> | undefined;
 
   const publicKey = (): Promise<string> => {
@@ -78,6 +80,7 @@ export function makeApprovals(options: {
         root_task_id: run.rootTaskId,
         ...{ action, class: action === job.toolName ? (view.capabilities[0] ?? action) : action },
         ...{ risk, reversibility, repo: repoOf(request.arguments) },
+        chain: await chains.of(job, may.input),
         summary: `${run.agent} wants to use ${job.toolName}`,
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
         arguments: request.arguments,
@@ -107,6 +110,7 @@ export function makeApprovals(options: {
       const body = {
         ...{ call_id: job.callId, run_id: job.run.runId, arguments_hash: job.argumentsHash },
         diff_hash: seen.shownHash,
+        brings: await chains.broughtBy(job, input),
         labels: [...labels],
       };
       const params = { id: approvalId };

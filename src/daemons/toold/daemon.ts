@@ -22,6 +22,7 @@ import { makeApprovals } from './approvals.ts';
 import { makeAttempts } from './attempts.ts';
 import { makeAuthority } from './authority.ts';
 import { makeBoxes } from './boxes.ts';
+import { makeChains } from './chain.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeGrants } from './grants.ts';
@@ -126,7 +127,8 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   };
   const authority = makeAuthority(policy, grants);
   const permissions = makePermissions({ authority, marks, limits, clock });
-  const approvals = makeApprovals({ approvald, agentd });
+  const chains = makeChains({ registry, policy, grants, store });
+  const approvals = makeApprovals({ approvald, agentd, chains });
   const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
     boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };

@@ -108,5 +108,5 @@ function matters({ reversibility, risk, level, touches, box }: Tool): boolean {
 }
 
 /** Of the tools with a box, those that only ask its file server cannot reach anything. */
-const runsCommands = ({ box, level }: Tool): boolean =>
+export const runsCommands = ({ box, level }: Tool): boolean =>
   box !== undefined && level !== 'L0' && level !== 'L1';

@@ -42,6 +42,12 @@ export function approvalLines(
     ...(view.diff === null
       ? []
       : [...heading(`What would change (${measure(view.diff)}):`), ...diffLines(view.diff, out)]),
+    ...(view.chain.length < 2
+      ? []
+      : [
+          ...heading('What else would happen, judged by its worst part:'),
+          ...chainLines(view, out),
+        ]),
     ...(view.thread.length === 0
       ? []
       : [...heading('Asked before, and answered with a question:'), ...threadLines(view, out)]),
@@ -93,7 +99,6 @@ function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: numb
       'class',
       `${view.class}, ${paint(RISK_STYLE[view.risk], `${view.risk} risk`)}, ${view.reversibility}`,
     ],
-    ['besides', view.chain.length < 2 ? undefined : chainText(view)],
     ['repository', view.repo === null ? undefined : exact(view.repo)],
     ['summary', exact(view.summary)],
     ['it says', [...new Set(said)].map((words) => `"${exact(words)}"`).join(' · ')],
@@ -106,8 +111,14 @@ function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: numb
   ];
 }
 
-const chainText = (view: ApprovalView): string =>
-  view.chain.map((link) => `${link.class} (${link.risk}, ${link.reversibility})`).join(' · ');
+/** What would happen with it. The class, the risk and the way back above are the worst of all. */
+const chainLines = (view: ApprovalView, out: Out): string[] =>
+  view.chain.flatMap(({ part, what, class: word, risk, reversibility }) => {
+    if (part === 'call') return [];
+    const words = what === '' ? word : exact(what);
+    const how = part === 'beside' ? 'asked for beside it' : 'it brings along';
+    return fenced([`${how}: ${words} (${word}, ${risk} risk, ${reversibility})`], out);
+  });
 
 const measure = (text: string): string =>
   `${some(text.split('\n').length - (text.endsWith('\n') ? 1 : 0), 'line')}, ${size(Buffer.byteLength(text))}`;

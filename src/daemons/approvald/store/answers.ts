@@ -8,13 +8,21 @@ import * as events from '../events.ts';
 import {
   approversOf,
   isMarked,
+  isOfOwnClass,
   isRepeat,
   narrowest,
   type Person,
   wantsEachTime,
   whyNotApprove,
 } from '../rules.ts';
-import { type ApprovalRow, labelsOf, type PermitRow, type SaidRow, saidOf } from './rows.ts';
+import {
+  type ApprovalRow,
+  labelsOf,
+  type PermitRow,
+  type SaidRow,
+  saidOf,
+  scopeOfAsk,
+} from './rows.ts';
 import { asksOf, endApproval, findApproval, insertRow, lapse, type Tx } from './tx.ts';
 
 export type Answer = {
@@ -124,6 +132,10 @@ function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fa
   if (edits) return fault('bad_request', 'what was edited can only be approved once', { hint });
   if (reach === 'repo' && row.repo === null)
     return fault('bad_request', 'this call touches no repository', { hint });
+  if (reach === 'class' && !isOfOwnClass(scopeOfAsk(row)))
+    return fault('bad_request', `the class ${row.class} is not that of ${row.action} itself`, {
+      hint,
+    });
   return undefined;
 }
 

@@ -10,6 +10,7 @@ import { approversNeeded, covers, riskiest } from '../rules.ts';
 import {
   type ApprovalRow,
   type AskRow,
+  chainOf,
   type PermitRow,
   saidOf,
   scopeOfAsk,
@@ -59,7 +60,8 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
   if (sha256Hex(text) !== body.arguments_hash)
     throw fault('bad_request', 'body arguments_hash: is not the hash of the arguments');
   const { agent, action, root_task_id, repo, diff, rollback } = body;
-  const own = { class: body.class, risk: body.risk, reversibility: body.reversibility };
+  const danger = { class: body.class, risk: body.risk, reversibility: body.reversibility };
+  const own: ChainLink = { ...danger, part: 'call', what: action };
   const chain: [ChainLink, ...ChainLink[]] = [own, ...(body.chain ?? [])];
   const worst = riskiest(chain);
   const labels = [...new Set(body.labels)].sort();
@@ -100,8 +102,8 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
 
 async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefined> {
   const scope = scopeOfAsk(row);
-  const permits = await tx.sql.all<PermitRow & { rules: string }>(
-    'SELECT p.*, a.rules FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
+  const permits = await tx.sql.all<PermitRow & Pick<ApprovalRow, 'rules' | 'chain'>>(
+    'SELECT p.*, a.rules, a.chain FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
       'WHERE p.agent = ? AND p.revoked_ms IS NULL AND p.expires_ms > ? ORDER BY p.id',
     row.agent,
     tx.nowMs,
@@ -112,10 +114,10 @@ async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefine
     return scope.rules.every((rule) => known.has(rule));
   };
   const found = permits.find(
-    (permit) => covers(scopeOfPermit(permit), scope) && isShown(permit.rules),
+    (permit) => covers(scopeOfPermit(permit, chainOf(permit)), scope) && isShown(permit.rules),
   );
   if (found === undefined) return undefined;
-  const { rules: _, ...permit } = found;
+  const { rules: _, chain: __, ...permit } = found;
   return permit;
 }
 

@@ -3,15 +3,16 @@
 
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { SigningKey } from '../../../platform/signed-json.ts';
-import type { Redeemed, Statement } from '../../../wire/approvald.ts';
+import type { ChainLink, Redeemed, Statement } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';
 import * as events from '../events.ts';
-import { isMarked } from '../rules.ts';
+import { isMarked, unshown } from '../rules.ts';
 import {
   type ApprovalRow,
   type AskRow,
   approvedBy,
+  chainOf,
   isActive,
   labelsOf,
   type PermitRow,
@@ -25,6 +26,7 @@ export type Redeeming = {
   run_id: string;
   arguments_hash: string;
   diff_hash?: string | null | undefined;
+  brings?: readonly ChainLink[] | undefined;
   labels: readonly Label[];
 };
 type Means = { signing: SigningKey; redeemWithinMs: number };
@@ -97,6 +99,8 @@ function whatChanged(row: ApprovalRow, given: Redeeming): string | undefined {
   // Also when a person edited the arguments: they did so looking at this.
   if (given.diff_hash !== undefined && given.diff_hash !== row.diff_hash)
     return 'what it would change is not what the person saw any more';
+  const more = unshown(given.brings ?? [], chainOf(row));
+  if (more !== undefined) return `it would do more than the person saw: ${more.what || more.class}`;
   return undefined;
 }
 

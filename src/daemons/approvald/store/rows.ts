@@ -187,20 +187,27 @@ const list = <T>(text: string): T[] => JSON.parse(text) as T[];
 export const saidOf = (row: Pick<ApprovalRow, 'said'>): SaidRow[] => list(row.said);
 export const labelsOf = (row: Pick<ApprovalRow, 'labels'>): Label[] => list(row.labels);
 
+/** Those of an earlier version say nothing of what each link is. */
+export const chainOf = (row: Pick<ApprovalRow, 'chain'>): ChainLink[] =>
+  list<ChainLink>(row.chain).map((link, at) => ({
+    ...{ part: at === 0 ? ('call' as const) : ('brings' as const), what: '' },
+    ...link,
+  }));
+
 export const scopeOfAsk = (row: ApprovalRow): AskScope => ({
   agent: row.agent,
   action: row.action,
   class: row.class,
   risk: row.risk,
   reversibility: row.reversibility,
-  chain: list<ChainLink>(row.chain),
+  chain: chainOf(row),
   rootTaskId: row.root_task_id,
   repo: row.repo,
   labels: labelsOf(row),
   rules: list<string>(row.rules),
 });
 
-export const scopeOfPermit = (row: PermitRow): PermitScope => ({
+export const scopeOfPermit = (row: PermitRow, shown: readonly ChainLink[]): PermitScope => ({
   scope: row.scope,
   agent: row.agent,
   action: row.action,
@@ -209,6 +216,7 @@ export const scopeOfPermit = (row: PermitRow): PermitScope => ({
   reversibility: row.reversibility,
   rootTaskId: row.root_task_id,
   repo: row.repo,
+  shown: shown.map((link) => link.class),
 });
 
 export const isActive = (row: PermitRow, nowMs: number): boolean =>
@@ -267,7 +275,7 @@ export function viewOf(row: Counted, asks: readonly AskRow[]): ApprovalView {
     ...summaryOf(row),
     arguments: row.edited === null ? asked : (JSON.parse(row.edited) as Record<string, unknown>),
     arguments_asked: row.edited === null ? null : asked,
-    chain: list(row.chain),
+    chain: chainOf(row),
     diff: row.diff,
     rollback: row.rollback,
     nonce: row.nonce,

@@ -123,6 +123,7 @@ export function httpTools(egressd: Fetching): Tool[] {
     timeoutMs: TIME_MS_MAX + TIME_MS_SPARE,
     input: Input,
     output: Output,
+    reversibilityAtWorst: 'externally-reversible',
     reversibilityOf: ({ method }) =>
       ONLY_READS.has(method) ? 'read-only' : 'externally-reversible',
     touches: (input) => [touchOf(input)],

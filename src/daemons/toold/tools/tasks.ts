@@ -57,6 +57,7 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       wait: z.boolean().default(true).describe('false: go on at once with only the task_id'),
     }),
     output: Delegated,
+    handsOn: ({ agent, delegation }) => ({ agent, delegation }),
     async perform(input, context) {
       const body = { ...forRun(context), ...input };
       const { task, wait } = await agentd.toolDelegate({ body }, peerOptions);

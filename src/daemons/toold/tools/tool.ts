@@ -4,7 +4,7 @@ import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
 import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { Touch } from '../../../policy/request.ts';
-import type { agentdRoutes, WaitView } from '../../../wire/agentd.ts';
+import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
@@ -79,6 +79,10 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   actionOf?(input: z.output<I>): string;
   /** Where it depends on the input how far it can be undone. */
   reversibilityOf?(input: z.output<I>): ToolView['reversibility'];
+  /** The worst that `reversibilityOf` can say. */
+  reversibilityAtWorst?: ToolView['reversibility'];
+  /** Whom it lets do something, and what of it, where it does. */
+  handsOn?(input: z.output<I>): { agent: string; delegation: Delegation | undefined } | undefined;
   /** Paths are absolute, as the box shows them. */
   touches?(input: z.output<I>): Touch[];
   /** It touches nothing besides, so that policy was asked about all it does. Not for commands. */

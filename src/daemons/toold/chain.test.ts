@@ -1,0 +1,124 @@
+// What toold tells approvald of a call besides itself: what it brings along, and what is asked for
+// beside it.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { publishPolicy as publish } from '../../policy/testing/publish.ts';
+import type { ChainLink } from '../../wire/approvald.ts';
+import { hostToold, makeWorld, type TestHost, type TestRun, type World } from './testing/host.ts';
+
+const TOOLS = [
+  ...['test.echo', 'test.count_effect', 'task.delegate', 'task.finish', 'http.fetch'],
+  ...['shell.exec', 'file.read', 'file.delete', 'delete.recursive'],
+];
+const required = ['test.echo', 'task.delegate', 'shell.exec'];
+const allow = [...TOOLS, 'test.tools', 'file.write_workspace'];
+const agents = {
+  coder: { tools: { allow }, approvals: { required } },
+  connected: {
+    ...{ tools: { allow }, approvals: { required } },
+    network: { mode: 'restricted', allow: ['good.test'] },
+  },
+  tester: { tools: { allow: ['tests.run', 'file.read'] } },
+  cleaner: { tools: { allow: ['delete.recursive', 'file.read'] } },
+};
+
+let world: World;
+let host: TestHost;
+let run: TestRun;
+beforeEach(async () => {
+  world = makeWorld();
+  publish(join(world.dir, 'state'), { agents });
+  host = await hostToold(world);
+  run = await host.admit('one', { tools: TOOLS });
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+type Beside = { call_id: string; tool: string; arguments?: object };
+/** Asks, and gives what approvald was told of it. */
+async function chainOf(n: number, tool: string, args: object, beside: Beside[] = [], by = run) {
+  const answer = await by.ask(n, tool, args, beside.length === 0 ? {} : { beside });
+  assert.equal(answer.status, 'waiting', JSON.stringify(answer));
+  return world.approvald.approvalOf(by.callId(n))!.ask.chain as ChainLink[];
+}
+const brief = (chain: ChainLink[]) =>
+  chain.map(({ part, class: word, risk, reversibility }) =>
+    [part, word, risk, reversibility].join(' '),
+  );
+const echo = { text: 'a' };
+
+describe('a chain', () => {
+  it('is empty for a call alone that brings nothing', async () => {
+    assert.deepEqual(await chainOf(1, 'test.echo', echo), []);
+  });
+
+  it('has the other calls of the step, by what they would do', async () => {
+    const other = (n: number, tool: string, args?: object): Beside => ({
+      ...{ call_id: run.callId(n), tool, ...(args === undefined ? {} : { arguments: args }) },
+    });
+    const chain = await chainOf(1, 'test.echo', echo, [
+      other(1, 'test.echo', echo),
+      other(2, 'delete.recursive', { path: 'src' }),
+      other(3, 'http.fetch', { url: 'https://a.test/' }),
+      other(4, 'http.fetch', { url: 'https://a.test/', method: 'POST' }),
+      other(5, 'http.fetch'),
+      other(6, 'task.finish', { result: 'done' }),
+      other(7, 'prod.deploy', {}),
+      other(8, 'test.echo', echo),
+    ]);
+    assert.deepEqual(brief(chain), [
+      'beside delete.recursive high irreversible',
+      'beside http.fetch medium read-only',
+      'beside http.fetch medium externally-reversible',
+      'beside http.fetch medium externally-reversible',
+    ]);
+    assert.equal(chain[0]?.what, 'delete.recursive {"path":"src"}');
+  });
+
+  it('has those that toold knows to be open, whatever the runner says', async () => {
+    await chainOf(1, 'task.delegate', { agent: 'cleaner', goal: 'g' });
+    const chain = await chainOf(2, 'test.echo', echo);
+    assert.ok(
+      brief(chain).includes('beside delete.recursive high irreversible'),
+      `${brief(chain)}`,
+    );
+    const elsewhere = await host.admit('two', { tools: TOOLS });
+    assert.deepEqual(await chainOf(1, 'test.echo', echo, [], elsewhere), [], 'of another run');
+  });
+
+  it('has what a colleague would be given, less what the delegation leaves out', async () => {
+    const to = (agent: string, more: object = {}) => ({ agent, goal: 'g', ...more });
+    const mild = await chainOf(1, 'task.delegate', to('tester'));
+    assert.deepEqual(brief(mild), [
+      ...['brings file.read low read-only', 'brings file.read low read-only'],
+      ...['brings file.read low read-only', 'brings tests.run medium reversible'],
+    ]);
+    const grim = await host.admit('three', { tools: TOOLS });
+    const all = await chainOf(1, 'task.delegate', to('cleaner'), [], grim);
+    assert.ok(brief(all).includes('brings delete.recursive high irreversible'));
+    const less = { delegation: { deny: ['delete.recursive'] } };
+    const kept = await host.admit('four', { tools: TOOLS });
+    const some = await chainOf(1, 'task.delegate', to('cleaner', less), [], kept);
+    assert.ok(!brief(some).some((link) => /delete/.test(link)));
+  });
+
+  it('has the hosts that a command could send to', async () => {
+    const sh = { command: 'true' };
+    assert.deepEqual(await chainOf(1, 'shell.exec', sh), []);
+    const connected = await host.admit('five', { tools: TOOLS, agent: 'connected' });
+    const chain = await chainOf(1, 'shell.exec', sh, [], connected);
+    assert.deepEqual(brief(chain), ['brings network.external medium externally-reversible']);
+    assert.match(chain[0]!.what, /shell\.exec can send to good\.test:443/);
+  });
+
+  it('shows nothing of the others that could pass for something else', async () => {
+    const key = `\u202e${'x'.repeat(1_000)}`;
+    const beside = [{ call_id: run.callId(2), tool: 'test.count_effect', arguments: { key } }];
+    const [link] = await chainOf(1, 'test.echo', echo, beside);
+    assert.ok(link!.what.length <= 500);
+    assert.doesNotMatch(link!.what, /\u202e/);
+  });
+});

@@ -1,0 +1,136 @@
+// What a person decides about when a call is asked for: the call, what it brings along, and the
+// calls of the same run that are open beside it. approvald judges all of it by the worst part.
+import { checkValue } from '../../platform/check.ts';
+import { canonicalJson, sha256Hex } from '../../platform/json.ts';
+import { grantOf, isBasicTool } from '../../policy/capabilities.ts';
+import type { PolicySource } from '../../policy/source.ts';
+import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
+import type { Grants } from './grants.ts';
+import type { Job } from './job.ts';
+import { runsCommands } from './marks.ts';
+import { neutralise, previewOf } from './output.ts';
+import { keyOf, type Run } from './runs.ts';
+import type { Store } from './store.ts';
+import type { Registry } from './tools/registry.ts';
+import type { Tool } from './tools/tool.ts';
+
+export type Chains = {
+  /** All but the call itself. */
+  of(job: Job, input: unknown): Promise<ChainLink[]>;
+  /** What the call itself would bring along now. */
+  broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
+};
+
+type Other = { callId: string; tool: string; arguments: Record<string, unknown> | undefined };
+type Part = Pick<ChainLink, 'part' | 'what'>;
+
+const WHAT_CHARS_MAX = 400;
+const NETWORK = {
+  class: 'network.external',
+  risk: 'medium',
+  reversibility: 'externally-reversible',
+} as const;
+const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
+
+export function makeChains(options: {
+  registry: Pick<Registry, 'get'>;
+  policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
+  grants: Pick<Grants, 'of'>;
+  store: Pick<Store, 'openCalls'>;
+}): Chains {
+  const { registry, policy, grants, store } = options;
+
+  /** A command can send wherever its box reaches, whatever else it is said to do. */
+  const hostsOf = async (run: Run, tool: Tool, input: unknown): Promise<string[]> => {
+    const named = (tool.touches?.(input) ?? []).flatMap((touch) =>
+      touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
+        ? [`${touch.host}:${touch.port}`]
+        : [],
+    );
+    if (!runsCommands(tool)) return named;
+    const { network } = await policy.boxRulesOf(run.agent, await grants.of(run));
+    const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
+    return [...named, ...open];
+  };
+
+  const brings = async (run: Run, tool: Tool, input: unknown, part: ChainLink['part']) => {
+    const links: ChainLink[] = [];
+    const hosts = tool.box === undefined ? [] : await hostsOf(run, tool, input);
+    const says = (what: string): Part => ({ part, what: shorten(what) });
+    if (hosts.length > 0)
+      links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });
+    const handed = tool.handsOn?.(input);
+    if (handed === undefined) return links;
+    const { agent, delegation } = handed;
+    const has = { tools: await policy.toolsOf(agent), delegations: delegation ? [delegation] : [] };
+    for (const name of grantOf(has).tools) {
+      const given = registry.get(name);
+      if (given === undefined || isBasicTool(name)) continue;
+      links.push({ ...dangerOf(given), ...says(`${agent} may use ${name}`) });
+    }
+    return links;
+  };
+
+  const beside = async (run: Run, other: Other): Promise<ChainLink[]> => {
+    const tool = registry.get(other.tool);
+    // What it has not got is refused whatever a person says here.
+    if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];
+    const parsed = other.arguments && checkValue(tool.input, other.arguments);
+    const given = other.arguments === undefined ? '' : ` ${canonicalJson(other.arguments)}`;
+    const what = shorten(`${tool.name}${given}`);
+    const input = parsed?.success === true ? parsed.data : undefined;
+    const own = { ...dangerOf(tool, input), part: 'beside' as const, what };
+    return input === undefined ? [own] : [own, ...(await brings(run, tool, input, 'beside'))];
+  };
+
+  const othersOf = async ({ run, callId, request, key }: Job): Promise<Other[]> => {
+    const known = (await store.openCalls(run.runId)).map(
+      ({ call_id, tool, arguments: text }): Other => ({
+        ...{ callId: call_id, tool, arguments: JSON.parse(text) as Other['arguments'] },
+      }),
+    );
+    const told = (request.beside ?? []).map(
+      ({ call_id, tool, arguments: given }): Other => ({
+        ...{ callId: call_id, tool, arguments: given },
+      }),
+    );
+    const others = new Map([...known, ...told].map((one) => [one.callId, one]));
+    others.delete(callId);
+    // An equal call is one more of the same, and asked about with this one.
+    const isEqual = (one: Other) =>
+      one.arguments !== undefined &&
+      keyOf(one.tool, sha256Hex(canonicalJson(one.arguments))) === key;
+    return [...others.values()].filter((one) => !isEqual(one));
+  };
+
+  const broughtBy: Chains['broughtBy'] = async (job, input) =>
+    distinct(await brings(job.run, job.tool!, input, 'brings')).slice(0, CHAIN_LINKS_MAX);
+
+  return {
+    broughtBy,
+    async of(job, input) {
+      const others = await othersOf(job);
+      const links = await Promise.all(others.map((other) => beside(job.run, other)));
+      return distinct([...(await broughtBy(job, input)), ...links.flat()]).slice(
+        0,
+        CHAIN_LINKS_MAX,
+      );
+    },
+  };
+}
+
+/** Without its input, a tool counts as what it can do at worst. */
+function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
+  const { name, risk, view } = tool;
+  const reversibility =
+    input === undefined
+      ? (tool.reversibilityAtWorst ?? tool.reversibility)
+      : (tool.reversibilityOf?.(input) ?? tool.reversibility);
+  return { class: view.capabilities[0] ?? name, risk, reversibility };
+}
+
+const shorten = (text: string): string => previewOf(neutralise(text), WHAT_CHARS_MAX);
+
+function distinct(links: readonly ChainLink[]): ChainLink[] {
+  return [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
+}
