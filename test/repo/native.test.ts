@@ -1,0 +1,209 @@
+// The programs in C on compilers and an architecture that this machine may not use itself: they
+// build without a warning, and the filter for system calls means the same there. What is not
+// installed is skipped with its name; nothing here is needed to work on agentd.
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { encodePlan, LIMITS } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { projectRoot } from './fixture.ts';
+
+const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];
+const PROGRAMS = ['warden', 'keeper', 'boxfs'];
+const ARM = 'aarch64-linux-gnu-gcc';
+const QEMU = 'qemu-aarch64';
+
+const dir = mkdtempSync(join(tmpdir(), 'native-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+const isThere = (program: string): boolean =>
+  spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
+const without = (...programs: string[]): string | false => {
+  const missing = programs.filter((program) => !isThere(program));
+  return missing.length === 0 ? false : `not installed here: ${missing.join(', ')}`;
+};
+
+function compile(compiler: string, name: string, sources: string[], flags: string[]): string {
+  const output = join(dir, `${name}-${compiler}`);
+  const ran = spawnSync(compiler, [...FLAGS, ...flags, '-o', output, ...sources], {
+    encoding: 'utf8',
+  });
+  assert.equal(ran.status, 0, `${compiler}: ${ran.stderr}`);
+  return output;
+}
+
+const sourcesOf = (folder: string): string[] =>
+  readdirSync(join(projectRoot, folder))
+    .filter((file) => file.endsWith('.c'))
+    .map((file) => join(projectRoot, folder, file));
+
+describe('the programs in C', () => {
+  for (const compiler of ['clang', ARM])
+    it(`build with ${compiler} without a warning`, { skip: without(compiler) }, () => {
+      for (const name of PROGRAMS)
+        compile(compiler, name, sourcesOf(`native/${name}`), [
+          '-O2',
+          ...(name === 'boxfs' ? ['-static'] : []),
+        ]);
+    });
+});
+
+/** The numbers of all calls that the headers of this compiler know. */
+function callsOf(compiler: string): Map<string, number> {
+  const given = ['-E', '-dM', '-include', 'asm/unistd.h', '-include', 'sys/syscall.h'];
+  const text = execFileSync(compiler, [...given, '-x', 'c', '/dev/null'], { encoding: 'utf8' });
+  const found = [...text.matchAll(/^#define __NR_(\w+) (\d+)$/gm)];
+  return new Map(found.map(([, name, number]) => [name!, Number(number)]));
+}
+
+/** Calls that no kernel has any more or ever had, and the one that is left out on purpose. */
+const UNNAMED =
+  /^(clone3|afs_syscall|epoll_ctl_old|epoll_wait_old|get_thread_area|set_thread_area|getpmsg|putpmsg|security|tuxcall|vserver|lookup_dcookie|nfsservctl|syscalls|arch_specific_syscall)$/;
+
+const FILTERS = ['tool at level 1', 'tool', 'runner'] as const;
+const [LEVEL_1, TOOL, RUNNER] = [0, 1, 2];
+const NEWUSER = 0x10000000;
+const THREAD = 0x10000;
+const HIGH = 2 ** 32;
+type Question = { filter: number; call: string | number; args?: number[]; arch?: number };
+
+const here = { compiler: 'cc', run: [] as string[], others: [0x40000003, 0xc00000b7] };
+const arm = { compiler: ARM, run: [QEMU], others: [0x40000028, 0xc000003e] };
+const machines = [
+  { name: 'this machine', ...here, skip: false as const },
+  { name: 'arm64', ...arm, skip: without(ARM, QEMU) },
+];
+
+for (const { name, compiler, run, others, skip } of machines)
+  describe(`the filter for system calls, on ${name}`, { skip }, () => {
+    let calls = new Map<string, number>();
+    let program = '';
+    const prepare = (): void => {
+      if (program !== '') return;
+      calls = callsOf(compiler);
+      const sources = ['test/escape/filters/filters.c', 'native/warden/plan.c'];
+      const flags = ['-O1', ...(run.length > 0 ? ['-static'] : [])];
+      program = compile(
+        compiler,
+        'filters',
+        sources.map((file) => join(projectRoot, file)),
+        flags,
+      );
+    };
+    const numberOf = (call: string | number): number =>
+      typeof call === 'number' ? call : (calls.get(call) ?? assert.fail(`no call ${call}`));
+    const answers = (questions: Question[]): string[] => {
+      prepare();
+      const input = questions.map(({ filter, call, args = [], arch = 0 }) =>
+        [filter, arch, numberOf(call), ...Array.from({ length: 6 }, (_, i) => args[i] ?? 0)].join(
+          ' ',
+        ),
+      );
+      const [first = '', ...rest] = [...run, program];
+      return execFileSync(first, rest, { input: input.join('\n'), encoding: 'utf8' })
+        .trim()
+        .split('\n');
+    };
+    const check = (
+      expected: string,
+      questions: Omit<Question, 'filter'>[],
+      filters = [0, 1, 2],
+    ) => {
+      const all = filters.flatMap((filter) => questions.map((one) => ({ ...one, filter })));
+      for (const [i, answer] of answers(all).entries())
+        assert.equal(answer, expected, `${FILTERS[all[i]!.filter]}: ${JSON.stringify(all[i])}`);
+    };
+
+    it('names every call that there is', () => {
+      prepare();
+      const table = readFileSync(join(projectRoot, 'native/warden/seccomp-table.h'), 'utf8');
+      const named = new Set(
+        [...table.matchAll(/\b[AD]\((\w+)\)|\{SYS_(\w+),/g)].map(([, a, b]) => a ?? b),
+      );
+      assert.ok(named.size > 250 && calls.size > 250, 'control');
+      const missing = [...calls.keys()].filter((call) => !named.has(call) && !UNNAMED.test(call));
+      assert.deepEqual(missing, []);
+    });
+
+    it('lets ordinary calls through, however a C library makes them', () => {
+      const calls = [
+        'read',
+        'openat',
+        'openat2',
+        'renameat',
+        'renameat2',
+        'getrlimit',
+        'prlimit64',
+      ];
+      check(
+        'allow',
+        [...calls, 'futex', 'statx', 'rt_sigreturn'].map((call) => ({ call })),
+      );
+    });
+
+    it('denies what leads out or up, and knows no call that it does not name', () => {
+      const ways = ['ptrace', 'mount', 'unshare', 'setns', 'bpf', 'io_uring_setup', 'keyctl'];
+      const more = ['open_tree', 'move_mount', 'pidfd_getfd', 'userfaultfd', 'perf_event_open'];
+      check(
+        'EPERM',
+        [...ways, ...more].map((call) => ({ call })),
+      );
+      check('ENOSYS', [{ call: 'clone3' }, { call: 511 }, { call: 512 }, { call: 100_000 }]);
+    });
+
+    it('kills calls of another table', () => {
+      check('kill', [
+        ...others.map((arch) => ({ call: 'read', arch })),
+        ...[0x40000000, 0x40000001, 0xffffffff].map((call) => ({ call })),
+      ]);
+    });
+
+    it('looks at the arguments as the kernel does: their lower half', () => {
+      check('EPERM', [{ call: 'clone', args: [NEWUSER + 17] }]);
+      check('EPERM', [{ call: 'clone', args: [HIGH + NEWUSER] }]);
+      check('allow', [{ call: 'clone', args: [17] }], [LEVEL_1, TOOL]);
+      check('EPERM', [{ call: 'clone', args: [17] }], [RUNNER]);
+      check('allow', [{ call: 'clone', args: [THREAD + 0x100] }]);
+      check('EPERM', [
+        { call: 'ioctl', args: [0, 0x5412] },
+        { call: 'ioctl', args: [0, HIGH + 0x5412] },
+      ]);
+      check('allow', [{ call: 'ioctl', args: [0, 0x5401] }]);
+      check('EPERM', [{ call: 'mknodat', args: [0, 0, 0o020666] }]);
+      check('allow', [{ call: 'mknodat', args: [0, 0, 0o010666] }]);
+    });
+
+    it('gives each its own sockets', () => {
+      const socket = (...args: number[]) => [{ call: 'socket', args }];
+      check('allow', socket(2, 1), [TOOL]);
+      check('EPERM', socket(2, 1), [LEVEL_1, RUNNER]);
+      check('allow', socket(1, 0o2000001), [RUNNER]);
+      check('EPERM', [...socket(1, 2), ...socket(1, 5), ...socket(40, 1), ...socket(17, 3)]);
+      check('EPERM', socket(1, 1), [LEVEL_1, TOOL]);
+      check('EPERM', socket(16, 3, 9));
+      check('allow', [{ call: 'socketpair', args: [1, 1] }]);
+      check('EPERM', [
+        { call: 'socketpair', args: [1, 2] },
+        { call: 'socketpair', args: [2, 1] },
+      ]);
+    });
+  });
+
+describe('the plan parser, on arm64', { skip: without(ARM, QEMU) }, () => {
+  it('survives mutated plans', () => {
+    const sources = ['test/escape/fuzz/fuzz-plan.c', 'native/warden/plan.c'];
+    const paths = sources.map((file) => join(projectRoot, file));
+    const program = compile(ARM, 'fuzz-plan', paths, ['-O1', '-static']);
+    const plan = { id: 'seed', level: 2, profile: 'tool', uid: 1000, gid: 1000 } as const;
+    const seed = join(dir, 'seed');
+    const binds = [{ kind: 'ro', src: '/usr', dst: '/usr' } as const];
+    writeFileSync(
+      seed,
+      encodePlan({ ...plan, args: ['/bin/sh'], cwd: '/ws', binds, limits: LIMITS }),
+    );
+    const stdout = execFileSync(QEMU, [program, seed, '2', '1'], { encoding: 'utf8' });
+    assert.ok(Number.parseInt(stdout, 10) > 1000, stdout);
+  });
+});
