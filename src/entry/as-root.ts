@@ -5,6 +5,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync 
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { daemonsOf } from '../daemons/sandboxd/identities.ts';
+import { isWithin } from '../daemons/sandboxd/rules.ts';
 import { runtimeDirOf } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { fault } from '../wire/errors.ts';
@@ -25,11 +26,12 @@ import { type ServiceUser, serviceUser } from './service-user.ts';
 /** Everything that must be reachable for the daemons, whoever made it. */
 function paths(told: Told, config: RuntimeConfig, program: string) {
   const given = [told.configFile, told.agentsDir].filter((path) => path !== undefined);
+  // What lies in the state directory is shown with it; a link in there is not for root to follow.
   const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
   const named = [
     ...pathsIn(config),
     ...[SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, join(rootDir(), 'node_modules')],
-  ].filter((path) => path !== undefined && existsSync(path));
+  ].filter((path) => path !== undefined && existsSync(path) && !isWithin(told.stateDir, path));
   return {
     secret: [...secretsIn(config), ...credentials()].filter(isRootsSecret),
     need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),

@@ -176,9 +176,17 @@ describe('started as root, on a state directory', { skip }, () => {
     symlinkSync(target, join(state, 'logs', 'warden.log'));
     symlinkSync(targetDir, join(state, 'people'));
     symlinkSync(target, join(state, 'keys', 'x.key'));
+    // A path of the configuration that is now a link to what root keeps closed.
+    const closed = join(base, 'closed-dir');
+    mkdirSync(closed, { mode: 0o755 });
+    symlinkSync(closed, join(state, 'rules'));
     // What an operator put there as root is given to them.
     writeFileSync(join(state, 'keys', 'mine.key'), 'k\n', { mode: 0o600 });
-    const second = await start({ base });
+    const config = `agentd: { starter_dir: ${join(state, 'rules')} }\n`;
+    const second = await start({ base, config });
+    const seen = `/proc/${second.runtimePid}/root`;
+    assert.ok(existsSync(join(seen, state, 'keys')), 'control');
+    assert.ok(!existsSync(join(seen, closed)));
     assert.equal(statSync(join(state, 'keys', 'mine.key')).uid, OWN_UID);
     for (const path of [target, targetDir, join(targetDir, 'a.key')])
       assert.equal(statSync(path).uid, 0, path);

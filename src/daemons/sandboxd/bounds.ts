@@ -1,7 +1,8 @@
 // The bounds file: what root allows the warden to do for sandboxd, whatever sandboxd asks. Made
 // from the configuration before anything else starts, and never changed while it runs.
-import { existsSync, realpathSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fault } from '../../wire/errors.ts';
 import { runnerPlace, runnerPlaceOnHost, systemBinds, toolBinds } from './adapters/host-places.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type Host, identityMode } from './identities.ts';
@@ -36,6 +37,43 @@ export function hostUser(runtimeDir: string): Host {
 
 const real = (path: string): string => (existsSync(path) ? realpathSync(path) : path);
 
+const LINKS_MAX = 40;
+
+/**
+ * The path without a link in it. What the operator declared is found by name at every start: a link
+ * that an agent or a daemon put there in the meantime would declare what they chose.
+ */
+function declared(path: string, theirs: readonly string[]): string {
+  let at = '/';
+  let links = 0;
+  const words = path.split('/').filter((word) => word !== '' && word !== '.');
+  for (let word = words.shift(); word !== undefined; word = words.shift()) {
+    const next = word === '..' ? dirname(at) : join(at, word);
+    const stat = lstatSync(next, { throwIfNoEntry: false });
+    if (stat?.isSymbolicLink() !== true) {
+      at = next;
+      continue;
+    }
+    if (theirs.some((dir) => isWithin(dir, at)) || ++links > LINKS_MAX)
+      throw fault('bad_config', `${path} leads through the link ${next}, which agents may change`, {
+        hint: 'Name the directory itself, or move the link to where only you can write.',
+      });
+    const target = readlinkSync(next);
+    if (target.startsWith('/')) at = '/';
+    words.unshift(...target.split('/').filter((part) => part !== '' && part !== '.'));
+  }
+  return at;
+}
+
+/** One line each, whatever is in a name. */
+function assertOneLine(paths: readonly string[]): void {
+  const odd = paths.find((path) => path.includes('\n'));
+  if (odd !== undefined)
+    throw fault('bad_config', `${JSON.stringify(odd)} has a line break in its name`, {
+      hint: 'Give it another name.',
+    });
+}
+
 function idLines({ config, host }: BoundsPlaces): string[] {
   if (identityMode(config, host) === 'single')
     return [`uid ${host.uid} ${host.uid}`, `gid ${host.gid} ${host.gid}`];
@@ -62,18 +100,21 @@ export function boundsText(places: BoundsPlaces): string {
     .filter(({ kind }) => kind === 'ro')
     .map(({ src }) => src!);
   const sockets = RUNNER_DAEMONS.map((name) => join(runtimeDir, name));
-  const workspaces = [join(stateDir, 'workspaces'), ...config.workspace_roots.map(real)];
+  const changed = [...config.workspace_roots, ...config.write_roots];
+  const theirs = [stateDir, runtimeDir, ...changed, ...changed.map(real)];
+  const found = (path: string): string => declared(path, theirs);
+  const workspaces = [join(stateDir, 'workspaces'), ...config.workspace_roots.map(found)];
   const homes = join(stateDir, 'homes');
-  const writable = [...workspaces, homes, ...config.write_roots.map(real)];
+  const writable = [...workspaces, homes, ...config.write_roots.map(found)];
+  const readable = [...shown, ...sockets, ...config.read_roots.map(found)];
+  assertOneLine([...readable, ...writable, runtimeDir]);
   return [
     ...idLines(places),
     `client_uid ${host.uid}`,
     `client_gid ${host.gid}`,
     ...(places.clientPid === undefined ? [] : [`client_pid ${places.clientPid}`]),
     `boxes ${config.boxes_max}`,
-    ...outermost([...shown, ...sockets, ...config.read_roots.map(real)]).map(
-      (path) => `ro ${path}`,
-    ),
+    ...outermost(readable).map((path) => `ro ${path}`),
     ...outermost(writable).map((path) => `rw ${path}`),
     ...(host.wardenIsRoot ? [`own ${homes}`, ...outermost(workspaces).map(sharedLine)] : []),
     `egress ${join(runtimeDir, 'egressd')}`,

@@ -219,13 +219,15 @@ describe('sandboxd remembers', () => {
     );
   });
 
-  it('bounds: the ranges, the client, and paths without a link in them', () => {
+  it('bounds: the ranges, the client, and paths without a link in them', (t) => {
     const runner = join(dir, 'runner.mjs');
     writeFileSync(runner, '');
+    const outside = realpathSync(mkdtempSync(join(tmpdir(), 'bounds-')));
+    t.after(() => rmSync(outside, { recursive: true }));
     mkdirSync(join(dir, 'data'), { recursive: true });
-    symlinkSync(join(dir, 'data'), join(dir, 'link'));
+    symlinkSync(join(dir, 'data'), join(outside, 'link'));
     const text = boundsText({
-      config: { ...sandboxdConfig.parse({ write_roots: [join(dir, 'link')] }), runner },
+      config: { ...sandboxdConfig.parse({ write_roots: [join(outside, 'link')] }), runner },
       ...{ stateDir: dir, runtimeDir: dir, host: KEPT, clientPid: 42 },
     });
     const lines = text.trimEnd().split('\n');
@@ -248,6 +250,40 @@ describe('sandboxd remembers', () => {
     });
     assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nclient_gid 1000\nboxes/);
     assert.doesNotMatch(single, /^(own|share) /m, 'there is nobody to give anything to');
+  });
+
+  it('A6 bounds: a link where agents or daemons write declares nothing', (t) => {
+    const runner = join(dir, 'runner.mjs');
+    const outside = realpathSync(mkdtempSync(join(tmpdir(), 'bounds-')));
+    t.after(() => rmSync(outside, { recursive: true }));
+    mkdirSync(join(outside, 'ws/docs'), { recursive: true });
+    symlinkSync('ws', join(outside, 'alias'));
+    const state = join(outside, 'state');
+    mkdirSync(state);
+    const linesFor = (given: Record<string, string[]>, stateDir = state) =>
+      boundsText({
+        config: { ...sandboxdConfig.parse(given), runner },
+        ...{ stateDir, runtimeDir: dir, host: KEPT },
+      }).split('\n');
+    const workspace_roots = [join(outside, 'alias')];
+    const asked = [
+      { workspace_roots, read_roots: [join(outside, 'ws/docs')] },
+      { workspace_roots, write_roots: [join(outside, 'alias/docs')] },
+      { read_roots: [join(state, 'shown')] },
+    ];
+    assert.ok(linesFor(asked[0]!).includes(`ro ${outside}/ws/docs`), 'control');
+    assert.ok(
+      linesFor(asked[0]!).includes(`rw ${outside}/ws`),
+      'the operator’s own link is followed',
+    );
+    rmSync(join(outside, 'ws/docs'), { recursive: true });
+    symlinkSync('/etc', join(outside, 'ws/docs'));
+    symlinkSync('/etc', join(state, 'shown'));
+    for (const given of asked)
+      assert.throws(() => linesFor(given), { code: 'bad_config', message: /agents may change/ });
+    const odd = join(outside, 'a\nrw ');
+    mkdirSync(odd);
+    assert.throws(() => linesFor({}, odd), { code: 'bad_config', message: /line break/ });
   });
 
   it('secrets are those of every home of the host, and our own state', () => {
