@@ -281,7 +281,7 @@ void box_stdin_end(struct box *box);
 void box_forget_client(struct box *box);
 void box_output_possible(struct box *box);
 void boxes_kill(enum ended_by why);
-bool is_in_box(pid_t pid);
+bool is_box(pid_t pid);  // the first process of one
 unsigned boxes_count(void);
 int boxes_tick(void);  // ms until the next deadline, -1: none
 void boxes_reap(void);

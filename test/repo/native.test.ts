@@ -59,8 +59,12 @@ function callsOf(compiler: string): Map<string, number> {
 }
 
 /** Calls that no kernel has any more or ever had, and the one that is left out on purpose. */
-const UNNAMED =
-  /^(clone3|afs_syscall|epoll_ctl_old|epoll_wait_old|get_thread_area|set_thread_area|getpmsg|putpmsg|security|tuxcall|vserver|lookup_dcookie|nfsservctl|syscalls|arch_specific_syscall)$/;
+const UNNAMED = new Set(
+  [
+    'clone3 afs_syscall epoll_ctl_old epoll_wait_old get_thread_area set_thread_area getpmsg',
+    'putpmsg security tuxcall vserver lookup_dcookie nfsservctl syscalls arch_specific_syscall',
+  ].flatMap((line) => line.split(' ')),
+);
 
 const FILTERS = ['tool at level 1', 'tool', 'runner'] as const;
 const [LEVEL_1, TOOL, RUNNER] = [0, 1, 2];
@@ -123,7 +127,7 @@ for (const { name, compiler, run, others, skip } of machines)
         [...table.matchAll(/\b[AD]\((\w+)\)|\{SYS_(\w+),/g)].map(([, a, b]) => a ?? b),
       );
       assert.ok(named.size > 250 && calls.size > 250, 'control');
-      const missing = [...calls.keys()].filter((call) => !named.has(call) && !UNNAMED.test(call));
+      const missing = [...calls.keys()].filter((call) => !named.has(call) && !UNNAMED.has(call));
       assert.deepEqual(missing, []);
     });
 

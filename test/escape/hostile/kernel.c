@@ -90,7 +90,9 @@ static int call(char **argv) {
     return judge(name, process_vm_readv(getpid(), &to, 1, &from, 1, 0));
   if (!strcmp(name, "kcmp")) return judge(name, syscall(SYS_kcmp, getpid(), getpid(), 0, 1, 1));
   if (!strcmp(name, "ptrace")) return judge(name, ptrace(PTRACE_TRACEME, 0, 0, 0));
+#ifdef SYS_modify_ldt
   if (!strcmp(name, "modify_ldt")) return judge(name, syscall(SYS_modify_ldt, 0, other, 16));
+#endif
   if (!strcmp(name, "mq_unlink")) {
     syscall(SYS_mq_unlink, "no-such-queue");
     return errno == EPERM ? failed(name) : worked();
@@ -116,7 +118,10 @@ static int privileged_calls(char **argv) {
   (void)argv;
   static const long calls[] = {SYS_bpf,          SYS_kexec_load, SYS_init_module,
                                SYS_finit_module, SYS_reboot,     SYS_swapon,
-                               SYS_acct,         SYS_iopl,       SYS_open_by_handle_at};
+#ifdef SYS_iopl
+                               SYS_iopl,
+#endif
+                               SYS_acct,         SYS_open_by_handle_at};
   for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
     if (syscall(calls[i], -1l, -1l, -1l, -1l, -1l) >= 0 || errno != EPERM) {
       printf("call %ld answered %s\n", calls[i], strerrorname_np(errno));
