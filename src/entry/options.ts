@@ -5,20 +5,12 @@ import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { agentdConfig } from '../daemons/agentd/config.ts';
-import { approvaldConfig } from '../daemons/approvald/config.ts';
-import { auditdConfig } from '../daemons/auditd-ai/config.ts';
-import { egressdConfig } from '../daemons/egressd/config.ts';
-import { modeldConfig } from '../daemons/modeld/config.ts';
-import { sandboxdConfig } from '../daemons/sandboxd/config.ts';
-import { tooldConfig } from '../daemons/toold/config.ts';
 import { operatorKey } from '../platform/authenticate.ts';
 import { systemClock } from '../platform/clock.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { idMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
-import { runtimeConfig } from '../platform/runtime-config.ts';
 import {
   defaultStateDir,
   ownRuntimeDir,
@@ -27,19 +19,10 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
+import { SECTIONS } from './sections.ts';
 
 export const VERSION = '0.1.0';
 
-const SECTIONS = {
-  runtime: runtimeConfig,
-  agentd: agentdConfig,
-  toold: tooldConfig,
-  modeld: modeldConfig,
-  sandboxd: sandboxdConfig,
-  approvald: approvaldConfig,
-  egressd: egressdConfig,
-  'auditd-ai': auditdConfig,
-};
 export type RuntimeConfig = Config<typeof SECTIONS>;
 
 export type Mode = 'embedded' | 'split';

@@ -1,4 +1,5 @@
-// How agentd lets a run call a daemon, and ends that: the same at each daemon that runs call.
+// How agentd lets a run call a daemon, tells what it has seen, and ends that: the same at each
+// daemon that runs call.
 import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { AgentName, Label, RunId, TaskId } from './words.ts';
@@ -22,6 +23,19 @@ export const admissionRoutes = <B extends z.ZodType>(body: B) =>
       params: z.strictObject({ id: RunId }),
       body,
       output: z.object({ socket: z.string() }),
+    }),
+    /**
+     * What the run has seen by other ways: a message, an artifact, a result. Labels only grow. What
+     * is open to it, also to what it does just now, is narrowed before the answer, which gives all
+     * labels that count.
+     */
+    markRun: route({
+      method: 'PUT',
+      path: '/v1/runs/{id}/labels',
+      callers: ['agentd'],
+      params: z.strictObject({ id: RunId }),
+      body: z.strictObject({ labels: z.array(Label).min(1).max(16) }),
+      output: z.object({ labels: z.array(Label) }),
     }),
     dismissRun: route({
       method: 'DELETE',

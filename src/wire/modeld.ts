@@ -20,7 +20,7 @@ import {
   UsageRow,
 } from './modeld/views.ts';
 import { route, routes } from './route.ts';
-import { CallId, Label, RunId, TaskId, Timestamp } from './words.ts';
+import { CallId, RunId, TaskId, Timestamp } from './words.ts';
 
 export * from './modeld/generate.ts';
 export * from './modeld/views.ts';
@@ -202,16 +202,4 @@ export const modeldRoutes = routes({
   }),
   // Peers: agentd admits, marks and dismisses runs.
   ...admissionRoutes(AdmitRunBody),
-  /**
-   * What the run has seen since it was admitted. Labels only grow, and stay with the run for all
-   * its activations.
-   */
-  markRun: route({
-    method: 'PUT',
-    path: '/v1/runs/{id}/labels',
-    callers: ['agentd'],
-    params: z.strictObject({ id: RunId }),
-    body: z.strictObject({ labels: z.array(Label).min(1).max(16) }),
-    output: z.object({ labels: z.array(Label) }),
-  }),
 });

@@ -2,16 +2,7 @@
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
 import { route, routes } from './route.ts';
-import {
-  CallId,
-  FileProblem,
-  Label,
-  PageQuery,
-  RunId,
-  TaskId,
-  Timestamp,
-  WaitId,
-} from './words.ts';
+import { CallId, FileProblem, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -170,16 +161,4 @@ export const tooldRoutes = routes({
     output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
   }),
   ...admissionRoutes(AdmitRunBody),
-  /**
-   * What a run has seen by other ways than toold: a message, an artifact, a result. What is open to
-   * it, also to a command that runs now, is narrowed before the answer.
-   */
-  markRun: route({
-    method: 'PUT',
-    path: '/v1/runs/{id}/labels',
-    callers: ['agentd'],
-    params: z.strictObject({ id: RunId }),
-    body: z.strictObject({ labels: z.array(Label).min(1).max(16) }),
-    output: z.object({ known: z.boolean() }),
-  }),
 });

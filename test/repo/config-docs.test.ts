@@ -6,27 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { agentdConfig } from '../../src/daemons/agentd/config.ts';
-import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
-import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
-import { egressdConfig } from '../../src/daemons/egressd/config.ts';
-import { modeldConfig } from '../../src/daemons/modeld/config.ts';
-import { sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
-import { tooldConfig } from '../../src/daemons/toold/config.ts';
+import { SECTIONS } from '../../src/entry/sections.ts';
 import { loadConfig } from '../../src/platform/config.ts';
-import { runtimeConfig } from '../../src/platform/runtime-config.ts';
 import { projectRoot } from './fixture.ts';
-
-const SECTIONS = {
-  runtime: runtimeConfig,
-  agentd: agentdConfig,
-  toold: tooldConfig,
-  modeld: modeldConfig,
-  sandboxd: sandboxdConfig,
-  approvald: approvaldConfig,
-  egressd: egressdConfig,
-  'auditd-ai': auditdConfig,
-};
 
 type Schema = {
   type?: string;

@@ -52,7 +52,7 @@ export function makeHandlers(options: {
     async markRun({ params, body }) {
       const run = runs.find(params.id);
       if (run !== undefined) await marks.learn(run, body.labels);
-      return { known: run !== undefined };
+      return { labels: [...(run?.labels ?? [])] };
     },
   };
 }

@@ -1,6 +1,7 @@
 // Checks of a runtime that is up: its daemons, models and manifests.
 import { readFileSync } from 'node:fs';
 import type { DaemonName } from '../../../../wire/peers.ts';
+import { PATHS } from '../../routes.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
@@ -9,15 +10,7 @@ import { userAndUid } from '../../user-name.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-const DAEMONS: readonly DaemonName[] = [
-  'agentd',
-  'toold',
-  'modeld',
-  'sandboxd',
-  'approvald',
-  'egressd',
-  'auditd-ai',
-];
+const DAEMONS = Object.keys(PATHS) as DaemonName[];
 const RIGHTS = {
   embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
   split: 'every daemon is a process of its own',
