@@ -10,6 +10,7 @@ import { type Asked, PATHS, type Tables } from './routes.ts';
 import {
   assertReadable,
   assertRuntimeDir,
+  isUp,
   readOperatorKey,
   readPersonKey,
   readRuntimeInfo,
@@ -120,7 +121,9 @@ function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: s
   const gone = ['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTDIR'];
   if (gone.includes(error.code ?? '')) {
     return fault('not_reachable', `${daemon} of ${stateDir} does not answer`, {
-      hint: 'Look at agentctl doctor; start the runtime again: agentctl up.',
+      hint: isUp(stateDir)
+        ? 'The runtime starts it again by itself; try again in a moment, or see agentctl doctor.'
+        : 'Start the runtime again: agentctl up. Unfinished work goes on then.',
       cause: error,
     });
   }

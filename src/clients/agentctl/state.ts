@@ -33,6 +33,12 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
   }
 }
 
+/** Whether the process of the last runtime is still there; its daemons may be away for a moment. */
+export function isUp(stateDir: string): boolean {
+  const info = readRuntimeInfo(stateDir);
+  return info !== undefined && isAlive(info.pid);
+}
+
 /** What this user may not look into is not the same as what is not there. */
 export function assertReadable(stateDir: string): void {
   try {
@@ -86,7 +92,7 @@ export function assertRuntimeDir(runtimeDir: string, stateDir: string): void {
     const code = (cause as NodeJS.ErrnoException).code;
     if (code !== 'ENOENT' && code !== 'ENOTDIR') throw cause;
     throw fault('not_reachable', `agentd of ${stateDir} does not answer`, {
-      hint: 'Look at agentctl doctor; start the runtime again: agentctl up.',
+      hint: 'Start the runtime again: agentctl up. Unfinished work goes on then.',
       cause,
     });
   }

@@ -3,6 +3,7 @@
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
+import { bridge } from '../bridge.ts';
 import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
@@ -18,7 +19,11 @@ export async function watch(session: Session): Promise<number> {
   const id = args.words[0] ?? (await newestRoot(runtime()));
   if (!out.json) out.line(out.paint('dim', id));
   const { signal, done } = onInterrupt();
-  const view = out.json ? jsonView(out) : out.terminal ? liveView(out, runtime()) : lineView(out);
+  const view = out.json
+    ? jsonView(out)
+    : out.terminal
+      ? liveView(out, runtime(), signal)
+      : lineView(out);
   let last: TreeNode | undefined;
   try {
     for await (const tree of followTree(runtime(), id, signal, view.hear)) {
@@ -83,14 +88,14 @@ function lineView(out: Out): View {
 const tickMs = 1_000;
 
 /** Goes up over what it wrote before and writes again; the seconds go on between events. */
-function liveView(out: Out, runtime: Runtime): View {
+function liveView(out: Out, runtime: Runtime, signal: AbortSignal): View {
   const reader = new CallReader(runtime);
   let height = 0;
   let draw: (() => void) | undefined;
   const timer = setInterval(() => draw?.(), tickMs);
   return {
     async show(tree) {
-      const chapter = await addCalls(tree, reader);
+      const chapter = await bridge(() => addCalls(tree, reader), runtime, signal);
       draw = () => {
         const size = {
           columns: process.stdout.columns || 80,

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { at, id, modelCall, task, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
@@ -189,6 +190,25 @@ test('Ctrl-C ends the waiting and not the task', async () => {
   assert.equal(ran.code, 130);
   assert.match(ran.stdout, /goes on without you: working/);
   assert.ok(!fake.seen.slice(before).some(({ route }) => route === 'cancelTask'));
+});
+
+test('a daemon that is away for a moment does not end the waiting', async () => {
+  const script = teamScript({ trees: [working(), teamTree()] });
+  let looks = 0;
+  fake.script({
+    ...script,
+    agentd: {
+      ...script.agentd,
+      getTree: async (context) => {
+        if (++looks === 2) throw fault('unavailable', 'agentd is being started');
+        return script.agentd!.getTree!(context);
+      },
+    },
+  });
+  const ran = await run('task', 'watch', id('task', 1));
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stdout, /planner: working\n[\s\S]*planner: completed in 12 s\n/);
+  assert.equal(looks, 3);
 });
 
 test('watch without a terminal appends lines and ends with the task', async () => {

@@ -2,6 +2,7 @@
 // is what says that something happened; agentd says what is so now.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
+import { bridge } from '../bridge.ts';
 import { followEvents, newestSeq, pause } from '../follow.ts';
 import type { Runtime } from '../runtime.ts';
 
@@ -21,7 +22,8 @@ export async function* followTree(
     for (;;) {
       await bell.armed;
       bell.reset();
-      const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
+      const look = () => runtime.ask('agentd', 'getTree', { params: { id } });
+      const { tree } = await bridge(look, runtime, signal);
       yield tree;
       if (tree.task.ended_at !== null || signal.aborted) return;
       await bell.rung(lookEveryMs);
@@ -53,9 +55,8 @@ function ring({
     wake.abort();
   };
   // Known before the first look, so that nothing that happens after it goes unheard.
-  const root = runtime
-    .ask('agentd', 'getTask', { params: { id } })
-    .then(({ task }) => task.root_task_id);
+  const look = () => runtime.ask('agentd', 'getTask', { params: { id } });
+  const root = bridge(look, runtime, signal).then(({ task }) => task.root_task_id);
   const start = Promise.all([root, newestSeq(runtime)]).catch(() => undefined);
   const listen = async (): Promise<void> => {
     const from = await start;
