@@ -72,9 +72,14 @@ export type Dispatch = {
   inFlight(): number;
 };
 
-const DEADLINE_MS = 30_000;
+export const DEADLINE_MS = 30_000;
 const STREAM_DEADLINE_MS = 900_000;
 const IN_FLIGHT_MAX = 4_096;
+
+/** How long an answer may take when the caller says nothing, and at most. */
+export function deadlineOf(route: Route): number {
+  return route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS;
+}
 
 export function assertCaller(route: Route, caller: Caller): void {
   const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
@@ -151,18 +156,18 @@ class RequestContext {
   readonly query: unknown;
   readonly body: unknown;
   readonly caller: Caller;
-  readonly signal: AbortSignal;
   readonly deadlineMs: number;
   readonly trace: Trace;
   readonly idempotencyKey: string | undefined;
   readonly rawBody: string | undefined;
+  readonly #watch: Watch;
   readonly #makeLog: () => Log;
   #log: Log | undefined;
 
   constructor(
     { caller, idempotencyKey, rawBody }: DispatchRequest,
     known: Checked & {
-      signal: AbortSignal;
+      watch: Watch;
       deadlineMs: number;
       trace: Trace;
       makeLog: () => Log;
@@ -172,12 +177,17 @@ class RequestContext {
     this.query = known.query;
     this.body = known.body;
     this.caller = caller;
-    this.signal = known.signal;
+    this.#watch = known.watch;
     this.deadlineMs = known.deadlineMs;
     this.trace = known.trace;
     this.idempotencyKey = idempotencyKey;
     this.rawBody = rawBody;
     this.#makeLog = known.makeLog;
+  }
+
+  /** Most handlers are done before anybody could want them to stop. */
+  get signal(): AbortSignal {
+    return this.#watch.signal;
   }
 
   /** Most requests say nothing. */
@@ -208,15 +218,12 @@ export function makeDispatch<T extends RouteTable>(options: {
           ? request.body
           : check(route.body, request.body, 'body'),
     };
-    const deadlineMs = Math.min(
-      request.deadlineMs ?? Number.POSITIVE_INFINITY,
-      route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS,
-    );
-    const watch = watchRequest(request, deadlineMs, name);
+    const deadlineMs = Math.min(request.deadlineMs ?? Number.POSITIVE_INFINITY, deadlineOf(route));
+    const watch = new Watch(request, deadlineMs, name);
     const trace = request.trace ?? newTrace();
     const context = new RequestContext(request, {
       ...checked,
-      signal: watch.signal,
+      watch,
       deadlineMs,
       trace,
       makeLog: () => log.with({ route: name, request_id: trace.requestId }),
@@ -290,37 +297,58 @@ function asInternal(error: unknown, log: Log, request: DispatchRequest): Fault {
 }
 
 /** One signal for both reasons to give up, and an answer that fails when the time is over. */
-function watchRequest(
-  { signal: gone, onGone }: Pick<DispatchRequest, 'signal' | 'onGone'>,
-  deadlineMs: number,
-  name: string,
-) {
-  const controller = new AbortController();
-  let isOver = false;
-  let fail: (error: Fault) => void = () => {};
-  const timer = setTimeout(() => {
-    const error = fault('deadline', `${name} was not done in time`);
-    fail(error);
-    controller.abort(error);
-  }, deadlineMs);
-  timer.unref();
-  const leave = (): void => {
-    if (!isOver) controller.abort(fault('canceled', 'the caller went away'));
+/** Until an answer is there: the deadline, and whether the caller is. Made for every request. */
+class Watch {
+  readonly #name: string;
+  readonly #gone: AbortSignal | undefined;
+  readonly #timer: NodeJS.Timeout;
+  readonly #leave = (): void => {
+    if (!this.#isOver) this.#abort(fault('canceled', 'the caller went away'));
   };
-  if (gone?.aborted === true) leave();
-  else gone?.addEventListener('abort', leave, { once: true });
-  onGone?.(leave);
-  return {
-    signal: controller.signal,
-    first: <T>(answer: Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => {
-        fail = reject;
-        answer.then(resolve, reject);
-      }),
-    end(): void {
-      isOver = true;
-      clearTimeout(timer);
-      gone?.removeEventListener('abort', leave);
-    },
+  #controller: AbortController | undefined;
+  #reason: Fault | undefined;
+  #isOver = false;
+  #fail: (error: Fault) => void = () => {};
+
+  constructor({ signal, onGone }: DispatchRequest, deadlineMs: number, name: string) {
+    this.#name = name;
+    this.#gone = signal;
+    this.#timer = setTimeout(() => this.#late(), deadlineMs);
+    this.#timer.unref();
+    if (signal?.aborted === true) this.#leave();
+    else signal?.addEventListener('abort', this.#leave, { once: true });
+    onGone?.(this.#leave);
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#reason !== undefined) this.#controller.abort(this.#reason);
+    }
+    return this.#controller.signal;
+  }
+
+  first<T>(answer: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#fail = reject;
+      answer.then(resolve, reject);
+    });
+  }
+
+  readonly end = (): void => {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#gone?.removeEventListener('abort', this.#leave);
   };
+
+  #late(): void {
+    const error = fault('deadline', `${this.#name} was not done in time`);
+    this.#fail(error);
+    this.#abort(error);
+  }
+
+  #abort(reason: Fault): void {
+    this.#reason ??= reason;
+    this.#controller?.abort(reason);
+  }
 }

@@ -4,7 +4,15 @@ import net from 'node:net';
 import type { Caller } from '../wire/caller.ts';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
-import { currentTrace, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import {
+  currentTrace,
+  DEADLINE_MS,
+  type Dispatch,
+  deadlineOf,
+  newTrace,
+  RawAnswer,
+  type Trace,
+} from './dispatch.ts';
 import { type Answering, type Call, makePool, type Pool } from './http1/client.ts';
 import { type AnswerHead, assertTarget, type SentHeaders, writeHeaders } from './http1/head.ts';
 
@@ -12,7 +20,8 @@ export type CallOptions = {
   signal?: AbortSignal | undefined;
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
-  trace?: Trace | undefined;
+  /** Of the request that is being answered, unless another is given. */
+  trace?: Trace | 'none' | undefined;
 };
 
 /** A body that is JSON text already: the socket link sends it as it is. */
@@ -72,6 +81,9 @@ export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T
   return client as Client<T>;
 }
 
+const traceOf = ({ trace }: CallOptions): Trace | undefined =>
+  trace === 'none' ? undefined : (trace ?? currentTrace());
+
 const textOf = (value: unknown): string =>
   value instanceof JsonText ? value.text : JSON.stringify(value);
 
@@ -91,7 +103,7 @@ export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
         signal: options.signal,
         deadlineMs: options.deadlineMs,
         idempotencyKey: options.idempotencyKey,
-        trace: options.trace ?? currentTrace() ?? newTrace(),
+        trace: traceOf(options) ?? newTrace(),
       });
       return answer instanceof RawAnswer ? answer : copy(answer);
     },
@@ -115,8 +127,8 @@ export function socketLink({
   return {
     call: ({ route, path, query, body, options }) => {
       const text = body === undefined ? undefined : textOf(body);
-      const deadlineMs = options.deadlineMs ?? 30_000;
-      const trace = options.trace ?? currentTrace();
+      const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
+      const trace = traceOf(options);
       return requestJson({
         pool,
         socketPath,
@@ -133,7 +145,7 @@ export function socketLink({
           ...(options.idempotencyKey === undefined
             ? {}
             : { 'idempotency-key': options.idempotencyKey }),
-          'agentd-deadline-ms': deadlineMs,
+          ...(deadlineMs === deadlineOf(route) ? {} : { 'agentd-deadline-ms': deadlineMs }),
         },
       });
     },

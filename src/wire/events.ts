@@ -149,10 +149,17 @@ export function isPlainDraft(draft: EventDraft): boolean {
 
 let lastTime = '';
 
+/** As our own clock writes it. */
+function isUsualTime(value: unknown): boolean {
+  if (typeof value !== 'string' || value.length !== 24) return false;
+  const time = new Date(value);
+  return !Number.isNaN(time.getTime()) && time.toISOString() === value;
+}
+
 /** Events of one batch are of few moments. */
 function isTimestamp(value: unknown): boolean {
   if (value === lastTime) return true;
-  if (!Timestamp.safeParse(value).success) return false;
+  if (!isUsualTime(value) && !Timestamp.safeParse(value).success) return false;
   lastTime = value as string;
   return true;
 }

@@ -36,7 +36,10 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const appendTexts = (texts: string[]) =>
-    audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
+    audit.append(
+      { body: new JsonText(`{"events":[${texts.join(',')}]}`) as never },
+      { trace: 'none' },
+    );
   const file = join(stateDir, 'modeld.sqlite');
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   await db.write(renameOutbox);

@@ -173,7 +173,10 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const appendTexts = (texts: string[]) =>
-    audit.append({ body: new JsonText(`{"events":[${texts.join(',')}]}`) as never });
+    audit.append(
+      { body: new JsonText(`{"events":[${texts.join(',')}]}`) as never },
+      { trace: 'none' },
+    );
   const file = join(stateDir, 'toold.sqlite');
   // No call waits for the disk of another.
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
