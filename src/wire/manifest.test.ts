@@ -80,6 +80,7 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
     bad: [['*'], ['https://github.com'], ['a b'], ['a.*.com'], ['-a.com'], ['a.com/x']],
   },
   { path: 'spec.resources.cpu', good: [0.5, 2], bad: [0, -1, 1025, '2', Number.NaN] },
+  { path: 'spec.resources.disk', good: ['4G', '512M', 4_194_304], bad: ['4 G', '4g', '0', 0, 1.5] },
   {
     path: 'spec.resources.memory',
     good: ['4G', '512M', 4_194_304],
