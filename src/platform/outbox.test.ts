@@ -189,6 +189,17 @@ describe('outbox', () => {
     await again.close();
   });
 
+  it('gives no number twice that a loss of power took from a store with none before', async () => {
+    const file = join(dir, 'first-lost.sqlite');
+    const before = await openBench(file);
+    await before.outbox.delivered(await before.add('a'));
+    await before.db.write((sql) => sql.run('DELETE FROM outbox'));
+    await before.close();
+    const bench = await openBench(file);
+    assert.equal(await bench.add('b'), 100_000 + 1);
+    await bench.close();
+  });
+
   it('forgets what was delivered and still never gives a number twice', async () => {
     const file = join(dir, 'many.sqlite');
     const bench = await openBench(file);

@@ -88,12 +88,12 @@ export async function openOutbox(options: {
   const appendTexts =
     options.appendTexts ??
     ((texts: string[]) => append(texts.map((text) => JSON.parse(text) as NewEvent)));
-  const store = await db.write(async (sql) => {
+  const { store, isNew } = await db.write(async (sql) => {
     const found = await sql.one<{ id: string }>('SELECT id FROM outbox_store');
-    if (found !== undefined) return found.id;
+    if (found !== undefined) return { store: found.id, isNew: false };
     const id = randomUUID();
     await sql.run('INSERT INTO outbox_store (id) VALUES (?)', id);
-    return id;
+    return { store: id, isNew: true };
   });
   const origin = `"source":${JSON.stringify(source)},"source_store":"${store}"`;
   // The newest row is never removed, so that numbers go on growing after a restart. The log may
@@ -102,8 +102,7 @@ export async function openOutbox(options: {
   const found = await db.read((sql) =>
     sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox'),
   );
-  const kept = Number(found?.seq ?? 0);
-  let last = kept === 0 ? 0 : kept + UNSYNCED_MAX;
+  let last = Number(found?.seq ?? 0) + (isNew ? 0 : UNSYNCED_MAX);
   let acked = 0;
   let forgotten = 0;
   let running = false;

@@ -20,7 +20,7 @@ import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
-import { MIGRATIONS, renameOutbox } from './store/tables.ts';
+import { MIGRATIONS } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
 const DRAIN_WAIT_MS = 5_000;
@@ -42,7 +42,6 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
     );
   const file = join(stateDir, 'modeld.sqlite');
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
-  await db.write(renameOutbox);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),

@@ -2,7 +2,7 @@
 // once each by the hash of their content; what a budget holds in reserve is the sum over rows that
 // still run. A migration that was released stays as it is: what comes later is added after it.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
-import type { Migrations, Sql } from '../../../platform/sql/database.ts';
+import type { Migrations } from '../../../platform/sql/database.ts';
 import { LOOSEN_PARTS } from './parts.ts';
 
 const FIRST = `
@@ -121,11 +121,3 @@ export const MIGRATIONS: Migrations = [
   RUN_LABELS,
   PROVIDER_PRICE,
 ];
-
-/**
- * The audit log may hear of a commit that the disk then loses with the machine's power. Under a new
- * name at every start, the numbers of lost events are not taken for repeats of theirs.
- */
-export async function renameOutbox(sql: Sql): Promise<void> {
-  await sql.run('DELETE FROM outbox_store');
-}
