@@ -22,6 +22,16 @@ describe('neutralise', () => {
 });
 
 describe('showResult', () => {
+  it('shows hidden characters by name, and of very many only that they are there', () => {
+    const of = (text: string) => showResult({ text }).value.text as string;
+    const few = '\u0000'.repeat(65_536);
+    assert.equal(of(few), '[U+0000]'.repeat(65_536));
+    const many = of(`${few}\u0001\u202e\u0007a\u001b[31m`.repeat(2));
+    assert.equal(many, `${'[U+0000]'.repeat(65_536)}\ufffda\ufffd[31m\ufffda\ufffd[31m`);
+    const secret = `${few}ghp_${'a1B2'.repeat(9)}\u0001`;
+    assert.equal(of(secret), `${'[U+0000]'.repeat(65_536)}[redacted GitHub token]\ufffd`);
+  });
+
   it('[R401] reaches every string and key, and only those', () => {
     const { value } = showResult({ a: ['x\u202e', { 'k\u0007': 1, deep: null }], n: 2, t: true });
     assert.deepEqual(value, { a: ['x[U+202E]', { 'k[U+0007]': 1, deep: null }], n: 2, t: true });

@@ -10,8 +10,8 @@ import { mayHoldSecret, redact } from './secrets.ts';
 const BEYOND_C0 =
   '\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\u{e0000}-\\u{e007f}';
 const UNSAFE = new RegExp(`[\\u0000-\\u0008\\v\\f\\u000e-\\u001f${BEYOND_C0}]`, 'gu');
-/** The same as it shows in JSON text, where C0 is written as an escape. */
-const MAY_BE_UNSAFE = new RegExp(`\\\\[bfu]|[${BEYOND_C0}]`, 'u');
+const UNSAFE_ONE = new RegExp(UNSAFE, 'u');
+const UNSAFE_RUN = new RegExp(`${UNSAFE.source}+`, 'gu');
 
 const shown = (c: string): string =>
   `[U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}]`;
@@ -20,9 +20,32 @@ export function neutralise(text: string): string {
   return text.replace(UNSAFE, shown);
 }
 
+/** So many are shown by name, which is eight times as long; with more it is no text to read. */
+const SHOWN_MAX = 65_536;
+
+/** The same of what may be large: past so many, each run of hidden characters is one mark. */
+function neutraliseMany(text: string): string {
+  if (text.length <= SHOWN_MAX) return neutralise(text);
+  let count = 0;
+  let end = text.length;
+  for (const { index } of text.matchAll(UNSAFE))
+    if (++count > SHOWN_MAX) {
+      end = index;
+      break;
+    }
+  return neutralise(text.slice(0, end)) + text.slice(end).replace(UNSAFE_RUN, '\ufffd');
+}
+
 /** A text from anywhere as it may be shown. Secrets go first, while their shape is whole. */
 export const makeSafe = (text: string, found?: Set<string>): string =>
-  neutralise(redact(text, found));
+  neutraliseMany(redact(text, found));
+
+/** Looked for in the texts themselves: as JSON, hidden ones would be six times as long. */
+function mayBeUnsafe(value: unknown): boolean {
+  if (typeof value === 'string') return UNSAFE_ONE.test(value);
+  if (value === null || typeof value !== 'object') return false;
+  return Object.entries(value).some(([key, one]) => UNSAFE_ONE.test(key) || mayBeUnsafe(one));
+}
 
 function makeAllSafe(value: unknown, found: Set<string>): unknown {
   if (typeof value === 'string') return makeSafe(value, found);
@@ -43,8 +66,10 @@ export type Shown = {
 
 /** A result as the model will see it, with its JSON text. */
 export function showResult(value: Record<string, unknown>): Shown {
-  const text = JSON.stringify(value);
-  if (!MAY_BE_UNSAFE.test(text) && !mayHoldSecret(text)) return { value, text, redacted: [] };
+  if (!mayBeUnsafe(value)) {
+    const text = JSON.stringify(value);
+    if (!mayHoldSecret(text)) return { value, text, redacted: [] };
+  }
   const found = new Set<string>();
   const clean = makeAllSafe(value, found) as Record<string, unknown>;
   return { value: clean, text: JSON.stringify(clean), redacted: [...found].sort() };

@@ -46,7 +46,8 @@ describe('an output of a command that is too large', () => {
   });
   for (const [what, char, isCut] of [
     ['plain text', 'a', false],
-    ['hidden characters, which are longer when they are shown', '\u0001', true],
+    ['hidden characters, of which only the first are shown by name', '\u0001', false],
+    ['both in turn, which are longer when they are shown', 'a\u0001', true],
     ['text of several bytes a character', '語', true],
   ] as const)
     it(`is kept as an artifact: ${what}`, async () => {
@@ -61,7 +62,7 @@ describe('an output of a command that is too large', () => {
         agentd: { toolPutArtifact: toolPutArtifact as never },
         sizeBytesMax: 10_000,
       });
-      const result = { stdout: char.repeat(4 * 1024 * 1024), stderr: 'why' };
+      const result = { stdout: char.repeat((4 * 1024 * 1024) / char.length), stderr: 'why' };
       const context = { callId: 'call_x' } as unknown as ToolContext;
       const finished = await keep(loud, { status: 'completed', result }, context);
       assert.equal(finished.result?.artifact, 'artifact://x');

@@ -3,6 +3,7 @@
 import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
+import { makeTurn } from '../../platform/turns.ts';
 import { artifactSizeBytesMax } from '../../wire/agentd/artifacts.ts';
 import { Fault } from '../../wire/errors.ts';
 import { makeSafe, previewOf, type Shown, showResult } from './output.ts';
@@ -113,9 +114,8 @@ export function makeFinishResult(options: {
     }
   };
 
-  return async (tool, outcome, context) => {
-    if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);
-    const checked = checkValue(tool.output, outcome.result);
+  const finish = async (tool: Tool, result: Record<string, unknown>, context: ToolContext) => {
+    const checked = checkValue(tool.output, result);
     if (!checked.success) {
       return failedWith({
         code: 'bad_output',
@@ -131,4 +131,20 @@ export function makeFinishResult(options: {
     const short = { artifact, size_bytes: sizeBytes, preview: previewOf(shown.text) };
     return completedWith(showResult(short), artifact ?? undefined);
   };
+
+  // On its way to an artifact a result is in memory a dozen times: large ones go one by one.
+  const inTurn = makeTurn();
+
+  return async (tool, outcome, context) => {
+    if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);
+    const work = () => finish(tool, outcome.result, context);
+    return charsIn(outcome.result) > sizeBytesMax ? inTurn(work) : work();
+  };
+}
+
+/** Of all texts in a value. */
+function charsIn(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (value === null || typeof value !== 'object') return 0;
+  return Object.values(value).reduce<number>((sum, one) => sum + charsIn(one), 0);
 }
