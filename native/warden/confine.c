@@ -135,8 +135,7 @@ static int limit(int which, uint64_t value) {
 static int set_limits(const struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   const uint64_t *limits = plan->limits;
-  uint64_t files = setup->exec_fd >= 0 ? (uint64_t)setup->exec_fd : limits[LIMIT_NOFILE];
-  int bad = limit(RLIMIT_CORE, 0) || limit(RLIMIT_NOFILE, files) ||
+  int bad = limit(RLIMIT_CORE, 0) || limit(RLIMIT_NOFILE, limits[LIMIT_NOFILE]) ||
             limit(RLIMIT_FSIZE, limits[LIMIT_FSIZE_BYTES]) || limit(RLIMIT_MSGQUEUE, 0) ||
             limit(RLIMIT_RTPRIO, 0) || limit(RLIMIT_NICE, 0) ||
             limit(RLIMIT_CPU, limits[LIMIT_CPU_MS] / 1000 + 2);
@@ -252,21 +251,22 @@ static int prove(const struct setup *setup, int status_fd, struct failure *why) 
   return 0;
 }
 
-// A runner starts once: from the first descriptor number that its limit puts out of reach. Once
-// that one is closed by exec, nobody can have the number again: no second exec passes the filter.
 static int open_command(struct setup *setup, struct failure *why) {
   const char *command = setup->plan->args[0];
-  struct rlimit now;
-  int fd = k_openat2(AT_FDCWD, command, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
-  if (fd < 0) return fail(why, REFUSED_EXEC, "%.220s: %s", command, strerror(errno));
-  if (getrlimit(RLIMIT_NOFILE, &now)) return broken(why, "getrlimit");
-  now.rlim_cur = now.rlim_max;
-  uint64_t most = setup->plan->limits[LIMIT_NOFILE];
-  setup->exec_fd = (int)(most < now.rlim_max ? most : now.rlim_max - 1);
-  if (setrlimit(RLIMIT_NOFILE, &now) || fd >= setup->exec_fd ||
-      dup3(fd, setup->exec_fd, O_CLOEXEC) < 0)
-    return broken(why, "opening the command");
+  setup->exec_fd = k_openat2(AT_FDCWD, command, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
+  if (setup->exec_fd < 0)
+    return fail(why, REFUSED_EXEC, "%.220s: %s", command, strerror(errno));
   return 0;
+}
+
+// A runner starts once. A filter sees the number of a call and not the path it names, so the box's
+// init says yes to the first, and then nobody is left who could.
+static int close_gate(const struct setup *setup, struct failure *why) {
+  int gate = seccomp_ask_to_exec(why);
+  if (gate < 0) return -1;
+  int bad = fds_send(setup->gate, "", 1, &gate, 1);
+  close(gate);
+  return bad ? broken(why, "handing over the leave to start") : 0;
 }
 
 int confine(struct setup *setup, struct failure *why) {
@@ -287,20 +287,19 @@ int confine(struct setup *setup, struct failure *why) {
   int before = openat(host.probe, "file", O_RDONLY | O_CLOEXEC);
   if (status < 0 || before < 0) return broken(why, "opening what proves the layers");
   close(before);
-  bool once = plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP);
-  if (once && open_command(setup, why)) return -1;
+  if (setup->gate >= 0 && open_command(setup, why)) return -1;
   if (set_limits(setup, why)) return -1;
   if (GUARDED(plan, GUARD_PROBES) && prove_unfiltered(setup, why)) return -1;
   if (GUARDED(plan, GUARD_LANDLOCK) && restrict_files(setup, why)) return -1;
   enum filter filter = plan->profile == PROFILE_RUNNER ? FILTER_RUNNER
                        : plan->level == LEVEL_1       ? FILTER_TOOL_L1
                                                       : FILTER_TOOL_L2;
-  if (once && seccomp_exec_once(setup->exec_fd, why)) return -1;
+  if (setup->gate >= 0 && close_gate(setup, why)) return -1;
   if (GUARDED(plan, GUARD_SECCOMP) && seccomp_enter(filter, why)) return -1;
   if (GUARDED(plan, GUARD_PROBES) && prove(setup, status, why)) return -1;
   if (GUARDED(plan, GUARD_DESCRIPTORS) &&
       syscall(SYS_close_range, 3, ~0u, 4 /* CLOSE_RANGE_CLOEXEC */))
     return broken(why, "close_range");
-  setup->confined = true;
+  setup->job->confined = true;
   return 0;
 }

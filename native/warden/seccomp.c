@@ -202,20 +202,15 @@ int seccomp_enter(enum filter filter, struct failure *why) {
   return 0;
 }
 
-int seccomp_exec_once(int fd, struct failure *why) {
+int seccomp_ask_to_exec(struct failure *why) {
   struct builder b = {.size = 0};
   put(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
   when_equal(&b, SYS_execve, ERRNO(EPERM));
-  put(&b, BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 1, 0);
+  when_equal(&b, SYS_execveat, SECCOMP_RET_USER_NOTIF);
   ret(&b, SECCOMP_RET_ALLOW);
-  load_argument(&b, 0);
-  put(&b, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)fd, 1, 0);
-  ret(&b, ERRNO(EPERM));
-  load_argument(&b, 4);
-  when_equal(&b, AT_EMPTY_PATH, SECCOMP_RET_ALLOW);
-  ret(&b, ERRNO(EPERM));
   struct sock_fprog program = {(unsigned short)b.size, b.code};
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
-    return fail(why, REFUSED_SETUP, "seccomp: %s", strerror(errno));
-  return 0;
+  int gate = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                          &program);
+  if (gate < 0) return fail(why, REFUSED_SETUP, "seccomp: %s", strerror(errno));
+  return gate;
 }

@@ -70,6 +70,7 @@ static pid_t give_birth(struct spare *spare, int control, int dev, uint64_t flag
                         .control = control,
                         .dev = dev,
                         .exec_fd = -1,
+                        .gate = -1,
                         .watch = -1,
                         .pid_namespace = flags & CLONE_NEWPID};
   init_main(&setup);

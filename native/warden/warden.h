@@ -136,12 +136,13 @@ int landlock_enter(int ruleset, struct failure *why);
 enum filter { FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER, FILTER_COUNT };
 void seccomp_build(void);
 int seccomp_enter(enum filter filter, struct failure *why);
-int seccomp_exec_once(int fd, struct failure *why);  // from here only execveat of this descriptor
+int seccomp_ask_to_exec(struct failure *why);  // from here, only if whoever holds what it returns agrees
 
 // ── spare.c: a box's first process, prepared before its job is known. It serves one box or none ──
 enum birth { BIRTH_LEVEL_1, BIRTH_LEVEL_2, BIRTH_EXEC };
 struct job {  // shared with the spare, at one address in both
-  bool hold;
+  bool hold, confined;
+  struct failure why;  // of a command that did not become one
   struct plan plan;
   struct seal seals[SEALS_MAX];
   unsigned seal_count;
@@ -203,9 +204,10 @@ struct setup {
   const struct entry *entry;
   const struct cgroup *group;
   int stdio[3], control, dev, exec_fd;
+  int gate;  // where a runner's process leaves its only leave to exec; -1: it needs none
   int watch, mounts;  // what tells when a mount goes, and how many there are; -1: none is a seal
   int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
-  bool pid_namespace, confined;
+  bool pid_namespace;
 };
 enum report_kind {
   REPORT_FAILED = 1,

@@ -81,7 +81,22 @@ static int hello(char **argv) {
   return worked();
 }
 
-// Becomes another program: `exec-again <how> <program> [descriptor number]`.
+static void *exec_in_thread(void *path) {
+  char *const words[] = {"hostile", "hello", NULL}, *const none[] = {NULL};
+  syscall(SYS_execveat, AT_FDCWD, path, words, none, 0);
+  failed("exec");
+  return NULL;
+}
+
+static int exec_from_threads(char *path, int count) {
+  pthread_t threads[64];
+  for (int i = 0; i < count; i++)
+    if (pthread_create(&threads[i], NULL, exec_in_thread, path)) return failed("thread");
+  for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  return 1;
+}
+
+// Becomes another program: `exec-again <how> <program> [number]`.
 static int exec_again(char **argv) {
   char *const words[] = {"hostile", "hello", NULL}, *const none[] = {NULL};
   const char *how = argv[0], *path = argv[1];
@@ -89,6 +104,10 @@ static int exec_again(char **argv) {
     execve(path, words, none);
   } else if (!strcmp(how, "at")) {
     syscall(SYS_execveat, AT_FDCWD, path, words, none, 0);
+  } else if (!strcmp(how, "threads")) {
+    return exec_from_threads(argv[1], atoi(argv[2]));
+  } else if (!strcmp(how, "number")) {  // of an absolute path the kernel ignores the descriptor
+    syscall(SYS_execveat, atoi(argv[2]), path, words, none, AT_EMPTY_PATH);
   } else {
     int fd = open(path, O_RDONLY);
     if (!strcmp(how, "memory")) {
@@ -98,13 +117,6 @@ static int exec_again(char **argv) {
       while ((size = read(fd, block, sizeof block)) > 0)
         if (write(copy, block, (size_t)size) < 0) return failed("write");
       fd = copy;
-    }
-    if (argv[2]) {  // the very number the warden used
-      struct rlimit most = {1 << 20, 1 << 20};
-      setrlimit(RLIMIT_NOFILE, &most);
-      int number = atoi(argv[2]);
-      if (dup2(fd, number) < 0) return failed("dup2");
-      fd = number;
     }
     syscall(SYS_execveat, fd, "", words, none, AT_EMPTY_PATH);
   }
