@@ -259,16 +259,6 @@ static int open_command(struct setup *setup, struct failure *why) {
   return 0;
 }
 
-// A runner starts once. A filter sees the number of a call and not the path it names, so the box's
-// init says yes to the first, and then nobody is left who could.
-static int close_gate(const struct setup *setup, struct failure *why) {
-  int gate = seccomp_ask_to_exec(why);
-  if (gate < 0) return -1;
-  int bad = fds_send(setup->gate, "", 1, &gate, 1);
-  close(gate);
-  return bad ? broken(why, "handing over the leave to start") : 0;
-}
-
 int confine(struct setup *setup, struct failure *why) {
   const struct plan *plan = setup->plan;
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return broken(why, "setsid");
@@ -294,7 +284,7 @@ int confine(struct setup *setup, struct failure *why) {
   enum filter filter = plan->profile == PROFILE_RUNNER ? FILTER_RUNNER
                        : plan->level == LEVEL_1       ? FILTER_TOOL_L1
                                                       : FILTER_TOOL_L2;
-  if (setup->gate >= 0 && close_gate(setup, why)) return -1;
+  if (setup->gate >= 0 && gate_close(setup->gate, why)) return -1;
   if (GUARDED(plan, GUARD_SECCOMP) && seccomp_enter(filter, why)) return -1;
   if (GUARDED(plan, GUARD_PROBES) && prove(setup, status, why)) return -1;
   if (GUARDED(plan, GUARD_DESCRIPTORS) &&

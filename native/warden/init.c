@@ -3,7 +3,6 @@
 #include "warden.h"
 
 #include <errno.h>
-#include <linux/seccomp.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -249,35 +248,6 @@ static void close_all_but(int fd) {
   syscall(SYS_close_range, fd + 1, ~0u, 0);
 }
 
-// Lets the first exec through. Its gate is closed with this: from then on the kernel itself refuses.
-static void let_one_exec(int from) {
-  struct seccomp_notif_sizes sizes;
-  union {
-    struct seccomp_notif asked;
-    uint8_t room[512];
-  } in = {0};
-  union {
-    struct seccomp_notif_resp said;
-    uint8_t room[512];
-  } out = {0};
-  char byte;
-  int gate;
-  unsigned count;
-  // The process may end before it gets there; it then closes its side.
-  if (fds_recv(from, &byte, 1, &gate, 1, &count, 0) != 1 || count != 1) return;
-  struct pollfd waits[] = {{.fd = gate, .events = POLLIN}, {.fd = from, .events = POLLIN}};
-  while (poll(waits, 2, -1) < 0 && errno == EINTR) {
-  }
-  bool fits = !syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) &&
-              sizes.seccomp_notif <= sizeof in && sizes.seccomp_notif_resp <= sizeof out;
-  if (fits && waits[0].revents & POLLIN && !ioctl(gate, SECCOMP_IOCTL_NOTIF_RECV, &in)) {
-    out.said.id = in.asked.id;
-    out.said.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-    ioctl(gate, SECCOMP_IOCTL_NOTIF_SEND, &out);
-  }
-  close(gate);
-}
-
 static pid_t start_runner(struct setup *setup) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) return -1;
@@ -289,7 +259,7 @@ static pid_t start_runner(struct setup *setup) {
   }
   close(ends[1]);
   setup->gate = -1;
-  if (child > 0) let_one_exec(ends[0]);
+  if (child > 0) gate_let_one(ends[0]);
   // Its side is closed by the exec, or by its end.
   char byte;
   while (child > 0 && recv(ends[0], &byte, 1, 0) < 0 && errno == EINTR) {

@@ -136,7 +136,12 @@ int landlock_enter(int ruleset, struct failure *why);
 enum filter { FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER, FILTER_COUNT };
 void seccomp_build(void);
 int seccomp_enter(enum filter filter, struct failure *why);
-int seccomp_ask_to_exec(struct failure *why);  // from here, only if whoever holds what it returns agrees
+// From here exec needs the leave of whoever holds what is returned.
+int seccomp_ask_to_exec(struct failure *why);
+
+// ── gate.c: a runner's one exec ──
+int gate_close(int to, struct failure *why);
+void gate_let_one(int from);
 
 // ── spare.c: a box's first process, prepared before its job is known. It serves one box or none ──
 enum birth { BIRTH_LEVEL_1, BIRTH_LEVEL_2, BIRTH_EXEC };
