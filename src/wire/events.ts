@@ -41,6 +41,8 @@ export const EVENT_KINDS = [
   'tool.call.waiting',
   'tool.call.attempted',
   'tool.call.ended',
+  'tool.suspended',
+  'tool.resumed',
   // models
   'model.call.attempted',
   'model.call.ended',

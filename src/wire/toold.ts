@@ -40,6 +40,8 @@ export const ToolView = z.object({
   level: z.enum(['L0', 'L1', 'L2', 'L3', 'L4']),
   /** The capability words that grant it. */
   capabilities: z.array(z.string()),
+  /** Nobody can use it until a person lets it go on; since when, who said so, and why. */
+  suspended: z.object({ since: Timestamp, by: z.string(), reason: z.string() }).optional(),
 });
 export type ToolView = z.infer<typeof ToolView>;
 
@@ -122,6 +124,8 @@ export const AdmitRunBody = z.strictObject({
 });
 export type AdmitRunBody = z.infer<typeof AdmitRunBody>;
 
+const toolInPath = z.strictObject({ name: z.string().min(1).max(64) });
+
 export const tooldRoutes = routes({
   listTools: route({
     method: 'GET',
@@ -159,6 +163,22 @@ export const tooldRoutes = routes({
       tool: z.string().max(64).optional(),
     }),
     output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
+  }),
+  /** For everybody, until somebody resumes it. Declared tools are suspended by themselves, too. */
+  suspendTool: route({
+    method: 'POST',
+    path: '/v1/tools/{name}/suspend',
+    callers: ['operator'],
+    params: toolInPath,
+    body: z.strictObject({ reason: z.string().min(1).max(1_000) }),
+    output: z.object({ tool: ToolView }),
+  }),
+  resumeTool: route({
+    method: 'POST',
+    path: '/v1/tools/{name}/resume',
+    callers: ['operator'],
+    params: toolInPath,
+    output: z.object({ tool: ToolView }),
   }),
   ...admissionRoutes(AdmitRunBody),
 });

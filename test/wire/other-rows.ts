@@ -84,6 +84,25 @@ export const tooldRows = rows({
     good: async (world) => ({ query: { run_id: world.someRun.id } }),
     bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
+  suspendTool: {
+    good: async () => ({ params: { name: 'test.count_effect' }, body: { reason: 'looks odd' } }),
+    check: (answer: { tool: { suspended: { reason: string } } }) =>
+      assert.equal(answer.tool.suspended.reason, 'looks odd'),
+    bad: [
+      ['no reason', (g) => withBody(g, { reason: '' }), 'bad_request'],
+      ['what every run needs', (g) => ({ ...g, params: { name: 'task.finish' } }), 'bad_request'],
+    ],
+  },
+  resumeTool: {
+    good: async (world) => {
+      const params = { name: 'test.count_effect' };
+      await world.toold.suspendTool({ params, body: { reason: 'x' } });
+      return { params };
+    },
+    check: (answer: { tool: { suspended?: object } }) =>
+      assert.equal(answer.tool.suspended, undefined),
+    bad: [['one that is not suspended', () => ({ params: { name: 'test.echo' } }), 'conflict']],
+  },
   admitRun: {
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, body: forTools() }),

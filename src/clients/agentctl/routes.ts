@@ -59,6 +59,8 @@ export const PATHS = {
     listTools: 'GET /v1/tools',
     listCalls: 'GET /v1/tools/calls',
     getCall: 'GET /v1/tools/calls/{id}',
+    suspendTool: 'POST /v1/tools/{name}/suspend',
+    resumeTool: 'POST /v1/tools/{name}/resume',
   },
   modeld: {
     health: 'GET /healthz',

@@ -1,10 +1,12 @@
 // toold's routes: callers and values in, the service's answers out. Decides nothing.
 import { toTimestamp } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
+import { isBasicTool } from '../../policy/capabilities.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
 import type { FileProblem } from '../../wire/words.ts';
+import type { Containment } from './containment.ts';
 import type { Marks } from './marks.ts';
 import type { Runs } from './runs.ts';
 import type { Service } from './service.ts';
@@ -17,10 +19,16 @@ export function makeHandlers(options: {
   runs: Runs;
   store: Store;
   marks: Pick<Marks, 'learn'>;
+  containment: Pick<Containment, 'suspend' | 'resume'>;
   /** What is wrong with declared tools. */
   problems: () => readonly FileProblem[];
 }): Handlers<typeof tooldRoutes> {
-  const { service, runs, store, marks } = options;
+  const { service, runs, store, marks, containment } = options;
+  const toolNamed = (name: string) => {
+    const tool = service.listTools(undefined).find((one) => one.name === name);
+    if (tool === undefined) throw fault('not_found', `there is no tool ${name}`);
+    return { tool };
+  };
   return {
     listTools: async ({ caller }) => ({
       tools: service.listTools(runOrNone(caller)),
@@ -44,6 +52,18 @@ export function makeHandlers(options: {
         calls: page.map(viewOf),
         cursor: rows.length > limit ? String(page[page.length - 1]!.place) : null,
       };
+    },
+    async suspendTool({ caller, params, body }) {
+      toolNamed(params.name);
+      if (isBasicTool(params.name))
+        throw fault('bad_request', `every run needs ${params.name}: it cannot be suspended`);
+      await containment.suspend(params.name, caller.principal, body.reason);
+      return toolNamed(params.name);
+    },
+    async resumeTool({ caller, params }) {
+      toolNamed(params.name);
+      await containment.resume(params.name, caller.principal);
+      return toolNamed(params.name);
     },
     admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
     dismissRun: async ({ params, query }) => ({

@@ -11,6 +11,7 @@ import type { Approvals } from './approvals.ts';
 import { type Approved, type ContextOf, type Go, makeAsking } from './attempts/asking.ts';
 import { makeEndings } from './attempts/endings.ts';
 import { makeAfterUnknown } from './attempts/unknown.ts';
+import type { Containment } from './containment.ts';
 import * as events from './events.ts';
 import { about, type BoxOf, contextFrom, type Job, newCall, waitingFor } from './job.ts';
 import type { Marks } from './marks.ts';
@@ -52,6 +53,7 @@ export type AttemptsOptions = {
   marks: Marks;
   boxOf: BoxOf;
   turns: WorkTurns;
+  containment: Pick<Containment, 'note'>;
   clock: Clock;
   log: Log;
   moment(name: string): void;
@@ -59,6 +61,7 @@ export type AttemptsOptions = {
 
 export function makeAttempts(options: AttemptsOptions): Attempts {
   const { store, outbox, runs, permissions, approvals, marks, clock, log, moment } = options;
+  const { containment } = options;
   const { deny, turnDown, end, release } = makeEndings(options);
 
   const contextOf: ContextOf = (job, input) => contextFrom(job, input, options.boxOf);
@@ -97,6 +100,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     attempt: number,
     done: Effect,
   ): Promise<CallAnswer> => {
+    await containment.note(job, done.violations ?? []);
     if ('unknown' in done) return nobodyKnows(job);
     if ('wait' in done) return openWait(job, tool, attempt, done.wait);
     const finished =
@@ -105,6 +109,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
         : await finish(job, tool, { status: 'completed', result: done.result }).catch((error) =>
             release(job, error),
           );
+    if (tool.isDeclared === true && finished.error?.code === 'bad_output')
+      await containment.note(job, ['output']);
     return end(job, attempt, finished);
   };
 

@@ -25,6 +25,7 @@ import { makeBoxes } from './boxes.ts';
 import { makeChains } from './chain.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
+import { openContainment } from './containment.ts';
 import { makeGrants } from './grants.ts';
 import type { BoxOf } from './job.ts';
 import { makeMarks } from './marks.ts';
@@ -126,20 +127,30 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     staleCallsMax: config.breaker_stale_calls_max,
   };
   const authority = makeAuthority(policy, grants);
-  const permissions = makePermissions({ authority, marks, limits, clock });
+  const containment = await openContainment({
+    ...{ db, outbox, clock, newId: floor.newId, log },
+    limits: {
+      violationsMax: config.violations_max,
+      windowMs: config.violations_within_s * 1_000,
+    },
+  });
+  const permissions = makePermissions({ authority, marks, limits, containment, clock });
   const chains = makeChains({ registry, policy, grants, store });
   const approvals = makeApprovals({ approvald, agentd, chains });
   const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
     boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const turns = makeWorkTurns({ policy });
-  const attempts = makeAttempts({ ...own, turns, clock, log, moment });
+  const attempts = makeAttempts({ ...own, turns, containment, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
-  const service = makeService({ store, runs, registry, attempts, metrics, inFlightPerRunMax });
+  const { suspensionOf } = containment;
+  const service = makeService({
+    ...{ store, runs, registry, attempts, metrics, inFlightPerRunMax, suspensionOf },
+  });
 
   return {
     handlers: makeHandlers({
-      ...{ service, runs, store, marks },
+      ...{ service, runs, store, marks, containment },
       problems: () => declared?.current().problems ?? [],
     }),
     async begin() {

@@ -5,6 +5,7 @@ import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Answer, CallFacts } from '../../policy/request.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
+import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
 import type { Marks } from './marks.ts';
 import {
@@ -60,6 +61,7 @@ export function makePermissions(options: {
   authority: Authority;
   marks: Marks;
   limits: BreakerLimits;
+  containment: Pick<Containment, 'suspensionOf'>;
   clock: Clock;
 }): Permissions {
   const { authority, marks, clock } = options;
@@ -93,6 +95,7 @@ export function makePermissions(options: {
           request: { tool: job.toolName, agent: request.agent, taskId: request.task_id },
           grant: grantOf(run),
           toolIsKnown: tool !== undefined,
+          suspension: options.containment.suspensionOf(job.toolName)?.reason,
           argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
           callsOfToolMax: tool?.callsPerRunMax,
           nowMs: clock.nowMs(),
@@ -112,6 +115,7 @@ export function makePermissions(options: {
       const decision = decide(
         {
           ...{ run, grant: grantOf(run), toolIsKnown: true, argumentsProblem: undefined },
+          suspension: options.containment.suspensionOf(job.toolName)?.reason,
           request: { tool: job.toolName, agent: job.request.agent, taskId: job.request.task_id },
           ...{ callsOfToolMax: undefined, nowMs: clock.nowMs(), key: job.key },
           ...{ progress: newProgress(), limits: options.limits },

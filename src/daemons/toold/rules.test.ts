@@ -23,6 +23,7 @@ function asked(more: Partial<Asked> = {}): Asked {
     request: { tool: 'artifact.get', agent: undefined, taskId: undefined },
     grant: { tools: new Set(['artifact.get', 'task.finish']), expiresAtMs: null, callsMax: 100 },
     toolIsKnown: true,
+    suspension: undefined,
     argumentsProblem: undefined,
     callsOfToolMax: undefined,
     nowMs: 1_000,
@@ -37,6 +38,11 @@ const grant = (more: Partial<Asked['grant']>) => ({ ...asked().grant, ...more })
 
 const table: { what: string; given: Partial<Asked>; rule: string; code?: string }[] = [
   { what: 'a plain call', given: {}, rule: 'toold:granted' },
+  {
+    what: 'of a tool that is suspended',
+    given: { suspension: 'it printed nonsense' },
+    ...{ rule: 'toold:suspended', code: 'suspended' },
+  },
   {
     what: 'its own names said',
     given: { request: request({ agent: 'agent:coder', taskId: 'task_1' }) },
@@ -111,6 +117,7 @@ describe('the checks', () => {
     const wrongs: Partial<Asked> = {
       request: { tool: 'shell.run', agent: 'x', taskId: 'task_9' },
       toolIsKnown: false,
+      suspension: 'it printed nonsense',
       grant: grant({ expiresAtMs: 0, callsMax: 0 }),
       callsOfToolMax: 0,
       progress: { ...newProgress(), recent: [call, call] },
@@ -123,6 +130,7 @@ describe('the checks', () => {
       { request: { tool: 'shell.run', agent: undefined, taskId: undefined } },
       { toolIsKnown: true },
       { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: 0, callsMax: 0 }) },
+      { suspension: undefined },
       { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: null, callsMax: 0 }) },
       { grant: grant({ tools: new Set(['shell.run']), expiresAtMs: null, callsMax: 9 }) },
       { callsOfToolMax: undefined },

@@ -46,6 +46,8 @@ export type Asked = {
   request: { tool: string; agent: string | undefined; taskId: string | undefined };
   grant: { tools: ReadonlySet<string>; expiresAtMs: number | null; callsMax: number };
   toolIsKnown: boolean;
+  /** Why nobody may use the tool for now. */
+  suspension: string | undefined;
   /** Why the arguments do not fit the tool's input; undefined when they do. */
   argumentsProblem: string | undefined;
   /** How many calls of this tool one run may make; undefined when as many as of all. */
@@ -130,6 +132,20 @@ const checkGranted: Check = {
       'not_granted',
       `${run.agent} may not use ${request.tool} in this task`,
       `Do without it, or ask a person to allow it. Allowed here: ${listed(grant.tools)}.`,
+    );
+  },
+};
+
+const checkSuspended: Check = {
+  name: 'suspended',
+  question: 'tool',
+  again: true,
+  judge({ request, suspension }) {
+    if (suspension === undefined) return undefined;
+    return refusal(
+      'suspended',
+      `${request.tool} is suspended: ${suspension}`,
+      'Do without it. A person must look at it before anybody can use it again.',
     );
   },
 };
@@ -224,6 +240,7 @@ export const OWN_CHECKS: readonly Check[] = [
   checkTask,
   checkKnown,
   checkGranted,
+  checkSuspended,
   checkExpiry,
   checkQuota,
   checkToolQuota,

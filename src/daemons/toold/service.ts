@@ -9,6 +9,7 @@ import { fault } from '../../wire/errors.ts';
 import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
 import type { Attempts } from './attempts.ts';
+import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
 import { keyOf, type Run, type Runs } from './runs.ts';
 import type { CallRow, Store } from './store.ts';
@@ -41,6 +42,7 @@ export function makeService(options: {
   attempts: Attempts;
   metrics: Metrics;
   inFlightPerRunMax: number;
+  suspensionOf: Containment['suspensionOf'];
 }): Service {
   const { store, runs, registry, attempts, metrics } = options;
   const flights = new Map<string, Flight>();
@@ -152,7 +154,10 @@ export function makeService(options: {
       return answer;
     },
     listTools(caller) {
-      const views = registry.list().map((tool) => tool.view);
+      const views = registry.list().map(({ view }): ToolView => {
+        const suspended = options.suspensionOf(view.name);
+        return suspended === undefined ? view : { ...view, suspended };
+      });
       if (caller === undefined) return views;
       const { tools } = runs.current(caller);
       return views.filter((view) => tools.has(view.name));

@@ -64,6 +64,19 @@ CREATE TABLE workspace_marks (
   granted_ms BIGINT NOT NULL,
   PRIMARY KEY (run_id, host, port)
 );`,
+  `CREATE TABLE tool_violations (
+  tool TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  PRIMARY KEY (tool, call_id, kind)
+);
+CREATE TABLE tool_suspensions (
+  tool TEXT PRIMARY KEY,
+  since_ms BIGINT NOT NULL,
+  by_principal TEXT NOT NULL,
+  reason TEXT NOT NULL
+);`,
 ];
 
 const VERSION = 1;

@@ -1,4 +1,4 @@
-// agentctl tool list and show.
+// agentctl tool list, show, suspend and resume.
 
 import { fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
@@ -28,7 +28,9 @@ export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('toold', 'listTools', {});
   out.give(answer, () => {
     const rows = answer.tools.map((tool) => [
-      tool.name,
+      tool.suspended === undefined
+        ? tool.name
+        : { text: `${tool.name} (suspended)`, style: 'red' as const },
       { text: tool.risk, style: RISKS[tool.risk] },
       tool.reversibility,
       tool.capabilities.join(', '),
@@ -61,12 +63,29 @@ export async function show(session: Session): Promise<void> {
         ['effect', `${tool.reversibility}, ${tool.idempotent ? '' : 'not '}safe to repeat`],
         ['sandbox', tool.level],
         ['granted by', tool.capabilities.join(', ')],
+        ['suspended', tool.suspended && out.paint('red', suspendedText(tool.suspended))],
       ],
       out.paint,
     ),
     '',
     ...toYaml({ input: tool.input_schema, output: tool.output_schema }).map(plain),
   ]);
+}
+
+const suspendedText = ({ since, by, reason }: NonNullable<ToolView['suspended']>): string =>
+  `since ${since} by ${by}: ${plain(reason)}`;
+
+export async function suspend({ args, out, runtime }: Session): Promise<void> {
+  const [name, reason] = [args.words[0]!, args.text('reason') ?? 'a person said so'];
+  const params = { name };
+  const answer = await runtime().ask('toold', 'suspendTool', { params, body: { reason } });
+  out.give(answer, () => [`Nobody can use ${name} until: agentctl tool resume ${name}`]);
+}
+
+export async function resume({ args, out, runtime }: Session): Promise<void> {
+  const name = args.words[0]!;
+  const answer = await runtime().ask('toold', 'resumeTool', { params: { name } });
+  out.give(answer, () => [`${name} can be used again.`]);
 }
 
 /** One use of a tool: what was asked, and what came of it. */

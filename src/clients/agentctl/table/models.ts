@@ -16,6 +16,19 @@ export const modelCommands: readonly Command[] = [
     load: async () => (await import('../commands/tools.ts')).show,
   },
   {
+    path: ['tool', 'suspend'],
+    words: [{ name: 'NAME', completes: 'tool' }],
+    options: [{ name: 'reason', value: 'TEXT', help: 'why; agents read it' }],
+    help: 'let nobody use a tool for now',
+    load: async () => (await import('../commands/tools.ts')).suspend,
+  },
+  {
+    path: ['tool', 'resume'],
+    words: [{ name: 'NAME', completes: 'tool' }],
+    help: 'let a suspended tool be used again',
+    load: async () => (await import('../commands/tools.ts')).resume,
+  },
+  {
     path: ['model', 'list'],
     help: 'models and providers, and which of them answer',
     load: async () => (await import('../commands/models.ts')).list,

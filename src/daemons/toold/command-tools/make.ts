@@ -1,6 +1,7 @@
 // From a declaration to a tool like any other: its schemas, and how it is run.
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
+import type { Violation } from '../containment.ts';
 import {
   deletes,
   ExecOutput,
@@ -126,14 +127,27 @@ function runIn(declared: Declaration, places: { host: Place }) {
 
 const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_MAX);
 
+const OWN_LIMITS: ReadonlySet<string | null> = new Set([
+  ...['wall', 'output', 'cpu', 'memory', 'pids'],
+]);
+
+/** What it did that was not declared of it. */
+function violationsOf({ endedBy, networkDenied }: ExecResult): Violation[] {
+  return [
+    ...(OWN_LIMITS.has(endedBy) ? (['limit'] as const) : []),
+    ...(networkDenied.length > 0 ? (['network'] as const) : []),
+  ];
+}
+
 function effectOf(declared: Declaration, done: ExecResult): Effect {
   const { name, idempotent, output } = declared;
   if (done.endedBy !== null) {
     const note = done.note === undefined ? '' : `: ${done.note}`;
     const message = `${name} was ended ${howEnded(done.endedBy)}${note}`;
     // How far it came is not known; only what can be done again may be called failed.
-    if (!idempotent) throw new Error(message);
-    throw fault('limit', message, { hint: 'Ask for less, or ask a person to raise its limit.' });
+    if (!idempotent) return { unknown: true };
+    const hint = 'Ask for less, or ask a person to raise its limit.';
+    return { error: { code: 'limit', message, hint, retry: false } };
   }
   if (done.exitCode !== 0) {
     const refused = done.networkDenied.map(({ reason, hint }) => `${reason}. ${hint}`);
@@ -211,6 +225,7 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     ...{ name, description, risk, reversibility, idempotent, level: declared.level },
     timeoutMs: (timeout_s + 10) * 1_000,
     callsPerRunMax: declared.calls_per_run_max,
+    isDeclared: true,
     ...(declared.place === 'box' ? { box: 'write' as const } : {}),
     brings: declared.brings,
     approval: declared.approval,
@@ -221,7 +236,8 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     preview: async (input, context) => previewOf(declared, input as Values, context),
     ...(declared.preview === undefined ? {} : { looks: true as const }),
     async perform(input, context) {
-      return effectOf(declared, await run(input as Values, context));
+      const done = await run(input as Values, context);
+      return { ...effectOf(declared, done), violations: violationsOf(done) };
     },
   });
   const capabilities = [...new Set([...made.view.capabilities, name])];

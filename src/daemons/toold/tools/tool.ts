@@ -8,6 +8,7 @@ import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
+import type { Violation } from '../containment.ts';
 import type { CallError } from '../rules.ts';
 import type { Box } from './box.ts';
 
@@ -46,11 +47,15 @@ export type Preview = string | { text: string; basis: Basis };
  * What came of it: a result, a failure that is certain, a wait that agentd holds, or something that
  * only a person can find out.
  */
-export type Effect =
+export type Effect = (
   | { result: Record<string, unknown> }
   | { error: CallError }
   | { wait: WaitView }
-  | { unknown: true };
+  | { unknown: true }
+) & {
+  /** Of a declared tool: what it did that was not declared. */
+  violations?: readonly Violation[];
+};
 export type Outcome =
   | { status: 'completed'; result: Record<string, unknown> }
   | { status: 'failed' | 'canceled'; error: CallError };
@@ -99,6 +104,8 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   approval?: 'required' | 'policy';
   /** How it could be undone, in words for whoever must approve it. */
   rollback?: string;
+  /** Made by an operator in YAML: it is suspended when it does not keep to that. */
+  isDeclared?: true;
   timeoutMs?: number;
   callsPerRunMax?: number;
 };
