@@ -4,28 +4,20 @@
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import { budgetsOf, dayOf } from '../rules/budget.ts';
-import type { CallRow } from '../store/calls.ts';
+import { type CallRow, readBySeq } from '../store/calls.ts';
 import type { Journal, Outcome } from '../store/journal.ts';
 import { unknownEvent } from './events.ts';
 
 const CHUNK = 500;
 
-export async function settleLeftCalls(options: {
-  db: Database;
-  journal: Journal;
-  nowMs: () => number;
-}): Promise<number> {
-  const { db, journal, nowMs } = options;
-  let settled = 0;
-  for (;;) {
-    const rows = await db.read((sql) =>
-      sql.all<CallRow>(
-        `SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq LIMIT ${CHUNK}`,
-      ),
-    );
-    if (rows.length === 0) return settled;
+export async function settleLeftCalls(
+  open: readonly number[],
+  { db, journal, nowMs }: { db: Database; journal: Journal; nowMs: () => number },
+): Promise<void> {
+  for (let from = 0; from < open.length; from += CHUNK) {
+    const seqs = open.slice(from, from + CHUNK);
+    const rows = await db.read(async (sql) => Promise.all(seqs.map((seq) => readBySeq(sql, seq))));
     await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
-    settled += rows.length;
   }
 }
 

@@ -13,6 +13,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
 import type { LimitConfig, ModeldConfig } from '../config.ts';
 import { dayOf } from '../rules/budget.ts';
+import { openSeqs } from '../store/calls.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { spentNow, standingLimits } from '../store/settings.ts';
@@ -49,11 +50,14 @@ export type Service = Awaited<ReturnType<typeof openService>>;
 export async function openService(parts: ServiceParts) {
   const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
-  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
+  const open = await db.read(openSeqs);
+  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db), open });
   // Before any budget is read: what was left open is part of what was spent.
-  const left = await settleLeftCalls({ db, journal, nowMs });
-  if (left > 0)
-    log.warn('model calls were left without an outcome and are charged in full', { left });
+  await settleLeftCalls(open, { db, journal, nowMs });
+  if (open.length > 0)
+    log.warn('model calls were left without an outcome and are charged in full', {
+      left: open.length,
+    });
   const budgets = await openBudgets(db, config, dayOf(nowMs()));
   const providers = await Providers.open(parts);
   const runs = makeRuns({ db, budgets, sockets, journal, policy, log });

@@ -1,101 +1,11 @@
 // The journal when the disk does not take what it is given, and that calls at the same time share
 // one transaction.
 import assert from 'node:assert/strict';
-import { fdatasync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
-import { systemClock } from '../../../platform/clock.ts';
-import { silentLog } from '../../../platform/log.ts';
-import { openOutbox } from '../../../platform/outbox.ts';
+import { fdatasync } from 'node:fs';
+import { describe, test } from 'node:test';
 import type { Database } from '../../../platform/sql/database.ts';
-import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
-import { openSqlite } from '../../../platform/sql/sqlite.ts';
-import { fault } from '../../../wire/errors.ts';
-import type { NewEvent } from '../../../wire/events.ts';
-import { freshStateDir, rejects, until } from '../testing/harness.ts';
-import { type Intent, Journal, type Outcome } from './journal.ts';
-import { MIGRATIONS } from './tables.ts';
-
-const dirs: string[] = [];
-after(() => {
-  for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
-});
-
-async function openJournal(sync?: Sync) {
-  const dir = freshStateDir();
-  dirs.push(dir);
-  const file = join(dir, 'm.sqlite');
-  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
-    ...(sync === undefined ? {} : { sync }),
-  });
-  const state = { isFull: false, transactions: 0 };
-  const db: LateDatabase = {
-    ...inner,
-    commit: (work) => {
-      state.transactions++;
-      if (state.isFull) return Promise.reject(fault('storage_full', 'no room'));
-      return inner.commit(work);
-    },
-  };
-  const events: NewEvent[] = [];
-  const outbox = await openOutbox({
-    db,
-    source: 'modeld',
-    clock: systemClock(),
-    append: async (batch) => events.push(...batch),
-    log: silentLog,
-  });
-  const journal = new Journal({ db, outbox, log: silentLog, lastSeq: 0 });
-  const close = async () => {
-    outbox.stop();
-    await db.close();
-  };
-  return { db, journal, events, state, close };
-}
-
-const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
-  callId: `call_${n}`,
-  attempt: 1,
-  runId: null,
-  fence: null,
-  principal: 'person:alice',
-  agent: '',
-  taskId: null,
-  rootTaskId: null,
-  via: 'neutral',
-  model: 'm',
-  provider: 'p',
-  upstreamModel: 'm',
-  rehearsal: false,
-  purpose: '',
-  requestHash: 'h',
-  context: 'ab'.repeat(32),
-  params: 'p',
-  reserved: { tokens: 10, costMicrousd: 10 },
-  needsOutcomes: false,
-  createdMs: 1,
-  parts: [{ hash: 'ab'.repeat(32), body: '"x"', labels: 1, source: 's' }],
-  event: { id: `call_${n}.attempted.1`, event: 'model.call.attempted' },
-  ...more,
-});
-
-const outcome = (seq: number): Outcome => ({
-  seq,
-  callId: `call_${seq}`,
-  status: 'completed',
-  provider: 'p',
-  upstreamModel: 'm',
-  stopReason: 'end',
-  usage: null,
-  charged: { tokens: 3, costMicrousd: 4 },
-  freed: { tokens: 7, costMicrousd: 6 },
-  response: null,
-  error: null,
-  tries: 1,
-  endedMs: 2,
-  spent: [{ key: { subject: 'site', name: '', period: '' }, tokens: 3, costMicrousd: 4 }],
-  event: { id: `call_${seq}.ended.1`, event: 'model.call.ended' },
-});
+import { rejects, until } from '../testing/harness.ts';
+import { intent, openJournal, outcome } from '../testing/journal.ts';
 
 const statuses = async (db: Database): Promise<string[]> => {
   const rows = await db.read((sql) =>
@@ -171,9 +81,11 @@ describe('the journal', () => {
 
   test('what the disk did not sync is not sent, and nothing is written after it', async () => {
     let isGood = true;
-    const { journal, db, close } = await openJournal((fd, done) => {
-      if (isGood) fdatasync(fd, done);
-      else setImmediate(() => done(new Error('EIO')));
+    const { journal, db, close } = await openJournal({
+      sync: (fd, done) => {
+        if (isGood) fdatasync(fd, done);
+        else setImmediate(() => done(new Error('EIO')));
+      },
     });
     const first = await journal.intent(intent(1));
     await first.recorded;
@@ -189,9 +101,11 @@ describe('the journal', () => {
   test('commits while the disk is busy share the next sync', async () => {
     const waiting: (() => void)[] = [];
     let isBusy = false;
-    const { journal, close } = await openJournal((_fd, done) => {
-      if (isBusy) waiting.push(() => done(null));
-      else setImmediate(() => done(null));
+    const { journal, close } = await openJournal({
+      sync: (_fd, done) => {
+        if (isBusy) waiting.push(() => done(null));
+        else setImmediate(() => done(null));
+      },
     });
     isBusy = true;
     const next = async () => {

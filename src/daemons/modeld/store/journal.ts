@@ -105,6 +105,8 @@ export class Journal {
   readonly #log: Log;
   readonly #writer: RowWriter;
   #nextSeq: number;
+  /** Calls that have no outcome on the disk, in their order. */
+  readonly #open = new Set<number>();
   #waiting: Waiting[] = [];
   #soon: Outcome[] = [];
   /** Calls whose outcome is known here and not on the disk. */
@@ -120,12 +122,20 @@ export class Journal {
   #wasAlone = true;
   #commitMs = 0;
 
-  constructor(options: { db: LateDatabase; outbox: Outbox; log: Log; lastSeq: number }) {
+  /** `open`: the calls that an earlier life left without an outcome. */
+  constructor(options: {
+    db: LateDatabase;
+    outbox: Outbox;
+    log: Log;
+    lastSeq: number;
+    open: readonly number[];
+  }) {
     this.#db = options.db;
     this.#outbox = options.outbox;
     this.#log = options.log;
     this.#writer = new RowWriter(options.outbox);
     this.#nextSeq = options.lastSeq + 1;
+    for (const seq of options.open) this.#open.add(seq);
   }
 
   /**
@@ -133,6 +143,7 @@ export class Journal {
    */
   intent(intent: Intent): Promise<Written> {
     const seq = this.#nextSeq++;
+    this.#open.add(seq);
     this.#underWay++;
     return new Promise((resolve, reject) => {
       this.#waiting.push({
@@ -140,6 +151,7 @@ export class Journal {
         resolve: (recorded) => resolve({ seq, recorded }),
         reject: (error) => {
           this.#underWay--;
+          this.#open.delete(seq);
           reject(error);
         },
       });
@@ -275,7 +287,7 @@ export class Journal {
       const committed = await this.#db.commit((sql) => {
         this.#take(batch);
         beganMs = performance.now();
-        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch));
+        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
       });
       durable = committed.durable;
     } catch (error) {
@@ -293,7 +305,16 @@ export class Journal {
     }
   }
 
+  /** A lower bound: what is given back by outcomes of this very group counts from the next on. */
+  #openSeq(): number {
+    for (const seq of this.#open) return seq;
+    return this.#nextSeq;
+  }
+
   #finish({ waiting, soon, lastEvent }: Batch, durable: Promise<void>): void {
+    for (const { seq } of soon) this.#open.delete(seq);
+    for (const { work } of waiting)
+      if (work.kind === 'outcome') this.#open.delete(work.outcome.seq);
     if (lastEvent > 0) this.#outbox.poke();
     // One wait for all: the audit log takes events in order. It overlaps with the disk's.
     const isNeeded = waiting.some(({ work }) => work.kind === 'intent');
@@ -334,7 +355,7 @@ export class Journal {
   async #writeAlone(batch: Batch): Promise<void> {
     try {
       const { durable } = await this.#db.commit((sql) => {
-        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch));
+        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
       });
       this.#finish(batch, durable);
     } catch (error) {

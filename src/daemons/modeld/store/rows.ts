@@ -5,19 +5,28 @@ import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
 import { keyText } from '../rules/budget.ts';
+import { hourOf } from './calls.ts';
 import type { Intent, Outcome, Work } from './journal.ts';
 import { type Part, PartWriter } from './parts.ts';
+
+/** So many calls may be looked at again after a crash. */
+const MARK_EVERY = 1_000;
 
 export class RowWriter {
   readonly #outbox: Outbox;
   readonly #parts = new PartWriter();
+  #hour = -1;
+  #markedSeq = 0;
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
   }
 
-  /** Gives the number of the last event, 0 when there is none. */
-  writeAll(sql: SqlNow, works: readonly Work[]): number {
+  /**
+   * Gives the number of the last event, 0 when there is none. No call before `openSeq` is without
+   * an outcome.
+   */
+  writeAll(sql: SqlNow, works: readonly Work[], openSeq: number): number {
     const spent = new Map<string, Spent>();
     const events: EventDraft[] = [];
     const parts: Part[] = [];
@@ -25,6 +34,7 @@ export class RowWriter {
     for (const work of works) {
       if (work.kind === 'intent') {
         writeIntent(sql, work);
+        this.#markHour(sql, work.intent.createdMs, work.seq);
         nowMs = Math.max(nowMs, work.intent.createdMs);
         parts.push(...work.intent.parts);
         events.push(work.intent.event);
@@ -44,8 +54,27 @@ export class RowWriter {
       }
     }
     this.#parts.writeAll(sql, parts, nowMs);
+    this.#markOpen(sql, openSeq);
     for (const one of spent.values()) writeSpent(sql, one);
     return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
+  }
+
+  /** The first of an hour has the lowest number, also when the clock goes back. */
+  #markHour(sql: SqlNow, createdMs: number, seq: number): void {
+    const hour = hourOf(createdMs);
+    if (hour === this.#hour) return;
+    sql.run('INSERT OR IGNORE INTO call_hours (hour, seq) VALUES (?, ?)', hour, seq);
+    sql.afterCommit(() => {
+      this.#hour = hour;
+    });
+  }
+
+  #markOpen(sql: SqlNow, openSeq: number): void {
+    if (openSeq - this.#markedSeq < MARK_EVERY) return;
+    sql.run('UPDATE calls_open SET seq = ?', openSeq);
+    sql.afterCommit(() => {
+      this.#markedSeq = openSeq;
+    });
   }
 }
 

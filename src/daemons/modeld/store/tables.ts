@@ -115,9 +115,26 @@ CREATE TABLE IF NOT EXISTS run_labels (
 /** USD per million tokens, as JSON, where the operator said it. */
 const PROVIDER_PRICE = 'ALTER TABLE providers ADD COLUMN price TEXT;';
 
+/**
+ * Two trees that every call changed, for questions that are asked once a start or less. Marks
+ * answer them: no call of an hour, or later, is before the hour's, and none before `seq` still
+ * runs.
+ */
+const MARKS = `
+DROP INDEX model_calls_by_time;
+CREATE TABLE call_hours (hour INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
+INSERT INTO call_hours (hour, seq)
+  SELECT created_ms / 3600000, MIN(seq) FROM model_calls GROUP BY created_ms / 3600000;
+CREATE TABLE calls_open (seq INTEGER NOT NULL);
+INSERT INTO calls_open (seq) VALUES (COALESCE(
+  (SELECT MIN(seq) FROM model_calls WHERE status = 'running'),
+  (SELECT MAX(seq) + 1 FROM model_calls), 1));
+DROP INDEX model_calls_running;`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`,
   RUN_LABELS,
   PROVIDER_PRICE,
+  MARKS,
 ];

@@ -1,0 +1,103 @@
+// For the tests of the journal: one on a database of its own whose disk can be full, and calls.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { systemClock } from '../../../platform/clock.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { openOutbox } from '../../../platform/outbox.ts';
+import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
+import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import { type Intent, Journal, type Outcome } from '../store/journal.ts';
+import { MIGRATIONS } from '../store/tables.ts';
+import { freshStateDir } from './harness.ts';
+
+const dirs: string[] = [];
+after(() => {
+  for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
+});
+
+export async function openJournal({
+  sync,
+  lastSeq = 0,
+  open = [],
+}: {
+  sync?: Sync;
+  lastSeq?: number;
+  open?: number[];
+} = {}) {
+  const dir = freshStateDir();
+  dirs.push(dir);
+  const file = join(dir, 'm.sqlite');
+  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
+    ...(sync === undefined ? {} : { sync }),
+  });
+  const state = { isFull: false, transactions: 0 };
+  const db: LateDatabase = {
+    ...inner,
+    commit: (work) => {
+      state.transactions++;
+      if (state.isFull) return Promise.reject(fault('storage_full', 'no room'));
+      return inner.commit(work);
+    },
+  };
+  const events: NewEvent[] = [];
+  const outbox = await openOutbox({
+    db,
+    source: 'modeld',
+    clock: systemClock(),
+    append: async (batch) => events.push(...batch),
+    log: silentLog,
+  });
+  const journal = new Journal({ db, outbox, log: silentLog, lastSeq, open });
+  const close = async () => {
+    outbox.stop();
+    await db.close();
+  };
+  return { db, journal, events, state, close };
+}
+
+export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
+  callId: `call_${n}`,
+  attempt: 1,
+  runId: null,
+  fence: null,
+  principal: 'person:alice',
+  agent: '',
+  taskId: null,
+  rootTaskId: null,
+  via: 'neutral',
+  model: 'm',
+  provider: 'p',
+  upstreamModel: 'm',
+  rehearsal: false,
+  purpose: '',
+  requestHash: 'h',
+  context: 'ab'.repeat(32),
+  params: 'p',
+  reserved: { tokens: 10, costMicrousd: 10 },
+  needsOutcomes: false,
+  createdMs: 1,
+  parts: [{ hash: 'ab'.repeat(32), body: '"x"', labels: 1, source: 's' }],
+  event: { id: `call_${n}.attempted.1`, event: 'model.call.attempted' },
+  ...more,
+});
+
+export const outcome = (seq: number): Outcome => ({
+  seq,
+  callId: `call_${seq}`,
+  status: 'completed',
+  provider: 'p',
+  upstreamModel: 'm',
+  stopReason: 'end',
+  usage: null,
+  charged: { tokens: 3, costMicrousd: 4 },
+  freed: { tokens: 7, costMicrousd: 6 },
+  response: null,
+  error: null,
+  tries: 1,
+  endedMs: 2,
+  spent: [{ key: { subject: 'site', name: '', period: '' }, tokens: 3, costMicrousd: 4 }],
+  event: { id: `call_${seq}.ended.1`, event: 'model.call.ended' },
+});
