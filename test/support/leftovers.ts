@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { wardenPaths } from '../../src/daemons/sandboxd/bounds.ts';
 import {
   cgroupsAt,
   isExiting,
@@ -15,11 +16,18 @@ import { eventually, type TestRuntime } from './runtime.ts';
 const OWN = new Set(['warden', 'warden-janitor', 'box-spare']);
 const BESIDE = ['agentd', 'toold', 'modeld', 'egressd'];
 
-type Left = { processes: string[]; cgroups: number; mounts: string[]; sockets: string[] };
-const NOTHING: Left = { processes: [], cgroups: 0, mounts: [], sockets: [] };
+type Left = {
+  /** Who looks in the wrong place finds nothing, and nothing is what is hoped for. */
+  hasWarden: boolean;
+  processes: string[];
+  cgroups: number;
+  mounts: string[];
+  sockets: string[];
+};
+const NOTHING: Left = { hasWarden: true, processes: [], cgroups: 0, mounts: [], sockets: [] };
 
 function leftOf({ runtimeDir }: TestRuntime): Left {
-  const warden = join(runtimeDir, 'warden');
+  const warden = wardenPaths(runtimeDir).dir;
   const all = new Map(
     [...processesIn(warden), ...processesOf(warden)].map((one) => [one.pid, one.name]),
   );
@@ -29,6 +37,7 @@ function leftOf({ runtimeDir }: TestRuntime): Left {
   const spares = of((name) => name === 'box-spare');
   const { boxes } = cgroupsAt(warden);
   return {
+    hasWarden: of((name) => name === 'warden').length > 0,
     processes: of((name) => !OWN.has(name)).map(([pid, name]) => `${pid} ${name}`),
     // A box that waits to be used has one; where there are none at all, there is none to be left.
     cgroups: boxes.length === 0 ? 0 : boxes.length - spares.length,
@@ -43,7 +52,7 @@ function leftOf({ runtimeDir }: TestRuntime): Left {
 
 /** While it runs, and nothing is in hand. */
 export async function nothingLeft(runtime: TestRuntime): Promise<void> {
-  let left = NOTHING;
+  let left: Left | undefined;
   const isClean = () => {
     left = leftOf(runtime);
     return JSON.stringify(left) === JSON.stringify(NOTHING);
@@ -56,14 +65,14 @@ export async function nothingLeft(runtime: TestRuntime): Promise<void> {
 
 /** After it has ended. */
 export async function nothingAtAll({ runtimeDir }: TestRuntime): Promise<void> {
-  const warden = join(runtimeDir, 'warden');
+  const warden = wardenPaths(runtimeDir).dir;
   const look = () => ({
     processes: [...processesIn(warden), ...processesOf(runtimeDir)].filter(
       ({ pid }) => !isExiting(pid),
     ),
     cgroups: cgroupsAt(warden).own,
     mounts: mountsOf(runtimeDir, process.pid),
-    isThere: existsSync(runtimeDir),
+    isThere: existsSync(runtimeDir) || existsSync(warden),
   });
   const none = { processes: [], cgroups: [], mounts: [], isThere: false };
   await eventually(
