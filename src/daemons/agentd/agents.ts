@@ -36,6 +36,9 @@ export function prepareAgentsDir(dir: string, starterDir: string | undefined): v
     cpSync(starterDir, dir, { recursive: true });
 }
 
+/** People wait for the answer, and the models are the least of it. */
+const soon = { deadlineMs: 2_000 };
+
 /** A directory that an operator named may be for reading only. */
 function assertWritable(dir: string): void {
   try {
@@ -90,7 +93,7 @@ export function makeAgents({
   return {
     async problems() {
       // When modeld does not answer, that is told where models are told of, not here.
-      const offered = await modeld.listModels({}).catch((error: unknown) => {
+      const offered = await modeld.listModels({}, soon).catch((error: unknown) => {
         log.warn('the models could not be asked for', { error });
         return undefined;
       });
