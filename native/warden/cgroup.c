@@ -83,7 +83,7 @@ int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
   group->nested = nested && trees[HELD_TREE].version == 2;
   if (!open_groups(group) && !quota_join(group, parent)) return 0;
   fail(why, REFUSED_SETUP, "making the cgroup %s: %s", group->name, strerror(errno));
-  group_remove(group);
+  group_abandon(group);
   return -1;
 }
 
@@ -234,14 +234,15 @@ void group_kill(const struct cgroup *group) {
 bool group_remove(struct cgroup *group) {
   group_joined(group);
   bool gone = quota_remove(group);
-  if (group->leaf >= 0) {
-    if (unlinkat(group->dirs[HELD_TREE], "init", AT_REMOVEDIR) && errno != ENOENT) return false;
-    close(group->leaf);
+  char path[PATH_BYTES + 64];
+  if (group->nested) {
+    snprintf(path, sizeof path, "%s/%s/init", trees[HELD_TREE].base, group->name);
+    if (rmdir(path) && errno != ENOENT) return false;
+    if (group->leaf >= 0) close(group->leaf);
     group->leaf = -1;
   }
   for (int i = 0; i < HELD_COUNT; i++) {
     if (!trees[i].version || first_of(i) != i) continue;
-    char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
     if (rmdir(path) && errno != ENOENT) {
       gone = false;

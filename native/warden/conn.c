@@ -278,8 +278,12 @@ void conn_accept(int listener) {
   if (peer.uid != bounds.client_uid || (bounds.client_pid && peer.pid != bounds.client_pid)) {
     fail(&why, REFUSED_CALLER, "uid %u, process %d is not served here", peer.uid, peer.pid);
     broken(conn, &why);
-  } else if (is_in_box(peer.pid)) {
-    fail(&why, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
-    broken(conn, &why);
+    return;
   }
+  errno = 0;
+  if (!is_in_box(peer.pid)) return;
+  if (errno == EMFILE || errno == ENFILE)
+    fail(&why, REFUSED_OVERLOAD, "no descriptors left to see who asks");
+  else fail(&why, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
+  broken(conn, &why);
 }

@@ -25,14 +25,17 @@ void gate_let_one(int from) {
   union {
     struct seccomp_notif asked;
     uint8_t room[512];
-  } in = {0};
+  } in;
   union {
     struct seccomp_notif_resp said;
     uint8_t room[512];
-  } out = {0};
+  } out;
   char byte;
   int gate;
   unsigned count;
+  // All of it, and not only what this compiler knows of: the kernel takes no bytes it cannot read.
+  memset(&in, 0, sizeof in);
+  memset(&out, 0, sizeof out);
   // The process may end before it gets there; it then closes its side.
   if (fds_recv(from, &byte, 1, &gate, 1, &count, 0) != 1 || count != 1) return;
   struct pollfd waits[] = {{.fd = gate, .events = POLLIN}, {.fd = from, .events = POLLIN}};

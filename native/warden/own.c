@@ -164,9 +164,10 @@ static bool walk_start(struct conn *conn, int top, const struct own *own,
     fail(&verdict->why, REFUSED_OVERLOAD, "too many directories at once");
     return false;
   }
-  pid_t pid = fork();
+  pid_t warden = getpid(), pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != warden) _exit(1);  // it holds the lock of the directory, as every fork does
     prctl(PR_SET_NAME, "warden-walk");
     setpriority(PRIO_PROCESS, 0, host.nice);
     if (own->how == OWN_MEASURE) measure(top, own, verdict);
@@ -204,7 +205,7 @@ static int open_owned(const struct own *own, struct failure *why) {
 }
 
 void own_start(struct conn *conn, const uint8_t *bytes, size_t size) {
-  struct own own;
+  struct own own = {0};
   struct verdict verdict = {0};
   int top = parse_own(bytes, size, &own, &verdict.why) ? -1 : open_owned(&own, &verdict.why);
   bool later = false;

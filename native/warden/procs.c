@@ -50,18 +50,31 @@ static unsigned collect(pid_t top, pid_t *out) {
   return count;
 }
 
+// By descriptor, and only while it is still somebody's child in this tree: its number may by now be
+// that of a process that is none of ours.
+static void signal_below(const pid_t *tree, unsigned count, pid_t pid, int number) {
+  int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+  if (fd < 0) return;
+  pid_t parent = parent_of(pid);
+  bool below = false;
+  for (unsigned i = 0; i < count && !below; i++) below = tree[i] == parent;
+  if (below) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+  close(fd);
+}
+
 void tree_kill(pid_t top, bool top_too) {
   static pid_t tree[TREE_MAX];
   // Stopped first, so that nobody forks while we look; again, until nobody new is found.
   unsigned before = 0;
   for (int round = 0; round < 50; round++) {
     unsigned count = collect(top, tree);
-    for (unsigned i = 1; i < count; i++) kill(tree[i], SIGSTOP);
+    for (unsigned i = 1; i < count; i++) signal_below(tree, count, tree[i], SIGSTOP);
     if (count == before) break;
     before = count;
   }
   unsigned count = collect(top, tree);
-  for (unsigned i = 1; i < count; i++) kill(tree[i], SIGKILL);
+  // The youngest first: whose parent is gone is below somebody else.
+  for (unsigned i = count - 1; i > 0; i--) signal_below(tree, count, tree[i], SIGKILL);
   if (top_too) kill(top, SIGKILL);
 }
 

@@ -232,7 +232,8 @@ int spare_send(struct spare *spare, const int *stdio, const struct paths *paths,
     if (fds_send(spare->watch.fd, &order, sizeof order, fds + sent, part)) {
       fail(why, REFUSED_SETUP, "handing the job over: %s", strerror(errno));
       struct report last;  // what it died of, if it could say
-      if (recv(spare->watch.fd, &last, sizeof last, MSG_DONTWAIT) == sizeof last) *why = last.why;
+      while (recv(spare->watch.fd, &last, sizeof last, MSG_DONTWAIT) == sizeof last)
+        if (last.kind == REPORT_FAILED) *why = last.why;
       return -1;
     }
     sent += part;

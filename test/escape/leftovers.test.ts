@@ -6,6 +6,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSy
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Bind } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, mountsOf, processesOf } from './support/host.ts';
 import { IS_ROOT, MODES, NOTHING, Warden, type WardenOptions } from './support/warden.ts';
@@ -179,6 +180,27 @@ for (const mode of MODES) {
       assert.equal(readFileSync(join(warden.workspace, '.tool/note'), 'utf8'), 'mine');
     });
 
+    it('A25 a stub whose path on the host is too long to be removed is not made', async (t) => {
+      const warden = await started(t, { mode });
+      fillWorkspace(warden);
+      // In the box the path fits; where the workspace lies it does not.
+      const words = Array.from({ length: 16 }, () => 'd'.repeat(253));
+      const make = `cd "$0" && for i in ${words.map(() => 'x').join(' ')}; do mkdir -m 777 ${words[0]} && cd ${words[0]}; done`;
+      assert.equal(spawnSync('sh', ['-c', make, warden.workspace]).status, 0);
+      const protects = (name: string): Bind[] => [
+        { kind: 'protectFile', dst: `/ws/${words.join('/')}/${name}` },
+      ];
+      const long = 'f'.repeat(4095 - join(warden.workspace, ...words).length);
+      const refused = await warden.run(['/bin/true'], { binds: protects(long) });
+      assert.ok(refused.kind === 'refused' && refused.code === 'plan', JSON.stringify(refused));
+      const list = `cd "$0"; while cd ${words[0]} 2>/dev/null; do :; done; ls -A`;
+      const left = spawnSync('sh', ['-c', list, warden.workspace], { encoding: 'utf8' });
+      assert.equal(left.stdout, '', 'nothing was made');
+      const fits = await warden.run(['/bin/true'], { binds: protects('f') });
+      assert.equal(exited(fits).code, 0, 'control');
+      spawnSync('rm', ['-rf', join(warden.workspace, words[0]!)]);
+    });
+
     it('A25 two boxes share a stub; the first to end does not uncover the other', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
@@ -237,9 +259,9 @@ for (const mode of MODES) {
     });
 
     it('without a descriptor to spare it refuses, and keeps none', async (t) => {
-      const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=90:90'] });
+      const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=160:160'] });
       const count = () => readdirSync(`/proc/${wardenPid(warden)}/fd`).length;
-      const clients = await Promise.all(Array.from({ length: 12 }, () => warden.client()));
+      const clients = await Promise.all(Array.from({ length: 24 }, () => warden.client()));
       fillWorkspace(warden);
       const {
         args: _a,
@@ -249,7 +271,8 @@ for (const mode of MODES) {
       } = warden.plan([], {
         binds: [{ kind: 'protectFile', dst: '/ws/settings.json' }],
       });
-      const boxes = await Promise.all(clients.map((client) => client.open(plan)));
+      const boxes = [];
+      for (const client of clients) boxes.push(await client.open(plan));
       const refused = boxes.filter(({ kind }) => kind === 'refused');
       assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
       for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
