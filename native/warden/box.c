@@ -71,6 +71,7 @@ static void settle(struct box *box) {
   close_stream(&box->in);
   close_stream(&box->control);
   close_stream(&box->seals);
+  seals_forget(box);
   if (box->egress > 0) kill(box->egress, SIGTERM);
   if (box->hold) close_home(box);
   if (box->home ? !box->alone : !box->pid_namespace) group_kill(&box->group);
@@ -246,8 +247,10 @@ static void on_report(struct box *box, const struct report *report, const int *f
       tell_started(box);
       return;
     case REPORT_WATCH:
-      if (count == 1 && !box->seals.open) watch_seals(box, fds[0], report->status);
-      else give_up(box, fds, count);
+      if (count == 2 && !box->seals.open) {
+        watch_seals(box, fds[0], report->status);
+        box->root_fd = fds[1];
+      } else give_up(box, fds, count);
       return;
     case REPORT_LISTENER:
       if (count == 1 && box->conn && box->egress_path && !box->egress)
@@ -363,7 +366,10 @@ static int64_t tick(struct box *box, int64_t now) {
     if (box->home && (box->ended || box->by != ENDED_ITSELF)) kill_command(box);
     else box_kill(box, box->by);
   }
-  if (now >= box->usage_us) check_usage(box, now);
+  if (now >= box->usage_us) {
+    check_usage(box, now);
+    if (!box->hold) seals_look(box, now);
+  }
   int64_t next = box->usage_us;
   if (now < box->deadline_us && box->deadline_us < next) next = box->deadline_us;
   if (box->kill_us && box->kill_us > now && box->kill_us < next) next = box->kill_us;

@@ -31,6 +31,10 @@ struct box {
   int status;
   struct rusage usage;
   struct failure why;
+  char **sealed;  // paths in it that must stay covered, and the root they are looked up from
+  unsigned sealed_count;
+  int root_fd;
+  int64_t sealed_us;  // when they are looked at again
   struct cgroup group;
   struct paths paths;
   uint64_t limits[LIMIT_COUNT];
@@ -46,3 +50,9 @@ void on_stdin(struct watch *watch, uint32_t events);
 void box_on_control(struct watch *watch, uint32_t events);
 void box_add(struct box *box);
 void box_finish(struct box *box);
+
+// ── seals.c ──
+int seals_remember(struct box *box, const struct plan *plan);
+void seals_forget(struct box *box);
+bool seals_hold(struct box *box, int64_t now);
+void seals_look(struct box *box, int64_t now);  // ends the box if they do not, now and then

@@ -168,9 +168,10 @@ static int build(struct setup *setup, struct failure *why) {
   if (setup->birth == BIRTH_LEVEL_2 && mounts_build(setup, why)) return -1;
   if (setup->watch >= 0) {
     struct report told = {.kind = REPORT_WATCH, .status = setup->mounts};
-    if (fds_send(setup->control, &told, sizeof told, &setup->watch, 1))
+    int fds[2] = {setup->watch, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (fds[1] < 0 || fds_send(setup->control, &told, sizeof told, fds, 2))
       return fail(why, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
-    close(setup->watch);
+    for (int i = 0; i < 2; i++) close(fds[i]);
   }
   if (identity_take(setup, why)) return -1;
   return GUARDED(setup->plan, GUARD_PROBES) ? prove_box(setup, why) : 0;

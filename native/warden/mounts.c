@@ -254,14 +254,17 @@ static int apply_seal(const struct plan *plan, const struct seal *seal, struct f
 }
 
 // What is in a directory that shows as empty is not there to be sealed.
-static bool is_masked(const struct job *job, const char *path) {
-  for (unsigned i = 0; i < job->seal_count; i++) {
-    const struct seal *seal = &job->seals[i];
-    size_t size = strlen(seal->path);
-    if (seal->kind == SEAL_MASK && !strncmp(seal->path, path, size) && path[size] == '/')
+bool seal_is_masked(const struct seal *seals, unsigned count, const char *path) {
+  for (unsigned i = 0; i < count; i++) {
+    size_t size = strlen(seals[i].path);
+    if (seals[i].kind == SEAL_MASK && !strncmp(seals[i].path, path, size) && path[size] == '/')
       return true;
   }
   return false;
+}
+
+static bool is_masked(const struct job *job, const char *path) {
+  return seal_is_masked(job->seals, job->seal_count, path);
 }
 
 static int apply_seals(const struct plan *plan, const struct job *job, struct failure *why) {

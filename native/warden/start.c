@@ -70,6 +70,10 @@ static int check(uint8_t frame, struct plan *plan, struct box **home, struct fai
     return plan->egress && fd < 0 && why->code == REFUSED_BOUNDS ? -1 : 0;
   }
   *home = box_find(plan->box);
+  if (*home && !seals_hold(*home, now_us())) {
+    box_kill(*home, ENDED_SEAL);
+    *home = NULL;
+  }
   if (!*home) return fail(why, REFUSED_BOX, "there is no such open box: open one");
   for (int which = 1; which < LIMIT_COUNT; which++)
     if (plan->limits[which] > (*home)->limits[which] && which != LIMIT_GRACE_MS)
@@ -160,6 +164,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
   struct ends ends;
   memset(&ends, -1, sizeof ends);
   int bad = paths_open(&bounds, &plan, &box->paths, why) ||
+            (seals_remember(box, &plan) && fail(why, REFUSED_OVERLOAD, "out of memory")) ||
             (!box->hold && open_ends(&plan, &ends, why));
   struct spare *spare = bad ? NULL : send_off(box, frame, bytes, size, &plan, &ends, why);
   paths_close(&plan, &box->paths);
@@ -167,6 +172,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
     begin(box, spare, &plan, &ends);
   } else {
     paths_release(&box->paths);
+    seals_forget(box);
     free(box->egress_path);
     free(box);
     box = NULL;

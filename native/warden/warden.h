@@ -220,7 +220,7 @@ enum report_kind {
   REPORT_STARTED,
   REPORT_ENDED,
   REPORT_LISTENER,
-  REPORT_WATCH,  // with what tells of a mount that goes; status: how many there are
+  REPORT_WATCH,  // with what tells of a mount that goes, and the root; status: how many there are
 };
 struct report {
   uint32_t kind;
@@ -235,6 +235,8 @@ void init_main(struct setup *setup) __attribute__((noreturn));
 int mounts_prepare(const struct setup *setup, struct failure *why);
 int mounts_build(struct setup *setup, struct failure *why);
 int mounts_count(int mountinfo);  // -1: it cannot be read
+// True when another of these masks a directory above.
+bool seal_is_masked(const struct seal *seals, unsigned count, const char *path);
 int box_reach(const char *path);  // no link is followed
 bool is_box_own(int fd);          // on a file system made for this box
 bool is_mount_root(int fd);

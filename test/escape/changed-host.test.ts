@@ -224,6 +224,36 @@ for (const mode of MODES) {
       assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
       assert.equal(exited(await warden.run(write)).code, 0, 'control');
     });
+    it('B1 a directory above it that is moved away ends the box, and nothing is begun in it', async () => {
+      const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
+      const move = () => {
+        renameSync(join(warden.workspace, '.git'), join(warden.workspace, 'old'));
+        mkdirSync(join(warden.workspace, '.git'));
+        replaceConfig();
+      };
+      for (const isBusy of [true, false]) {
+        fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
+        const held = await warden.open({ binds });
+        const running = isBusy
+          ? warden.exec(held.box, ['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'])
+          : undefined;
+        while (isBusy && !existsSync(join(warden.workspace, 'on'))) await sleep(5);
+        move();
+        if (running !== undefined) assert.equal(exited(await running).endedBy, 'box');
+        else {
+          const next = await warden.exec(held.box, ['/bin/sh', '-c', 'echo x >>/ws/.git/config']);
+          assert.ok(next.kind === 'refused' && next.code === 'box', JSON.stringify(next));
+        }
+        assert.equal(exited(await held.ended).endedBy, 'seal');
+        held.client.close();
+        assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
+      }
+      fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
+      await within([], async (box) => {
+        move();
+        assert.equal((await sh(box, 'echo x >>/ws/.git/config')).code, 0, 'control');
+      });
+    });
     it('what people do beside it ends nothing', async () => {
       fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
       const binds: Bind[] = [

@@ -3,7 +3,7 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
@@ -176,8 +176,10 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     const files = makeBoxFiles({
       roots: rootsOf(plan.binds, body.rules),
       ...{ clock: options.clock, log },
-      run: (args) =>
-        box.exec({ args, env: {}, cwd: '/', limits: { ...plan.limits, graceMs: 0, cpuMilli: 0 } }),
+      run: (args) => {
+        const limits = { ...plan.limits, graceMs: 0, cpuMilli: 0 };
+        return execIn(id, box, { args, env: {}, cwd: '/', limits });
+      },
     });
     return { box, view, limits: plan.limits, files, room };
   };
@@ -190,8 +192,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   const find = async (id: BoxId) => {
     const found = held.get(id);
     // Ended with the warden or with sandboxd: whoever needs it opens it anew.
-    if (found === undefined)
-      throw fault('not_found', `there is no open box ${id}`, { hint: 'Open it again.' });
+    if (found === undefined) throw noBox(id);
     return { ...(await found.opened), whose: found.whose };
   };
 
@@ -220,7 +221,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       const { box, view, limits, whose, room } = await find(id);
       return room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
         options.moment('sandboxd.before-exec');
-        const command = await box.exec({
+        const command = await execIn(id, box, {
           args: resolveProgram(body.argv),
           env: { ...baseEnv(whose.agent, view.home), ...body.env },
           cwd: body.cwd ?? view.workspace,
@@ -310,6 +311,15 @@ function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
   const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
   return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
 }
+
+const noBox = (id: BoxId) =>
+  fault('not_found', `there is no open box ${id}`, { hint: 'Open it again.' });
+
+/** Where the warden says that the box has ended, or ends for this, nothing was started. */
+const execIn = (id: BoxId, box: HeldBox, command: Parameters<HeldBox['exec']>[0]) =>
+  box.exec(command).catch((error: unknown) => {
+    throw error instanceof Fault && error.details?.refused === 'box' ? noBox(id) : error;
+  });
 
 /** What a request for files may add, about. */
 const sizeOf = (request: FileAsk): number =>

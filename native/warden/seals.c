@@ -1,0 +1,56 @@
+// Whether what hides and protects paths in a box is still where those paths are. When the file
+// below a mount is replaced, the kernel takes the mount away and says so (box.c); when a directory
+// above is moved away on the host, the mount goes with it and nobody is told: so the names are
+// looked at, before each command and while any runs.
+#include "box.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_EVERY_US 100000
+
+int seals_remember(struct box *box, const struct plan *plan) {
+  const struct paths *paths = &box->paths;
+  box->sealed = calloc(paths->seal_count + 1, sizeof *box->sealed);
+  if (!box->sealed) return -1;
+  for (unsigned i = 0; i < paths->seal_count; i++) {
+    const struct seal *seal = &paths->seals[i];
+    // Below what is read-only nothing lies on the host's own names.
+    if (plan->binds[seal->bind].kind != BIND_RW) continue;
+    if (seal_is_masked(paths->seals, paths->seal_count, seal->path)) continue;
+    if (!(box->sealed[box->sealed_count++] = strdup(seal->path))) return -1;
+  }
+  return 0;
+}
+
+void seals_forget(struct box *box) {
+  for (unsigned i = 0; i < box->sealed_count; i++) free(box->sealed[i]);
+  free(box->sealed);
+  box->sealed = NULL;
+  box->sealed_count = 0;
+  if (box->root_fd > 0) close(box->root_fd);
+  box->root_fd = 0;
+}
+
+// From the box's own root, as its commands see it.
+static bool holds(const struct box *box, const char *path) {
+  int fd = k_openat2(box->root_fd, path + 1, O_PATH | O_CLOEXEC,
+                     RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
+  bool held = fd >= 0 && is_mount_root(fd);
+  if (fd >= 0) close(fd);
+  return held;
+}
+
+bool seals_hold(struct box *box, int64_t now) {
+  box->sealed_us = now + LOOK_EVERY_US;
+  if (box->root_fd <= 0) return true;  // nothing in it is sealed, or it is not built yet
+  for (unsigned i = 0; i < box->sealed_count; i++)
+    if (!holds(box, box->sealed[i])) return false;
+  return true;
+}
+
+void seals_look(struct box *box, int64_t now) {
+  struct box *whole = box->home ? box->home : box;
+  if (whole->dead || whole->by != ENDED_ITSELF || now < whole->sealed_us) return;
+  if (!seals_hold(whole, now)) box_kill(whole, ENDED_SEAL);
+}
