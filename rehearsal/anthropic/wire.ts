@@ -1,8 +1,6 @@
 // Anthropic's wire as the server sees it: messages, counting tokens, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { perform } from '../perform.ts';
-import type { Refusal } from '../refusal.ts';
-import { choose } from '../screenplay/choose.ts';
+import { playReply, refusalReply } from '../play.ts';
 import { estimateTokens } from '../tokens.ts';
 import { type Asked, type Reply, readBearer, type Wire } from '../wire.ts';
 import { makeScript, shapePlayedError } from './answer.ts';
@@ -17,8 +15,6 @@ import {
 } from './refusals.ts';
 import { measurePrompt, readScene } from './scene.ts';
 import type { MessagesRequest } from './types.ts';
-
-const refusalReply = (refusal: Refusal): Reply => ({ kind: 'refusal', refusal });
 
 function answerMessages(asked: Asked, isCounting: boolean): Reply {
   const version = asked.headers['anthropic-version'] as ApiVersion;
@@ -36,25 +32,13 @@ function answerMessages(asked: Asked, isCounting: boolean): Reply {
   }
   const tooLong = checkLength(size, model, request.max_tokens);
   if (tooLong) return refusalReply(tooLong);
-  const chosen = choose(asked.plays, readScene(request, model));
-  if (!chosen) {
-    return refusalReply({
-      ...refuse('No play takes this request.'),
-      status: 500,
-      type: 'api_error',
-    });
-  }
-  const id = asked.seed.slice(0, 22);
-  const performance = perform(chosen, (index) => `toolu_${id}${String(index).padStart(2, '0')}`);
-  const { delayMs, broken, error } = performance;
-  const script = makeScript(request, performance, size, asked.seed);
-  const isInStream = error?.isInStream === true && request.stream === true;
-  return {
-    kind: 'play',
-    script,
-    manner: { delayMs, broken },
-    error: isInStream ? undefined : error,
-  };
+  return playReply(asked, {
+    scene: readScene(request, model),
+    callPrefix: 'toolu_',
+    isStream: request.stream === true,
+    noPlay: { ...refuse('No play takes this request.'), status: 500, type: 'api_error' },
+    makeScript: (performance) => makeScript(request, performance, size, asked.seed),
+  });
 }
 
 const viewModel = (model: Model) => ({

@@ -1,8 +1,6 @@
 // OpenAI's wire as the server sees it: chat completions, embeddings, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { perform } from '../perform.ts';
-import type { Refusal } from '../refusal.ts';
-import { choose } from '../screenplay/choose.ts';
+import { playReply, refusalReply } from '../play.ts';
 import { type Asked, type Reply, readBearer, type Wire } from '../wire.ts';
 import { CREATED, makeScript, shapePlayedError } from './answer.ts';
 import { checkChat, checkLength } from './check-chat.ts';
@@ -10,8 +8,6 @@ import { answerEmbeddings } from './embeddings.ts';
 import { refuse, refuseKey, refuseModel, shapeRefusal } from './refusals.ts';
 import { measurePrompt, readScene, requestedTokens } from './scene.ts';
 import type { ChatRequest } from './types.ts';
-
-const refusalReply = (refusal: Refusal): Reply => ({ kind: 'refusal', refusal });
 
 function answerChat(asked: Asked): Reply {
   const refusal = checkChat(asked.body);
@@ -21,25 +17,13 @@ function answerChat(asked: Asked): Reply {
   const size = measurePrompt(request);
   const tooLong = checkLength(size, model, requestedTokens(request));
   if (tooLong) return refusalReply(tooLong);
-  const chosen = choose(asked.plays, readScene(request, model));
-  if (!chosen) {
-    return refusalReply({
-      ...refuse('No play takes this request.'),
-      status: 500,
-      type: 'server_error',
-    });
-  }
-  const id = asked.seed.slice(0, 22);
-  const performance = perform(chosen, (index) => `call_${id}${String(index).padStart(2, '0')}`);
-  const { delayMs, broken, error } = performance;
-  const script = makeScript(request, performance, size, asked.seed);
-  const isInStream = error?.isInStream === true && request.stream === true;
-  return {
-    kind: 'play',
-    script,
-    manner: { delayMs, broken },
-    error: isInStream ? undefined : error,
-  };
+  return playReply(asked, {
+    scene: readScene(request, model),
+    callPrefix: 'call_',
+    isStream: request.stream === true,
+    noPlay: { ...refuse('No play takes this request.'), status: 500, type: 'server_error' },
+    makeScript: (performance) => makeScript(request, performance, size, asked.seed),
+  });
 }
 
 const viewModel = (model: Model) => ({
