@@ -96,6 +96,7 @@ for (const mode of MODES) {
         policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
         grants: { of: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
+        runOf: () => runOf('coder'),
         ...{ clock: systemClock(), log: silentLog },
       });
       const runs = new Map<string, Run>();

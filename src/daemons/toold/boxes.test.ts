@@ -52,6 +52,7 @@ function makeWorld() {
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
     grants: { of: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
+    runOf: () => run,
     ...{ clock: manualClock(0), log: silentLog },
   });
   return { open, boxes, answer: () => asked.resolve(RULES) };
@@ -93,12 +94,13 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
     grants: { of: async () => [] },
     policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
+    runOf: () => run,
     ...{ clock: manualClock(0), log: silentLog },
   });
   const paths = { read: ['/srv/app'], write: ['/srv/log'] };
   const request: PlaceRequest = {
     ...{ argv: ['/bin/true'], cwd: '/', env: {}, ...paths, wallMs: 1_000, outputBytesMax: 1_000 },
-    ...{ level: 'L2', network: 'none', signal: new AbortController().signal },
+    ...{ level: 'L2', hasNetwork: false, signal: new AbortController().signal },
   };
   const context = { ...run, callId } as never;
   await boxes.host.run(context, request);
@@ -145,6 +147,7 @@ describe('while a command runs', () => {
       ...{ grants: { of: async () => [] }, ways },
       policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
+      runOf: () => run,
     });
     const box = () => boxes.of(run, { callId, signal: new AbortController().signal, touched: [] });
     const pass = async () => {

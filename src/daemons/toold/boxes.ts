@@ -11,7 +11,7 @@ import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import type { OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
-import type { BoxId, CallId } from '../../wire/words.ts';
+import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import type { Place } from './command-tools.ts';
 import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
 import { withDenials } from './denials.ts';
@@ -67,6 +67,7 @@ export function makeBoxes(options: {
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
+  runOf: (runId: RunId) => Run;
   clock: Clock;
   log: Log;
 }): Boxes {
@@ -231,7 +232,14 @@ export function makeBoxes(options: {
       };
     },
 
-    host: makeHostPlace({ sandboxd, policy, watch }),
+    host: makeHostPlace({
+      ...{ sandboxd, policy, watch, egressd },
+      async openWay(runId) {
+        const run = options.runOf(runId);
+        const rules = await rulesOf(run);
+        return rules.network.mode === 'none' ? null : ways.put(run, rules);
+      },
+    }),
 
     async openEgress(run) {
       const rules = await rulesOf(run);

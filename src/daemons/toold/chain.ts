@@ -55,7 +55,8 @@ export function makeChains(options: {
 
   const brings = async (run: Run, tool: Tool, input: unknown, part: ChainLink['part']) => {
     const links: ChainLink[] = [];
-    const hosts = tool.box === undefined ? [] : await hostsOf(run, tool, input);
+    const isCommand = tool.box !== undefined || tool.isDeclared === true;
+    const hosts = isCommand ? await hostsOf(run, tool, input) : [];
     const says = (what: string): Part => ({ part, what: shorten(what) });
     if (hosts.length > 0)
       links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });

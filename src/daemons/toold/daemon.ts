@@ -70,6 +70,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const boxes = makeBoxes({
     ...{ sandboxd, egressd, ways, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
+    runOf: (runId) => runs.held(runId),
     ...{ policy, clock, log },
   });
   const hasReceived = async ({ runId }: Run): Promise<boolean> => {

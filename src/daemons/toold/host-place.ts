@@ -1,26 +1,29 @@
 // Where a declared tool with `place: host` runs: a sandbox of its own for one command, with the
 // paths of its declaration, less what rules close for the agent.
 import { isNarrower } from '../../policy/box-rules.ts';
+import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/words.ts';
 import type { SandboxdClient } from './boxes.ts';
 import type { Place } from './command-tools.ts';
 import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
+import { withDenials } from './denials.ts';
 import type { RulesWatch } from './rules-watch.ts';
 import { notBegun } from './tools/box.ts';
+import type { EgressdClient } from './tools/http.ts';
 
 export function makeHostPlace(options: {
   sandboxd: Pick<SandboxdClient, 'runOnce'>;
   policy: Pick<PolicySource, 'declaredRulesOf'>;
   watch: RulesWatch;
+  /** Null where policy gives the agent no host at all. */
+  openWay: (runId: RunId) => Promise<string | null>;
+  egressd: Pick<EgressdClient, 'getEgress'>;
 }): Place {
-  const { sandboxd, policy, watch } = options;
+  const { sandboxd, policy, watch, egressd } = options;
   return {
     async run(context, request) {
-      if (request.network !== 'none')
-        throw fault('denied', 'a command outside the box gets no network here', {
-          hint: 'Declare the tool with place: box and give the agent the host, or network: none.',
-        });
       const { level, read, write, cwd } = request;
       const rules = await policy.declaredRulesOf(context.agent, { read, write });
       if ('refused' in rules)
@@ -28,12 +31,14 @@ export function makeHostPlace(options: {
           hint: 'Do without it. A person can change the rule, or the paths of the tool.',
         });
       const paths = { read: [...read], write: [...write] };
+      const socket = request.hasNetwork ? await options.openWay(context.runId) : null;
+      const env = socket === null ? {} : proxyEnvironment();
       const body = {
         ...{ run_id: context.runId, fence: context.fence, agent: context.agent },
         ...{ task_id: context.taskId, root_task_id: context.rootTaskId, level },
         rules: { ...paths, deny: rules.deny },
-        network: { egress_socket: null },
-        ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, {}) },
+        network: { egress_socket: socket },
+        ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, env) },
       };
       const deadlineMs = request.wallMs + EXEC_GRACE_MS;
       const ended = new AbortController();
@@ -46,7 +51,12 @@ export function makeHostPlace(options: {
         end: () => ended.abort(),
       };
       if (request.signal.aborted) throw notBegun();
-      const run = async () => resultOf(await sandboxd.runOnce({ body }, asked), []);
+      const run = async () => {
+        if (socket === null) return resultOf(await sandboxd.runOnce({ body }, asked), []);
+        const once = () => sandboxd.runOnce({ body }, asked);
+        const { done, denied } = await withDenials(egressd, context.runId, once);
+        return resultOf(done, denied);
+      };
       return watch.during(watching, run).catch((error: unknown) => {
         if (ended.signal.aborted) return endedByPolicy();
         throw error;

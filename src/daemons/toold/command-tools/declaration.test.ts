@@ -68,6 +68,31 @@ describe('a declaration', () => {
         line: 6,
         says: /argv/,
       },
+      'what every sandbox has of its own': {
+        text: `${RESTART}place: host\nread: [/usr, /tmp/app]\n`,
+        line: 12,
+        says: /\/tmp\/app: a sandbox has its own tmp/,
+      },
+      'a program where every sandbox has its own': {
+        text: `${RESTART.replace('/usr/bin/restart', '/tmp/restart')}place: host\n`,
+        line: 6,
+        says: /\/tmp\/restart: a sandbox has its own/,
+      },
+      "this machine's own network": {
+        text: `${RESTART}network: host\n`,
+        line: 11,
+        says: /no sandbox gets this machine's own network/,
+      },
+      'a host that is none': {
+        text: `${RESTART}network: [good.test, '*.test']\n`,
+        line: 11,
+        says: /\*\.test names no host/,
+      },
+      'hosts from a level that has no way out': {
+        text: `${RESTART}level: L1\nnetwork: [api.test]\n`,
+        line: 12,
+        says: /level L2 only/,
+      },
       'a level that is not given': { text: `${RESTART}level: L3\n`, line: 11, says: /level/ },
     };
   for (const [name, { text, line, says, hint }] of Object.entries(wrong)) {

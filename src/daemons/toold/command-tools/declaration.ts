@@ -2,6 +2,7 @@
 // wrong with a declaration is found here, with its place, before the tool exists.
 import * as z from 'zod';
 import { nearest } from '../../../platform/nearest.ts';
+import { readHostRule } from '../../../policy/hosts.ts';
 import { checkDashes, namesIn } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
@@ -83,7 +84,7 @@ const Shape = z.strictObject({
   level: z.enum(['L1', 'L2']).default('L2'),
   read: z.array(AbsolutePath).max(64).default([]),
   write: z.array(AbsolutePath).max(64).default([]),
-  /** host: this machine's own network, for what listens on loopback. */
+  /** A list: these hosts, through the way out of the run, which policy must give the agent. */
   network: z
     .union([z.enum(['none', 'host']), z.array(z.string().max(253)).max(64)])
     .default('none'),
@@ -142,8 +143,36 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
   for (const [name, param] of Object.entries(input)) issues.push(...paramProblems(name, param));
   if (place === 'box' && (declared.read.length > 0 || declared.write.length > 0))
     issues.push({ path: ['place'], message: 'paths are for place: host; a box has its own' });
+  issues.push(...placeProblems(declared));
   const dashes = [argv, declared.preview ?? []].flatMap((words) => checkDashes(words, input));
   return [...issues, ...dashes];
+}
+
+/** Every sandbox has these of its own, so that nothing of the host can be shown there. */
+const OWN = ['/tmp', '/proc', '/dev', '/sys', '/run'];
+const isOwn = (path: string) => OWN.some((own) => path === own || path.startsWith(`${own}/`));
+
+/** What no sandbox could give it. */
+function placeProblems({ argv, place, level, network, read, write }: z.output<typeof Shape>) {
+  const issues: Issue[] = [];
+  const [program] = argv;
+  const said = (path: string) =>
+    `${path}: a sandbox has its own ${path.split('/')[1]}, and no other`;
+  if (place === 'host' && typeof program === 'string' && isOwn(program))
+    issues.push({ path: ['argv', 0], message: said(program) });
+  for (const [key, paths] of Object.entries({ read, write }))
+    for (const [at, path] of paths.entries())
+      if (isOwn(path)) issues.push({ path: [key, at], message: said(path) });
+  if (network === 'host')
+    issues.push({ path: ['network'], message: "no sandbox gets this machine's own network" });
+  else if (network !== 'none' && level === 'L1')
+    issues.push({ path: ['network'], message: 'hosts are reached from level L2 only' });
+  if (typeof network !== 'string')
+    for (const [at, host] of network.entries()) {
+      const isOne = readHostRule(host).ok && !host.startsWith('*');
+      if (!isOne) issues.push({ path: ['network', at], message: `${host} names no host` });
+    }
+  return issues;
 }
 
 export const canBeAbsent = (param: Param): boolean =>

@@ -130,23 +130,26 @@ input:
   });
 
   it('runs on the host in a sandbox of exactly what is declared', async () => {
-    const more = 'place: host\nread: [/srv/app]\nwrite: [/srv/app/log]\nnetwork: host\n';
+    const paths = 'place: host\nread: [/srv/app]\nwrite: [/srv/app/log]\n';
+    const more = `${paths}network: ['api.test:8443']\n`;
     const tool = host.make(
       `${RESTART}${more}timeout_s: 5\nenv: { MODE: quick }\napproval: required\n`,
     );
     assert.deepEqual([tool.approval, tool.box], ['required', undefined]);
     host.answers();
     await world.result(tool, { service: 'web', tag: 'green' });
-    const { argv, env, read, write, network, wallMs, level } = host.asked.at(-1)!;
+    const { argv, env, read, write, hasNetwork, wallMs, level } = host.asked.at(-1)!;
     assert.deepEqual(argv, ['/usr/bin/restart', 'web', '--count=2', '--tag', 'green']);
     assert.deepEqual([env.MODE, read, write], ['quick', ['/srv/app'], ['/srv/app/log']]);
-    assert.deepEqual([network, wallMs, level], ['host', 5_000, 'L2']);
+    assert.deepEqual([hasNetwork, wallMs, level], [true, 5_000, 'L2']);
+    assert.deepEqual(tool.brings, ['outside'], 'whatever it fetches');
     const declared = true;
     assert.deepEqual(tool.touches!({}), [
       { action: 'file.read', path: '/srv/app', declared },
       { action: 'file.read', path: '/srv/app/log', declared },
       { action: 'file.write', path: '/srv/app/log', declared },
       { action: 'file.delete', path: '/srv/app/log', declared },
+      { action: 'net.connect', host: 'api.test', port: 8_443 },
     ]);
   });
 

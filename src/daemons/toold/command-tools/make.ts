@@ -1,5 +1,6 @@
 // From a declaration to a tool like any other: its schemas, and how it is run.
 import * as z from 'zod';
+import { readHostRule } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Violation } from '../containment.ts';
 import {
@@ -27,8 +28,8 @@ export type PlaceRequest = {
   env: Readonly<Record<string, string>>;
   read: readonly string[];
   write: readonly string[];
-  /** `host`: the machine's own network. A list: these names, through the run's way out. */
-  network: 'none' | 'host' | readonly string[];
+  /** The run's way out is there. */
+  hasNetwork: boolean;
   wallMs: number;
   outputBytesMax: number;
   signal: AbortSignal;
@@ -39,7 +40,6 @@ export type Place = { run(context: ToolContext, request: PlaceRequest): Promise<
 const OUTPUT_BYTES_MAX = 1_000_000;
 const TOLD_CHARS_MAX = 1_500;
 const PATH = '/usr/local/bin:/usr/bin:/bin';
-const HTTPS_PORT = 443;
 const PREVIEW_MS_MAX = 20_000;
 
 function schemaOfParam(param: Param, leads: boolean): z.ZodType {
@@ -95,21 +95,33 @@ function outputOf({ output }: Declaration): z.ZodType<Record<string, unknown>> {
 /** Who can write into a directory can see and remove what is in it. */
 const ownWrites = (path: string) => [reads(path), writes(path), deletes(path)];
 
+const hostsOf = ({ network }: Pick<Declaration, 'network'>): { host: string; port: number }[] =>
+  (typeof network === 'string' ? [] : network).flatMap((written) => {
+    const read = readHostRule(written);
+    return read.ok ? read.rule.ports.map((port) => ({ host: read.rule.host, port })) : [];
+  });
+
+/** Nobody sees what it fetches outside the box, so that it counts as from outside. */
+const bringsOf = (declared: Declaration): Declaration['brings'] => {
+  const fetches = declared.place === 'host' && hostsOf(declared).length > 0;
+  return [...new Set([...declared.brings, ...(fetches ? (['outside'] as const) : [])])];
+};
+
 function touchesOf({ place, network, cwd, read, write }: Declaration): Touch[] {
   const own = [...read.map(reads), ...write.flatMap(ownWrites)];
   const paths =
     place === 'box'
       ? [reads(cwd ?? WORKSPACE), writes(cwd ?? WORKSPACE)]
       : own.map((touch) => ({ ...touch, declared: true }));
-  const hosts = typeof network === 'string' ? [] : network;
   return [
     ...paths,
-    ...hosts.map((host): Touch => ({ action: 'net.connect', host, port: HTTPS_PORT })),
+    ...hostsOf({ network }).map((place): Touch => ({ action: 'net.connect', ...place })),
   ];
 }
 
 function runIn(declared: Declaration, places: { host: Place }) {
-  const { argv, env, cwd, level, read, write, network, timeout_s } = declared;
+  const { argv, env, cwd, level, read, write, timeout_s } = declared;
+  const network = hostsOf(declared);
   const limits = { wallMs: timeout_s * 1_000, outputBytesMax: OUTPUT_BYTES_MAX };
   return async (values: Values, context: ToolContext): Promise<ExecResult> => {
     const command = { argv: fillIn(argv, values), env: { PATH, LANG: 'C.UTF-8', ...env } };
@@ -117,7 +129,7 @@ function runIn(declared: Declaration, places: { host: Place }) {
     const settle = <T>(running: Promise<T>): Promise<T> =>
       declared.idempotent ? running : running.catch(mayHaveHappened);
     if (declared.place === 'host') {
-      const sandbox = { level, read, write, network, cwd: cwd ?? '/' };
+      const sandbox = { level, read, write, hasNetwork: network.length > 0, cwd: cwd ?? '/' };
       return settle(places.host.run(context, { ...command, ...sandbox, ...limits, signal }));
     }
     const box = await context.box();
@@ -227,7 +239,7 @@ export function makeCommandTool(declared: Declaration, places: { host: Place }):
     callsPerRunMax: declared.calls_per_run_max,
     isDeclared: true,
     ...(declared.place === 'box' ? { box: 'write' as const } : {}),
-    brings: declared.brings,
+    brings: bringsOf(declared),
     approval: declared.approval,
     ...(rollback === undefined ? {} : { rollback }),
     input: inputOf(declared),

@@ -1,0 +1,90 @@
+// A declared tool in a sandbox of its own that reaches a host: through the way out of the run, what
+// policy gives the agent, and nothing else. Sandbox, egressd and the server are real.
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
+import {
+  askSocket,
+  type LiveRun,
+  type Quiet,
+  runSocketOf,
+  startQuiet,
+} from '../support/callers.ts';
+import { freshDir } from '../support/runtime.ts';
+import { manifestOf } from '../support/scripted-world.ts';
+
+const HOSTS = ['good.test', 'evil.test'];
+
+describe('a declared tool with a network', () => {
+  let world: Quiet;
+  let site: http.Server;
+  let port: number;
+  before(async () => {
+    site = http.createServer((_, response) => response.end('hello'));
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    ({ port } = site.address() as AddressInfo);
+    const dir = join(freshDir(), 'tools');
+    mkdirSync(dir, { mode: 0o700 });
+    const tool = (name: string, network: string) => `name: site.${name}
+description: For tests.
+argv: [/usr/bin/curl, -sS, --max-time, '5', 'http://{host}:${port}/']
+input: { host: { type: string, enum: [good.test, evil.test] } }
+place: host
+read: [/usr, /bin, /lib, /lib64]
+network: ${network}
+risk: low
+reversibility: read-only
+idempotent: true
+`;
+    for (const [name, network] of [
+      ['get', `['good.test:${port}']`],
+      ['evil', `['evil.test:${port}']`],
+      ['none', 'none'],
+    ] as const)
+      writeFileSync(join(dir, `${name}.yaml`), tool(name, network), { mode: 0o600 });
+    const spec = `{ replicas: 9, tools: { allow: [site.get, site.evil, site.none] },
+      network: { mode: restricted, allow: ['good.test:${port}'] } }`;
+    world = await startQuiet({
+      agents: { worker: manifestOf('worker', spec) },
+      toold: { tools_dir: dir },
+      egressd: {
+        hosts: Object.fromEntries(HOSTS.map((host) => [host, '127.0.0.1'])),
+        allow_private: HOSTS.map((host) => `${host}:${port}`),
+      },
+    });
+  });
+  after(async () => {
+    await world.stop();
+    site.close();
+  });
+
+  let step = 0;
+  const ask = async (run: LiveRun, tool: string, host = 'good.test') => {
+    const body = { call_id: run.callId(step++), tool, arguments: { host } };
+    const asked = await askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    assert.ok(asked.ok, JSON.stringify(asked));
+    return asked.value as CallAnswer;
+  };
+
+  it('reaches what it lists and the agent may reach, and has then read from outside', async () => {
+    const run = await world.startRun();
+    const got = await ask(run, 'site.get');
+    assert.equal(got.result?.stdout, 'hello', JSON.stringify(got));
+    const { task } = await world.agentd.getTask({ params: { id: run.taskId } });
+    assert.ok(task.labels.includes('outside'));
+  });
+
+  it('reaches nothing that the agent may not, and nothing without a list', async () => {
+    const run = await world.startRun();
+    const other = await ask(run, 'site.get', 'evil.test');
+    assert.equal(other.status === 'completed' && other.result?.stdout === 'hello', false);
+    assert.match(JSON.stringify(other), /evil\.test/);
+    assert.equal((await ask(run, 'site.evil', 'evil.test')).status, 'denied');
+    const none = await ask(run, 'site.none');
+    assert.deepEqual([none.status, none.error?.code], ['failed', 'command_failed']);
+  });
+});
