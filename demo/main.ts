@@ -3,7 +3,7 @@
 // person approves the remedy; the service is fast again. Everything is done with agentctl.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { agentctl, ask, fail, say, show, state } from './console.ts';
 import { tellRefusals } from './refusals.ts';
 import { prepareScene } from './scene.ts';
@@ -11,7 +11,10 @@ import { startService } from './service.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
-const scene = prepareScene(`${state}-scene`, state);
+// The tools that deploy could not see it below /tmp or /run: every sandbox has those of its own.
+const isHidden = /^\/(tmp|run)\//.test(resolve(state));
+const sceneDir = isHidden ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'scene') : `${state}-scene`;
+const scene = prepareScene(sceneDir, state);
 const service = await startService(scene);
 process.on('exit', () => service.stop());
 process.on('SIGINT', () => fail('somebody pressed Ctrl-C'));
