@@ -148,6 +148,14 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     assert.deepEqual(seen, ['handler']);
   });
 
+  it('says to a caller that may not call who may', async () => {
+    await assert.rejects(made().run(ask('POST', '/v1/ping')), (error: Fault) => {
+      assert.equal(error.code, 'forbidden_caller');
+      assert.match(error.hint, /^Only these may: .*a run on its own socket/);
+      return true;
+    });
+  });
+
   it('names the field and the unknown key, and lists the methods a path takes', async () => {
     const dispatch = made();
     const body = { name: 'much too long', tags: [1], extra: true };

@@ -81,12 +81,19 @@ export function deadlineOf(route: Route): number {
   return route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS;
 }
 
+/** Callers that are no daemon, in words. */
+const CALLERS: Readonly<Record<string, string>> = {
+  operator: 'a person with the operator key',
+  run: 'a run on its own socket',
+};
+
 export function assertCaller(route: Route, caller: Caller): void {
   const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
   if (!route.callers.includes(kind)) {
     throw fault(
       'forbidden_caller',
       `${caller.principal} may not call ${route.method} ${route.path}`,
+      { hint: `Only these may: ${route.callers.map((one) => CALLERS[one] ?? one).join(', ')}.` },
     );
   }
 }

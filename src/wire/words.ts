@@ -64,10 +64,10 @@ let lastSecond = '';
 
 export const Timestamp = z
   .string()
-  .regex(
-    /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/,
-    'must be a UTC time such as 2026-06-29T18:00:00Z',
-  )
+  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/, {
+    error: 'must be a UTC time such as 2026-06-29T18:00:00Z',
+    abort: true,
+  })
   .refine(isTime, 'must be a day and an hour that exist');
 export type Timestamp = z.infer<typeof Timestamp>;
 
