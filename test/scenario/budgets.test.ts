@@ -43,6 +43,7 @@ describe('budgets', () => {
       const asked = world.model.asked.length;
       const task = await doTask(world, `Spend for the ${subject}`, { agent: 'coder' });
       assert.equal(task.error?.code, 'budget');
+      assert.match(task.error?.hint ?? '', new RegExp(`agentctl task retry ${task.id}$`));
       assert.match(
         task.error?.message ?? '',
         new RegExp(`the budget of the ${subject} has 50 tokens left of ${spent + 50} tokens`),

@@ -7,7 +7,7 @@ import { hashJson } from '../../platform/json.ts';
 import type { Client } from '../../platform/link.ts';
 import { delegationProblems, grantOf } from '../../policy/capabilities.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
-import { fault } from '../../wire/errors.ts';
+import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { Label } from '../../wire/words.ts';
 import type { Artifacts } from './artifacts.ts';
@@ -193,7 +193,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
           ? {
               code: body.error_code ?? 'failed',
               message: body.result.slice(0, 2_000),
-              hint: 'See agentctl task explain for what happened.',
+              hint: hintAfter(body.error_code, run.task_id),
             }
           : null,
       });
@@ -322,4 +322,11 @@ async function answeredByRehearsal(
 ): Promise<boolean> {
   const { rows } = await modeld.usage({ query: { task_id: taskId } });
   return rows.some((row) => row.provider === 'rehearsal');
+}
+
+/** What to do about the reason, where the table has it, and how to have it done after that. */
+function hintAfter(code: string | undefined, taskId: string): string {
+  const isKnown = code !== undefined && Object.hasOwn(FAULTS, code);
+  const first = isKnown ? `${FAULTS[code as FaultCode].hint} ` : '';
+  return `${first}To have it tried again: agentctl task retry ${taskId}`;
 }

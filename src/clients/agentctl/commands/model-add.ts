@@ -38,6 +38,11 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
     keyFile === undefined
       ? await promptForKey(name, old?.has_key === true)
       : readInput(keyFile).trim();
+  if (key === '' && old?.has_key !== true && isVendor(base_url)) {
+    throw fault('bad_usage', `${base_url} answers nobody without a key`, {
+      hint: `agentctl model add ${name} --key-file FILE (- reads it from stdin)`,
+    });
+  }
   const models = [...args.list('model')];
   const price = readPrice(args);
   const body = {
@@ -58,6 +63,9 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
       : `Try it: agentctl model test ${models[0] ?? offered[0]!.name}`,
   ]);
 }
+
+/** Whoever else is asked may need no key, as a server of one's own. */
+const isVendor = (url: string): boolean => Object.values(KNOWN).some((known) => known.url === url);
 
 async function modelsOf(runtime: Runtime, provider: string): Promise<ModelView[]> {
   const { models } = await runtime.ask('modeld', 'listModels', {});

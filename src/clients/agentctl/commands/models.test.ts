@@ -94,6 +94,12 @@ test('model add takes the key from a file or stdin, never from the command line'
   assert.equal((await run('model', 'add', 'local')).code, 2);
   assert.equal((await run('model', 'add', 'local', '--dialect', 'openai')).code, 2);
   assert.equal((await run('model', 'add', 'anthropic', '--key', 'sk')).code, 2);
+  const keyless = await run('model', 'add', 'anthropic', '--model', 'claude-x');
+  assert.equal(keyless.code, 2);
+  assert.match(
+    keyless.stderr,
+    /answers nobody without a key .*\nagentctl model add anthropic --key-file/,
+  );
 });
 
 test('model add says what it will charge, and takes a price', async () => {
