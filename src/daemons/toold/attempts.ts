@@ -10,6 +10,7 @@ import type { CallAnswer } from '../../wire/toold.ts';
 import type { Approvals } from './approvals.ts';
 import { type Approved, type ContextOf, type Go, makeAsking } from './attempts/asking.ts';
 import { makeEndings } from './attempts/endings.ts';
+import { inTime } from './attempts/timed.ts';
 import { makeAfterUnknown } from './attempts/unknown.ts';
 import type { Containment } from './containment.ts';
 import * as events from './events.ts';
@@ -125,9 +126,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const call = { input, isApproved: approved !== undefined };
       return await options.turns.during(job, call, async (hasWaited) => {
         if (hasWaited) await assertStill(job, begun);
-        const context = contextOf(job, input);
-        const held = approved && (await approvals.heldTo(job, input, { ...approved, context }));
-        return tool.perform(input, { ...context, ...held });
+        return inTime({ clock, job, tool }, async (timed) => {
+          const context = contextOf(timed, input);
+          const held = approved && (await approvals.heldTo(timed, input, { ...approved, context }));
+          return tool.perform(input, { ...context, ...held });
+        });
       });
     } catch (error) {
       if (error instanceof Fault) {
