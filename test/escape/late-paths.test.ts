@@ -2,7 +2,15 @@
 // odd denials, a temporary directory pointed elsewhere, names that only other layers understand.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
@@ -15,6 +23,12 @@ const places = {
   system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
   ...{ workspace: '/w', home: '/h', homeAt: '/home/coder', secrets: [] },
 };
+
+/** What stands in for a missing file is read-only: root need not care, others make it theirs. */
+function writeByHand(file: string, text: string): void {
+  if (!IS_ROOT && existsSync(file)) chmodSync(file, 0o644);
+  writeFileSync(file, text);
+}
 
 for (const mode of MODES) {
   describe(`paths that change, as ${mode}`, () => {
@@ -40,7 +54,7 @@ for (const mode of MODES) {
       const readIn = async (binds: Bind[]) => {
         const held = await warden.open({ binds });
         try {
-          writeFileSync(join(warden.workspace, '.env'), 'KEY=1\n');
+          writeByHand(join(warden.workspace, '.env'), 'KEY=1\n');
           return exited(await warden.exec(held.box, ['/bin/cat', '/ws/.env'])).stdout;
         } finally {
           held.client.close();
@@ -64,8 +78,8 @@ for (const mode of MODES) {
       const beganMs = performance.now();
       while (existsSync(file)) await setTimeout(5);
       await openAndClose(() => {
-        writeFileSync(file, 'KEY=1\n');
-        writeFileSync(file, '');
+        writeByHand(file, 'KEY=1\n');
+        writeByHand(file, '');
       });
       await setTimeout(100 + 3 * (performance.now() - beganMs));
       assert.ok(existsSync(file));

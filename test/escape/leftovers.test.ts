@@ -260,31 +260,25 @@ for (const mode of MODES) {
 
     it('without a descriptor to spare it refuses, and keeps none', async (t) => {
       const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=160:160'] });
-      const count = () => readdirSync(`/proc/${wardenPid(warden)}/fd`).length;
-      const clients = await Promise.all(Array.from({ length: 24 }, () => warden.client()));
-      fillWorkspace(warden);
-      const {
-        args: _a,
-        env: _e,
-        cwd: _c,
-        ...plan
-      } = warden.plan([], {
-        binds: [{ kind: 'protectFile', dst: '/ws/settings.json' }],
-      });
-      const boxes = [];
-      for (const client of clients) boxes.push(await client.open(plan));
-      const refused = boxes.filter(({ kind }) => kind === 'refused');
-      assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
-      for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
-      // Those that are open are whole: what takes their seal away is seen, and ends them.
-      rmSync(join(warden.workspace, 'settings.json'));
-      for (const box of boxes)
-        if (box.kind === 'opened') assert.equal(exited(await box.ended).endedBy, 'seal');
-      for (const client of clients) client.close();
-      await nothingLeft(warden);
-      const before = count();
+      const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/settings.json' }];
+      const { args: _a, env: _e, cwd: _c, ...plan } = warden.plan([], { binds });
+      // Were one kept of each that was refused, the last rounds would have none left.
+      for (let round = 0; round < 5; round++) {
+        fillWorkspace(warden);
+        const clients = await Promise.all(Array.from({ length: 24 }, () => warden.client()));
+        const boxes = [];
+        for (const client of clients) boxes.push(await client.open(plan));
+        const refused = boxes.filter(({ kind }) => kind === 'refused');
+        assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
+        for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
+        // Those that are open are whole: what takes their seal away is seen, and ends them.
+        rmSync(join(warden.workspace, 'settings.json'));
+        for (const box of boxes)
+          if (box.kind === 'opened') assert.equal(exited(await box.ended).endedBy, 'seal');
+        for (const client of clients) client.close();
+        await nothingLeft(warden);
+      }
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
-      await soon('no descriptor more', () => count() <= before + 12);
     });
 
     it('the HALT file ends every box and lets none start', async (t) => {
