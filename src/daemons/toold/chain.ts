@@ -123,10 +123,8 @@ export function makeChains(options: {
 /** Without its input, a tool counts as what it can do at worst. */
 function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
   const { name, risk, view } = tool;
-  const reversibility =
-    input === undefined
-      ? (tool.reversibilityAtWorst ?? tool.reversibility)
-      : (tool.reversibilityOf?.(input) ?? tool.reversibility);
+  const own = input === undefined ? undefined : tool.reversibilityOf?.(input);
+  const reversibility = own ?? tool.reversibility;
   return { class: view.capabilities[0] ?? name, risk, reversibility };
 }
 

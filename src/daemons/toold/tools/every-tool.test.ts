@@ -34,6 +34,19 @@ test('no tool that changes something says that it only reads', () => {
   assert.equal(of('file.delete'), 'irreversible');
 });
 
+test('what depends on the input is declared by its worst, and decided by what is asked', () => {
+  const order = ['read-only', 'reversible', 'externally-reversible', 'irreversible'];
+  const fetch = tools.find(({ name }) => name === 'http.fetch')!;
+  const of = (method: string) =>
+    fetch.reversibilityOf!(fetch.input.parse({ url: 'https://a.test/', method }));
+  assert.deepEqual(['GET', 'HEAD', 'POST', 'DELETE'].map(of), [
+    ...['read-only', 'read-only', 'externally-reversible', 'externally-reversible'],
+  ]);
+  assert.equal(fetch.view.reversibility, 'externally-reversible');
+  for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'])
+    assert.ok(order.indexOf(of(method)) <= order.indexOf(fetch.reversibility));
+});
+
 test('[R25] [R94] what runs programs or opens files does so in the box of its run', () => {
   for (const { name, box, level } of tools) {
     if (!/^(file|git|shell|tests|delete|logs)\./.test(name)) continue;

@@ -82,10 +82,8 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   settle?(wait: WaitView): Outcome;
   /** Where a permit for the tool would say too much: the tool with what must be the same. */
   actionOf?(input: z.output<I>): string;
-  /** Where it depends on the input how far it can be undone. */
+  /** Where it depends on the input how far it can be undone; never worse than `reversibility`. */
   reversibilityOf?(input: z.output<I>): ToolView['reversibility'];
-  /** The worst that `reversibilityOf` can say. */
-  reversibilityAtWorst?: ToolView['reversibility'];
   /** Whom it lets do something, and what of it, where it does. */
   handsOn?(input: z.output<I>): { agent: string; delegation: Delegation | undefined } | undefined;
   /** Paths are absolute, as the box shows them. */
