@@ -110,7 +110,7 @@ for (const mode of MODES) {
     it('C18 when the client goes, the box goes', async (t) => {
       const warden = await started(t, { mode });
       const box = await sleeper(warden);
-      assert.ok(boxesOf(warden).length >= 2);
+      await soon('its command runs', () => boxesOf(warden).length >= 2);
       box.client.close();
       await nothingLeft(warden);
     });
@@ -305,6 +305,7 @@ for (const mode of MODES) {
     it('a second warden in the same directory does not start', async (t) => {
       const warden = await started(t, { mode });
       const box = await sleeper(warden);
+      await soon('its command runs', () => boxesOf(warden).length >= 2);
       const twin = spawnSync(wardenBinary(warden), wardenArguments(warden), { encoding: 'utf8' });
       assert.notEqual(twin.status, 0);
       assert.ok(boxesOf(warden).length >= 2, 'the first one’s box lives on');
