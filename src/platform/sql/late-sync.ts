@@ -97,19 +97,28 @@ class LogSync {
 
   #start(): Promise<void> {
     this.#next = undefined;
-    this.#running = new Promise((resolve, reject) => {
-      this.#fd ??= openSync(this.#file, 'r+');
-      this.#sync(this.#fd, (error) => {
-        this.#running = undefined;
-        if (error === null) return resolve();
-        this.#broken = fault('storage_full', `${this.#file} could not be synced to the disk`, {
-          cause: error,
-          hint: 'Look after the disk of the state directory, then start the runtime again.',
-        });
-        reject(this.#broken);
-      });
+    const running = this.#syncOnce().finally(() => {
+      this.#running = undefined;
     });
-    this.#running.catch(() => undefined); // As above.
-    return this.#running;
+    running.catch(() => undefined); // As above.
+    this.#running = running;
+    return running;
+  }
+
+  async #syncOnce(): Promise<void> {
+    this.assertWhole();
+    try {
+      this.#fd ??= openSync(this.#file, 'r+');
+      const fd = this.#fd;
+      await new Promise<void>((resolve, reject) => {
+        this.#sync(fd, (error) => (error === null ? resolve() : reject(error)));
+      });
+    } catch (cause) {
+      this.#broken = fault('storage_full', `${this.#file} could not be synced to the disk`, {
+        cause,
+        hint: 'Look after the disk of the state directory, then start the runtime again.',
+      });
+      throw this.#broken;
+    }
   }
 }

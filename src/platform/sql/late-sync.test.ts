@@ -1,0 +1,70 @@
+// A log that could not be synced, for whatever reason: whoever waits for it is told, nothing is
+// written after it, and the database can still be closed.
+import assert from 'node:assert/strict';
+import { fdatasync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { type Sync, syncLate } from './late-sync.ts';
+import { openSqlite, type SqlNow } from './sqlite.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'agentd-l-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+let made = 0;
+const MIGRATIONS = ['CREATE TABLE t (k TEXT PRIMARY KEY);'];
+
+async function open({ sync, isLogGone = false }: { sync?: Sync; isLogGone?: boolean } = {}) {
+  const file = join(dir, `${made++}.sqlite`);
+  const inner = openSqlite({ file, migrations: MIGRATIONS });
+  return syncLate(inner, isLogGone ? join(dir, 'gone') : file, sync === undefined ? {} : { sync });
+}
+const put = (k: string) => (sql: SqlNow) => sql.run('INSERT INTO t (k) VALUES (?)', k);
+const BROKEN = { code: 'storage_full', message: /could not be synced/ };
+
+describe('late sync', () => {
+  it('a log that cannot be opened is a failed sync, and stops no close', async () => {
+    const db = await open({ isLogGone: true });
+    const { durable } = await db.commit(put('a'));
+    await assert.rejects(durable, BROKEN);
+    await assert.rejects(db.commit(put('b')), BROKEN);
+    await assert.rejects(
+      db.write((sql) => sql.run('INSERT INTO t (k) VALUES (?)', 'c')),
+      BROKEN,
+    );
+    await db.close();
+  });
+
+  it('after a failed sync no later one may say that all is durable', async () => {
+    const held: ((error: Error | null) => void)[] = [];
+    const db = await open({ sync: (_fd, done) => held.push(done) });
+    const first = await db.commit(put('a'));
+    const second = await db.commit(put('b'));
+    held.shift()?.(new Error('no disk'));
+    await assert.rejects(first.durable, BROKEN);
+    await assert.rejects(second.durable, BROKEN);
+    assert.equal(held.length, 0);
+    await db.close();
+  });
+
+  it('one that is answered at once, well or ill, is over', async () => {
+    for (const error of [null, new Error('no disk')]) {
+      const db = await open({ sync: (_fd, done) => done(error) });
+      const { durable } = await db.commit(put('a'));
+      await (error === null ? durable : assert.rejects(durable, BROKEN));
+      await db.close();
+    }
+  });
+
+  it('what the disk has is durable', async () => {
+    let syncs = 0;
+    const sync: Sync = (fd, done) => {
+      syncs++;
+      fdatasync(fd, done);
+    };
+    const db = await open({ sync });
+    await (await db.commit(put('a'))).durable;
+    await (await db.commit(put('b'))).durable;
+    assert.equal(syncs, 2);
+    await db.close();
+  });
+});
