@@ -2,7 +2,7 @@
 // started in order, the port is opened, who holds the state is written down, and all ends in the
 // opposite order.
 import { readdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { openFront } from '../platform/front.ts';
@@ -46,16 +46,18 @@ export async function takeState(told: Told): Promise<Runtime> {
   prepareStateDir(told.stateDir);
   const lock = tryLock(join(told.stateDir, 'runtime.lock'));
   if (lock === undefined) throw heldBy(told.stateDir);
+  let runtime: Runtime | undefined;
   try {
     // Read once: what is decided here and what the daemons get must be the same file.
     const config = loadRuntimeConfig(told);
     const needsRehearsal = Object.keys(config.modeld.providers).length === 0;
     const { screenplays_dir: plays } = config.modeld;
     const options = hostOptions(told, config);
-    const address = join(ownDir(join(options.runtimeDir, 'rehearsal')), 'rehearsal.sock');
+    const address = join(options.runtimeDir, 'rehearsal', 'rehearsal.sock');
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
-    const runtime = makeRuntime(full, options, lock);
+    runtime = makeRuntime(full, options, lock);
+    ownDir(dirname(address));
     if (told.runtimeDir === undefined) await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', [
@@ -70,7 +72,9 @@ export async function takeState(told: Told): Promise<Runtime> {
       ]);
     return runtime;
   } catch (error) {
-    lock.release();
+    // Nobody else is told of what was started and made so far.
+    if (runtime === undefined) lock.release();
+    else await runtime.down().catch(() => undefined);
     throw error;
   }
 }

@@ -40,6 +40,9 @@ function refusal(
   });
 }
 
+/** What a runtime that is no more has left where sockets are. */
+const leftIn = (base: string): string[] => readdirSync(join(base, 'r', 'agentd'));
+
 describe('a start that must not happen', () => {
   let runtime: TestRuntime;
   let base: string;
@@ -63,7 +66,7 @@ describe('a start that must not happen', () => {
   }
 
   for (const mode of ['embedded', 'split'] as const) {
-    it(`a start (${mode}) that is refused for broken rules leaves no socket behind`, async () => {
+    it(`a start (${mode}) that is refused for broken rules leaves nothing behind`, async () => {
       const own = freshDir();
       const policies = join(own, 's', 'policies');
       mkdirSync(policies, { recursive: true, mode: 0o700 });
@@ -72,10 +75,18 @@ describe('a start that must not happen', () => {
       const why = await refusal(join(own, 's'), { mode });
       assert.equal(why.code, 'bad_config');
       assert.match(why.message, /10-x\.cedar/);
-      const left = readdirSync(join(own, 'r'), { recursive: true }).filter((name) =>
-        String(name).endsWith('.sock'),
-      );
-      assert.deepEqual(left, []);
+      assert.deepEqual(leftIn(own), []);
+      rmSync(own, { recursive: true, force: true });
+    });
+
+    it(`and (${mode}) one whose first process does not start`, async () => {
+      const own = freshDir();
+      mkdirSync(join(own, 's'), { mode: 0o700 });
+      const config = { modeld: { screenplays_dir: join(own, 'none') } };
+      writeFileSync(join(own, 's', 'agentd.yaml'), JSON.stringify(config));
+      const why = await refusal(join(own, 's'), { mode });
+      assert.match(why.message, /rehearsal/);
+      assert.deepEqual(leftIn(own), []);
       rmSync(own, { recursive: true, force: true });
     });
   }
