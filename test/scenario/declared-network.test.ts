@@ -1,7 +1,7 @@
 // A declared tool in a sandbox of its own that reaches a host: through the way out of the run, what
 // policy gives the agent, and nothing else. Sandbox, egressd and the server are real.
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -23,11 +23,13 @@ describe('a declared tool with a network', () => {
   let world: Quiet;
   let site: http.Server;
   let port: number;
+  let base: string;
   before(async () => {
     site = http.createServer((_, response) => response.end('hello'));
     await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
     ({ port } = site.address() as AddressInfo);
-    const dir = join(freshDir(), 'tools');
+    base = freshDir();
+    const dir = join(base, 'tools');
     mkdirSync(dir, { mode: 0o700 });
     const tool = (name: string, network: string) => `name: site.${name}
 description: For tests.
@@ -60,6 +62,7 @@ idempotent: true
   after(async () => {
     await world.stop();
     site.close();
+    rmSync(base, { recursive: true, force: true });
   });
 
   let step = 0;

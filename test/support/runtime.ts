@@ -103,8 +103,22 @@ export function writableFile(path: string): string {
   return path;
 }
 
+const made: string[] = [];
+process.once('exit', () => {
+  for (const dir of made) {
+    try {
+      rmSync(dir, { recursive: true, force: true });
+    } catch {
+      // Something is still mounted or at work there. The test that left it has failed before.
+    }
+  }
+});
+
+/** Whoever asks for it removes it; that of a test that broke off goes with this process. */
 export function freshDir(): string {
-  return mkdtempSync(join(tmpdir(), 'agentd-t-'));
+  const dir = mkdtempSync(join(tmpdir(), 'agentd-t-'));
+  made.push(dir);
+  return dir;
 }
 
 /** As agentctl up starts it: as root by the keeper, so that no daemon is root. */

@@ -64,8 +64,16 @@ const ANY_MODEL = {
   site: 'permit (principal is Agent, action == Action::"model.use", resource is Model);',
 };
 
+const stateDirs: string[] = [];
+process.once('exit', () => {
+  for (const dir of stateDirs) rmSync(dir, { recursive: true, force: true });
+});
+
+/** Removed at the latest when this process ends: some modelds are left as a crash leaves them. */
 export function freshStateDir(): string {
-  return mkdtempSync(join(tmpdir(), 'modeld-test-'));
+  const dir = mkdtempSync(join(tmpdir(), 'modeld-test-'));
+  stateDirs.push(dir);
+  return dir;
 }
 
 function dispatchOf<T extends RouteTable>(table: T, handlers: Partial<Handlers<T>>): Dispatch {
