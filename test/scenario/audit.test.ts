@@ -154,6 +154,9 @@ describe('the audit log', () => {
     await assert.rejects(asToold(runtime).runOnce({ body: lookingAt('/root') }), {
       code: 'denied',
     });
+    const tool = { name: 'test.count_effect' };
+    await runtime.toold.suspendTool({ params: tool, body: { reason: 'a test' } });
+    await runtime.toold.resumeTool({ params: tool });
     await runtime.audit.rotateKey({});
     await runtime.stop();
     runtime = await runtime.restart();
