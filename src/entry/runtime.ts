@@ -28,12 +28,15 @@ import {
 } from './options.ts';
 import { startWarden } from './warden.ts';
 
+/** Of Node before the program's file, and of the program after it. */
+type Argv = { node?: string[]; own: string[] };
+
 export type Runtime = {
   told: Told;
   config: RuntimeConfig;
   options: HostOptions;
   /** Starts one more process of the runtime; ended in reverse order. */
-  process(name: string, argv: string[]): Promise<void>;
+  process(name: string, file: string, argv: Argv): Promise<void>;
   daemonProcess(name: string): Promise<void>;
   /** Starts what starts every sandbox; before all others, and ended after them. */
   warden(config: RuntimeConfig): Promise<void>;
@@ -60,16 +63,14 @@ export async function takeState(told: Told): Promise<Runtime> {
     ownDir(dirname(address));
     if (told.runtimeDir === undefined) await runtime.warden(config);
     if (needsRehearsal)
-      await runtime.process('rehearsal', [
+      await runtime.process('rehearsal', programPath('rehearsal'), {
         // It answers little and seldom: a young heap of 1 MB is enough.
-        '--max-semi-space-size=1',
-        '--expose-gc',
-        programPath('rehearsal'),
-        '--listen',
-        address,
-        '--exit-with-stdin',
-        ...(plays === undefined ? [] : ['--screenplays', plays]),
-      ]);
+        node: ['--max-semi-space-size=1', '--expose-gc'],
+        own: [
+          ...['--listen', address, '--exit-with-stdin'],
+          ...(plays === undefined ? [] : ['--screenplays', plays]),
+        ],
+      });
     return runtime;
   } catch (error) {
     // Nobody else is told of what was started and made so far.
@@ -92,11 +93,23 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
   const children: Supervised[] = [];
   let closeFront: () => Promise<void> = async () => {};
   const config = options.config as RuntimeConfig;
+  const outdated = new Set<string>();
+  let known: RuntimeInfo | undefined;
+  const writeInfo = (info: RuntimeInfo): RuntimeInfo => {
+    known = { ...info, outdated: [...outdated] };
+    writeAtomically(join(told.stateDir, 'runtime.json'), `${JSON.stringify(known)}\n`);
+    return known;
+  };
+  const tellOutdated = (name: string, isOutdated: boolean): void => {
+    if (isOutdated) outdated.add(name);
+    else outdated.delete(name);
+    if (known !== undefined) writeInfo(known);
+  };
   const runtime: Runtime = {
     told,
     config,
     options,
-    async process(name, argv) {
+    async process(name, file, { node = [], own }) {
       const { PATH, XDG_RUNTIME_DIR, CREDENTIALS_DIRECTORY, AGENTD_FAULTS, AGENTD_LOG } =
         process.env;
       // Their threads seldom allocate; an arena for each would hold some megabytes for nothing.
@@ -111,11 +124,10 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
         if (value !== undefined) env[key] = value;
       children.push(
         await supervise({
-          name,
-          argv,
-          env,
+          ...{ name, file, argv: [...node, file, ...own], env },
           logFile: join(told.stateDir, 'logs', `${name}.log`),
           log: options.log,
+          onOutdated: (isOutdated) => tellOutdated(name, isOutdated),
         }),
       );
     },
@@ -123,23 +135,20 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
       const { stateDir, runtimeDir, log } = options;
       // In split mode sandboxd is a process that may come again under another pid.
       const clientPid = told.mode === 'embedded' ? process.pid : undefined;
-      const parts = { config: config.sandboxd, stateDir, runtimeDir, clientPid, log };
+      const onOutdated = (isOutdated: boolean) => tellOutdated('warden', isOutdated);
+      const parts = { config: config.sandboxd, stateDir, runtimeDir, clientPid, log, onOutdated };
       children.push(await startWarden(parts));
     },
     daemonProcess: (name) =>
-      runtime.process(name, [
-        programPath('daemon'),
-        '--daemon',
-        name,
-        '--state',
-        told.stateDir,
-        '--mode',
-        told.mode,
-        ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
-        ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
-        ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),
-        ...(told.runtimeDir === undefined ? [] : ['--runtime', told.runtimeDir]),
-      ]),
+      runtime.process(name, programPath('daemon'), {
+        own: [
+          ...['--daemon', name, '--state', told.stateDir, '--mode', told.mode],
+          ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
+          ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
+          ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),
+          ...(told.runtimeDir === undefined ? [] : ['--runtime', told.runtimeDir]),
+        ],
+      }),
     async up() {
       let port: number | null = null;
       if (told.port !== undefined) {
@@ -154,7 +163,7 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
         port = front.port;
         closeFront = front.close;
       }
-      const info: RuntimeInfo = {
+      return writeInfo({
         // Whoever ends the keeper ends all of it.
         pid: told.runtimeDir === undefined ? process.pid : process.ppid,
         uid: process.getuid?.() ?? 0,
@@ -164,9 +173,8 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
         port,
         rehearsal: told.rehearsal !== undefined,
         version: VERSION,
-      };
-      writeAtomically(join(told.stateDir, 'runtime.json'), `${JSON.stringify(info)}\n`);
-      return info;
+        outdated: [],
+      });
     },
     async down() {
       await closeFront();

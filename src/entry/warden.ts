@@ -16,6 +16,7 @@ export type WardenOptions = {
   /** The process that may ask it; any of this user when absent. */
   clientPid?: number | undefined;
   log: Log;
+  onOutdated?: (isOutdated: boolean) => void;
 };
 
 export async function startWarden(options: WardenOptions): Promise<Supervised> {
@@ -35,5 +36,7 @@ export async function startWarden(options: WardenOptions): Promise<Supervised> {
     ...['--halt', join(stateDir, 'HALT'), '--parent', String(process.pid)],
   ];
   const logFile = join(stateDir, 'logs', 'warden.log');
-  return supervise({ name: 'warden', program, argv, env: {}, logFile, log });
+  const { onOutdated = () => undefined } = options;
+  const child = { name: 'warden', program, file: program, argv, env: {} };
+  return supervise({ ...child, logFile, log, onOutdated });
 }

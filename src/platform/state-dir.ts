@@ -110,6 +110,8 @@ export type RuntimeInfo = {
   port: number | null;
   rehearsal: boolean;
   version: string;
+  /** Processes that are not started again, because their program was changed since the start. */
+  outdated?: readonly string[];
 };
 
 export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {

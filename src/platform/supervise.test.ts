@@ -124,6 +124,31 @@ describe('supervise', () => {
     await back(one, first);
   });
 
+  it('does not start it again from a program that was changed, until it is as it was', async () => {
+    const code = `${READY} ${STAY}`;
+    const file = join(dir, `${made}.mjs`);
+    const told: boolean[] = [];
+    const errors: string[] = [];
+    const log = { ...silentLog, error: (message: string) => void errors.push(message) };
+    const onOutdated = (isOutdated: boolean) => void told.push(isOutdated);
+    const one = await start(code, {}, { file, log, onOutdated });
+    const first = one.pid()!;
+    for (const change of [() => writeFileSync(file, `${code} // new`), () => rmSync(file)]) {
+      const before = one.pid()!;
+      change();
+      process.kill(before, 'SIGKILL');
+      await eventually('it is told', async () => told.at(-1) || undefined);
+      assert.equal(one.pid(), before);
+      writeFileSync(file, code);
+      await back(one, before);
+      await eventually('it is taken back', async () => told.at(-1) === false || undefined);
+    }
+    assert.notEqual(one.pid(), first);
+    assert.equal(one.restarts(), 2);
+    assert.deepEqual(told, [true, false, true, false]);
+    assert.deepEqual(errors, Array(2).fill('not started again: its program was changed'));
+  });
+
   it('ends a child that hangs at its start, and starts another', async () => {
     const seen = join(dir, 'starts');
     const code = `import { appendFileSync, readFileSync } from 'node:fs';

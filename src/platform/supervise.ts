@@ -1,8 +1,9 @@
 // Child processes of the runtime: started, watched until they say they are ready, started again
-// when they die, ended with the runtime. A child sees the end of its parent as the end of its
-// standard input.
+// when they die, unless their program is another one by then, and ended with the runtime. A child
+// sees the end of its parent as the end of its standard input.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { Log } from './log.ts';
 
@@ -22,6 +23,10 @@ export type SuperviseOptions = {
   logFile: string;
   log: Log;
   readyMsMax?: number;
+  /** What it is started from. Changed, it would be of another version than those that still run. */
+  file?: string;
+  /** Told when the child is not started again because `file` changed, and when it is after all. */
+  onOutdated?: (isOutdated: boolean) => void;
 };
 
 const READY_MS_MAX = 20_000;
@@ -39,6 +44,8 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
   let stopping = false;
   let restarts = 0;
   let pauseMs = 50;
+  let isOutdated = false;
+  const original = digestOf(options.file);
 
   const begin = async (): Promise<void> => {
     const beganAt = Date.now();
@@ -58,11 +65,25 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
     setTimeout(() => void again(), pauseMs);
     pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
   };
+  const tellOutdated = (now: boolean): void => {
+    if (now !== isOutdated) options.onOutdated?.(now);
+    isOutdated = now;
+  };
   const again = async (): Promise<void> => {
     if (stopping) return;
+    if (digestOf(options.file) !== original) {
+      if (!isOutdated) {
+        const next = 'agentctl down, then agentctl up';
+        const { file } = options;
+        log.error('not started again: its program was changed', { name, file, next });
+      }
+      tellOutdated(true);
+      return later(); // The program may be put back as it was.
+    }
     restarts++;
     try {
       await begin();
+      tellOutdated(false);
       log.info('a process of the runtime is back', { name, pid: child?.pid });
     } catch (error) {
       if (stopping) return;
@@ -95,6 +116,16 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
       clearTimeout(timer);
     },
   };
+}
+
+/** Nothing for a file that is not there: a build may just be writing it. */
+function digestOf(file: string | undefined): string | undefined {
+  if (file === undefined) return undefined;
+  try {
+    return createHash('sha256').update(readFileSync(file)).digest('hex');
+  } catch {
+    return undefined;
+  }
 }
 
 const isRunning = ({ pid, exitCode, signalCode }: ChildProcess): boolean =>

@@ -76,6 +76,8 @@ export type RuntimeOptions = {
   uid?: number;
   /** Reuse this directory instead of a fresh one. */
   base?: string;
+  /** Where the programs are, instead of those that the build made. */
+  build?: string;
 };
 
 export function operatorClients(runtimeDir: string, key: string): Clients {
@@ -125,8 +127,9 @@ export function freshDir(): string {
 export function entryCommand(
   mode: 'embedded' | 'split',
   nodeArgs: readonly string[] = [],
+  build = join(ROOT, 'build'),
 ): string[] {
-  const inBuild = (name: string) => join(ROOT, 'build', name);
+  const inBuild = (name: string) => join(build, name);
   const node = [process.execPath, ...nodeArgs];
   if (!IS_ROOT) return [...node, inBuild(`${mode}.mjs`)];
   return [inBuild('keeper'), ...node, inBuild('as-root.mjs')];
@@ -165,7 +168,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   ];
   const program =
     options.uid === undefined
-      ? entryCommand(mode, options.nodeArgs)
+      ? entryCommand(mode, options.nodeArgs, options.build)
       : [...asUser(options.uid, base), join(ROOT, 'build', `${mode}.mjs`)];
   const child = spawn(program[0]!, [...program.slice(1), ...argv], {
     env,

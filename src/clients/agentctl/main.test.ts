@@ -63,6 +63,12 @@ test('a runtime that died is not reachable either', async () => {
   const ran = await agentctl(['task', 'list'], { state: stateDir });
   assert.equal(ran.code, 6);
   assert.match(ran.stderr, /agentd of .* does not answer \(not_reachable\)/);
+  const info = { ...dead.info, outdated: ['agentd'] };
+  writeFileSync(`${stateDir}/runtime.json`, JSON.stringify(info));
+  const changed = await agentctl(['task', 'list'], { state: stateDir });
+  assert.equal(changed.code, 6);
+  assert.match(changed.stderr, /agentd: not started again, the program was changed/);
+  assert.match(changed.stderr, /agentctl down, then agentctl up/);
 });
 
 test('a wrong key is refused with 6', async () => {

@@ -11,6 +11,7 @@ import {
   assertReadable,
   assertRuntimeDir,
   isUp,
+  outdatedFault,
   readOperatorKey,
   readPersonKey,
   readRuntimeInfo,
@@ -120,6 +121,8 @@ function readDocument({ status, body }: Answer, daemon: DaemonName): unknown {
 function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: string): unknown {
   const gone = ['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTDIR'];
   if (gone.includes(error.code ?? '')) {
+    if (readRuntimeInfo(stateDir)?.outdated?.includes(daemon))
+      return outdatedFault([daemon], error);
     return fault('not_reachable', `${daemon} of ${stateDir} does not answer`, {
       hint: isUp(stateDir)
         ? 'The runtime starts it again by itself; try again in a moment, or see agentctl doctor.'

@@ -3,7 +3,7 @@
 // Node. For the same reason Node's modules are not imported: that reads all their exports.
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { assertTrustedDir } from '../../platform/trusted-path.ts';
-import { fault } from '../../wire/errors.ts';
+import { type Fault, fault } from '../../wire/errors.ts';
 import type { Env } from './command.ts';
 
 const isSet = (value: string | undefined): value is string => value !== undefined && value !== '';
@@ -111,3 +111,10 @@ export function isAlive(pid: number): boolean {
     return true;
   }
 }
+
+/** Processes that the runtime does not start again by itself. */
+export const outdatedFault = (names: readonly string[], cause?: unknown): Fault =>
+  fault('not_reachable', `${names.join(', ')}: not started again, the program was changed`, {
+    hint: 'End the runtime and start it with the new programs: agentctl down, then agentctl up.',
+    cause,
+  });

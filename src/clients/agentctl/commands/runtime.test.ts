@@ -84,6 +84,22 @@ test('status still answers when modeld does not', async () => {
   ]);
 });
 
+test('a daemon that is not started again is said, with what to do', async () => {
+  const file = join(fake.stateDir, 'runtime.json');
+  const words = /toold: not started again, the program was changed/;
+  fake.script({ agentd: { status: async () => status() } });
+  assert.doesNotMatch((await run('status')).stdout, words);
+  writeFileSync(file, JSON.stringify({ ...fake.info, outdated: ['toold'] }));
+  try {
+    const { stdout } = await run('status');
+    assert.match(stdout, words);
+    assert.match(stdout, /agentctl down, then agentctl up/);
+    assert.match((await run('doctor')).stdout, /fail {2}runtime {5}toold: not started again/);
+  } finally {
+    writeFileSync(file, JSON.stringify(fake.info));
+  }
+});
+
 test('halt and unhalt', async () => {
   fake.script({
     agentd: {

@@ -8,6 +8,7 @@ import { count, dayStart, money, relative, some } from '../show/amounts.ts';
 import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
+import { outdatedFault } from '../state.ts';
 import { isOnlyRehearsal, type Models, modelsText } from './which-model.ts';
 
 type Facts = {
@@ -49,7 +50,9 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
     parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
   ]);
-  const { pid, port } = runtime.info;
+  const { pid, port, outdated = [] } = runtime.info;
+  if (outdated.length > 0)
+    await parts.ask('processes of the runtime', Promise.reject(outdatedFault(outdated)));
   return {
     // Files of rules that are not taken are as wrong as manifests that are not.
     status: { ...view, problems: [...view.problems, ...(rules?.policy.problems ?? [])] },

@@ -5,7 +5,7 @@ import { PATHS } from '../../routes.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
-import { readRuntimeInfo } from '../../state.ts';
+import { outdatedFault, readRuntimeInfo } from '../../state.ts';
 import { userAndUid } from '../../user-name.ts';
 import { isOnlyRehearsal, modelsText } from '../which-model.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
@@ -24,6 +24,9 @@ export function checkMode(stateDir: string, running: Running | undefined): Findi
     return warn('runtime', `${text}; the next up takes up its work`, 'agentctl up');
   }
   const { info, answers } = running;
+  const { outdated = [] } = info;
+  if (outdated.length > 0)
+    return fail('runtime', outdatedFault(outdated).message, 'agentctl down; agentctl up');
   if (!answers)
     return fail('runtime', `pid ${info.pid} is there, but agentd does not answer`, 'agentctl down');
   return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${RIGHTS[info.mode]}`);
