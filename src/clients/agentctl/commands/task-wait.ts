@@ -9,9 +9,9 @@ import { pad } from '../show/width.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
 import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
-import { makeTrouble } from '../story/trouble.ts';
+import { makeTrouble, SEE_MODELS } from '../story/trouble.ts';
 
-export function changeLine(change: Change, start: string, out: Out): string[] {
+function changeLine(change: Change, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
   const time = pad(span(sinceMs), 9, 'left');
   const style = ['question', 'trouble'].includes(change.kind) ? 'yellow' : undefined;
@@ -21,16 +21,22 @@ export function changeLine(change: Change, start: string, out: Out): string[] {
   });
 }
 
-/** Tells what changes nothing in the tree, and yet keeps it from going on. */
-export function troubleTeller(start: string, out: Out, tell: (line: string) => void) {
+/** Tells what changes, and what changes nothing in the tree and yet keeps it from going on. */
+export function makeTeller(start: string, out: Out, tell: (line: string) => void) {
   const trouble = makeTrouble();
-  return (event: AuditEvent): void => {
-    const text = trouble(event);
-    if (text === undefined) return;
-    const hint = '  see which models answer: agentctl model list';
-    const about = { task_id: event.task_id ?? '', agent: event.agent ?? null };
-    const change: Change = { ...about, kind: 'trouble', text: `${text}\n${hint}`, at: event.ts };
-    for (const line of changeLine(change, start, out)) tell(line);
+  let before: TreeNode | undefined;
+  const say = (change: Change): void => changeLine(change, start, out).forEach(tell);
+  return {
+    hear(event: AuditEvent): void {
+      const text = trouble.hear(event);
+      if (text === undefined) return;
+      const about = { task_id: event.task_id ?? '', agent: event.agent ?? null };
+      say({ ...about, kind: 'trouble', text: `${text}\n  ${SEE_MODELS}`, at: event.ts });
+    },
+    show(tree: TreeNode): void {
+      for (const change of changesBetween(before, tree)) say(trouble.retell(change));
+      before = tree;
+    },
   };
 }
 
@@ -38,19 +44,18 @@ export function troubleTeller(start: string, out: Out, tell: (line: string) => v
 export async function waitForTask(session: Session, task: TaskView): Promise<number> {
   const { args, out, runtime } = session;
   const { signal, done } = onInterrupt();
-  let before: TreeNode | undefined;
-  const onEvent = troubleTeller(task.created_at, out, (line) => out.note(line));
+  let last: TreeNode | undefined;
+  const teller = makeTeller(task.created_at, out, (line) => out.note(line));
   try {
-    for await (const tree of followTree(runtime(), task.id, signal, onEvent)) {
-      for (const change of changesBetween(before, tree))
-        for (const line of changeLine(change, task.created_at, out)) out.note(line);
-      before = tree;
+    for await (const tree of followTree(runtime(), task.id, signal, teller.hear)) {
+      teller.show(tree);
+      last = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
     }
   } finally {
     done();
   }
-  return tellEnd({ task: before?.task ?? task, tree: before }, signal.aborted, out);
+  return tellEnd({ task: last?.task ?? task, tree: last }, signal.aborted, out);
 }
 
 /** The tree is the last that was seen; there is none when nothing came before the end. */

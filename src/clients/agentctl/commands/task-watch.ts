@@ -10,9 +10,9 @@ import type { Out } from '../out.ts';
 import type { Runtime } from '../runtime.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { addCalls, CallReader } from '../story/gather.ts';
-import { changesBetween, findOpenQuestion } from '../story/progress.ts';
+import { findOpenQuestion } from '../story/progress.ts';
 import { treeLines } from '../story/tree-lines.ts';
-import { changeLine, tellEnd, troubleTeller } from './task-wait.ts';
+import { makeTeller, tellEnd } from './task-wait.ts';
 
 export async function watch(session: Session): Promise<number> {
   const { args, out, runtime } = session;
@@ -71,15 +71,12 @@ function jsonView(out: Out): View {
 }
 
 function lineView(out: Out): View {
-  let before: TreeNode | undefined;
-  let hear: ((event: AuditEvent) => void) | undefined;
+  let teller: ReturnType<typeof makeTeller> | undefined;
   return {
-    hear: (event) => hear?.(event),
+    hear: (event) => teller?.hear(event),
     async show(tree) {
-      hear ??= troubleTeller(tree.task.created_at, out, (line) => out.line(line));
-      for (const change of changesBetween(before, tree))
-        for (const line of changeLine(change, tree.task.created_at, out)) out.line(line);
-      before = tree;
+      teller ??= makeTeller(tree.task.created_at, out, (line) => out.line(line));
+      teller.show(tree);
     },
     stop() {},
   };

@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { at, id, modelCall, task, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamTree } from '../testing/team.ts';
-import { teamScript } from '../testing/team-script.ts';
+import { eventStream, teamScript } from '../testing/team-script.ts';
 
 let fake: FakeRuntime;
 before(async () => {
@@ -154,6 +155,60 @@ test('--wait tells what happens, then the result, and that it was a rehearsal', 
   const json = await run('task', 'create', 'Do it', '--wait', '--json');
   assert.equal(documentOf<{ task: { status: string } }>(json).task.status, 'completed');
   assert.equal(json.stderr, '');
+});
+
+test('--wait does not say that it works while a model that is dead is asked again', async () => {
+  let told = '';
+  const until = async (words: string, signal: AbortSignal): Promise<void> => {
+    while (!told.includes(words) && !signal.aborted)
+      await new Promise((done) => setTimeout(done, 20));
+  };
+  const failed = {
+    ...{ seq: 1, event: 'model.call.ended', status: 'failed', model: 'default' },
+    ...{ task_id: id('task', 1), agent: 'planner', ts: at(1) },
+    data: { provider: 'local', error: 'provider_down' },
+  } as unknown as AuditEvent;
+  const ready = working({ task: { ...working().task, status: 'ready' } });
+  const later = [ready, working(), teamTree()];
+  const script = teamScript();
+  fake.script({
+    ...script,
+    agentd: {
+      ...script.agentd,
+      createTask: async () => ({ task: working().task }),
+      getTree: async () => {
+        if (!told.includes('no answer from')) return { tree: working() };
+        return { tree: later.length > 1 ? later.shift()! : later[0]! };
+      },
+    },
+    'auditd-ai': {
+      events: async ({ query, signal }) => {
+        if (query.follow !== '1') return { events: [], cursor: null };
+        return eventStream(
+          (async function* () {
+            await until('planner: working', signal);
+            yield failed;
+            await until('planner: completed', signal);
+          })(),
+        );
+      },
+    },
+  });
+  const ran = await agentctl(['task', 'create', 'Do it', '--wait'], {
+    state: fake.stateDir,
+    watch: ({ stderr }) => {
+      told = stderr;
+      return undefined;
+    },
+  });
+  assert.equal(ran.code, 0, ran.stderr);
+  const [before = '', after = ''] = ran.stderr.split(/planner: no answer from the model default/);
+  assert.match(before, /planner: working\n/);
+  assert.match(
+    after,
+    /planner: asks the model default \(local\) again; see .*agentctl model list\n/,
+  );
+  assert.doesNotMatch(after, /planner: working/);
 });
 
 test('the exit status of --wait follows how it ended', async () => {

@@ -4,10 +4,20 @@ import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
 import { cut } from '../show/width.ts';
 
+/** `working`: taken up, for the first time or again; not after a wait. */
+type Kind =
+  | 'created'
+  | 'working'
+  | 'status'
+  | 'question'
+  | 'answered'
+  | 'crashed'
+  | 'trouble'
+  | 'ended';
 export type Change = {
   task_id: string;
   agent: string | null;
-  kind: 'created' | 'status' | 'question' | 'answered' | 'crashed' | 'trouble' | 'ended';
+  kind: Kind;
   text: string;
   /** When it happened, which may be long before the first look. */
   at: string;
@@ -51,7 +61,7 @@ function changesBelow(
   }
   const status = statusChange(before, now);
   const isBeginning = before === undefined || before.task.status !== 'waiting';
-  const startsNow = status?.kind === 'status' && isBeginning ? [status] : [];
+  const startsNow = status !== undefined && status.kind !== 'ended' && isBeginning ? [status] : [];
   const endsNow = status !== undefined && startsNow.length === 0 ? [status] : [];
   const parts = now.children.flatMap((child) => changesBelow(old, child, now));
   return [...begun, ...startsNow, ...waitChanges(before, now), ...parts, ...endsNow];
@@ -61,7 +71,8 @@ function statusChange(before: TreeNode | undefined, now: TreeNode): Change | und
   const { task } = now;
   if (before?.task.status === task.status) return undefined;
   const text = statusText(task, before?.task.status);
-  const kind = task.ended_at === null ? 'status' : 'ended';
+  const isTaken = task.status === 'working' && before?.task.status !== 'waiting';
+  const kind = task.ended_at !== null ? 'ended' : isTaken ? 'working' : 'status';
   const about = { task_id: task.id, agent: task.assigned_to };
   // At the first look it may have been working for long; other things have changed it since.
   const begun = before === undefined ? now.runs[0]?.created_at : undefined;

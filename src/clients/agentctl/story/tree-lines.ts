@@ -9,6 +9,7 @@ import { cut } from '../show/width.ts';
 import { tokensOf, toolDeed } from './call-words.ts';
 import { type Chapter, callOf } from './gather.ts';
 import { answerWith } from './progress.ts';
+import { SEE_MODELS } from './trouble.ts';
 
 const MARKS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
   completed: ['✓', 'green'],
@@ -98,7 +99,7 @@ function troubleOf({ task, modelCalls }: Chapter): ModelCallView | undefined {
 }
 
 const ASKED_AGAIN: Line = {
-  ...{ text: 'it is asked again; see which models answer: agentctl model list', mark: '◌' },
+  ...{ text: `it is asked again; ${SEE_MODELS}`, mark: '◌' },
   ...{ style: 'yellow', dim: false },
 };
 
