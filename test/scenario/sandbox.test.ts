@@ -7,7 +7,6 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
-  readlinkSync,
   renameSync,
   rmSync,
   writeFileSync,
@@ -20,6 +19,7 @@ import { derivedId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import { type Collected, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { childrenOf, descendantsOf, fieldOf, isAlive, linkOf } from '../support/processes.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
 import { create, runnerPids, scriptedModels, TEAM } from '../support/scripted-world.ts';
@@ -27,37 +27,6 @@ import { create, runnerPids, scriptedModels, TEAM } from '../support/scripted-wo
 const NOBODY = 65_534;
 const IS_ROOT = process.getuid?.() === 0;
 const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
-
-const statusOf = (pid: number) => readFileSync(`/proc/${pid}/status`, 'utf8');
-const fieldOf = (pid: number, name: string) =>
-  new RegExp(`^${name}:\\s+(.*)$`, 'm').exec(statusOf(pid))?.[1]?.split(/\s+/)[0];
-
-/** The processes whose parent this is. */
-function childrenOf(parent: number): number[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => {
-      try {
-        return Number(fieldOf(pid, 'PPid')) === parent;
-      } catch {
-        return false;
-      }
-    });
-}
-
-const descendantsOf = (pid: number): number[] =>
-  childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
-
-const linkOf = (pid: number, space: string) => readlinkSync(`/proc/${pid}/ns/${space}`);
-/** One that has ended may stay a zombie for as long as nobody collects it. */
-function isAlive(pid: number): boolean {
-  try {
-    return fieldOf(pid, 'State') !== 'Z';
-  } catch {
-    return false;
-  }
-}
 
 for (const mode of MODES) {
   describe(`sandboxes, as ${mode}`, { timeout: 180_000 }, () => {
@@ -351,53 +320,3 @@ for (const mode of MODES) {
     });
   });
 }
-
-describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
-  let runtime: TestRuntime;
-  before(async () => {
-    runtime = await startRuntime({ mode: 'split' });
-  });
-  after(() => runtime.remove());
-
-  it('a sandboxd that is killed takes boxes along; what it knew of users it knows again', async () => {
-    const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
-    const toold = makeClient(sandboxdRoutes, socketLink({ socketPath }));
-    const pidOf = (name: string) =>
-      [runtime.process.pid!, runtime.runtimePid]
-        .flatMap(childrenOf)
-        .find((pid) => fieldOf(pid, 'Name') === name)!;
-    const open = async (id: BoxId) => {
-      const body = {
-        ...{ run_id: derivedId<RunId>('run', id), fence: 1, agent: 'coder', level: 'L2' as const },
-        ...{ task_id: derivedId<TaskId>('task', id), root_task_id: derivedId<TaskId>('task', id) },
-        rules: { read: [], write: ['/workspace'], deny: [] },
-        network: { egress_socket: null },
-      };
-      return toold.openBox({ params: { id }, body });
-    };
-    const id = derivedId<BoxId>('box', 'split');
-    const { uid } = await open(id);
-    const argv = ['/bin/sleep', '60'];
-    const call_id = derivedId<CallId>('call', 'split');
-    const running = toold
-      .execBox({ params: { id }, body: { call_id, argv, collect: true } })
-      .catch((error: { code: string }) => error.code);
-    const boxed = await eventually('the command', async () => {
-      const all = childrenOf(pidOf('warden')).flatMap((pid) => [pid, ...childrenOf(pid)]);
-      return all.some((pid) => fieldOf(pid, 'Name') === 'sleep') ? all : undefined;
-    });
-    process.kill(pidOf('sandboxd'), 'SIGKILL');
-    assert.equal(await running, 'unavailable');
-    const held = boxed.filter((pid) => existsSync(`/proc/${pid}/exe`));
-    await eventually('the boxes to go', async () =>
-      held.some((pid) => isAlive(pid) && fieldOf(pid, 'Name') === 'sleep') ? undefined : true,
-    );
-    const again = await eventually('a box again', () => open(derivedId<BoxId>('box', 'again')));
-    assert.equal(again.uid, uid);
-    const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
-    assert.deepEqual(
-      boxes.filter((box) => box.id === id).map(({ ended_by }) => ended_by),
-      ['restart'],
-    );
-  });
-});

@@ -1,0 +1,61 @@
+// Boxes where every daemon is a process of its own, so that sandboxd can die alone.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { after, before, describe, it } from 'node:test';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { derivedId } from '../../src/platform/ids.ts';
+import { makeClient, socketLink } from '../../src/platform/link.ts';
+import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import { childrenOf, fieldOf, isAlive } from '../support/processes.ts';
+import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
+
+describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
+  let runtime: TestRuntime;
+  before(async () => {
+    runtime = await startRuntime({ mode: 'split' });
+  });
+  after(() => runtime.remove());
+
+  it('a sandboxd that is killed takes boxes along; what it knew of users it knows again', async () => {
+    const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+    const toold = makeClient(sandboxdRoutes, socketLink({ socketPath }));
+    const pidOf = (name: string) =>
+      [runtime.process.pid!, runtime.runtimePid]
+        .flatMap(childrenOf)
+        .find((pid) => fieldOf(pid, 'Name') === name)!;
+    const open = async (id: BoxId) => {
+      const body = {
+        ...{ run_id: derivedId<RunId>('run', id), fence: 1, agent: 'coder', level: 'L2' as const },
+        ...{ task_id: derivedId<TaskId>('task', id), root_task_id: derivedId<TaskId>('task', id) },
+        rules: { read: [], write: ['/workspace'], deny: [] },
+        network: { egress_socket: null },
+      };
+      return toold.openBox({ params: { id }, body });
+    };
+    const id = derivedId<BoxId>('box', 'split');
+    const { uid } = await open(id);
+    const argv = ['/bin/sleep', '60'];
+    const call_id = derivedId<CallId>('call', 'split');
+    const running = toold
+      .execBox({ params: { id }, body: { call_id, argv, collect: true } })
+      .catch((error: { code: string }) => error.code);
+    const boxed = await eventually('the command', async () => {
+      const all = childrenOf(pidOf('warden')).flatMap((pid) => [pid, ...childrenOf(pid)]);
+      return all.some((pid) => fieldOf(pid, 'Name') === 'sleep') ? all : undefined;
+    });
+    process.kill(pidOf('sandboxd'), 'SIGKILL');
+    assert.equal(await running, 'unavailable');
+    const held = boxed.filter((pid) => existsSync(`/proc/${pid}/exe`));
+    await eventually('the boxes to go', async () =>
+      held.some((pid) => isAlive(pid) && fieldOf(pid, 'Name') === 'sleep') ? undefined : true,
+    );
+    const again = await eventually('a box again', () => open(derivedId<BoxId>('box', 'again')));
+    assert.equal(again.uid, uid);
+    const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
+    assert.deepEqual(
+      boxes.filter((box) => box.id === id).map(({ ended_by }) => ended_by),
+      ['restart'],
+    );
+  });
+});
