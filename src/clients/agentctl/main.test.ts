@@ -63,12 +63,29 @@ test('a runtime that died is not reachable either', async () => {
   const ran = await agentctl(['task', 'list'], { state: stateDir });
   assert.equal(ran.code, 6);
   assert.match(ran.stderr, /agentd of .* does not answer \(not_reachable\)/);
-  const info = { ...dead.info, outdated: ['agentd'] };
-  writeFileSync(`${stateDir}/runtime.json`, JSON.stringify(info));
-  const changed = await agentctl(['task', 'list'], { state: stateDir });
-  assert.equal(changed.code, 6);
-  assert.match(changed.stderr, /agentd: not started again, the program was changed/);
-  assert.match(changed.stderr, /agentctl down, then agentctl up/);
+});
+
+test('a daemon that its runtime does not start again is said to be that', async () => {
+  const dead = await startFake();
+  const { stateDir, info } = dead;
+  await dead.stop();
+  const { mkdirSync, rmSync, writeFileSync } = await import('node:fs');
+  mkdirSync(stateDir);
+  mkdirSync(info.runtime_dir, { mode: 0o700 });
+  try {
+    writeFileSync(`${stateDir}/operator.key`, 'x\n', { mode: 0o600 });
+    for (const [outdated, words] of [
+      [[], /agentd of .* does not answer \(not_reachable\)\nThe runtime starts it again by itself/],
+      [['agentd'], /agentd: not started again, .* changed .*\n.* agentctl down, then agentctl up/],
+    ] as const) {
+      writeFileSync(`${stateDir}/runtime.json`, JSON.stringify({ ...info, outdated }));
+      const ran = await agentctl(['task', 'list'], { state: stateDir });
+      assert.equal(ran.code, 6);
+      assert.match(ran.stderr, words);
+    }
+  } finally {
+    rmSync(info.runtime_dir, { recursive: true });
+  }
 });
 
 test('a wrong key is refused with 6', async () => {
