@@ -36,6 +36,8 @@ export async function startDaemons(
   const children: ChildProcess[] = [];
   const stop = async () => {
     for (const child of children.reverse()) await end(child);
+    // As root they are another user than the daemons of a whole runtime, which would refuse it.
+    rmSync(join(env.XDG_RUNTIME_DIR, 'agentd'), { recursive: true, force: true });
   };
   const remove = async () => {
     await stop();
