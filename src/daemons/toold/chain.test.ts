@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { publishPolicy as publish } from '../../policy/testing/publish.ts';
-import type { ChainLink } from '../../wire/approvald.ts';
+import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
+import { mostOf } from './chain.ts';
 import { hostToold, makeWorld, type TestHost, type TestRun, type World } from './testing/host.ts';
 
 const TOOLS = [
@@ -51,6 +52,20 @@ const brief = (chain: ChainLink[]) =>
 const echo = { text: 'a' };
 
 describe('a chain', () => {
+  it('keeps its worst parts when it is too long to be told', () => {
+    const link = (n: number, worst: Partial<ChainLink> = {}): ChainLink => ({
+      ...{ part: 'beside', class: 'file.read', what: `file.read ${n}` },
+      ...{ risk: 'low', reversibility: 'read-only', ...worst },
+    });
+    const many = Array.from({ length: CHAIN_LINKS_MAX + 50 }, (_, n) => link(n));
+    const worst = link(9_999, { risk: 'high', reversibility: 'irreversible' });
+    const kept = mostOf([...many, worst]);
+    assert.equal(kept.length, CHAIN_LINKS_MAX);
+    assert.deepEqual(kept[0], worst);
+    const few = [link(1), worst, link(1)];
+    assert.deepEqual(mostOf(few), [link(1), worst]);
+  });
+
   it('is empty for a call alone that brings nothing', async () => {
     assert.deepEqual(await chainOf(1, 'test.echo', echo), []);
   });

@@ -4,7 +4,7 @@ import { checkValue } from '../../platform/check.ts';
 import { canonicalJson, sha256Hex } from '../../platform/json.ts';
 import { grantOf, isBasicTool } from '../../policy/capabilities.ts';
 import type { PolicySource } from '../../policy/source.ts';
-import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
+import { CHAIN_LINKS_MAX, type ChainLink, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Grants } from './grants.ts';
 import type { Job } from './job.ts';
 import { runsCommands } from './marks.ts';
@@ -105,17 +105,14 @@ export function makeChains(options: {
   };
 
   const broughtBy: Chains['broughtBy'] = async (job, input) =>
-    distinct(await brings(job.run, job.tool!, input, 'brings')).slice(0, CHAIN_LINKS_MAX);
+    mostOf(await brings(job.run, job.tool!, input, 'brings'));
 
   return {
     broughtBy,
     async of(job, input) {
       const others = await othersOf(job);
       const links = await Promise.all(others.map((other) => beside(job.run, other)));
-      return distinct([...(await broughtBy(job, input)), ...links.flat()]).slice(
-        0,
-        CHAIN_LINKS_MAX,
-      );
+      return mostOf([...(await broughtBy(job, input)), ...links.flat()]);
     },
   };
 }
@@ -130,6 +127,11 @@ function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'>
 
 const shorten = (text: string): string => previewOf(neutralise(text), WHAT_CHARS_MAX);
 
-function distinct(links: readonly ChainLink[]): ChainLink[] {
-  return [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
+/** Where there are more than can be told, a run must not choose which: the worst are. */
+export function mostOf(links: readonly ChainLink[]): ChainLink[] {
+  const distinct = [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
+  if (distinct.length <= CHAIN_LINKS_MAX) return distinct;
+  const rank = ({ risk, reversibility }: ChainLink): number =>
+    Risk.options.indexOf(risk) * 10 + Reversibility.options.indexOf(reversibility);
+  return distinct.sort((a, b) => rank(b) - rank(a)).slice(0, CHAIN_LINKS_MAX);
 }
