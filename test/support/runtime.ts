@@ -1,6 +1,6 @@
 // A real runtime for tests: its own processes, state directory and sockets, reached as an operator
 // would.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   constants,
@@ -228,12 +228,23 @@ function nodeChildOf(pid: number): number {
   return found;
 }
 
+/** What an earlier life of the runtime is still taking away must not be missed. */
+function giveTo(uid: number, base: string): void {
+  for (let triesLeft = 5; ; triesLeft--) {
+    const { status, stderr } = spawnSync('chown', ['-R', `${uid}:${uid}`, base], {
+      encoding: 'utf8',
+    });
+    if (status === 0) return;
+    if (triesLeft === 0 || !stderr.includes('No such file')) throw new Error(stderr);
+  }
+}
+
 /** Node where that user can read it, all that is there already given to it, and its rights. */
 function asUser(uid: number, base: string): string[] {
   const node = join(base, 'node');
   if (!existsSync(node)) copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
   chmodSync(node, 0o755);
-  execFileSync('chown', ['-R', `${uid}:${uid}`, base]);
+  giveTo(uid, base);
   return ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--', node];
 }
 
