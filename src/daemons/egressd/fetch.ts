@@ -96,6 +96,7 @@ export function makeFetches(options: {
   };
 
   const recall: Fetches['recall'] = async (callId) => {
+    // However it ends, the record has it then.
     await inHand.get(callId)?.answer.catch(() => undefined);
     const known = await store.findFetch(callId);
     if (known === undefined) return { outcome: 'none', answer: null };
