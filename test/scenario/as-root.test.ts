@@ -17,6 +17,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { userInfo } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Fault } from '../../src/wire/errors.ts';
@@ -99,10 +100,11 @@ for (const mode of ['embedded', 'split'] as const) {
       assert.ok(existsSync(join(base, 'unrelated')) && !existsSync(join(seen, 'unrelated')));
       assert.ok(existsSync(join(seen, 'state', 'operator.key')));
       // Where they need nothing below it they have it as everybody has: closed.
-      const isNeeded = process.execPath.startsWith('/root/');
-      const home = `/proc/${runtime.runtimePid}/root/root`;
-      if ((statSync('/root').mode & 0o001) === 0 && isNeeded)
-        assert.ok(!existsSync(join(home, '.bashrc')) && !existsSync(join(home, '.ssh')));
+      const home = userInfo().homedir;
+      const isNeeded = process.execPath.startsWith(`${home}/`);
+      const theirs = `/proc/${runtime.runtimePid}/root${home}`;
+      if ((statSync(home).mode & 0o001) === 0 && isNeeded)
+        assert.ok(!existsSync(join(theirs, '.bashrc')) && !existsSync(join(theirs, '.ssh')));
     });
   });
 }
