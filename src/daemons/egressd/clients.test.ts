@@ -1,17 +1,16 @@
 // Real programs go through egressd with exactly the settings a box is given: curl, git, npm, Node.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import type http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { gzipSync } from 'node:zlib';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { EgressRule } from '../../wire/egressd.ts';
 import { CERT } from './testing/cert.ts';
 import { startHost, type TestHost, type TestRun } from './testing/host.ts';
+import { registry } from './testing/packages.ts';
+import { gitServer } from './testing/repository.ts';
 import { type Place, startHttp, startRelay, startTls } from './testing/wires.ts';
 
 type Ran = { status: number | null; out: string; err: string };
@@ -36,50 +35,6 @@ function run(env: Record<string, string>, command: string, ...argv: string[]): P
     child.on('error', reject);
     child.on('close', (status) => resolve({ ...ran, status }));
   });
-}
-
-/** A tar archive of plain files, as small as can be. */
-function tarOf(files: Record<string, string>): Buffer {
-  const blocks = Object.entries(files).flatMap(([name, text]) => {
-    const head = Buffer.alloc(512);
-    head.write(name, 0);
-    head.write('0000644\0'.padEnd(8), 100);
-    head.write('0000000\0', 108);
-    head.write('0000000\0', 116);
-    head.write(`${Buffer.byteLength(text).toString(8).padStart(11, '0')}\0`, 124);
-    head.write('00000000000\0', 136);
-    head.write('        ', 148);
-    head.write('0', 156);
-    head.write('ustar\x0000', 257);
-    const sum = head.reduce((total, byte) => total + byte, 0);
-    head.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
-    const body = Buffer.alloc(Math.ceil(Buffer.byteLength(text) / 512) * 512);
-    body.write(text);
-    return [head, body];
-  });
-  return Buffer.concat([...blocks, Buffer.alloc(1_024)]);
-}
-
-/** A registry with one package. */
-function registry(origin: () => string): http.RequestListener {
-  const manifest = { name: 'tiny-thing', version: '1.0.0', main: 'index.js' };
-  const tarball = gzipSync(
-    tarOf({
-      'package/package.json': JSON.stringify(manifest),
-      'package/index.js': "module.exports = 'tiny';\n",
-    }),
-  );
-  return (request, response) => {
-    if (request.url === '/tiny-thing/-/tiny-thing-1.0.0.tgz') return void response.end(tarball);
-    if (request.url !== '/tiny-thing') return void response.writeHead(404).end('{}');
-    const dist = {
-      tarball: `${origin()}/tiny-thing/-/tiny-thing-1.0.0.tgz`,
-      integrity: `sha512-${createHash('sha512').update(tarball).digest('base64')}`,
-    };
-    const versions = { '1.0.0': { ...manifest, dist } };
-    response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify({ ...manifest, 'dist-tags': { latest: '1.0.0' }, versions }));
-  };
 }
 
 describe('clients with the settings of a box', () => {
@@ -116,7 +71,7 @@ describe('clients with the settings of a box', () => {
       }),
     );
     packages = keep(await startHttp(registry(() => `http://packages.good.test:${packages.port}`)));
-    repository = keep(await startHttp(await gitServer(dir)));
+    repository = keep(await startHttp(gitServer(dir)));
     const names = ['good.test', 'packages.good.test', 'git.good.test'];
     const ports = [web, secure, packages, repository].map(({ port }) => port);
     host = await startHost({
@@ -242,46 +197,3 @@ describe('clients with the settings of a box', () => {
     assert.deepEqual([...hosts].sort(), ['git.good.test', 'good.test', 'packages.good.test']);
   });
 });
-
-/** git's own server, behind the few lines of CGI it needs. */
-async function gitServer(dir: string): Promise<http.RequestListener> {
-  const work = join(dir, 'work');
-  const bare = join(dir, 'served', 'repo.git');
-  const env = { HOME: dir, GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b.test' };
-  const all = { ...env, GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b.test' };
-  const git = async (...argv: string[]) => {
-    const { status, err } = await run(all, 'git', ...argv);
-    assert.equal(status, 0, err);
-  };
-  await git('init', '-q', work);
-  writeFileSync(join(work, 'hello'), 'hello\n');
-  await git('-C', work, 'add', 'hello');
-  await git('-C', work, 'commit', '-q', '-m', 'say hello');
-  await git('clone', '-q', '--bare', work, bare);
-  return (request, response) => {
-    const [path = '', query = ''] = (request.url ?? '').split('?');
-    const child = spawn('git', ['http-backend'], {
-      env: {
-        PATH: process.env.PATH ?? '',
-        ...{ GIT_PROJECT_ROOT: join(dir, 'served'), GIT_HTTP_EXPORT_ALL: '1', PATH_INFO: path },
-        ...{ QUERY_STRING: query, REQUEST_METHOD: request.method ?? 'GET', REMOTE_ADDR: '-' },
-        CONTENT_TYPE: request.headers['content-type'] ?? '',
-        HTTP_CONTENT_ENCODING: String(request.headers['content-encoding'] ?? ''),
-      },
-    });
-    request.pipe(child.stdin);
-    const chunks: Buffer[] = [];
-    child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
-    child.on('close', () => {
-      const whole = Buffer.concat(chunks);
-      const end = whole.indexOf('\r\n\r\n');
-      const lines = whole.subarray(0, end).toString().split('\r\n');
-      const status = lines.find((line) => /^status:/i.test(line))?.split(' ')[1] ?? '200';
-      for (const line of lines) {
-        const [, name, value] = /^([^:]+): (.*)$/.exec(line) ?? [];
-        if (name !== undefined && !/^status$/i.test(name)) response.setHeader(name, value!);
-      }
-      response.writeHead(Number(status)).end(whole.subarray(end + 4));
-    });
-  };
-}

@@ -349,4 +349,24 @@ describe('the way out of a run', () => {
     assert.match(text, /is not TLS/);
     assert.doesNotMatch(text, /SSH/);
   });
+
+  it('tells a run that has read text from outside what would help, and asking does not', async () => {
+    const rules = [{ host: 'good.test', port: web.port, methods: ['GET'] }];
+    const post =
+      `POST http://${at(web)}/ HTTP/1.1\r\nHost: ${at(web)}\r\n` +
+      'Content-Length: 0\r\nConnection: close\r\n\r\n';
+    const refusalOf = async (name: string, labels: 'outside'[]) => {
+      const run = await host.open(name, rules, { labels });
+      const said = errorOf(await exchange(run.socket, post));
+      const { egress } = await host.operator.getEgress({ params: { id: run.id } });
+      return { said, askable: egress.denials.map(({ askable }) => askable) };
+    };
+    const marked = await refusalOf('marked', ['outside']);
+    assert.match(marked.said.message, /has read text from outside .* may not send POST/);
+    assert.match(marked.said.hint, /http\.fetch, and a person decides/);
+    assert.deepEqual(marked.askable, [false]);
+    const other = await refusalOf('unmarked', []);
+    assert.match(other.said.hint, /network\.request/);
+    assert.deepEqual(other.askable, [true]);
+  });
 });

@@ -15,7 +15,7 @@ import { type Ip, kindOf, LIFTABLE } from './rules/address.ts';
 import { authorityOf } from './rules/host.ts';
 import { decide, type Verdict, type Wanted } from './rules/match.ts';
 import { type Refused, refuse, refuseAddress } from './rules/refusal.ts';
-import { type Connection, type ConnectionKind, type Run, usedBytes } from './run.ts';
+import { type Connection, type ConnectionKind, isMarked, type Run, usedBytes } from './run.ts';
 import type { Store } from './store.ts';
 
 export type GateOptions = {
@@ -83,9 +83,10 @@ export function makeGate(options: GateOptions): Gate {
     return fault(code, message, { hint, details: { reason, host, port, askable } });
   };
 
-  const whatOf = (wanted: Wanted) => ({
+  const whatOf = (run: Run, wanted: Wanted) => ({
     host: wanted.host.name,
     port: wanted.port,
+    isMarked: isMarked(run),
     ...(wanted.how === 'http' ? { method: wanted.method, path: wanted.path } : {}),
   });
 
@@ -93,9 +94,9 @@ export function makeGate(options: GateOptions): Gate {
     if (run.isOver) throw fault('stale_fence', `${run.runId} has no way out any more`);
     if (options.isHalted()) throw fault('halted', 'everything is halted');
     const verdict = decide(run.rules, wanted, clock.nowMs());
-    if (!verdict.allowed) throw refused(run, refuse(verdict.reason, whatOf(wanted)), callId);
+    if (!verdict.allowed) throw refused(run, refuse(verdict.reason, whatOf(run, wanted)), callId);
     if (usedBytes(run) >= run.body.bytes_max)
-      throw refused(run, refuse('budget', whatOf(wanted)), callId);
+      throw refused(run, refuse('budget', whatOf(run, wanted)), callId);
     return verdict;
   };
 
@@ -105,7 +106,7 @@ export function makeGate(options: GateOptions): Gate {
     for (const ip of all) {
       const kind = kindOf(ip, own);
       if (kind === 'public' || (isLifted && LIFTABLE.has(kind))) continue;
-      throw refused(run, refuseAddress(whatOf(wanted), kind), asked.callId);
+      throw refused(run, refuseAddress(whatOf(run, wanted), kind), asked.callId);
     }
   };
 
@@ -219,7 +220,7 @@ export function makeGate(options: GateOptions): Gate {
     },
     spend(run, connection, { sent = 0, received = 0 }) {
       if (usedBytes(run) + sent + received > run.body.bytes_max) {
-        refused(run, refuse('budget', whatOf(connection.wanted)), connection.callId);
+        refused(run, refuse('budget', whatOf(run, connection.wanted)), connection.callId);
         cutAll(run, 'budget');
         return false;
       }

@@ -51,6 +51,8 @@ export function rulesOf({ allow, granted }: PutEgressBody): Rule[] {
   return [...allow, ...granted].map((rule) => taken(readRule(rule)));
 }
 
+export const isMarked = ({ body }: Run): boolean => body.labels.includes('outside');
+
 /** The same run, for one request that may go a little further. */
 export function withRule(run: Run, rule: EgressRule): Run {
   const rules = [...run.rules, taken(readRule(rule))];

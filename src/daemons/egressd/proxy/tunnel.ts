@@ -6,7 +6,7 @@ import type { Log } from '../../../platform/log.ts';
 import type { Gate, Reached } from '../gate.ts';
 import { readAuthority, type Target } from '../rules/host.ts';
 import { refuse } from '../rules/refusal.ts';
-import type { Run } from '../run.ts';
+import { isMarked, type Run } from '../run.ts';
 import { endWith, knownFault } from './answer.ts';
 import { readFirst } from './first-bytes.ts';
 import { pour } from './pour.ts';
@@ -142,8 +142,10 @@ async function carryRequests(options: TunnelOptions, target: Target): Promise<vo
   const { signal } = new AbortController();
   const first = await readFirst(client, { head, target, timeoutMs: headTimeoutMs, signal });
   if (first.is === 'gone') return void client.destroy();
-  if (first.is !== 'http')
-    throw gate.refused(run, refuse('unreadable', { host: target.host.name, port: target.port }));
+  if (first.is !== 'http') {
+    const what = { host: target.host.name, port: target.port, isMarked: isMarked(run) };
+    throw gate.refused(run, refuse('unreadable', what));
+  }
   client.unshift(first.bytes);
   options.handOver(client, target, undefined);
 }

@@ -15,7 +15,14 @@ export type Refused = {
   askable: boolean;
 };
 
-type What = { host: string; port: number; method?: string; path?: string };
+type What = {
+  host: string;
+  port: number;
+  method?: string;
+  path?: string;
+  /** The run has read text from outside: no person can open more for it than reading. */
+  isMarked?: boolean;
+};
 
 const ASK =
   'Ask for it with the tool network.request (host, port and why you need it): a person decides. ' +
@@ -24,8 +31,14 @@ const STOP = 'This cannot be allowed by asking. Go on without it.';
 const READABLE =
   'Use the tool http.fetch, or plain http:// through the proxy, so that method and path can be seen.';
 
+const SEND =
+  'Asking for the host does not help: send it with the tool http.fetch, and a person decides. ' +
+  'Or go on without it.';
+
 const place = ({ host, port }: What): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+const onlyReads = 'this run has read text from outside and only reads from then on:';
 
 function told(reason: DenialReason, what: What): [message: string, hint: string] {
   const where = place(what);
@@ -35,10 +48,14 @@ function told(reason: DenialReason, what: What): [message: string, hint: string]
     case 'port':
       return [`this run may reach ${what.host}, but not its port ${what.port}`, ASK];
     case 'method':
+      if (what.isMarked === true)
+        return [`${onlyReads} it may not send ${what.method} to ${where}`, SEND];
       return [`this run may not send ${what.method} to ${where}`, ASK];
     case 'path':
       return [`this run may not ask ${where} for this path`, ASK];
     case 'unreadable':
+      if (what.isMarked === true)
+        return [`${onlyReads} it may open no tunnel to ${where}, which could carry more`, READABLE];
       return [`this run may send only certain requests to ${where}, and no tunnel`, READABLE];
     case 'not_tls':
       return [`what was sent through the tunnel to ${where} is not TLS`, STOP];

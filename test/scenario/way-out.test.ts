@@ -1,0 +1,250 @@
+// Programs that people use reach the network from the box of a real run: git and npm, plain and by
+// TLS; what they may carry is bounded; and a manifest that loses a host cuts what is open to it.
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { CERT, KEY } from '../../src/daemons/egressd/testing/cert.ts';
+import { registry } from '../../src/daemons/egressd/testing/packages.ts';
+import { gitServer } from '../../src/daemons/egressd/testing/repository.ts';
+import { type Place, startHttp, startTls } from '../../src/daemons/egressd/testing/wires.ts';
+import { allEvents } from '../support/reconcile.ts';
+import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import {
+  call,
+  finishes,
+  type ScriptedModel,
+  says,
+  startScriptedModel,
+} from '../support/scripted-model.ts';
+import { create, doTask, manifestOf, scriptedModels } from '../support/scripted-world.ts';
+
+const BYTES_MAX = 1_000_000;
+const NAMES = ['packages', 'git', 'files', 'first', 'second'].map((name) => `${name}.good.test`);
+const IS_ROOT = process.getuid?.() === 0;
+/** An ordinary user's boxes have another way to the same listener. */
+const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
+const NOBODY = 65_534;
+
+type Result = {
+  exit_code: number;
+  stdout: string;
+  stderr: string;
+  network_denied?: { host: string; reason: string; hint: string }[];
+};
+
+for (const mode of MODES)
+  describe(`the way out of a real run, as ${mode}`, { timeout: 180_000 }, () => {
+    let runtime: TestRuntime;
+    let model: ScriptedModel;
+    let ports: Record<'packages' | 'git' | 'secure' | 'files' | 'echo', number>;
+    const places: Place[] = [];
+    const dir = mkdtempSync(join(tmpdir(), 'agentd-way-out-'));
+    const hostsOf = (without?: string) =>
+      NAMES.filter((name) => name !== without).flatMap((name) =>
+        Object.values(ports).map((port) => `"${name}:${port}"`),
+      );
+    const workerOf = (without?: string) =>
+      manifestOf(
+        'worker',
+        `{ tools: { allow: [shell.exec] }, ` +
+          `network: { mode: restricted, allow: [${hostsOf(without).join(', ')}] } }`,
+      );
+
+    before(async () => {
+      model = await startScriptedModel();
+      const repository = gitServer(dir);
+      const kept = async (place: Promise<Place>) => {
+        places.push(await place);
+        return places.at(-1)!.port;
+      };
+      const plain = registry(() => `http://packages.good.test:${ports.packages}`);
+      const sealed = registry(() => `https://packages.good.test:${ports.secure}`);
+      ports = {
+        packages: await kept(startHttp(plain)),
+        git: await kept(startHttp(repository)),
+        secure: await kept(
+          startHttps((request, response) =>
+            request.url?.startsWith('/repo.git') === true
+              ? repository(request, response)
+              : sealed(request, response),
+          ),
+        ),
+        files: await kept(
+          startHttp((request, response) =>
+            response.end(Buffer.alloc(Number(request.url?.slice(1)))),
+          ),
+        ),
+        echo: await kept(startTls((socket) => void socket.on('error', () => {}).pipe(socket))),
+      };
+      runtime = await startRuntime({
+        agents: { worker: workerOf() },
+        config: JSON.stringify({
+          modeld: scriptedModels(model.url),
+          toold: { egress_bytes_max: BYTES_MAX },
+          egressd: {
+            hosts: Object.fromEntries(NAMES.map((name) => [name, '127.0.0.1'])),
+            allow_private: hostsOf().map((host) => JSON.parse(host) as string),
+          },
+        }),
+        ...(mode === 'user' && IS_ROOT ? { uid: NOBODY } : {}),
+      });
+    });
+    after(async () => {
+      await runtime?.remove();
+      await model?.close();
+      for (const place of places) await place.close();
+      rmSync(dir, { recursive: true, force: true });
+    });
+
+    let tasks = 0;
+    /** One run does these, one after the other, and what each gave. */
+    const run = async (...commands: string[]): Promise<Result[]> => {
+      const goal = `Do ${mode} ${tasks++}.`;
+      const steps = commands.map((command) => says(call('shell.exec', { command })));
+      let results: string[] = [];
+      model.on(goal, ...steps, (scene) => {
+        results = scene.results;
+        return finishes('done');
+      });
+      const task = await doTask(runtime, goal, { agent: 'worker' });
+      assert.equal(task.status, 'completed', JSON.stringify(task));
+      return results.map((text) => JSON.parse(text) as Result);
+    };
+    const trusting = `printf '%s' '${CERT}' > /tmp/ca.pem; export GIT_SSL_CAINFO=/tmp/ca.pem`;
+    const install = (origin: string) =>
+      `mkdir -p p && cd p && echo '{}' > package.json && npm install tiny-thing ` +
+      `--cafile=/tmp/ca.pem --registry ${origin}/ --no-audit --no-fund --fetch-retries=0 && ` +
+      `node -p "require('tiny-thing')"; cd ..`;
+
+    it('git clones and npm installs, plain and by TLS, with nothing but the settings of the box', async () => {
+      for (const [git, npm] of [
+        [`http://git.good.test:${ports.git}`, `http://packages.good.test:${ports.packages}`],
+        [`https://git.good.test:${ports.secure}`, `https://packages.good.test:${ports.secure}`],
+      ] as const) {
+        const command = `${trusting}; git clone -q ${git}/repo.git r && cat r/hello; ${install(npm)}`;
+        const [done] = await run(command);
+        assert.match(done?.stdout ?? '', /^hello\n.*\ntiny\n$/s, JSON.stringify(done));
+        assert.equal(done?.network_denied, undefined);
+      }
+      const denied = `http://evil.good.test:${ports.packages}`;
+      const [none] = await run(`${trusting}; ${install(denied)}; git ls-remote ${denied}/repo.git`);
+      assert.doesNotMatch(none?.stdout ?? '', /tiny\n/);
+      assert.deepEqual(
+        [...new Set(none?.network_denied?.map(({ host }) => host))],
+        ['evil.good.test'],
+      );
+    });
+
+    it('what it has fetched is text from outside: the next command reads, and sends nothing', async () => {
+      const clone = (to: string) => `git clone -q http://git.good.test:${ports.git}/repo.git ${to}`;
+      const secure = `https://git.good.test:${ports.secure}/repo.git`;
+      const [first, second] = await run(
+        clone('one'),
+        `${clone('two')}; ${trusting}; git ls-remote ${secure}; ` +
+          `curl -sS -o /dev/null -w '%{http_code}' http://files.good.test:${ports.files}/10`,
+      );
+      assert.equal(first?.exit_code, 0, JSON.stringify(first));
+      assert.equal(second?.stdout, '200', 'reading goes on');
+      const reasons = second?.network_denied?.map(({ reason }) => reason).join('\n') ?? '';
+      assert.match(reasons, /may not send POST/);
+      assert.match(reasons, /no tunnel/);
+      assert.match(second?.network_denied?.[0]?.hint ?? '', /http\.fetch/);
+    });
+
+    it('carries so many bytes for a run and not one more, whichever command asks', async () => {
+      const get = (bytes: number) =>
+        `curl -sS http://files.good.test:${ports.files}/${bytes} | wc -c`;
+      const [one, two, three] = await run(
+        get(BYTES_MAX * 0.6),
+        `${get(BYTES_MAX * 0.6)}; ${get(BYTES_MAX * 0.6)}`,
+        get(BYTES_MAX * 0.5),
+      );
+      assert.equal(Number(one?.stdout), BYTES_MAX * 0.6);
+      const came = [one, two, three].flatMap((done) => done!.stdout.trim().split('\n').map(Number));
+      const total = came.reduce((sum, bytes) => sum + bytes, 0);
+      assert.ok(total > BYTES_MAX * 0.6 && total < BYTES_MAX, `${came.join(' + ')} came`);
+      assert.match(two?.network_denied?.[0]?.reason ?? '', /used up the bytes/);
+      const cut = await eventually('the log to have it', async () =>
+        (await allEvents(runtime)).find(
+          ({ event, status }) => event === 'network.closed' && status === 'budget',
+        ),
+      );
+      assert.equal(cut.data?.host, 'files.good.test');
+      // Another run has an account of its own.
+      const [fresh] = await run(get(BYTES_MAX * 0.6));
+      assert.equal(Number(fresh?.stdout), BYTES_MAX * 0.6);
+    });
+
+    it('a manifest that loses a host cuts what is open to it, and nothing else', async () => {
+      const goal = `Talk ${mode}.`;
+      model.on(
+        goal,
+        says(call('shell.exec', { command: `node -e "${talk(ports.echo)}"` })),
+        ({ results }) => finishes(results[0]!),
+      );
+      const task = await create(runtime, goal, { agent: 'worker' });
+      await eventually('both tunnels to be open', async () => {
+        const { egress } = await runtime.egressd.listEgress({});
+        const own = egress.find(({ task_id }) => task_id === task.id);
+        return own?.open === 2 ? true : undefined;
+      });
+      const file = join(runtime.stateDir, '..', 'agents', 'worker.yaml');
+      const whole = readFileSync(file, 'utf8');
+      try {
+        writeFileSync(file, workerOf('first.good.test'));
+        const ended = await taskEnded(runtime, task.id);
+        const { stdout } = JSON.parse(ended.result ?? '{}') as Result;
+        // The second one is still spoken over after the first is gone.
+        assert.match(stdout, /^first closed\nsecond goes on\n$/, JSON.stringify(ended));
+        const cut = (await allEvents(runtime)).filter(
+          ({ event, status, task_id }) =>
+            event === 'network.closed' && status === 'cut' && task_id === task.id,
+        );
+        assert.deepEqual(
+          cut.map(({ data }) => data?.host).filter((host) => host === 'first.good.test'),
+          ['first.good.test'],
+        );
+      } finally {
+        writeFileSync(file, whole);
+      }
+    });
+  });
+
+function startHttps(serve: Parameters<typeof startHttp>[0]): Promise<Place> {
+  const server = https.createServer({ cert: CERT, key: KEY }, serve);
+  return new Promise((resolve) =>
+    server.listen(0, '127.0.0.1', () =>
+      resolve({
+        port: (server.address() as AddressInfo).port,
+        close: () =>
+          new Promise((done) => {
+            server.close(() => done());
+            server.closeAllConnections();
+          }),
+      }),
+    ),
+  );
+}
+
+/** Opens a tunnel to each of two names, says something over both all the time, and tells their end. */
+const talk = (port: number): string =>
+  `const net = require('net'), tls = require('tls');
+  const open = (name, over, heard) => {
+    const at = name + '.good.test:${port}';
+    const socket = net.connect(3128, '127.0.0.1');
+    socket.write('CONNECT ' + at + ' HTTP/1.1\\r\\nHost: ' + at + '\\r\\n\\r\\n');
+    socket.once('data', () => {
+      const options = { socket, servername: name + '.good.test', rejectUnauthorized: false };
+      const wire = tls.connect(options).on('error', () => {}).on('close', over).on('data', heard);
+      setInterval(() => wire.write('x'), 50);
+    });
+  };
+  let isCut = false, after = 0;
+  open('first', () => { isCut = true; console.log('first closed'); }, () => {});
+  open('second', () => { console.log('second closed'); process.exit(); }, () => {
+    if (isCut && ++after === 20) { console.log('second goes on'); process.exit(); }
+  });`.replaceAll('\n', ' ');
