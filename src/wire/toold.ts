@@ -164,6 +164,16 @@ export const tooldRoutes = routes({
     }),
     output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
   }),
+  /** Whether a tool would take these, for whoever changes what they approve. Nothing is done. */
+  checkArguments: route({
+    method: 'POST',
+    path: '/v1/tools/{name}/check',
+    callers: ['operator'],
+    params: toolInPath,
+    body: z.strictObject({ arguments: z.record(z.string(), z.unknown()) }),
+    output: z.object({ problem: z.string().nullable() }),
+    bodySizeBytesMax: 4_000_000,
+  }),
   /** For everybody, until somebody resumes it. Declared tools are suspended by themselves, too. */
   suspendTool: route({
     method: 'POST',

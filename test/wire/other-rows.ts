@@ -84,6 +84,11 @@ export const tooldRows = rows({
     good: async (world) => ({ query: { run_id: world.someRun.id } }),
     bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
+  checkArguments: {
+    good: async () => ({ params: { name: 'test.echo' }, body: { arguments: { text: 1 } } }),
+    check: (answer: { problem: string }) => assert.match(answer.problem, /^text: /),
+    bad: [['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request']],
+  },
   suspendTool: {
     good: async () => ({ params: { name: 'test.count_effect' }, body: { reason: 'looks odd' } }),
     check: (answer: { tool: { suspended: { reason: string } } }) =>

@@ -59,6 +59,7 @@ export const PATHS = {
     listTools: 'GET /v1/tools',
     listCalls: 'GET /v1/tools/calls',
     getCall: 'GET /v1/tools/calls/{id}',
+    checkArguments: 'POST /v1/tools/{name}/check',
     suspendTool: 'POST /v1/tools/{name}/suspend',
     resumeTool: 'POST /v1/tools/{name}/resume',
   },

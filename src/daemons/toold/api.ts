@@ -53,6 +53,10 @@ export function makeHandlers(options: {
         cursor: rows.length > limit ? String(page[page.length - 1]!.place) : null,
       };
     },
+    async checkArguments({ params, body }) {
+      toolNamed(params.name);
+      return { problem: service.problemWith(params.name, body.arguments) ?? null };
+    },
     async suspendTool({ caller, params, body }) {
       toolNamed(params.name);
       if (isBasicTool(params.name))

@@ -172,7 +172,7 @@ function noLevel(tool: Tool): CallError {
   );
 }
 
-function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
+export function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
   const lines = issues.slice(0, 5).map(({ path, message }) => {
     const where = path.map(String).join('.');
     return where === '' ? message : `${where}: ${message}`;

@@ -1,5 +1,6 @@
 // Answering a call: from the record when there is one, else by doing it once, however often and by
 // however many activations of the run it is asked. How one attempt goes is in attempts.ts.
+import { checkValue } from '../../platform/check.ts';
 import { isFault } from '../../platform/daemon.ts';
 import { canonicalJson, sha256Hex } from '../../platform/json.ts';
 import type { Metrics } from '../../platform/metrics.ts';
@@ -11,6 +12,7 @@ import type { CallId, RunId } from '../../wire/words.ts';
 import type { Attempts } from './attempts.ts';
 import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
+import { problemsOf } from './permission.ts';
 import { keyOf, type Run, type Runs } from './runs.ts';
 import type { CallRow, Store } from './store.ts';
 import type { Registry } from './tools/registry.ts';
@@ -18,6 +20,8 @@ import type { Registry } from './tools/registry.ts';
 export type Service = {
   call(caller: RunCaller, request: CallRequest): Promise<CallAnswer>;
   listTools(caller: RunCaller | undefined): ToolView[];
+  /** Why this tool would not take these arguments. */
+  problemWith(tool: string, args: Record<string, unknown>): string | undefined;
   /** Resolves when no call is in hand, or the time is over. */
   idle(waitMs: number): Promise<boolean>;
   /** Tells what is still in hand to give up. */
@@ -161,6 +165,10 @@ export function makeService(options: {
       if (caller === undefined) return views;
       const { tools } = runs.current(caller);
       return views.filter((view) => tools.has(view.name));
+    },
+    problemWith(name, args) {
+      const parsed = checkValue(registry.get(name)!.input, args);
+      return parsed.success ? undefined : problemsOf(parsed.issues);
     },
     async idle(waitMs) {
       const all = Promise.allSettled([...flights.values()].map((flight) => flight.answer));

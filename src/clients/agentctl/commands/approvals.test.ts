@@ -51,6 +51,11 @@ const scripted = (approval: ApprovalView, done: Partial<ApprovalView> = {}) => {
   const answer = async () => ({ approval: { ...approval, ...done } });
   fake.script({
     agentd: { getTask: async () => ({ task: task(1, { goal: 'Make it fast again' }) }) },
+    toold: {
+      checkArguments: async ({ body }) => ({
+        problem: 'force' in body.arguments ? 'force: is not known' : null,
+      }),
+    },
     approvald: {
       listApprovals: async () => ({ approvals: [approval], cursor: null, pending: 1 }),
       getApproval: async () => ({ approval }),
@@ -166,6 +171,12 @@ describe('answering', () => {
     assert.deepEqual((asked('approve')!.body as { edited_arguments: object }).edited_arguments, {
       commit: 'def',
     });
+    fake.seen.length = 0;
+    writeFileSync(file, '{"commit":"def","force":true}');
+    const refused = await run('approve', ID, '--edit', file);
+    assert.equal(refused.code, 2);
+    assert.match(refused.stderr, /deploy\.run does not take these arguments: force/);
+    assert.equal(asked('approve'), undefined, 'nothing was approved');
     writeFileSync(file, '[1]');
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
     writeFileSync(file, '{');

@@ -131,11 +131,13 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
   const reach = args.text('for') as 'once' | 'task' | 'repo' | 'class' | undefined;
   const expires_in_s = args.number('expires');
   const edit = args.text('edit');
+  const edited = edit === undefined ? undefined : readArguments(edit);
+  if (edited !== undefined) await assertTaken(runtime(), seen, edited);
   const body = {
     nonce,
     ...(reach === undefined ? {} : { for: reach }),
     ...(expires_in_s === undefined ? {} : { expires_in_s }),
-    ...(edit === undefined ? {} : { edited_arguments: readArguments(edit) }),
+    ...(edited === undefined ? {} : { edited_arguments: edited }),
   };
   const answer = await runtime().ask('approvald', 'approve', { params: { id }, body });
   out.give(answer, () => approvedLines(answer.approval));
@@ -152,6 +154,21 @@ function nonceOf(seen: ApprovalView): string {
 /** A no, a question and passing it on do no harm to what it has become meanwhile. */
 const nonceNow = async (runtime: Runtime, id: string): Promise<string> =>
   (await view(runtime, id)).nonce;
+
+/** toold looks again when they are used; by then the person's answer is given and spent. */
+async function assertTaken(
+  runtime: Runtime,
+  { action }: ApprovalView,
+  edited: Record<string, unknown>,
+): Promise<void> {
+  const [name = action] = action.split(' ');
+  const asked = { params: { name }, body: { arguments: edited } };
+  const { problem } = await runtime.ask('toold', 'checkArguments', asked);
+  if (problem === null) return;
+  throw fault('bad_usage', `${name} does not take these arguments: ${problem}`, {
+    hint: `agentctl tool show ${name} says what it takes. Nothing was approved.`,
+  });
+}
 
 function readArguments(file: string): Record<string, unknown> {
   let value: unknown;
