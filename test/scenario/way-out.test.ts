@@ -8,9 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CERT, KEY } from '../../src/daemons/egressd/testing/cert.ts';
-import { registry } from '../../src/daemons/egressd/testing/packages.ts';
-import { gitServer } from '../../src/daemons/egressd/testing/repository.ts';
 import { type Place, startHttp, startTls } from '../../src/daemons/egressd/testing/wires.ts';
+import { gitServer } from '../support/git-server.ts';
+import { registry } from '../support/package-registry.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import {
@@ -230,7 +230,7 @@ function startHttps(serve: Parameters<typeof startHttp>[0]): Promise<Place> {
   );
 }
 
-/** Opens a tunnel to each of two names, says something over both all the time, and tells their end. */
+/** Opens a tunnel to each of two names, talks over both all the time, and tells their end. */
 const talk = (port: number): string =>
   `const net = require('net'), tls = require('tls');
   const open = (name, over, heard) => {

@@ -5,12 +5,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { gitServer } from '../../../test/support/git-server.ts';
+import { registry } from '../../../test/support/package-registry.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { EgressRule } from '../../wire/egressd.ts';
 import { CERT } from './testing/cert.ts';
 import { startHost, type TestHost, type TestRun } from './testing/host.ts';
-import { registry } from './testing/packages.ts';
-import { gitServer } from './testing/repository.ts';
 import { type Place, startHttp, startRelay, startTls } from './testing/wires.ts';
 
 type Ran = { status: number | null; out: string; err: string };

@@ -45,8 +45,8 @@ async function start(floor: Floor<SandboxdConfig>) {
   const store = makeStore(db, outbox, () => clock.nowMs());
   const host = hostUser(runtimeDir);
   const warden = makeWarden(wardenPaths(runtimeDir).socket);
-  const linuxUserOf = linuxUsersIn(join(stateDir, 'policy', 'bundle.json'));
-  const identities = makeIdentities({ config, store, host, linuxUserOf });
+  const linuxUsers = linuxUsersIn(join(stateDir, 'policy', 'bundle.json'));
+  const identities = makeIdentities({ config, store, host, linuxUsers });
   const levels = makeLevels({ config, warden, identities });
   await levels.assertRunners();
 

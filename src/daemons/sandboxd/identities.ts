@@ -1,7 +1,8 @@
 // Who an agent is on this host: a uid of its own where the warden is root, this user where not. A
 // name keeps its uid for ever.
 import { accountsIn, readPasswd } from '../../platform/accounts.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
+import type { LinuxUsers } from './adapters/linux-users.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Range, Store } from './store.ts';
 
@@ -12,6 +13,8 @@ export type Identities = {
   /** For trying what this host gives: no agent's. */
   nobody: HostUser;
   of(agent: string): Promise<Identity>;
+  /** The agents that cannot be anybody here, and why. */
+  refused(): Fault[];
 };
 
 export type HostUser = { uid: number; gid: number };
@@ -50,19 +53,19 @@ export function makeIdentities(options: {
   config: SandboxdConfig;
   store: Pick<Store, 'uidOf'>;
   host: Host;
-  /** The account an agent's manifest names; undefined: agent-NAME. */
-  linuxUserOf?: (agent: string) => string | undefined;
+  /** The account that each agent's manifest names; undefined: agent-NAME. */
+  linuxUsers?: () => LinuxUsers;
   /** The text of the host's passwd. */
   passwd?: () => string;
 }): Identities {
-  const { config, store, host, linuxUserOf = () => undefined } = options;
+  const { config, store, host, linuxUsers = () => new Map() } = options;
   const passwd = options.passwd ?? readPasswd;
   const mode = identityMode(config, host);
   const known = new Map<string, Promise<Identity>>();
   const range = { first: config.uid_first, last: config.uid_last - 2 };
 
   const account = (agent: string): Identity => {
-    const user = linuxUserOf(agent) ?? `agent-${agent}`;
+    const user = linuxUsers().get(agent) ?? `agent-${agent}`;
     return { ...accountOf(passwd(), user, range), user };
   };
   const find = async (agent: string): Promise<Identity> => {
@@ -82,6 +85,18 @@ export function makeIdentities(options: {
       known.set(agent, found);
       found.catch(() => known.delete(agent));
       return found;
+    },
+    refused() {
+      if (mode !== 'users') return [];
+      return [...linuxUsers().keys()].flatMap((agent) => {
+        try {
+          account(agent);
+          return [];
+        } catch (error) {
+          if (error instanceof Fault) return [error];
+          throw error;
+        }
+      });
     },
   };
 }

@@ -37,7 +37,7 @@ function levels(host: Record<string, string>, more: object = {}, start?: () => P
     identities: {
       mode: (more as { identity?: 'dynamic' }).identity ?? 'single',
       nobody: { uid: 1_000, gid: 1_000 },
-      of: async () => ({ uid: 1_000, gid: 1_000, user: 'agent-x' }),
+      refused: () => [],
     },
   });
 }

@@ -66,10 +66,23 @@ export type Levels = {
   assertRunners(): Promise<void>;
 };
 
+function usersOf({ mode, refused }: Pick<Identities, 'mode' | 'refused'>): Try {
+  const name = 'users';
+  if (mode === 'single') {
+    const detail = 'every agent runs as this user; the kernel keeps them apart by namespaces only';
+    return { name, works: false, detail, fix: 'start the runtime as root' };
+  }
+  const nobodies = refused();
+  if (nobodies.length === 0)
+    return { name, works: true, detail: 'every agent has a Linux user of its own', fix: null };
+  const detail = nobodies.map(({ message }) => message).join('; ');
+  return { name, works: false, detail, fix: nobodies[0]!.hint };
+}
+
 export function makeLevels(options: {
   config: SandboxdConfig;
   warden: Pick<Warden, 'features' | 'start'>;
-  identities: Identities;
+  identities: Pick<Identities, 'mode' | 'nobody' | 'refused'>;
 }): Levels {
   const { config, warden, identities } = options;
   const binds = systemBinds(config.system_paths);
@@ -163,15 +176,7 @@ export function makeLevels(options: {
                 detail: `cgroup ${get('quota')} holds ${QUOTA}`,
                 fix: null,
               },
-          {
-            name: 'users',
-            works: identities.mode !== 'single',
-            detail:
-              identities.mode === 'single'
-                ? 'every agent runs as this user; the kernel keeps them apart by namespaces only'
-                : 'every agent has a Linux user of its own',
-            fix: identities.mode === 'single' ? 'start the runtime as root' : null,
-          },
+          usersOf(identities),
         ],
       };
     },

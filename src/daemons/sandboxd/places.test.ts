@@ -94,12 +94,16 @@ describe('sandboxd remembers', () => {
     const byManifest = makeIdentities({
       ...{ config: sandboxdConfig.parse({ identity: 'users' }), store, host: KEPT },
       passwd: () => passwd,
-      linuxUserOf: (agent) => named[agent],
+      linuxUsers: () => new Map(Object.entries(named)),
     });
     assert.deepEqual(await byManifest.of('tester'), await users.of('coder'));
     await assert.rejects(
       byManifest.of('climber'),
       /root is root \(uid 0, gid 0\), and no agent is/,
+    );
+    assert.deepEqual(
+      byManifest.refused().map(({ message }) => message),
+      ['root is root (uid 0, gid 0), and no agent is'],
     );
     named.tester = 'agent-gone';
     await assert.rejects(

@@ -103,6 +103,7 @@ describe('runners and boxes', () => {
       mode: 'dynamic' as const,
       nobody: { uid: 9, gid: 9 },
       of: async (agent: string) => ({ uid: 7, gid: 7, user: `agent-${agent}` }),
+      refused: () => [],
     },
   });
   const runners = () =>

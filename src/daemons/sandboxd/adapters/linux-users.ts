@@ -4,10 +4,13 @@ import { statSync } from 'node:fs';
 import { readBundle } from '../../../policy/bundle-file.ts';
 import { fault } from '../../../wire/errors.ts';
 
-export function linuxUsersIn(bundleFile: string): (agent: string) => string | undefined {
+/** Each declared agent with the account that its manifest names, if it names one. */
+export type LinuxUsers = ReadonlyMap<string, string | undefined>;
+
+export function linuxUsersIn(bundleFile: string): () => LinuxUsers {
   let seen = '';
-  let users = new Map<string, string>();
-  return (agent) => {
+  let users: LinuxUsers = new Map();
+  return () => {
     try {
       const { mtimeNs, ino, size } = statSync(bundleFile, { bigint: true });
       const now = `${mtimeNs} ${ino} ${size}`;
@@ -16,17 +19,14 @@ export function linuxUsersIn(bundleFile: string): (agent: string) => string | un
     } catch (cause) {
       throw fault('unavailable', 'the rules that say who agents are cannot be read', { cause });
     }
-    return users.get(agent);
+    return users;
   };
 }
 
-function read(file: string): Map<string, string> {
+function read(file: string): LinuxUsers {
   const found = readBundle(file);
   if (!found.ok) throw new Error(`${file}: ${found.problem}`);
   return new Map(
-    Object.entries(found.bundle.agents).flatMap(
-      ([name, { linux_user: user }]): [string, string][] =>
-        user === undefined ? [] : [[name, user]],
-    ),
+    Object.entries(found.bundle.agents).map(([name, { linux_user: user }]) => [name, user]),
   );
 }
