@@ -1,4 +1,5 @@
 // Logs: one JSON object a line. What a daemon says of itself; what agents did is in the audit log.
+import { writeSync } from 'node:fs';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 export type LogFields = Record<string, unknown>;
@@ -44,5 +45,15 @@ export function makeLog(sink: LogSink, level: LogLevel = 'info', base: LogFields
   };
 }
 
-export const stderrSink: LogSink = (line) => void process.stderr.write(`${line}\n`);
+/**
+ * To the descriptor: process.stderr ends the process when its file is on a disk that is full, or
+ * says nothing any more. Who cannot say what they do go on doing it.
+ */
+export const stderrSink: LogSink = (line) => {
+  try {
+    writeSync(2, `${line}\n`);
+  } catch {
+    // The next line may find room again.
+  }
+};
 export const silentLog: Log = makeLog(() => {});
