@@ -5,6 +5,7 @@ import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import {
+  endAll,
   hostOptions,
   loadRuntimeConfig,
   onEnd,
@@ -42,9 +43,7 @@ async function main(): Promise<void> {
       throw fault('state_in_use', `another ${daemon.name} holds ${told.stateDir}`);
     const hosted = await hostDaemon(daemon, options);
     onEnd(async () => {
-      await hosted.drain();
-      await hosted.stop();
-      lock.release();
+      await endAll([() => hosted.drain(), () => hosted.stop(), () => lock.release()]);
     }, true);
     sayReady(told.readyFd);
     await hosted.begin();

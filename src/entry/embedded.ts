@@ -8,7 +8,15 @@ import { sandboxd } from '../daemons/sandboxd/daemon.ts';
 import { toold } from '../daemons/toold/daemon.ts';
 import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
 import { giveBackAtRest } from './at-rest.ts';
-import { assertNotRoot, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import {
+  assertNotRoot,
+  endAll,
+  endedBadly,
+  onEnd,
+  readArgv,
+  refuseToStart,
+  sayReady,
+} from './options.ts';
 import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
@@ -24,9 +32,12 @@ async function main(): Promise<void> {
       hosted.push(await hostDaemon(daemon as unknown as Daemon, runtime.options));
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });
-      for (const one of hosted.toReversed()) await one.drain();
-      for (const one of hosted.toReversed()) await one.stop();
-      await runtime.down();
+      const last = hosted.toReversed();
+      await endAll([
+        ...last.map((one) => () => one.drain()),
+        ...last.map((one) => () => one.stop()),
+        () => runtime.down(),
+      ]);
     }, false);
     const info = await runtime.up();
     for (const one of hosted) await one.begin();
@@ -34,7 +45,7 @@ async function main(): Promise<void> {
     giveBackAtRest();
   } catch (error) {
     // What was opened before the refusal would lie there as if somebody listened.
-    await taken?.down().catch(() => undefined);
+    await taken?.down().catch(endedBadly);
     refuseToStart(told.readyFd, error);
   }
 }

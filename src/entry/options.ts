@@ -9,6 +9,7 @@ import { operatorKey } from '../platform/authenticate.ts';
 import { systemClock } from '../platform/clock.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import type { HostOptions } from '../platform/daemon.ts';
+import { diskFault } from '../platform/disk-fault.ts';
 import { idMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
 import {
@@ -22,6 +23,8 @@ import { Fault, fault } from '../wire/errors.ts';
 import { SECTIONS } from './sections.ts';
 
 export const VERSION = '0.1.0';
+
+const ownLog = makeLog(stderrSink);
 
 export type RuntimeConfig = Config<typeof SECTIONS>;
 
@@ -197,7 +200,12 @@ function askToKill(file: string, who: string): void {
 }
 
 export function sayReady(fd: number, extra: Record<string, unknown> = {}): void {
-  writeSync(fd, `${JSON.stringify({ ready: true, pid: process.pid, ...extra })}\n`);
+  try {
+    writeSync(fd, `${JSON.stringify({ ready: true, pid: process.pid, ...extra })}\n`);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EPIPE') throw cause;
+    throw fault('canceled', 'whoever started this went away before it was ready', { cause });
+  }
 }
 
 /**
@@ -207,17 +215,35 @@ export function refuseToStart(fd: number, error: unknown): never {
   const known =
     error instanceof Fault
       ? error
-      : fault('internal', (error as Error).message ?? String(error), { cause: error });
+      : (diskFault(error) ??
+        fault('internal', (error as Error).message ?? String(error), { cause: error }));
   try {
     writeSync(fd, `${JSON.stringify({ error: known.toBody() })}\n`);
   } catch {
     // Nobody waits any more; the exit status and the log still tell.
   }
-  process.stderr.write(
-    `${JSON.stringify({ ts: new Date().toISOString(), level: 'error', message: known.message, code: known.code, stack: (error as Error).stack })}\n`,
-  );
+  ownLog.error(known.message, { code: known.code, stack: (error as Error).stack });
   process.exit(known.code === 'internal' ? 70 : 78);
 }
+
+/** Does every step, whatever became of those before it; the first that failed is thrown. */
+export async function endAll(steps: readonly (() => void | Promise<void>)[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length === 0) return;
+  for (const error of failures.slice(1)) ownLog.error('did not end in order', { error });
+  throw failures[0];
+}
+
+/** After a refusal to start, which is what is told: what could not be ended is said too. */
+export const endedBadly = (error: unknown): void =>
+  ownLog.error('what had been started did not end in order', { error });
 
 /** Calls `stop` once, on the first sign that this process should end. */
 export function onEnd(stop: (why: string) => Promise<void>, withStdin: boolean): void {
@@ -229,7 +255,10 @@ export function onEnd(stop: (why: string) => Promise<void>, withStdin: boolean):
     last.unref();
     stop(why).then(
       () => process.exit(0),
-      () => process.exit(1),
+      (error: unknown) => {
+        ownLog.error('did not end in order', { error });
+        process.exit(1);
+      },
     );
   };
   process.on('SIGTERM', () => end('SIGTERM'));

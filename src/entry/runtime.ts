@@ -19,6 +19,8 @@ import {
 import { type Supervised, supervise } from '../platform/supervise.ts';
 import { fault } from '../wire/errors.ts';
 import {
+  endAll,
+  endedBadly,
   hostOptions,
   loadRuntimeConfig,
   programPath,
@@ -75,7 +77,7 @@ export async function takeState(told: Told): Promise<Runtime> {
   } catch (error) {
     // Nobody else is told of what was started and made so far.
     if (runtime === undefined) lock.release();
-    else await runtime.down().catch(() => undefined);
+    else await runtime.down().catch(endedBadly);
     throw error;
   }
 }
@@ -177,11 +179,13 @@ function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
       });
     },
     async down() {
-      await closeFront();
-      for (const child of children.reverse()) await child.stop(10_000);
-      rmSync(join(told.stateDir, 'runtime.json'), { force: true });
-      removeRuntimeDir(options.runtimeDir, told.runtimeDir !== undefined);
-      lock.release();
+      await endAll([
+        closeFront,
+        ...children.toReversed().map((child) => () => child.stop(10_000)),
+        () => rmSync(join(told.stateDir, 'runtime.json'), { force: true }),
+        () => removeRuntimeDir(options.runtimeDir, told.runtimeDir !== undefined),
+        () => lock.release(),
+      ]);
     },
   };
   return runtime;

@@ -1,6 +1,6 @@
 // Split: one process per daemon, started in order and watched by this one, which does no work
 // itself.
-import { assertNotRoot, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
+import { assertNotRoot, endedBadly, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
@@ -27,7 +27,7 @@ async function main(): Promise<void> {
     sayReady(told.readyFd, await runtime.up());
   } catch (error) {
     // What was opened before the refusal would lie there as if somebody listened.
-    await taken?.down().catch(() => undefined);
+    await taken?.down().catch(endedBadly);
     refuseToStart(told.readyFd, error);
   }
 }

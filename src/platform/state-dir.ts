@@ -7,6 +7,7 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
@@ -96,8 +97,13 @@ export function prepareStateDir(dir: string): void {
 
 export function writeAtomically(file: string, text: string): void {
   const tmp = `${file}.${process.pid}.tmp`;
-  writeFileSync(tmp, text, { mode: 0o600, flush: true });
-  renameSync(tmp, file);
+  try {
+    writeFileSync(tmp, text, { mode: 0o600, flush: true });
+    renameSync(tmp, file);
+  } catch (error) {
+    rmSync(tmp, { force: true });
+    throw error;
+  }
 }
 
 export type RuntimeInfo = {
@@ -125,6 +131,7 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
 export type Lock = { release(): void };
 
 const SQLITE_BUSY = 5;
+const SQLITE_FULL = 13;
 
 /** SQLite's file lock is a kernel lock: it ends with the process, however that ends. */
 export function tryLock(file: string): Lock | undefined {
@@ -133,7 +140,10 @@ export function tryLock(file: string): Lock | undefined {
     db.exec('PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;');
   } catch (cause) {
     db.close();
-    if (((cause as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_BUSY) return undefined;
+    const code = ((cause as { errcode?: number }).errcode ?? 0) % 256;
+    if (code === SQLITE_BUSY) return undefined;
+    if (code === SQLITE_FULL)
+      throw fault('storage_full', `the disk that holds ${file} is full`, { cause });
     const why = (cause as Error).message;
     throw fault('storage_broken', `the lock ${file} cannot be taken: ${why}`, {
       cause,

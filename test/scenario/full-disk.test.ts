@@ -160,4 +160,23 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
       return true;
     });
   });
+
+  it('ends in order when it is full: no socket and no note of it stays', async () => {
+    fillDisk();
+    await runtime.stop();
+    assert.equal(existsSync(runtime.runtimeDir), false);
+    assert.equal(existsSync(join(stateDir, 'runtime.json')), false);
+  });
+
+  it('is not started while it is full, and says why', async () => {
+    const why = await runtime.restart().then(
+      (started) => started.stop().then(() => assert.fail('it started')),
+      (error: Fault) => error,
+    );
+    assert.equal(why.code, 'storage_full', why.message);
+    assert.match(why.hint, /free space/i);
+    rmSync(filler);
+    runtime = await runtime.restart();
+    await runtime.agentd.status({});
+  });
 });
