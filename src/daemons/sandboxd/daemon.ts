@@ -61,8 +61,14 @@ async function start(floor: Floor<SandboxdConfig>) {
   if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
 
   const ownUsers = identities.mode !== 'single';
+  let known: string[] | undefined;
+  const secrets = (): readonly string[] => {
+    const own = [stateDir, runtimeDir];
+    known ??= secretPaths([...new Set([...own, ...own.map((dir) => realpathSync(dir))])]);
+    return known;
+  };
   const workspaces = makeWorkspaces({
-    ...{ stateDir, config, store, ownUsers, warden, log },
+    ...{ stateDir, config, store, ownUsers, warden, secrets, log },
     gid: host.gid,
   });
   let place: RunnerPlace | undefined;
@@ -77,7 +83,6 @@ async function start(floor: Floor<SandboxdConfig>) {
       return place;
     },
   });
-  let secrets: string[] | undefined;
   const rooms = makeRooms({
     disk: makeDisk(config.disk_reserve_bytes),
     quota: makeQuota({ measure: warden.measure, log }),
@@ -89,11 +94,7 @@ async function start(floor: Floor<SandboxdConfig>) {
     ...common,
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
-    secrets: () => {
-      const own = [stateDir, runtimeDir];
-      secrets ??= secretPaths([...new Set([...own, ...own.map((dir) => realpathSync(dir))])]);
-      return secrets;
-    },
+    secrets,
   });
   const service = makeService({ runners, boxes, levels, identities, workspaces });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());

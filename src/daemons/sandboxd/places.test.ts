@@ -124,6 +124,7 @@ describe('sandboxd remembers', () => {
       ...{ stateDir: dir, config: sandboxdConfig.parse(more), store, ownUsers, log: silentLog },
       gid: process.getgid?.() ?? 0,
       warden: { own: async (one) => owned.push(one) },
+      secrets: () => [join(dir, 'keys')],
     });
 
   it('a task tree has one workspace, with a group of its own where there are users', async () => {
@@ -167,6 +168,13 @@ describe('sandboxd remembers', () => {
         workspaceOf({ rootTaskId: 'task_4', path }),
         /may not be used|not a directory/,
       );
+    mkdirSync(join(dir, 'keys', 'more'), { recursive: true });
+    const wide = workspaces({ workspace_roots: [dir] });
+    for (const path of ['keys', 'keys/more'].map((name) => join(dir, name))) {
+      await assert.rejects(wide.workspaceOf({ rootTaskId: 'task_4', path }), /keys are kept there/);
+      await assert.rejects(wide.check(path), { code: 'denied' });
+    }
+    await wide.check(roots);
     const again = workspaces({ workspace_roots: [roots] });
     assert.equal((await again.workspaceOf({ rootTaskId: 'task_3' })).upper, place);
     await assert.rejects(again.workspaceOf({ rootTaskId: 'task_1', path: place }), {

@@ -144,6 +144,36 @@ describe('box plans', () => {
     assert.equal(hostBinds(written, places, () => true).needLevel2.length, PROTECTED.length);
   });
 
+  it('hides keys and denied paths under the name that the workspace gives them, too', () => {
+    const bobs = { ...places, workspace: '/home/bob', secrets: ['/home/bob/.ssh', '/home/bob/st'] };
+    const given = { read: ['/home/bob/docs'], write: ['/workspace'], deny: ['/home/bob/private'] };
+    const { binds } = boxBinds(given, bobs, () => true);
+    for (const name of ['.ssh/id_ed25519', 'st/operator.key', 'private/x'])
+      assert.equal(accessOf(binds, `/workspace/${name}`), 'none', name);
+    for (const name of ['notes', '.sshx', 'docs/private'])
+      assert.equal(accessOf(binds, `/workspace/${name}`), 'write', `control: ${name}`);
+    assert.equal(accessOf(binds, '/home/bob/docs/x'), 'read');
+    assert.ok(hostBinds(given, bobs, () => true).needLevel2.includes('/workspace/.ssh'));
+  });
+
+  it('show no key by any name', () => {
+    const secrets = ['/a/b/.ssh', '/a/c'];
+    const where = fc.constantFrom('/a', '/a/b', '/b', '/state/workspaces/t');
+    fc.assert(
+      fc.property(rules, where, plain, (given, workspace, asked) => {
+        const { binds } = boxBinds(given, { ...places, workspace, secrets }, () => true);
+        if (accessOf(binds, asked) === 'none') return;
+        const shown = binds
+          .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(dst, asked))
+          .toSorted((a, b) => a.dst.length - b.dst.length)
+          .at(-1)!;
+        const source = shown.src + asked.slice(shown.dst.length);
+        assert.ok(!secrets.some((root) => isWithin(root, source)), `${asked} is ${source}`);
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
   it('leaves out what is not on this host, and says so', () => {
     const given = { read: ['/srv/none'], write: ['/workspace'], deny: [] };
     const { binds, missing } = boxBinds(given, places, (source) => !source.startsWith('/srv'));

@@ -84,11 +84,23 @@ export function boxBinds(
   const binds = [...system, ...shown];
   const covering = (path: string) =>
     binds.findLast((bind) => bind.kind !== 'symlink' && isWithin(bind.dst, path));
+  /** As the box shows it: a workspace or a home is not seen under its name on the host. */
+  const namesOf = (hostPath: string): string[] =>
+    binds.flatMap((bind) => {
+      if (bind.src === undefined || bind.kind === 'symlink' || !isWithin(bind.src, hostPath))
+        return [];
+      const name = bind.dst + hostPath.slice(bind.src.length);
+      return covering(name) === bind ? [name] : [];
+    });
+  const closed = [...denied, ...places.secrets];
+  const sources = [...denied.map((path) => sourceOf(path, places)), ...places.secrets];
   const seals: Bind[] = [];
-  for (const path of new Set([...denied, ...places.secrets]))
+  for (const path of new Set([...closed, ...sources.flatMap(namesOf)]))
     if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
+  const masks = [...seals];
+  const isClosed = (path: string) => masks.some(({ dst }) => isWithin(dst, path));
   for (const { path, kind } of PROTECTED)
-    if (covering(path)?.kind === 'rw' && !isDenied(path)) seals.push({ kind, dst: path });
+    if (covering(path)?.kind === 'rw' && !isClosed(path)) seals.push({ kind, dst: path });
   return { binds: [...binds, ...seals], missing };
 }
 

@@ -8,6 +8,7 @@ import { fault } from '../../wire/errors.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identity } from './identities.ts';
+import { isWithin } from './rules.ts';
 import type { Store } from './store.ts';
 
 /** `layers` are read-only, lowest first; what is written goes to `upper`. */
@@ -33,6 +34,8 @@ export function makeWorkspaces(options: {
   ownUsers: boolean;
   warden: Pick<Warden, 'own'>;
   gid: number;
+  /** Paths of the host with keys of people, and agentd's own. */
+  secrets: () => readonly string[];
   log: Log;
 }): Workspaces {
   const { config, store, ownUsers, warden, log } = options;
@@ -40,11 +43,20 @@ export function makeWorkspaces(options: {
   const range = { first: config.gid_first, last: config.gid_last };
   const ready = new Map<string, Promise<Workspace>>();
 
+  /** What is above them is shown without them; what is in them cannot be shown at all. */
+  const assertAllowed = async (path: string): Promise<void> => {
+    if (options.secrets().some((secret) => isWithin(secret, path)))
+      throw fault('denied', `${path} may not be used as a workspace: keys are kept there`, {
+        hint: 'Work in another directory.',
+      });
+    await assertInPlace(path, config.workspace_roots);
+  };
+
   const make = async (rootTaskId: string, path: string | undefined): Promise<Workspace> => {
-    if (path !== undefined) await assertInPlace(path, config.workspace_roots);
+    if (path !== undefined) await assertAllowed(path);
     const row = await store.workspace(rootTaskId, path, range);
     const upper = row.path ?? join(stateDir, 'workspaces', rootTaskId);
-    if (row.path !== null) await assertInPlace(row.path, config.workspace_roots);
+    if (row.path !== null) await assertAllowed(row.path);
     const gid = ownUsers ? row.gid : options.gid;
     if (row.path === null) mkdirSync(upper, { recursive: true, mode: 0o700 });
     // The group is what the agents of the task have in common; new files take it from here.
@@ -57,7 +69,7 @@ export function makeWorkspaces(options: {
   };
 
   return {
-    check: async (path) => assertInPlace(path, config.workspace_roots),
+    check: assertAllowed,
     workspaceOf({ rootTaskId, path }) {
       const found = ready.get(rootTaskId) ?? make(rootTaskId, path);
       ready.set(rootTaskId, found);
