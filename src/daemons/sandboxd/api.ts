@@ -64,14 +64,14 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       return view;
     },
     async execBox({ params, body, signal }) {
-      const command = await boxes.exec(params.id, body);
+      const command = await boxes.exec(params.id, body, signal);
       return answer(command, body.collect === true, signal);
     },
     boxFiles: ({ params, body }) => boxes.files(params.id, body, GROWS.has(body.op)),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {
-      const command = await boxes.runOnce(body);
+      const command = await boxes.runOnce(body, signal);
       return answer(command, body.collect === true, signal);
     },
   };
@@ -83,6 +83,8 @@ function answer(
   signal: AbortSignal,
 ): Promise<Collected> | RawAnswer {
   const onGone = (): void => command.kill();
+  // Who went while it was being started is not told of any more.
+  if (signal.aborted) onGone();
   signal.addEventListener('abort', onGone, { once: true });
   void command.ended.then(() => signal.removeEventListener('abort', onGone));
   if (isCollected) return collect(command);

@@ -24,11 +24,12 @@ import type { Workspaces } from './workspaces.ts';
 
 export type Boxes = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
-  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>): Promise<Command>;
+  /** Aborted: whoever asked has gone, and nothing is begun. */
+  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>, signal: AbortSignal): Promise<Command>;
   /** `isWrite`: something is to be written that needs room. */
   files<R extends FileAsk>(id: BoxId, request: R, isWrite: boolean): Promise<AnswerTo<R>>;
   close(id: BoxId): Promise<boolean>;
-  runOnce(body: RunOnceBody): Promise<Command>;
+  runOnce(body: RunOnceBody, signal: AbortSignal): Promise<Command>;
   /** Those of a run that activations before this one opened. */
   closeEarlier(runId: string, fence: number): void;
   closeAll(): Promise<number>;
@@ -217,10 +218,11 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       opened.catch(() => held.get(id) === entry && held.delete(id));
       return (await opened).view;
     },
-    async exec(id, body) {
+    async exec(id, body, signal) {
       const { box, view, limits, whose, room } = await find(id);
       return room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
         options.moment('sandboxd.before-exec');
+        assertWanted(signal);
         const command = await execIn(id, box, {
           args: resolveProgram(body.argv),
           env: { ...baseEnv(whose.agent, view.home), ...body.env },
@@ -246,7 +248,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       await (await found.opened).box.close();
       return true;
     },
-    async runOnce(body) {
+    async runOnce(body, signal) {
       const id = options.newId<BoxId>('box');
       const record = boxOf(id, 'once', body);
       const { command, uid } = await orRefused(record, async () => {
@@ -257,6 +259,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         const limits = commandLimits(config, body.limits ?? {}, plan.limits);
         const started = await room.run(limits, (own) => {
           options.moment('sandboxd.before-exec');
+          assertWanted(signal);
           return warden.start({
             ...plan,
             args: resolveProgram(body.argv),
@@ -310,6 +313,10 @@ function rootsOf(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
   );
   const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
   return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
+}
+
+function assertWanted(signal: AbortSignal): void {
+  if (signal.aborted) throw fault('canceled', 'whoever asked for the command has gone');
 }
 
 const noBox = (id: BoxId) =>

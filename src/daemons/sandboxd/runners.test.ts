@@ -191,7 +191,7 @@ describe('runners and boxes', () => {
     refusal = fault('denied', 'out of bounds');
     await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'denied' });
     const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
-    await assert.rejects(boxes().runOnce(once), { code: 'denied' });
+    await assert.rejects(boxes().runOnce(once, stays), { code: 'denied' });
     refusal = undefined;
   });
 
@@ -238,6 +238,7 @@ describe('runners and boxes', () => {
     network: { egress_socket: '/run/e.sock' },
   };
   const id = 'box_1' as BoxId;
+  const stays = new AbortController().signal;
 
   it('a box has the workspace’s group, the limits of its rules, and its way out', async () => {
     const all = boxes();
@@ -273,15 +274,30 @@ describe('runners and boxes', () => {
     await all.open('box_3' as BoxId, { ...body, fence: 3 });
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(all.count(), 2);
-    await assert.rejects(all.exec(id, { argv: ['true'] }), { code: 'not_found' });
+    await assert.rejects(all.exec(id, { argv: ['true'] }, stays), { code: 'not_found' });
     assert.equal(await all.closeAll(), 2);
+  });
+
+  it('nothing is begun for who has gone', async () => {
+    const all = boxes();
+    await all.open(id, body);
+    const gone = AbortSignal.abort();
+    await assert.rejects(all.exec(id, { argv: ['true'] }, gone), { code: 'canceled' });
+    const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
+    await assert.rejects(all.runOnce(once, gone), { code: 'canceled' });
+    assert.equal(plans.length, 1, 'the open box alone');
+    await all.closeAll();
   });
 
   it('a command gets no more than its box, and only the environment that was declared', async () => {
     const all = boxes();
     await all.open(id, body);
     const limits = { wall_ms: 50, pids: 1_000, memory_bytes: 2 ** 50 };
-    await all.exec(id, { argv: ['ls', '-l'], env: { A: '1' }, limits, stdin_base64: 'aGk=' });
+    await all.exec(
+      id,
+      { argv: ['ls', '-l'], env: { A: '1' }, limits, stdin_base64: 'aGk=' },
+      stays,
+    );
     const command = plans[1] as Plan;
     assert.deepEqual(command.args, ['/usr/bin/env', '--', 'ls', '-l']);
     assert.equal(command.cwd, '/workspace');

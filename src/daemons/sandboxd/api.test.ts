@@ -1,0 +1,54 @@
+// A command whose caller went away is ended, also when that was while it was being started.
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Command } from './adapters/warden.ts';
+import { makeHandlers } from './api.ts';
+import type { Service } from './service.ts';
+import type { Store } from './store.ts';
+
+function aCommand() {
+  const ended = Promise.withResolvers<never>();
+  let kills = 0;
+  const command = {
+    ...{ pid: 1, ended: ended.promise, discard() {}, stdinEnd() {}, signal() {} },
+    async *pieces() {},
+    stdin: async () => undefined,
+    kill: () => void kills++,
+  } as unknown as Command;
+  return { command, kills: () => kills };
+}
+
+for (const route of ['execBox', 'runOnce'] as const) {
+  describe(`the caller of ${route}`, () => {
+    const begin = (leaves: 'before' | 'after' | 'never') => {
+      const { command, kills } = aCommand();
+      const caller = new AbortController();
+      const start = async (): Promise<Command> => {
+        if (leaves === 'before') caller.abort();
+        return command;
+      };
+      const boxes = { exec: start, runOnce: start };
+      const handlers = makeHandlers({ boxes } as unknown as Service, {} as Store);
+      const asked = { params: { id: 'box_1' }, body: {}, signal: caller.signal };
+      const answered = Promise.resolve(handlers[route](asked as never));
+      return { answered, kills, leave: () => caller.abort() };
+    };
+    it('goes while it is being started', async () => {
+      const { answered, kills } = begin('before');
+      await answered;
+      assert.equal(kills(), 1);
+    });
+    it('goes while it runs', async () => {
+      const { answered, kills, leave } = begin('after');
+      await answered;
+      assert.equal(kills(), 0);
+      leave();
+      assert.equal(kills(), 1);
+    });
+    it('stays', async () => {
+      const { answered, kills } = begin('never');
+      await answered;
+      assert.equal(kills(), 0);
+    });
+  });
+}
