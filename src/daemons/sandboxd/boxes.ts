@@ -13,6 +13,7 @@ import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
 import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts';
 import { type BoxFiles, makeBoxFiles } from './box-files.ts';
 import { baseEnv, boxLimits, commandLimits, diskLimit, resolveProgram } from './box-limits.ts';
+import { type InBoxWords, makeInBoxWords } from './box-words.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
@@ -36,7 +37,9 @@ export type Boxes = {
   count(): number;
 };
 
-type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'>;
+type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'> & {
+  workspace_path?: string | undefined;
+};
 type Opened = {
   box: HeldBox;
   view: OpenBox;
@@ -55,6 +58,8 @@ export type BoxesOptions = {
   rooms: Rooms;
   system: readonly Bind[];
   secrets: () => readonly string[];
+  /** Directories whose names on this host no agent is told. */
+  hidden: readonly string[];
   clock: Clock;
   newId: NewId;
   log: Log;
@@ -66,10 +71,15 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   const held = new Map<BoxId, Held>();
   const orRefused = makeOrRefused(store, log);
 
+  const inWordsOf = ({ agent, root_task_id, workspace_path }: Whose): InBoxWords => {
+    const box = { agent, rootTaskId: root_task_id, path: workspace_path };
+    return makeInBoxWords(workspaces.namesOf(box), options.hidden);
+  };
+
   /** Everything of a box but its command. */
   const planBox = async (
     id: BoxId,
-    body: Whose & Pick<OpenBoxBody, 'rules' | 'network'> & { workspace_path?: string | undefined },
+    body: Whose & Pick<OpenBoxBody, 'rules' | 'network'>,
     level: 'L1' | 'L2',
   ) => {
     const identity = await identities.of(body.agent);
@@ -212,7 +222,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         if (!same) throw fault('conflict', `${id} is the box of another run`);
         return (await found.opened).view;
       }
-      const opened = openNow(id, body);
+      const opened = inWordsOf(body)(openNow(id, body));
       const entry: Held = { opened, whose: body };
       held.set(id, entry);
       opened.catch(() => held.get(id) === entry && held.delete(id));
@@ -220,7 +230,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     },
     async exec(id, body, signal) {
       const { box, view, limits, whose, room } = await find(id);
-      return room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
+      const running = room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
         options.moment('sandboxd.before-exec');
         assertWanted(signal);
         const command = await execIn(id, box, {
@@ -233,10 +243,11 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         feed(command, body.stdin_base64);
         return withReason(command, box);
       });
+      return inWordsOf(whose)(running);
     },
     async files(id, request, isWrite) {
-      const { files, room } = await find(id);
-      if (isWrite) await room.assertRoom(sizeOf(request));
+      const { files, room, whose } = await find(id);
+      if (isWrite) await inWordsOf(whose)(room.assertRoom(sizeOf(request)));
       options.moment('sandboxd.before-file');
       const answer = await files.perform(request);
       options.moment('sandboxd.after-file');
@@ -251,7 +262,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     async runOnce(body, signal) {
       const id = options.newId<BoxId>('box');
       const record = boxOf(id, 'once', body);
-      const { command, uid } = await orRefused(record, async () => {
+      const starting = orRefused(record, async () => {
         assertLevel(body.level);
         const { plan, home, writes } = await planBox(id, body, body.level);
         // What an operator declared for a tool is not counted as the agent's.
@@ -270,6 +281,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         });
         return { command: started, uid: plan.uid };
       });
+      const { command, uid } = await inWordsOf(body)(starting);
       begun(command);
       const recorded = store.recordOpened({ ...record, uid });
       void command.ended.then((exit) => close(id, exit, recorded));

@@ -95,6 +95,7 @@ async function start(floor: Floor<SandboxdConfig>) {
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
     secrets,
+    hidden: [...new Set([stateDir, runtimeDir].flatMap((dir) => [dir, realpathSync(dir)]))],
   });
   const service = makeService({ runners, boxes, levels, identities, workspaces });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());

@@ -49,12 +49,14 @@ describe('runners and boxes', () => {
   let plans: (Plan | BoxPlan)[];
   let journal: string[];
   let canRecord: boolean;
+  let why: string[];
   let played: ReturnType<typeof playedCommand>;
   beforeEach(() => {
     dir = realpathSync(mkdtempSync(join(tmpdir(), 'runners-')));
     plans = [];
     journal = [];
     canRecord = true;
+    why = [];
     played = playedCommand('last words');
   });
   afterEach(() => rmSync(dir, { recursive: true, force: true }));
@@ -66,9 +68,10 @@ describe('runners and boxes', () => {
     },
     recordClosed: async (_id: BoxId, { endedBy }: { endedBy: string }) =>
       void journal.push(`ended: ${endedBy}`),
-    async recordRefused(_box: NewBox, { code }: { code: string }) {
+    async recordRefused(_box: NewBox, { code, message }: { code: string; message: string }) {
       if (!canRecord) throw fault('storage_full', 'no room');
       journal.push(`refused: ${code}`);
+      why.push(message);
     },
   };
   const heldBox = (): HeldBox => {
@@ -92,6 +95,7 @@ describe('runners and boxes', () => {
     },
     async open(plan: BoxPlan) {
       plans.push(plan);
+      if (refusal !== undefined) throw refusal;
       return heldBox();
     },
   };
@@ -225,10 +229,12 @@ describe('runners and boxes', () => {
       }),
       system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
       secrets: () => [],
+      hidden: ['/var/lib/agentd'],
       workspaces: {
         check: async () => undefined,
         workspaceOf: async () => ({ layers: [], upper: dir, gid: 77 }),
         homeOf: async () => dir,
+        namesOf: () => [[dir, '/workspace']],
       },
     });
   const body = {
@@ -276,6 +282,23 @@ describe('runners and boxes', () => {
     assert.equal(all.count(), 2);
     await assert.rejects(all.exec(id, { argv: ['true'] }, stays), { code: 'not_found' });
     assert.equal(await all.closeAll(), 2);
+  });
+
+  it('who is in a box is told no path of the host; the log is', async () => {
+    const words = `${dir}/.git/hooks: below /var/lib/agentd/x, not /usr`;
+    refusal = fault('sandbox_refused', words, {
+      hint: `rm ${dir}/.git`,
+      details: { refused: 'box' },
+    });
+    const told = {
+      ...{ code: 'sandbox_refused', message: '/workspace/.git/hooks: below …/x, not /usr' },
+      ...{ hint: 'rm /workspace/.git', details: { refused: 'box' } },
+    };
+    await assert.rejects(boxes().open(id, body), told);
+    const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
+    await assert.rejects(boxes().runOnce(once, stays), told);
+    assert.deepEqual(why, [words, words]);
+    refusal = undefined;
   });
 
   it('nothing is begun for who has gone', async () => {

@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Warden } from './adapters/warden.ts';
+import type { Renamed } from './box-words.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identity } from './identities.ts';
-import { isWithin } from './rules.ts';
+import { isWithin, WORKSPACE } from './rules.ts';
 import type { Store } from './store.ts';
 
 /** `layers` are read-only, lowest first; what is written goes to `upper`. */
@@ -24,6 +25,8 @@ export type Workspaces = {
    * next.
    */
   homeOf(agent: string, rootTaskId: string, identity: Identity): Promise<string>;
+  /** Where these are on the host, and how the box of the agent calls them. */
+  namesOf(box: { agent: string; rootTaskId: string; path?: string | undefined }): Renamed[];
 };
 
 export function makeWorkspaces(options: {
@@ -68,6 +71,9 @@ export function makeWorkspaces(options: {
     return { layers: [], upper, gid };
   };
 
+  const homePath = (agent: string, rootTaskId: string) =>
+    join(stateDir, 'homes', rootTaskId, agent);
+
   return {
     check: assertAllowed,
     workspaceOf({ rootTaskId, path }) {
@@ -77,11 +83,15 @@ export function makeWorkspaces(options: {
       return found;
     },
     async homeOf(agent, rootTaskId, { uid, gid }) {
-      const home = join(stateDir, 'homes', rootTaskId, agent);
+      const home = homePath(agent, rootTaskId);
       mkdirSync(home, { recursive: true, mode: 0o700 });
       if (ownUsers) await warden.own({ path: home, uid, gid });
       return home;
     },
+    namesOf: ({ agent, rootTaskId, path }) => [
+      [path ?? join(stateDir, 'workspaces', rootTaskId), WORKSPACE],
+      [homePath(agent, rootTaskId), `/home/${agent}`],
+    ],
   };
 }
 
