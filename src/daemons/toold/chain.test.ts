@@ -1,11 +1,13 @@
 // What toold tells approvald of a call besides itself: what it brings along, and what is asked for
 // beside it.
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { publishPolicy as publish } from '../../policy/testing/publish.ts';
 import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
 import { mostOf } from './chain.ts';
+import { BASE } from './testing/declared-tools.ts';
 import { hostToold, makeWorld, type TestHost, type TestRun, type World } from './testing/host.ts';
 
 const TOOLS = [
@@ -127,6 +129,28 @@ describe('a chain', () => {
     const chain = await chainOf(1, 'shell.exec', sh, [], connected);
     assert.deepEqual(brief(chain), ['brings network.external medium externally-reversible']);
     assert.match(chain[0]!.what, /shell\.exec can send to good\.test:443/);
+  });
+
+  it('has all of them for a tool outside the box, whichever it says it needs', async () => {
+    const tools = join(world.dir, 'state', 'tools');
+    mkdirSync(tools, { recursive: true });
+    const declared = `${BASE}argv: [/usr/bin/notify]
+place: host
+read: [/usr]
+network: [other.test]
+approval: required
+`;
+    writeFileSync(join(tools, 'x.yaml'), declared.replace('service.restart', 'site.notify'));
+    const allowing = { ...agents.connected, tools: { allow: [...allow, 'site.notify'] } };
+    const network = { mode: 'restricted', allow: ['good.test', 'other.test'] };
+    const more = { ...agents, connected: { ...allowing, network } };
+    await host.stop();
+    publish(join(world.dir, 'state'), { version: 2, agents: more });
+    host = await hostToold(world);
+    const given = { tools: [...TOOLS, 'site.notify'], agent: 'connected' };
+    const connected = await host.admit('six', given);
+    const chain = await chainOf(1, 'site.notify', {}, [], connected);
+    assert.match(chain[0]!.what, /site\.notify can send to .*good\.test:443/);
   });
 
   it('shows nothing of the others that could pass for something else', async () => {

@@ -40,17 +40,20 @@ export function makeChains(options: {
 }): Chains {
   const { registry, policy, grants, store } = options;
 
-  /** A command can send wherever its box reaches, whatever else it is said to do. */
+  /**
+   * A command can send wherever its box reaches, whatever else it is said to do; one outside the
+   * box that needs a host has the run's whole way out.
+   */
   const hostsOf = async (run: Run, tool: Tool, input: unknown): Promise<string[]> => {
     const named = (tool.touches?.(input) ?? []).flatMap((touch) =>
       touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
         ? [`${touch.host}:${touch.port}`]
         : [],
     );
-    if (!runsCommands(tool)) return named;
+    if (!runsCommands(tool) && named.length === 0) return [];
     const { network } = await policy.boxRulesOf(run.agent, await grants.of(run));
     const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
-    return [...named, ...open];
+    return [...new Set([...named, ...open])];
   };
 
   const brings = async (run: Run, tool: Tool, input: unknown, part: ChainLink['part']) => {
