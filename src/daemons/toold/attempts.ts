@@ -18,7 +18,7 @@ import { about, type BoxOf, contextFrom, type Job, newCall, waitingFor } from '.
 import type { Marks } from './marks.ts';
 import type { Permissions } from './permission.ts';
 import { type Finished, type FinishResult, failedWith, withheld } from './results.ts';
-import { forgetAsked, noteAsked, type Progress } from './rules.ts';
+import { forgetAsked, noteAsked, type Progress, pauseMsAfter } from './rules.ts';
 import type { Runs } from './runs.ts';
 import type { CallRow, Store } from './store.ts';
 import {
@@ -197,7 +197,18 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return perform(job, job.tool!, { seq, attempt, input: may.input, approved });
   };
 
+  /** Each attempt is an event, and asking again is free: the quota counts calls. */
+  const assertDue = ({ call_id, attempts, started_ms }: CallRow): void => {
+    const sinceMs = clock.nowMs() - Number(started_ms);
+    const pauseMs = pauseMsAfter(attempts);
+    if (sinceMs < 0 || sinceMs >= pauseMs) return;
+    throw fault('rate_limited', `${call_id} was begun ${attempts} times and did not end`, {
+      retryAfterMs: pauseMs - sinceMs,
+    });
+  };
+
   const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
+    assertDue(record);
     const may = await permissions.of(job, await runs.progressOf(job.run), { again: true });
     if (may.kind === 'no') return turnDown(job, record, may.decision);
     if (may.kind === 'go') return attemptAgain(job, record, may);

@@ -320,6 +320,26 @@ describe('tools that agentd does', () => {
     assert.deepEqual(events, ['.attempted.1', '.attempted.2', '.ended']);
   });
 
+  it('asked again and again meanwhile fill no log: the pauses grow', async () => {
+    let away = true;
+    world.agentd.state.gate = (route) => {
+      if (away && route !== 'marks') throw fault('unavailable', 'agentd is away');
+    };
+    const args = { to: 'researcher', text: 'hello' };
+    const ask = () => run.ask(1, 'message.send', args);
+    for (let i = 0; i < 50; i++) await assert.rejects(ask());
+    await assert.rejects(ask(), { code: 'rate_limited', retry: true, retryAfterMs: 1_000 });
+    const attempts = (await eventsOf(world, run.callId(1))).length;
+    assert.ok(attempts < 20, `${attempts} events`);
+    world.clock.advance(1_000);
+    await assert.rejects(ask(), isCode('unavailable'));
+    await assert.rejects(ask(), { code: 'rate_limited', retryAfterMs: 2_000 });
+    away = false;
+    world.clock.advance(2_000);
+    assert.equal((await ask()).status, 'completed');
+    assert.equal((await eventsOf(world, run.callId(1))).length, attempts + 3);
+  });
+
   it('are not done after all when the grant is gone by then', async () => {
     world.agentd.state.gate = (route) => {
       if (route !== 'marks') throw fault('unavailable', 'agentd is away');

@@ -299,6 +299,15 @@ export function noteOutcome(progress: Progress, key: string, outcomeHash: string
   progress.outcomes.add(outcome);
 }
 
+const ATTEMPTS_AT_ONCE = 10;
+const PAUSE_MS_MAX = 60_000;
+
+/** Before a call that was begun so often may be begun once more. */
+export function pauseMsAfter(attempts: number): number {
+  if (attempts < ATTEMPTS_AT_ONCE) return 0;
+  return Math.min(1_000 * 2 ** (attempts - ATTEMPTS_AT_ONCE), PAUSE_MS_MAX);
+}
+
 export const HAPPENED = 'it happened';
 export const DID_NOT_HAPPEN = 'it did not happen';
 
