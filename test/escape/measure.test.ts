@@ -1,7 +1,8 @@
 // How much an agent has written cannot be hidden from the warden: closed, deep and odd directories
 // count, and only what lies below the bounds is measured.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { linkSync, mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
@@ -54,6 +55,41 @@ for (const mode of MODES) {
       const { bytes, entries } = await measure();
       assert.equal(entries, 21);
       isAbout(bytes, 2 * MIB);
+    });
+    it('A24 many directories in a deep one take no more than their names', async () => {
+      // As paths they would be a gigabyte.
+      const make = `const fs = require('node:fs');
+        for (let i = 0; i < 1_000; i++) {
+          fs.mkdirSync('d'.repeat(250));
+          process.chdir('d'.repeat(250));
+        }
+        for (let i = 0; i < 4_000; i++) fs.mkdirSync('e' + i);`;
+      execFileSync(process.execPath, ['-e', make], { cwd: warden.workspace });
+      assert.equal((await measure()).entries, 5_000);
+    });
+    it('A24 what is moved about while it is measured is walked to its end', async () => {
+      // Now and then the walk is in one of them, and does not find back the way it came.
+      const make = `const fs = require('node:fs');
+        for (const a of ['a', 'b', 'c'])
+          for (let i = 0; i < 200; i++) fs.mkdirSync('still/' + a + '/' + i, { recursive: true });
+        for (let i = 0; i < 300; i++) fs.mkdirSync('moved/x/y/' + i, { recursive: true });
+        console.log('made');
+        for (let i = 0; ; i++) {
+          fs.renameSync('moved/x', 'elsewhere');
+          fs.renameSync('elsewhere', 'moved/x');
+        }`;
+      const mover = spawn(process.execPath, ['-e', make], { cwd: warden.workspace });
+      await once(mover.stdout, 'data');
+      try {
+        for (let i = 0; i < 50; i++) {
+          const { entries } = await measure();
+          assert.ok(entries >= 605 && entries <= 610 + 2 * 302, `${entries} entries`);
+        }
+      } finally {
+        mover.kill('SIGKILL');
+        await once(mover, 'exit');
+      }
+      assert.equal((await measure()).entries, 906 + 1);
     });
     it('a file with two names counts once, a link not as what it leads to', async () => {
       writeFileSync(join(warden.outside, 'big'), Buffer.alloc(4 * MIB, 1));
