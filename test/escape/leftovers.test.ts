@@ -55,9 +55,9 @@ const boxesOf = (warden: Warden) =>
 
 for (const mode of MODES) {
   describe(`leftovers, as ${mode}`, () => {
-    // ROWS=10000 CROWD=200 is the full count; a run of the whole suite takes a part of it.
-    const rows = Number(process.env.ROWS ?? 500);
-    const crowd = Number(process.env.CROWD ?? 100);
+    // make fuzz takes the full count; a run of the whole suite a part of it.
+    const rows = Number(process.env.ROWS ?? (process.env.FUZZ === 'long' ? 10_000 : 500));
+    const crowd = Number(process.env.CROWD ?? 200);
 
     it(`${rows} boxes in a row leave nothing`, async (t) => {
       const warden = await started(t, { mode });

@@ -266,6 +266,41 @@ test('a daemon that is away for a moment does not end the waiting', async () => 
   assert.equal(looks, 3);
 });
 
+const ESCAPE = '\u001b[';
+
+/** What a screen shows after all of this: lines written, the way up over them, the rest erased. */
+function screenOf(text: string): string[] {
+  const lines: string[] = [];
+  let at = 0;
+  for (const part of text.replaceAll('\r', '').split(ESCAPE)) {
+    const [, count = '0', act = '', plain = ''] = /^(?:([\d;]*)([AJm]))?(.*)$/s.exec(part) ?? [];
+    if (act === 'A') at -= Number(count);
+    if (act === 'J') lines.length = at;
+    assert.ok(at >= 0, 'never above where it began');
+    for (const piece of plain.split(/(?<=\n)/)) {
+      lines[at] = (lines[at] ?? '') + piece.replace('\n', '');
+      if (piece.endsWith('\n')) at++;
+    }
+  }
+  return lines;
+}
+
+test('watch on a terminal writes the tree again in its place', async () => {
+  fake.script(teamScript({ trees: [working(), working(), teamTree()] }));
+  const ran = await agentctl(['task', 'watch', id('task', 1)], {
+    ...{ state: fake.stateDir, onTerminal: true },
+  });
+  assert.equal(ran.code, 0, ran.stdout);
+  const drawn = ran.stdout.split(`${ESCAPE}J`).length - 1;
+  assert.ok(drawn >= 3, `${drawn} times`);
+  const screen = screenOf(ran.stdout);
+  const planner = screen.filter((line) => /^\S* *planner\b/.test(line));
+  assert.equal(planner.length, 1, screen.join('\n'));
+  assert.match(planner[0]!, /completed/);
+  assert.ok(!screen.join('\n').includes('working'), screen.join('\n'));
+  assert.ok(screen.every((line) => line.length <= 80));
+});
+
 test('watch without a terminal appends lines and ends with the task', async () => {
   fake.script(teamScript({ trees: [working(), teamTree()] }));
   const ran = await run('task', 'watch');

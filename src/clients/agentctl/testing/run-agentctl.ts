@@ -9,6 +9,8 @@ export type RunOptions = {
   stdin?: string;
   /** Another copy of the program. */
   main?: string;
+  /** On a terminal of its own, so that standard output is what a screen would get. */
+  onTerminal?: boolean;
   /** Called with what has been printed so far; may end the program with the signal it gives. */
   watch?: (ran: Omit<Ran, 'code'>) => NodeJS.Signals | undefined;
 };
@@ -16,8 +18,10 @@ export type RunOptions = {
 export const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 
 export function agentctl(words: readonly string[], options: RunOptions = {}): Promise<Ran> {
-  const child = spawn(process.execPath, [options.main ?? MAIN, ...words], {
+  const [program, ...argv] = commandOf([options.main ?? MAIN, ...words], options);
+  const child = spawn(program!, argv, {
     env: {
+      ...(options.onTerminal === true ? { SHELL: '/bin/sh', TERM: 'xterm' } : {}),
       HOME: '/nonexistent',
       ...(options.state === undefined ? {} : { AGENTD_STATE: options.state }),
       ...options.env,
@@ -38,6 +42,14 @@ export function agentctl(words: readonly string[], options: RunOptions = {}): Pr
     child.on('error', reject);
     child.on('close', (code) => resolve({ code, ...ran }));
   });
+}
+
+function commandOf(words: readonly string[], { onTerminal }: RunOptions): string[] {
+  const command = [process.execPath, ...words];
+  if (onTerminal !== true) return command;
+  const quoted = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
+  const size = 'stty cols 80 rows 24';
+  return ['/usr/bin/script', '-qefc', `${size}; exec ${quoted}`, '/dev/null'];
 }
 
 /** What it printed with --json. */
