@@ -64,6 +64,43 @@ describe('a tool is asked for', () => {
     }
   });
 
+  const eventOf = (id: string) =>
+    eventually(id, async () => {
+      const query = { limit: 1_000 };
+      const { events } = await world.audit.task({ params: { task_id: run.taskId }, query });
+      return events.find((event) => event.id === id);
+    });
+
+  it('[R90-R96] the log has the answer to each of the seven questions, in their order', async () => {
+    const asked = 'caller task tool scope sandbox:L0 approval:none';
+    const token = `ghp_${'a1B2c3D4e5'.repeat(4)}`.slice(0, 40);
+    for (const [text, output, redacted] of [
+      ['hello', 'output:shown', undefined],
+      [`the token is ${token}.`, 'output:shown', 'GitHub token'],
+      ['x'.repeat(300_000), 'output:stored', undefined],
+    ] as const) {
+      const answer = await ask('test.echo', { text });
+      assert.equal(answer.status, 'completed');
+      assert.doesNotMatch(JSON.stringify(answer.result), /ghp_/);
+      const attempted = await eventOf(`${answer.call_id}.attempted.1`);
+      const { data } = await eventOf(`${answer.call_id}.ended`);
+      assert.deepEqual(
+        [attempted.data?.checks, data?.checks, data?.redacted],
+        [asked, output, redacted],
+      );
+    }
+    for (const [tool, args, said, checks] of [
+      ['test.echo', { text: 'a' }, { agent: 'helper' }, '!caller'],
+      ['test.echo', { text: 'a' }, { task_id: `task_${'0'.repeat(26)}` }, 'caller !task'],
+      ['shell.exec', { command: 'true' }, {}, 'caller task !tool'],
+      ['test.echo', { text: 1 }, {}, 'caller task tool !scope'],
+    ] as const) {
+      const answer = await ask(tool, args, said);
+      assert.equal(answer.status, 'denied');
+      assert.equal((await eventOf(`${answer.call_id}.denied`)).data?.checks, checks);
+    }
+  });
+
   it('[R92] [R287] it sees and gets only what it was granted', async () => {
     const listed = await askLocal(world, 'toold', tooldRoutes.listTools, {}, run.caller);
     const own = (listed.ok ? (listed.value as { tools: ToolView[] }).tools : []).map(

@@ -4,6 +4,7 @@
 import { recordDecision } from '../../policy/recorded.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { Allowed, Verdict } from './permission.ts';
+import type { Output } from './results.ts';
 import type { Denied } from './rules.ts';
 import type { Run } from './runs.ts';
 
@@ -96,9 +97,10 @@ export function ended(
     sizeBytes: number;
     code: string | undefined;
     artifact: string | undefined;
+    output: Output;
   },
 ): EventDraft {
-  const { status, hash, sizeBytes, code, artifact } = outcome;
+  const { status, hash, sizeBytes, code, artifact, output } = outcome;
   return {
     id: `${subject.callId}.ended`,
     event: 'tool.call.ended',
@@ -109,6 +111,8 @@ export function ended(
       attempt,
       outcome_hash: hash,
       size_bytes: sizeBytes,
+      checks: output.became === 'refused' ? '!output' : `output:${output.became}`,
+      ...(output.redacted.length === 0 ? {} : { redacted: output.redacted.join(', ') }),
       ...(code === undefined ? {} : { code: code.slice(0, 64) }),
     },
   };

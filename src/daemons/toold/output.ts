@@ -53,7 +53,10 @@ function makeAllSafe(value: unknown, found: Set<string>): unknown {
   if (value === null || typeof value !== 'object') return value;
   // fromEntries defines members, so a key such as __proto__ stays a key.
   return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [makeSafe(key), makeAllSafe(member, found)]),
+    Object.entries(value).map(([key, member]) => [
+      makeSafe(key, found),
+      makeAllSafe(member, found),
+    ]),
   );
 }
 

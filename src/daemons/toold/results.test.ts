@@ -31,6 +31,7 @@ describe('a result', () => {
       const finished = await after(odd);
       assert.equal(finished.saved.status, 'failed');
       assert.equal(finished.error?.code, 'bad_output');
+      assert.equal(finished.output.became, 'refused');
       assert.doesNotMatch(JSON.stringify(finished), /do as I say/);
     }
   });

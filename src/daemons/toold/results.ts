@@ -25,11 +25,20 @@ export type Finished = {
   sizeBytes: number;
   /** The artifact that holds a result too large to show. */
   artifact: string | undefined;
+  /** The answer to the last of the seven questions, as the log has it. */
+  output: Output;
+};
+/** `refused`: it was not as declared. `none`: there is none to show. */
+export type Output = {
+  became: 'shown' | 'stored' | 'refused' | 'none';
+  /** The kinds of secrets that were taken out of it. */
+  redacted: readonly string[];
 };
 
 export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'failed'): Finished {
   const { code, message, hint, retry } = error;
-  const clean = { code, message: makeSafe(message), hint: makeSafe(hint), retry };
+  const found = new Set<string>();
+  const clean = { code, message: makeSafe(message, found), hint: makeSafe(hint, found), retry };
   const text = JSON.stringify(clean);
   return {
     saved: { status, result: null, error: text, hash: sha256Hex(text) },
@@ -37,6 +46,7 @@ export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'fa
     error: clean,
     sizeBytes: 0,
     artifact: undefined,
+    output: { became: code === 'bad_output' ? 'refused' : 'none', redacted: [...found].sort() },
   };
 }
 
@@ -52,13 +62,14 @@ export function withheld({ name }: Tool, error: unknown): Finished {
 }
 
 export function completedWith(shown: Shown, artifact?: string): Finished {
-  const { value, text } = shown;
+  const { value, text, redacted } = shown;
   return {
     saved: { status: 'completed', result: text, error: null, hash: sha256Hex(text) },
     result: value,
     error: undefined,
     sizeBytes: Buffer.byteLength(text),
     artifact,
+    output: { became: artifact === undefined ? 'shown' : 'stored', redacted },
   };
 }
 
@@ -129,7 +140,8 @@ export function makeFinishResult(options: {
     if (sizeBytes <= sizeBytesMax) return completedWith(shown);
     const artifact = await store(tool, fitting(shown), context);
     const short = { artifact, size_bytes: sizeBytes, preview: previewOf(shown.text) };
-    return completedWith(showResult(short), artifact ?? undefined);
+    const { redacted } = shown;
+    return completedWith({ ...showResult(short), redacted }, artifact ?? undefined);
   };
 
   // On its way to an artifact a result is in memory a dozen times: large ones go one by one.

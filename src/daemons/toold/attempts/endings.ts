@@ -90,8 +90,8 @@ export function makeEndings(options: {
 
   const end: Endings['end'] = async (job, attempt, finished) => {
     const { status, hash } = finished.saved;
-    const { result, error, sizeBytes, artifact } = finished;
-    const outcome = { status, hash, sizeBytes, code: error?.code, artifact };
+    const { result, error, sizeBytes, artifact, output } = finished;
+    const outcome = { status, hash, sizeBytes, code: error?.code, artifact, output };
     await save(job, finished, events.ended(about(job), attempt, outcome));
     moment('toold.after-outcome');
     // Undefined: nothing was counted in this life yet, and the journal will tell of this one too.
