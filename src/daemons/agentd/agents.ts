@@ -106,7 +106,7 @@ export function makeAgents({
       const existing = await fileOf(name);
       if (createOnly && existing !== undefined)
         throw fault('conflict', `there is an agent ${name} already`, {
-          hint: `agentctl agent update ${name}`,
+          hint: `Change it: agentctl agent update ${name}`,
         });
       const file = existing ?? join(dir, `${name}.yaml`);
       const read = await readManifest(yaml, file);

@@ -26,7 +26,8 @@ export function makeHandlers(options: {
   const { service, runs, store, marks, containment } = options;
   const toolNamed = (name: string) => {
     const tool = service.listTools(undefined).find((one) => one.name === name);
-    if (tool === undefined) throw fault('not_found', `there is no tool ${name}`);
+    if (tool === undefined)
+      throw fault('not_found', `there is no tool ${name}`, { hint: 'See agentctl tool list.' });
     return { tool };
   };
   return {
@@ -40,7 +41,9 @@ export function makeHandlers(options: {
       const run = runOrNone(caller);
       // A run is not told that another run's call exists.
       if (row === undefined || (run !== undefined && row.run_id !== run.runId))
-        throw fault('not_found', `there is no call ${params.id}`);
+        throw fault('not_found', `there is no call ${params.id}`, {
+          hint: 'See agentctl audit task ID --json for the calls of a task.',
+        });
       return { call: viewOf(row) };
     },
     async listCalls({ query }) {

@@ -80,7 +80,7 @@ async function assertActive(tx: Tx, agent: string): Promise<void> {
   if (row === undefined || row.status === 'removed') throw noAgent(agent, await agentNames(tx.sql));
   if (row.status !== 'active')
     throw fault('agent_paused', `the agent ${agent} is ${row.status}`, {
-      hint: `agentctl resume ${agent}`,
+      hint: `Let it work again: agentctl resume ${agent}`,
     });
 }
 

@@ -89,7 +89,7 @@ export function makeStore(options: TxOptions & { config: ApprovaldConfig; signin
         const row = await findPermit(tx.sql, id);
         if (row === undefined)
           throw fault('not_found', `there is no permit ${id}`, {
-            hint: 'See agentctl approvals permits.',
+            hint: 'See agentctl permit list.',
           });
         if (row.revoked_ms !== null) return row;
         await tx.sql.run(
