@@ -25,6 +25,11 @@ if (behave === 'refuse') {
   say({ error: { code: 'bad_config', message: 'agentd.yaml:3: unknown key', hint: 'Remove it.' } });
   process.exit(78);
 }
+if (behave === 'slow') {
+  writeFileSync(state + '/pid', String(process.pid));
+  setTimeout(() => process.exit(1), 60_000);
+  await new Promise(() => undefined);
+}
 if (behave === 'die') {
   console.error(JSON.stringify({ level: 'error', message: 'the port is taken' }));
   process.exit(1);
@@ -115,6 +120,21 @@ test('a runtime that dies at the start leaves its last words', () =>
     const up = await ctl(state, 'up');
     assert.equal(up.code, 70);
     assert.match(up.stderr, /ended while starting \(exit 1\): the port is taken \(internal\)/);
+  }));
+
+test('Ctrl-C while it starts ends what was begun, and says that nothing runs', () =>
+  withState(async (state) => {
+    writeFileSync(join(state, 'behave'), 'slow');
+    const ran = await agentctl(['up'], {
+      state,
+      main: program.main,
+      watch: ({ stderr }) => (stderr.includes('Starting') ? 'SIGINT' : undefined),
+    });
+    assert.equal(ran.code, 130);
+    assert.match(ran.stderr, /The runtime was not started\.\n$/);
+    // It may not have come so far.
+    const pid = existsSync(join(state, 'pid')) ? readFileSync(join(state, 'pid'), 'utf8') : '';
+    assert.ok(pid === '' || !existsSync(`/proc/${pid}`), `${pid} is still there`);
   }));
 
 test('a runtime.json that a crash left does not keep others out', () =>

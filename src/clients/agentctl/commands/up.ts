@@ -1,20 +1,19 @@
 // agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { closeSync, constants, openSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { FAULTS, type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
+import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
-import { pause } from '../follow.ts';
+import { exitInterrupted, onInterrupt } from '../interrupt.ts';
 import { findKeeper, findProgram } from '../programs.ts';
-import { answersHealth, findRunning } from '../running.ts';
-import { readRuntimeInfo } from '../state.ts';
+import { findRunning } from '../running.ts';
 import { makeStateDir } from '../state-made.ts';
 import { asOwnerOf } from '../state-owner.ts';
 import { lastWords } from './runtime-log.ts';
+import { readyOrFault, untilUp } from './up-ready.ts';
 import { describeStart } from './up-report.ts';
 
-const readyWithinMs = 60_000;
 const logBytesMax = 20_000_000;
 
 export async function up(session: Session): Promise<number> {
@@ -24,6 +23,7 @@ export async function up(session: Session): Promise<number> {
   makeStateDir(stateDir);
   const newCopies = watchCopies(stateDir);
   if (args.flag('foreground')) return runHere(session, argv, newCopies);
+  const { signal, done } = onInterrupt();
   out.note(`Starting the runtime on ${stateDir} …`);
   const opened = asOwnerOf(stateDir, (here) => openLog(join(here, 'logs', 'runtime.log')));
   const log = { ...opened, file: join(stateDir, 'logs', 'runtime.log') };
@@ -36,12 +36,10 @@ export async function up(session: Session): Promise<number> {
   });
   closeSync(log.fd);
   try {
-    await readyOrFault(child, () => lastWords(log));
-    await answersSoon(stateDir);
-  } catch (error) {
-    if (child.exitCode === null) child.kill('SIGTERM');
-    throw error;
+    const isUp = await untilUp(child, { stateDir, out, signal, words: () => lastWords(log) });
+    if (!isUp) return exitInterrupted;
   } finally {
+    done();
     (child.stdio[3] as Readable | null)?.destroy();
     child.unref();
   }
@@ -115,51 +113,6 @@ function openLog(file: string): { fd: number; from: number } {
   const { O_APPEND, O_CREAT, O_WRONLY, O_NOFOLLOW } = constants;
   const fd = openSync(file, O_APPEND | O_CREAT | O_WRONLY | O_NOFOLLOW, 0o600);
   return { fd, from: sizeNow() };
-}
-
-type ReadyLine = { ready?: boolean; error?: FaultBody };
-
-/** The one line the entry says on descriptor 3. */
-async function readyOrFault(child: ChildProcess, words: () => string | undefined): Promise<void> {
-  const ended = new Promise<string>((done) => {
-    child.once('error', (error) => done(error.message));
-    child.once('exit', (code, signal) => done(signal ?? `exit ${code}`));
-  });
-  const said = readLine(child.stdio[3] as Readable);
-  const late = new AbortController();
-  const first = await Promise.race([said, pause(readyWithinMs, late.signal).then(() => 'late')]);
-  late.abort();
-  if (first === 'late')
-    throw fault('deadline', `the runtime was not ready within ${readyWithinMs / 1_000} s`);
-  if (first === undefined) {
-    const how = await ended;
-    const why = words();
-    throw fault('internal', `the runtime ended while starting (${how})${why ? `: ${why}` : ''}`, {
-      hint: 'Its whole log is in logs/runtime.log of the state directory.',
-    });
-  }
-  const line = JSON.parse(first) as ReadyLine;
-  if (line.error !== undefined) throw faultFromBody(line);
-}
-
-/** The first line, or nothing when the other side went away before it. */
-async function readLine(stream: Readable): Promise<string | undefined> {
-  let text = '';
-  stream.setEncoding('utf8');
-  for await (const chunk of stream.iterator({ destroyOnReturn: false }) as AsyncIterable<string>) {
-    text += chunk;
-    if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
-  }
-  return undefined;
-}
-
-async function answersSoon(stateDir: string): Promise<void> {
-  const endMs = Date.now() + 10_000;
-  while (readRuntimeInfo(stateDir) === undefined || !(await answersHealth(stateDir))) {
-    if (Date.now() > endMs)
-      throw fault('unavailable', 'the runtime says it is ready, but agentd does not answer');
-    await pause(50);
-  }
 }
 
 /** In the foreground: its log is ours, and our signals are its. */
