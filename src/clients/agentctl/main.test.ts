@@ -145,7 +145,17 @@ test('wrong usage exits 2, also for half a command and what is not in this versi
   }
 });
 
+test('help is also a word, before any other', async () => {
+  const word = await agentctl(['help', 'task', 'create']);
+  const option = await agentctl(['task', 'create', '--help']);
+  assert.deepEqual([word.code, word.stdout], [0, option.stdout]);
+  assert.equal((await agentctl(['help'])).stdout, (await agentctl([])).stdout);
+  assert.equal((await agentctl(['help', 'nothing'])).code, 2);
+});
+
 test('version, also as --version', async () => {
+  const json = documentOf(await agentctl(['--version', '--json']));
+  assert.deepEqual(Object.keys(json), ['version']);
   for (const word of ['version', '--version'])
     assert.match((await agentctl([word])).stdout, /^agentctl \d+\.\d+\.\d+ \(Node \d+/);
   const { version } = documentOf<{ version: { runtime: string } }>(await run('version', '--json'));

@@ -1,8 +1,9 @@
 // agentctl: parses what was typed, loads the one command that was meant, tells faults the agreed
 // way.
+import { diskFault } from '../../platform/disk-fault.ts';
 import { FAULTS, Fault, fault } from '../../wire/errors.ts';
 import type { Env, Session } from './command.ts';
-import { makeOut } from './out.ts';
+import { makeOut, toJsonText } from './out.ts';
 import { type Parsed, parse } from './parse.ts';
 import { connectRuntime, type Runtime } from './runtime.ts';
 import { plain } from './show/plain.ts';
@@ -13,13 +14,20 @@ async function main(tokens: readonly string[], env: Env): Promise<number> {
     const { complete } = await import('./completion.ts');
     return complete(tokens.slice(1), env);
   }
-  const { parsed, problem } = parse(tokens[0] === '--version' ? ['version'] : tokens);
+  const { parsed, problem } = parse(inOurWords(tokens));
   try {
     if (problem !== undefined) throw problem;
     return await runParsed(parsed, env);
   } catch (error) {
     return tellFault(error, parsed.json, env);
   }
+}
+
+/** What people type everywhere else. */
+function inOurWords([first, ...rest]: readonly string[]): readonly string[] {
+  if (first === '--version') return ['version', ...rest];
+  if (first === 'help') return [...rest, '--help'];
+  return first === undefined ? [] : [first, ...rest];
 }
 
 async function runParsed(parsed: Parsed, env: Env): Promise<number> {
@@ -45,11 +53,11 @@ async function runParsed(parsed: Parsed, env: Env): Promise<number> {
 }
 
 function tellFault(error: unknown, json: boolean, env: Env): number {
-  const known = error instanceof Fault ? error : unexpected(error);
+  const known = error instanceof Fault ? error : (diskFault(error) ?? unexpected(error));
   const { code, message, hint, details } = known;
   const body = { code, message, hint, ...(details === undefined ? {} : { details }) };
   const text = json
-    ? JSON.stringify({ error: body })
+    ? toJsonText({ error: body })
     : `agentctl: ${plain(message)} (${code})\n${plain(hint)}`;
   process.stderr.write(`${text}\n`);
   if (!(error instanceof Fault) && (env.AGENTD_DEBUG ?? '') !== '') console.error(error);

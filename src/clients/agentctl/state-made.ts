@@ -22,15 +22,20 @@ export function makeStateDir(stateDir: string): void {
   );
 }
 
+/** With those above it. Says what mkdir said: Node's own way calls a read-only disk ENOENT. */
+export function makeAll(dir: string, mode: number): void {
+  const missing: string[] = [];
+  let at = dir;
+  while (statSync(at, { throwIfNoEntry: false }) === undefined && at !== dirname(at)) {
+    missing.unshift(at);
+    at = dirname(at);
+  }
+  for (const one of missing) mkdirSync(one, { mode });
+}
+
 function make(dir: string, stateDir: string): void {
   try {
-    const missing: string[] = [];
-    let at = dir;
-    while (statSync(at, { throwIfNoEntry: false }) === undefined && at !== dirname(at)) {
-      missing.unshift(at);
-      at = dirname(at);
-    }
-    for (const one of missing) mkdirSync(one, { mode: 0o700 });
+    makeAll(dir, 0o700);
   } catch (cause) {
     const { code = 'error' } = cause as NodeJS.ErrnoException;
     const what = `the state directory ${stateDir} cannot be made (${code})`;

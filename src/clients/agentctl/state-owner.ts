@@ -17,10 +17,22 @@ export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
     process.setegid!(gid);
     process.seteuid!(uid);
     return work(`/proc/self/fd/${fd}`);
+  } catch (error) {
+    throw inTheWordsOf(dir, error, `/proc/self/fd/${fd}`);
   } finally {
     process.seteuid!(0);
     process.setegid!(0);
     process.setgroups!(groups);
     closeSync(fd);
   }
+}
+
+/** The way by the descriptor says nothing to whoever reads the error. */
+function inTheWordsOf(dir: string, error: unknown, way: string): unknown {
+  const { path } = error as NodeJS.ErrnoException;
+  if (error instanceof Error && path?.startsWith(way) === true) {
+    (error as NodeJS.ErrnoException).path = dir + path.slice(way.length);
+    error.message = error.message.replaceAll(way, dir);
+  }
+  return error;
 }

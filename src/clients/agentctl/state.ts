@@ -40,9 +40,9 @@ export function isUp(stateDir: string): boolean {
 }
 
 /** What this user may not look into is not the same as what is not there. */
-export function assertReadable(stateDir: string): void {
+export function assertReadable(stateDir: string, file = 'runtime.json'): void {
   try {
-    process.getBuiltinModule('node:fs').statSync(`${stateDir}/runtime.json`);
+    process.getBuiltinModule('node:fs').statSync(`${stateDir}/${file}`);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EACCES') return;
     throw fault('unauthenticated', `this user may not read ${stateDir}`, {

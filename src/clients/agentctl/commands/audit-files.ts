@@ -8,7 +8,6 @@ import {
   existsSync,
   fstatSync,
   ftruncateSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readSync,
@@ -20,9 +19,12 @@ import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { findProgram } from '../programs.ts';
 import { size, some } from '../show/amounts.ts';
+import { assertReadable } from '../state.ts';
+import { makeAll } from '../state-made.ts';
 
 function logDir(dir: string): string {
   if (existsSync(join(dir, 'audit.jsonl'))) return dir;
+  assertReadable(dir, 'audit.jsonl');
   throw fault('not_found', `there is no audit log in ${dir}`, {
     hint: 'Name the directory that holds audit.jsonl, or the state with --state.',
   });
@@ -62,8 +64,7 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
       hint: 'Name a directory that is new or empty.',
     });
   }
-  for (const below of ['keys', 'tree']) mkdirSync(join(to, below), { recursive: true });
-  const names = copyLog(from, to);
+  const names = copyInto(from, to);
   const bytes = names.reduce((sum, name) => sum + statSync(join(to, name)).size, 0);
   out.give({ export: { directory: to, files: names, size_bytes: bytes } }, () => [
     `${some(names.length, 'file')} (${size(bytes)}) copied to ${to}`,
@@ -82,6 +83,18 @@ function listLog(dir: string): string[] {
   const segments = readdirSync(dir).filter(isSegment).sort();
   const before = [join('keys', 'public.txt'), 'checkpoint', 'checkpoints.log', LEAVES];
   return [...before.filter((name) => existsSync(join(dir, name))), ...segments];
+}
+
+/** Half a copy would be in the way of the next. */
+function copyInto(from: string, to: string): string[] {
+  try {
+    for (const below of ['keys', 'tree']) makeAll(join(to, below), 0o755);
+    return copyLog(from, to);
+  } catch (error) {
+    if (existsSync(to))
+      for (const name of readdirSync(to)) rmSync(join(to, name), { recursive: true });
+    throw error;
+  }
 }
 
 /** While it is written a segment may be sealed, and then files have other names: once more. */

@@ -4,13 +4,14 @@ import type { Session } from '../command.ts';
 import { pause } from '../follow.ts';
 import { findRunning } from '../running.ts';
 import { span } from '../show/amounts.ts';
-import { isAlive } from '../state.ts';
+import { assertReadable, isAlive } from '../state.ts';
 
 const stopWithinMs = 20_000;
 
 export async function down({ out, stateDir }: Session): Promise<void> {
   const running = await findRunning(stateDir);
   if (running === undefined) {
+    assertReadable(stateDir);
     return out.give({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
   }
   const { pid, mode } = running.info;

@@ -1,9 +1,11 @@
 // agentctl halt and unhalt. When nothing answers, the file STATE/HALT says the same.
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { diskFault } from '../../../platform/disk-fault.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { some } from '../show/amounts.ts';
+import { makeStateDir } from '../state-made.ts';
 import { asOwnerOf } from '../state-owner.ts';
 
 const isAway = (error: unknown): boolean =>
@@ -21,13 +23,23 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
   } catch (error) {
     if (!isAway(error)) throw error;
     const file = join(stateDir, 'HALT');
-    mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-    asOwnerOf(stateDir, (here) =>
-      writeFileSync(join(here, 'HALT'), `${reason ?? ''}\n`, { mode: 0o600 }),
-    );
+    if (!existsSync(stateDir)) makeStateDir(stateDir);
+    asOwnerOf(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
     out.give({ halt: { halted: true, stopped_runs: 0, file } }, () => [
       `No runtime answers; made ${file}, so that none works until it is lifted.`,
     ]);
+  }
+}
+
+/** That the file is there is what halts; on a full disk there may be no room for the reason. */
+function writeHalt(file: string, reason: string): void {
+  const fd = openSync(file, 'w', 0o600);
+  try {
+    writeSync(fd, `${reason}\n`);
+  } catch (error) {
+    if (diskFault(error)?.code !== 'storage_full') throw error;
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -5,6 +5,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { pause } from '../follow.ts';
 import { renderTable } from '../show/table.ts';
+import { assertReadable } from '../state.ts';
 import { asOwnerOf } from '../state-owner.ts';
 
 const KNOWN_AFTER_MS = 600;
@@ -20,6 +21,7 @@ function fileOf(stateDir: string, name: string): string {
 
 export async function list({ out, stateDir }: Session): Promise<void> {
   const fs = process.getBuiltinModule('node:fs');
+  assertReadable(stateDir);
   const dir = `${stateDir}/people`;
   const files = fs.existsSync(dir) ? fs.readdirSync(dir).sort() : [];
   const people = files
@@ -37,10 +39,11 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
   const name = args.words[0]!;
   const file = fileOf(stateDir, name);
   const key = process.getBuiltinModule('node:crypto').randomBytes(32).toString('base64url');
+  assertThere(stateDir);
   try {
     asOwnerOf(stateDir, (here) => {
-      fs.mkdirSync(`${here}/people`, { recursive: true, mode: 0o700 });
-      fs.writeFileSync(fileOf(here, name), `${key}\n`, { mode: 0o600, flag: 'wx' });
+      if (!fs.existsSync(`${here}/people`)) fs.mkdirSync(`${here}/people`, { mode: 0o700 });
+      writeNew(fileOf(here, name), `${key}\n`);
     });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
@@ -56,10 +59,33 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
   ]);
 }
 
+function assertThere(stateDir: string): void {
+  assertReadable(stateDir);
+  if (process.getBuiltinModule('node:fs').existsSync(stateDir)) return;
+  throw fault('not_found', `there is no state directory ${stateDir}`, {
+    hint: 'The first agentctl up makes it; or name another with --state.',
+  });
+}
+
+/** Whole or not at all: a key without its text would keep the name from ever getting one. */
+function writeNew(file: string, text: string): void {
+  const fs = process.getBuiltinModule('node:fs');
+  const fd = fs.openSync(file, 'wx', 0o600);
+  try {
+    fs.writeSync(fd, text);
+  } catch (error) {
+    fs.rmSync(file);
+    throw error;
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
 export async function remove({ args, out, stateDir }: Session): Promise<void> {
   const fs = process.getBuiltinModule('node:fs');
   const name = args.words[0]!;
   const file = fileOf(stateDir, name);
+  assertReadable(stateDir);
   if (!fs.existsSync(file))
     throw fault('not_found', `${name} has no key of their own`, {
       hint: 'See: agentctl person list',

@@ -6,7 +6,14 @@ import { findRunning } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
 import { checkAudit, checkClock, checkDisk } from './around.ts';
 import { type Finding, fail } from './finding.ts';
-import { checkKey, checkLock, checkNode, checkRuntimeDir, checkState } from './place.ts';
+import {
+  checkKey,
+  checkLock,
+  checkNode,
+  checkRuntimeDir,
+  checkState,
+  isReadable,
+} from './place.ts';
 import {
   checkDaemons,
   checkManifests,
@@ -21,6 +28,11 @@ export async function runChecks(
   session: Session,
 ): Promise<{ findings: Finding[]; sandboxes: FeaturesView | undefined }> {
   const { stateDir, env } = session;
+  // Of what cannot be looked into, nothing more can be said.
+  if (!isReadable(stateDir)) {
+    const refused = fail('state', `this user may not look into ${stateDir}`, `ls -ld ${stateDir}`);
+    return { findings: [checkNode(process.versions.node), refused], sandboxes: undefined };
+  }
   const running = await findRunning(stateDir);
   const found: Finding[] = [
     checkNode(process.versions.node),

@@ -1,6 +1,6 @@
 // Checks of the places a runtime needs: Node, the state directory, the key, sockets and lock.
-import { existsSync, lstatSync } from 'node:fs';
-import { join } from 'node:path';
+import { accessSync, constants, existsSync, lstatSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { type RuntimeInfo, runtimeDirOf, tryLock } from '../../../../platform/state-dir.ts';
 import { Fault } from '../../../../wire/errors.ts';
 import type { Env } from '../../command.ts';
@@ -33,8 +33,36 @@ function checkOwnDir(name: string, dir: string, absent: string): Finding {
   return ok(name, `${dir} (mode ${mode.toString(8)}${owner})`);
 }
 
-export const checkState = (stateDir: string): Finding =>
-  checkOwnDir('state', stateDir, `${stateDir} is not there yet; the first up makes it`);
+export function checkState(stateDir: string): Finding {
+  const absent = `${stateDir} is not there yet; the first up makes it`;
+  const found = checkOwnDir('state', stateDir, absent);
+  return found.status === 'ok' ? (notWritable(stateDir) ?? found) : found;
+}
+
+/** By what the kernel says of it, or of the nearest above it that is there. */
+function notWritable(stateDir: string): Finding | undefined {
+  let at = stateDir;
+  while (!existsSync(at)) at = dirname(at);
+  try {
+    accessSync(at, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    const { code = 'error' } = error as NodeJS.ErrnoException;
+    const what = at === stateDir ? 'be written' : `be made in ${at}`;
+    const fix = code === 'EROFS' ? `findmnt -T ${at}` : `ls -ld ${at}`;
+    return fail('state', `${stateDir} cannot ${what} (${code})`, fix);
+  }
+}
+
+/** Whether this user may look into it; what is not there can be looked into. */
+export function isReadable(stateDir: string): boolean {
+  try {
+    accessSync(stateDir, constants.R_OK | constants.X_OK);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'EACCES';
+  }
+}
 
 export function checkKey(stateDir: string): Finding {
   const file = join(stateDir, 'operator.key');

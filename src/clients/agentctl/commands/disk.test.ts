@@ -1,0 +1,103 @@
+// What the disk refuses is told with its path and its reason, and never called a bug: a state that
+// is read-only, one without room, one that is not there.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it, test } from 'node:test';
+import { agentctl } from '../testing/run-agentctl.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'actl-disk-'));
+const state = join(dir, 'state');
+const ctl = (...words: string[]) => agentctl(words, { state });
+const mount = (...words: string[]) => execFileSync('mount', words, { stdio: 'ignore' });
+
+function mounted(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  try {
+    mount('-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', dir);
+    return true;
+  } catch {
+    return false;
+  }
+}
+const isMounted = mounted();
+after(() => {
+  if (isMounted) execFileSync('umount', [dir]);
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function fillDisk(): void {
+  const fd = openSync(join(dir, 'filler'), 'a');
+  for (let size = 65_536; size >= 1; ) {
+    try {
+      if (writeSync(fd, Buffer.alloc(size)) < size) size = Math.floor(size / 2);
+    } catch {
+      size = Math.floor(size / 2);
+    }
+  }
+  closeSync(fd);
+}
+
+test('a state that is not there is not a bug', async () => {
+  const ran = await agentctl(['person', 'add', 'ann', '--state', join(dir, 'none')]);
+  assert.equal(ran.code, 5);
+  assert.match(ran.stderr, /there is no state directory .*none \(not_found\)\n.*agentctl up/);
+});
+
+describe('a disk', { skip: isMounted ? false : 'needs root to mount a small tmpfs' }, () => {
+  before(() => {
+    for (const below of ['audit', 'logs'])
+      mkdirSync(join(state, below), { recursive: true, mode: 0o700 });
+    writeFileSync(join(state, 'audit', 'audit.jsonl'), 'x'.repeat(5_000));
+  });
+
+  it('that is full: halt holds, no half key and no half copy stays', async () => {
+    const copy = join(dir, 'copy');
+    mkdirSync(copy);
+    fillDisk();
+    const halted = await ctl('halt', '--reason', 'no room to say why');
+    assert.equal(halted.code, 0, halted.stderr);
+    assert.ok(existsSync(join(state, 'HALT')));
+    const person = await ctl('person', 'add', 'ann');
+    assert.equal(person.code, 1);
+    assert.match(person.stderr, /the disk is full \(ENOSPC\) \(storage_full\)\nFree space/);
+    const exported = await ctl('audit', 'export', copy, '--json');
+    assert.equal(JSON.parse(exported.stderr).error.code, 'storage_full');
+    assert.deepEqual(readdirSync(copy), []);
+    rmSync(join(dir, 'filler'));
+    assert.equal((await ctl('audit', 'export', copy)).code, 0);
+    assert.equal((await ctl('person', 'add', 'ann')).code, 0);
+    assert.ok(readFileSync(join(state, 'people', 'ann.key'), 'utf8').length > 32);
+  });
+
+  it('that is read-only: every command names the path', async () => {
+    mount('-o', 'remount,ro', dir);
+    for (const [words, path] of [
+      [['halt'], 'state/HALT'],
+      [['up'], 'state/logs/runtime.log'],
+      [['person', 'add', 'bob'], 'state/people/bob.key'],
+      [['audit', 'export', join(dir, 'new')], 'new'],
+    ] as const) {
+      const ran = await ctl(...words);
+      assert.equal(ran.code, 78, ran.stderr);
+      assert.ok(ran.stderr.includes(`${join(dir, path)}: that file system is read-only (EROFS)`));
+    }
+    const doctor = await ctl('doctor');
+    assert.equal(doctor.code, 1);
+    assert.match(doctor.stdout, /fail {2}state .* cannot be written \(EROFS\)\n +fix: findmnt -T/);
+    mount('-o', 'remount,rw', dir);
+  });
+});
