@@ -29,6 +29,8 @@ export type Option = {
   value?: string;
   kind?: 'text' | 'count' | 'priority' | 'usd' | 'duration';
   many?: true;
+  /** The most that it may be, of a count. */
+  most?: number;
   required?: true;
   completes?: Completes;
   /** Nothing else than what completes it. */

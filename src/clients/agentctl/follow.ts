@@ -19,16 +19,26 @@ export async function newestSeq(runtime: Runtime): Promise<number> {
   return events[0]?.seq ?? -1;
 }
 
+type Following = {
+  after: number;
+  filter: EventFilter;
+  signal: AbortSignal;
+  /** Called when nobody answers, once until somebody does again. */
+  onAway?: () => void;
+};
+
 /** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
 export async function* followEvents(
   runtime: Runtime,
-  { after, filter, signal }: { after: number; filter: EventFilter; signal: AbortSignal },
+  { after, filter, signal, onAway }: Following,
 ): AsyncGenerator<AuditEvent> {
   let seen = after;
+  let isAway = false;
   while (!signal.aborted) {
     try {
       const query = { ...filter, after: seen, follow: '1' } as const;
       const stream = await runtime.open('auditd-ai', 'events', { query }, signal);
+      isAway = false;
       for await (const event of readEvents(stream)) {
         if (event.seq <= seen) continue;
         seen = event.seq;
@@ -38,6 +48,8 @@ export async function* followEvents(
       if (signal.aborted) return;
       if (error instanceof Fault && !['not_reachable', 'stopping'].includes(error.code))
         throw error;
+      if (!isAway) onAway?.();
+      isAway = true;
     }
     await pause(againAfterMs, signal);
   }

@@ -48,6 +48,8 @@ test('values of each kind are read, and refused when they are of another', () =>
   assert.match(bad('task create go --max-steps').message, /needs a value: N/);
   assert.match(bad('task create go --wait=yes').message, /takes no value/);
   assert.match(bad('task create go --agent a --agent b').message, /twice/);
+  assert.equal(good('task list --limit 1000').args.number('limit'), 1_000);
+  assert.match(bad('task list --limit 1001').message, /--limit 1001 is more than 1000/);
 });
 
 test('an option that may be repeated keeps its order', () => {

@@ -148,6 +148,8 @@ function setValue(values: Values, option: Option, text: string, path: readonly s
   const value = readValue(option, text);
   if (value === undefined)
     throw badUsage(`--${option.name} ${text} is not ${KIND_WORDS[option.kind ?? 'text']}`, path);
+  if (option.most !== undefined && Number(value) > option.most)
+    throw badUsage(`--${option.name} ${text} is more than ${option.most}`, path);
   values.set(option.name, value);
 }
 

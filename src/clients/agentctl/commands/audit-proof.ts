@@ -1,5 +1,6 @@
 // agentctl audit prove, checkpoint, rotate-key: documents for people who do not take our word.
 import type { ProofView } from '../../../wire/auditd-ai.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import type { Runtime } from '../runtime.ts';
 
@@ -11,7 +12,13 @@ export async function proofOf(runtime: Runtime, event: string): Promise<ProofVie
     const { events } = await runtime.ask('auditd-ai', 'events', { query });
     id = events[0]?.id ?? event;
   }
-  return runtime.ask('auditd-ai', 'prove', { params: { id } });
+  return runtime.ask('auditd-ai', 'prove', { params: { id } }).catch((error: unknown) => {
+    if (!(error instanceof Fault) || error.code !== 'not_found') throw error;
+    throw fault('not_found', error.message, {
+      hint: 'Use its number, the first column of agentctl audit tail, or its id (with --json).',
+      cause: error,
+    });
+  });
 }
 
 export async function prove({ args, out, runtime }: Session): Promise<void> {

@@ -7,6 +7,7 @@ import type { Out } from '../out.ts';
 import type { Runtime } from '../runtime.ts';
 import { eventLine } from '../show/event.ts';
 import { happeningLine, withoutAttempts } from '../show/happening.ts';
+import { findTool } from './find-tool.ts';
 
 const PAGE = 1000;
 
@@ -18,25 +19,42 @@ function showEvent(event: AuditEvent, out: Out): void {
 
 export async function tail({ args, out, runtime }: Session): Promise<void> {
   const filter = { event: args.text('event') };
-  const limit = Math.min(args.number('lines') ?? 20, PAGE);
-  const query = { ...filter, order: 'desc', limit } as const;
-  const { events } = await runtime().ask('auditd-ai', 'events', { query });
+  const events = await newest(runtime(), filter, args.number('lines') ?? 20);
   for (const event of events.toReversed()) showEvent(event, out);
   if (events.length === 0 && !out.json) out.note(`No events of ${filter.event ?? 'any kind'}.`);
   if (!args.flag('follow')) return;
   const after = events[0]?.seq ?? -1;
-  await follow(runtime(), after, filter, (event) => showEvent(event, out));
+  await follow(runtime(), after, filter, { each: (event) => showEvent(event, out), out });
+}
+
+/** The last first. */
+async function newest(
+  runtime: Runtime,
+  filter: { event?: string | undefined },
+  lines: number,
+): Promise<AuditEvent[]> {
+  const found: AuditEvent[] = [];
+  let cursor: string | undefined;
+  do {
+    const limit = Math.min(lines - found.length, PAGE);
+    const query = { ...filter, order: 'desc', limit, cursor } as const;
+    const page = await runtime.ask('auditd-ai', 'events', { query });
+    found.push(...page.events);
+    cursor = page.cursor ?? undefined;
+  } while (cursor !== undefined && found.length < lines);
+  return found;
 }
 
 async function follow(
   runtime: Runtime,
   after: number,
   filter: { event?: string | undefined },
-  each: (event: AuditEvent) => void,
+  { each, out }: { each: (event: AuditEvent) => void; out: Out },
 ): Promise<void> {
   const { signal, done } = onInterrupt();
+  const onAway = () => out.note('The log does not answer; this goes on when it is back.');
   try {
-    for await (const event of followEvents(runtime, { after, filter, signal })) each(event);
+    for await (const event of followEvents(runtime, { after, filter, signal, onAway })) each(event);
   } finally {
     done();
   }
@@ -86,24 +104,31 @@ function giveEvents(events: readonly AuditEvent[], out: Out, of: string): void {
   for (const event of events) showEvent(event, out);
 }
 
+// A wrong name is told as one, and not as something that never did anything. The log is asked
+// first: it knows also who is gone.
 export async function task({ args, out, runtime }: Session): Promise<void> {
   const id = args.words[0]!;
-  giveEvents(await eventsOfTask(runtime(), id, args.number('lines')), out, id);
+  const events = await eventsOfTask(runtime(), id, args.number('lines'));
+  if (events.length === 0) await runtime().ask('agentd', 'getTask', { params: { id } });
+  giveEvents(events, out, id);
 }
 
 export async function agent({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!.replace(/^agent:/, '');
-  giveEvents(await eventsOfAgent(runtime(), name, args.number('lines')), out, name);
+  const events = await eventsOfAgent(runtime(), name, args.number('lines'));
+  if (events.length === 0) await runtime().ask('agentd', 'getAgent', { params: { name } });
+  giveEvents(events, out, name);
 }
 
 export async function tool({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!;
-  giveEvents(await eventsOfTool(runtime(), name, args.number('lines')), out, name);
+  const events = await eventsOfTool(runtime(), name, args.number('lines'));
+  if (events.length === 0) await findTool(runtime(), name);
+  giveEvents(events, out, name);
 }
 
 export async function logs({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!;
-  // A wrong name is told as one, and not as an agent that never did anything.
   await runtime().ask('agentd', 'getAgent', { params: { name } });
   const isFollowing = args.flag('follow');
   const after = isFollowing ? await newestSeq(runtime()) : -1;
@@ -117,7 +142,8 @@ export async function logs({ args, out, runtime }: Session): Promise<void> {
   for (const event of out.json ? events : withoutAttempts(events)) tell(event);
   if (!isFollowing) return;
   const shownTo = Math.max(after, events.at(-1)?.seq ?? -1);
-  await follow(runtime(), shownTo, {}, (event) => {
+  const each = (event: AuditEvent): void => {
     if (event.agent === name) tell(event);
-  });
+  };
+  await follow(runtime(), shownTo, {}, { each, out });
 }

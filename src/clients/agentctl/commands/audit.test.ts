@@ -13,10 +13,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { copyProgram } from '../testing/copied-program.ts';
 import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
-import { event, id } from '../testing/fixtures.ts';
+import { agent as agentView, event, id, task, tool as toolView } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { eventStream } from '../testing/team-script.ts';
 
@@ -97,6 +98,67 @@ test('events of a task, an agent, a tool: all pages', async () => {
   assert.deepEqual(fake.seen.findLast(({ route }) => route === 'agent')?.params, {
     agent: 'coder',
   });
+});
+
+test('a name that nobody knows is told as one; one that did nothing yet is not', async () => {
+  const none = async () => ({ events: [], cursor: null });
+  const nobody = async () => Promise.reject(fault('not_found', 'there is no such thing'));
+  const audit = { task: none, agent: none, tool: none };
+  const asked = [
+    ['task', id('task', 1)],
+    ['agent', 'coder'],
+    ['tool', 'git.push'],
+  ] as const;
+  fake.script({
+    'auditd-ai': audit,
+    agentd: { getTask: nobody, getAgent: nobody },
+    toold: { listTools: async () => ({ tools: [] }) },
+  });
+  for (const words of asked) {
+    assert.equal((await run('audit', ...words)).code, 5, words[0]);
+    const ran = await run('audit', ...words, '--json');
+    assert.deepEqual([ran.stdout, JSON.parse(ran.stderr).error.code], ['', 'not_found']);
+  }
+  fake.script({
+    'auditd-ai': audit,
+    agentd: {
+      getTask: async () => ({ task: task(1) }),
+      getAgent: async () => ({ agent: agentView('coder'), manifest: {} }),
+    },
+    toold: { listTools: async () => ({ tools: [toolView('git.push')] }) },
+  });
+  for (const words of asked) {
+    const ran = await run('audit', ...words);
+    assert.equal(ran.code, 0, ran.stderr);
+    assert.equal(ran.stderr, `No events of ${words[1]}.\n`);
+  }
+});
+
+test('tail of more than a page reads on', async () => {
+  const all = Array.from({ length: 1_500 }, (_, i) => event(i)).toReversed();
+  fake.script({
+    'auditd-ai': {
+      events: async ({ query: { limit = 50, cursor = '0' } }) => {
+        const end = Number(cursor) + limit;
+        return { events: all.slice(Number(cursor), end), cursor: String(end) };
+      },
+    },
+  });
+  const { stdout } = await run('audit', 'tail', '-n', '1200', '--json');
+  const seqs = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).seq);
+  assert.deepEqual([seqs.length, seqs[0], seqs.at(-1)], [1_200, 300, 1_499]);
+});
+
+test('an event that is not there: how events are named', async () => {
+  fake.script({
+    'auditd-ai': { prove: async () => Promise.reject(fault('not_found', 'no event x')) },
+  });
+  const ran = await run('audit', 'prove', 'x');
+  assert.equal(ran.code, 5);
+  assert.match(ran.stderr, /no event x \(not_found\)\nUse its number, the first column of/);
 });
 
 test('prove, checkpoint and rotate-key give the documents', async () => {

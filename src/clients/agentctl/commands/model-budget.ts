@@ -11,7 +11,7 @@ type Subject = BudgetView['subject'];
 const SUBJECTS: readonly Subject[] = ['site', 'day', 'agent', 'task'];
 
 const HEADS = [
-  { title: 'FOR', least: 10 },
+  { title: 'FOR' },
   { title: 'TOKENS', align: 'right' },
   { title: 'OF', align: 'right' },
   { title: 'COST', align: 'right' },
@@ -95,7 +95,8 @@ function readLimit(name: string, text: string, read: (text: string) => number | 
 function table(budgets: readonly BudgetView[], out: Out): string[] {
   const now = Date.now();
   const rows = budgets.map((one) => [
-    [one.subject, one.name].filter(Boolean).join(' '),
+    // The id of a task says that it is one, and must stay whole: it is what is typed.
+    one.subject === 'task' ? one.name : [one.subject, one.name].filter(Boolean).join(' '),
     count(one.tokens_spent + one.tokens_reserved),
     one.tokens_limit === null ? 'no limit' : count(one.tokens_limit),
     money(one.cost_spent_microusd + one.cost_reserved_microusd),

@@ -62,13 +62,16 @@ test('model list says plainly what is a rehearsal and what does not answer', asy
     stdout,
     /coder-large +chat +rehearsal\/coder-large +200,000 +free +rehearsal, not a real model/,
   );
-  assert.match(stdout, /small .* ~15\/75 +no key\n/);
+  assert.match(stdout, /small .* ~15\/75 +not now\n/);
   assert.match(stdout, /small answers for "default", and for agents whose model nobody offers/);
   assert.match(stdout, /~ Nobody knows what small costs: .* the dearest/);
   assert.match(
     stdout,
-    /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +the key was refused/,
+    /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +not now\n/,
   );
+  // Whole, below the tables: on a narrow terminal a column would cut what has to be known.
+  assert.match(stdout, /\nanthropic does not answer now: the key was refused\n/);
+  assert.match(stdout, /\nsmall does not answer now: no key\n$/);
 });
 
 test('model add takes the key from a file or stdin, never from the command line', async () => {

@@ -8,6 +8,7 @@ import { readTime } from '../read-amounts.ts';
 import { count, dayStart, money, some, span } from '../show/amounts.ts';
 import { plain } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
+import { wrap } from '../show/width.ts';
 
 const MODEL_HEADS = [
   { title: 'MODEL' },
@@ -26,10 +27,10 @@ const PROVIDER_HEADS = [
   { title: 'STATE', least: 10 },
 ] as const;
 
-const stateCell = (available: boolean, reason: string | undefined) =>
+const stateCell = (available: boolean) =>
   available
     ? ({ text: 'available', style: 'green' } as const)
-    : ({ text: reason ?? 'not available', style: 'yellow' } as const);
+    : ({ text: 'not now', style: 'yellow' } as const);
 
 export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('modeld', 'listModels', {});
@@ -42,7 +43,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
       priceText(model.price),
       model.rehearsal
         ? ({ text: 'rehearsal, not a real model', style: 'yellow' } as const)
-        : stateCell(model.available, model.reason),
+        : stateCell(model.available),
     ]);
     const providers = answer.providers.map((provider) => [
       provider.name,
@@ -50,7 +51,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
       provider.base_url,
       provider.has_key ? 'yes' : 'no',
       provider.labels_allowed.join(', '),
-      stateCell(provider.available, provider.reason),
+      stateCell(provider.available),
     ]);
     const table = [
       ...renderTable(MODEL_HEADS, models, out),
@@ -60,8 +61,23 @@ export async function list({ out, runtime }: Session): Promise<void> {
     ];
     if (providers.length === 0)
       return [...table, 'No provider is configured: agentctl model add --help'];
-    return [...table, '', ...renderTable(PROVIDER_HEADS, providers, out)];
+    const why = reasonLines([...answer.providers, ...answer.models], out);
+    return [...table, '', ...renderTable(PROVIDER_HEADS, providers, out), ...why];
   });
+}
+
+/** Below the tables, where each has room; the same reason of a provider and its models once. */
+function reasonLines(
+  all: readonly { name: string; available: boolean; reason?: string | undefined }[],
+  { columns, paint }: Session['out'],
+): string[] {
+  const reasons = new Map<string, string>();
+  for (const { name, available, reason } of all)
+    if (!available && reason !== undefined && !reasons.has(reason)) reasons.set(reason, name);
+  const lines = [...reasons].flatMap(([reason, name]) =>
+    wrap(`${name} does not answer now: ${plain(reason)}`, columns),
+  );
+  return lines.length === 0 ? [] : ['', ...lines.map((line) => paint('yellow', line))];
 }
 
 /** In USD for a million tokens. */

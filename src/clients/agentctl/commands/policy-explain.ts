@@ -26,10 +26,17 @@ export async function explain({ args, out, runtime }: Session): Promise<void> {
   const event = await findEvent(runtime(), args.words[0]!);
   if (event.policy === undefined)
     throw fault('bad_request', `${event.id} is no decision (${event.event})`, {
-      hint: 'Name an event such as call_….denied: agentctl audit tail --event tool.call.denied',
+      hint: decisionHint(event),
     });
   const explanation = await explainEvent(runtime(), event);
   out.give({ explanation }, () => lines(explanation, out));
+}
+
+/** What ended was attempted before, and that was decided. */
+function decisionHint({ event, call_id, data }: AuditEvent): string {
+  return /\.call\.ended$/.test(event) && typeof data?.attempt === 'number'
+    ? `What was decided: agentctl policy explain ${call_id}.attempted.${data.attempt}`
+    : 'Name a decision, such as one of: agentctl audit tail --event tool.call.denied';
 }
 
 /** The proof carries the event as the log has it. */

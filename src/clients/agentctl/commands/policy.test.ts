@@ -118,6 +118,14 @@ test('explain of an event that decided nothing says so', async () => {
   const { stderr, code } = await run('policy', 'explain', 'task_1.created');
   assert.equal(code, 2);
   assert.match(stderr, /is no decision/);
+  const { policy: __, ...ended } = event(9, {
+    ...{ id: 'call_1.ended', event: 'tool.call.ended', call_id: 'call_1', data: { attempt: 2 } },
+  });
+  fake.script({
+    'auditd-ai': { prove: async () => ({ ...proof, event: JSON.stringify(ended) }) },
+  });
+  const end = await run('policy', 'explain', 'call_1.ended');
+  assert.match(end.stderr, /What was decided: agentctl policy explain call_1\.attempted\.2\n$/);
 });
 
 test('simulate names every decision that would be another', async () => {

@@ -6,7 +6,7 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import { bridge } from '../bridge.ts';
 import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
-import type { Out } from '../out.ts';
+import { type Out, toJsonText } from '../out.ts';
 import type { Runtime } from '../runtime.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { addCalls, CallReader } from '../story/gather.ts';
@@ -17,7 +17,6 @@ import { makeTeller, tellEnd } from './task-wait.ts';
 export async function watch(session: Session): Promise<number> {
   const { args, out, runtime } = session;
   const id = args.words[0] ?? (await newestRoot(runtime()));
-  if (!out.json) out.line(out.paint('dim', id));
   const { signal, done } = onInterrupt();
   const view = out.json
     ? jsonView(out)
@@ -27,6 +26,7 @@ export async function watch(session: Session): Promise<number> {
   let last: TreeNode | undefined;
   try {
     for await (const tree of followTree(runtime(), id, signal, view.hear)) {
+      if (last === undefined && !out.json) out.line(out.paint('dim', id));
       await view.show(tree);
       last = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
@@ -62,7 +62,7 @@ type View = {
 function jsonView(out: Out): View {
   const seen = new Map<string, string>();
   const show = (node: TreeNode): void => {
-    const text = JSON.stringify({ task: node.task });
+    const text = toJsonText({ task: node.task });
     if (seen.get(node.task.id) !== text) out.line(text);
     seen.set(node.task.id, text);
     for (const child of node.children) show(child);

@@ -43,6 +43,9 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
     limit: args.number('limit') ?? 50,
   };
   const answer = await runtime().ask('agentd', 'listTasks', { query });
+  // A wrong name is told as one, and not as an agent without tasks.
+  if (answer.tasks.length === 0 && query.agent !== undefined)
+    await runtime().ask('agentd', 'getAgent', { params: { name: query.agent } });
   out.give(answer, () => {
     if (answer.tasks.length === 0) return ['No tasks.'];
     const now = Date.now();

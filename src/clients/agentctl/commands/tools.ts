@@ -1,6 +1,5 @@
 // agentctl tool list, show, suspend and resume.
 
-import { fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import { checkId } from '../check-words.ts';
 import type { Session } from '../command.ts';
@@ -9,6 +8,7 @@ import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
+import { findTool } from './find-tool.ts';
 
 const RISKS: Readonly<Record<ToolView['risk'], Style>> = {
   low: 'green',
@@ -49,11 +49,7 @@ export async function show(session: Session): Promise<void> {
     checkId(name, 'call');
     return showCall(session, name);
   }
-  const { tools } = await runtime().ask('toold', 'listTools', {});
-  const tool = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
-  if (tool === undefined) {
-    throw fault('not_found', `there is no tool ${name}`, { hint: 'See: agentctl tool list' });
-  }
+  const tool = await findTool(runtime(), name);
   out.give({ tool }, () => [
     ...renderFields(
       [

@@ -36,7 +36,9 @@ export function eventLine(
     .join(' ');
   const rule = event.policy === undefined ? '' : `(${event.policy})`;
   const data = Object.entries(event.data ?? {}).map(([name, value]) => `${name}=${value}`);
-  const rest = [what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
+  const whom = event.agent === undefined ? '' : `agent:${event.agent}`;
+  const about = whom === who ? '' : whom;
+  const rest = [about, what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
   const head = `${pad(String(event.seq), 6, 'left')}  ${clock(event.ts, nowMs)}  `;
   const cells = [pad(event.event, 20), pad(oneLine(who), 16), oneLine(rest)];
   const line = cut(cells.join(' ').trimEnd(), columns - head.length);

@@ -53,6 +53,6 @@ test('what marked the task, and what its box was refused', () => {
   );
   assert.equal(
     said({ event: 'network.denied', data: { host: 'a.example', port: 80, reason: 'host' } }),
-    'egressd let deployer not reach a.example:80 (host)',
+    'egressd did not let deployer reach a.example:80 (host)',
   );
 });

@@ -40,7 +40,7 @@ export function eventText(event: AuditEvent, name: string): string | undefined {
     case 'run.marked':
       return `${name} is marked "${event.status ?? ''}" from now on: ${word(event, 'why')}`;
     case 'network.denied':
-      return `egressd let ${name} not reach ${word(event, 'host')}:${word(event, 'port')} (${word(event, 'reason')})`;
+      return `egressd did not let ${name} reach ${word(event, 'host')}:${word(event, 'port')} (${word(event, 'reason')})`;
     default:
       return undefined;
   }

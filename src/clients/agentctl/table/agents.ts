@@ -106,7 +106,12 @@ export const agentCommands: readonly Command[] = [
       {
         name: 'type',
         value: 'TYPE',
-        completes: ['TaskRequest', 'TaskProgress', 'TaskResult', 'Error'],
+        completes: [
+          ...['TaskRequest', 'TaskAccepted', 'TaskRejected', 'TaskProgress', 'TaskResult'],
+          ...['ArtifactReady', 'MemoryRecallRequest', 'MemoryWriteProposal', 'ToolRequest'],
+          ...['ApprovalRequest', 'Error', 'Heartbeat'],
+        ],
+        only: true,
         help: 'the message type (default TaskRequest, in a thread TaskProgress)',
       },
     ],

@@ -65,6 +65,7 @@ export const auditCommands: readonly Command[] = [
     path: ['audit', 'prove'],
     words: [{ name: 'EVENT' }],
     help: 'the proof that an event is in the log, for others to check',
+    details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
     load: async () => (await import('../commands/audit-proof.ts')).prove,
   },
   {

@@ -19,6 +19,7 @@ export const policyCommands: readonly Command[] = [
     path: ['policy', 'explain'],
     words: [{ name: 'EVENT' }],
     help: 'why a tool call was allowed, asked for or denied',
+    details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
     load: async () => (await import('../commands/policy-explain.ts')).explain,
   },
   {

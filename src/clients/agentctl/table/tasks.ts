@@ -6,6 +6,10 @@ const NO_WAIT: Option = {
   name: 'no-wait',
   help: 'come back (exit 4) as soon as it waits for a person',
 };
+const LIMIT: Option = {
+  ...{ name: 'limit', value: 'N', kind: 'count', most: 1000 },
+  help: 'at most so many (default 50)',
+};
 const TASK_STATUSES = [
   'submitted',
   'blocked',
@@ -74,7 +78,7 @@ export const taskCommands: readonly Command[] = [
       { name: 'agent', value: 'A', completes: 'agent', help: "only this agent's" },
       { name: 'parent', value: 'ID', completes: 'task', help: 'only the parts of this task' },
       { name: 'root', value: 'ID', completes: 'task', help: 'only the tree below this task' },
-      { name: 'limit', value: 'N', kind: 'count', help: 'at most so many (default 50)' },
+      LIMIT,
       { name: 'cursor', value: 'CURSOR', help: 'go on where the last page ended' },
     ],
     help: 'tasks, newest first',
@@ -131,7 +135,7 @@ export const taskCommands: readonly Command[] = [
     options: [
       { name: 'task', value: 'ID', completes: 'task', help: 'only those of this task' },
       { name: 'context', value: 'ID', completes: 'context', help: 'only those of this thread' },
-      { name: 'limit', value: 'N', kind: 'count', help: 'at most so many (default 50)' },
+      LIMIT,
       { name: 'cursor', value: 'CURSOR', help: 'go on where the last page ended' },
     ],
     help: 'what tasks have stored',
