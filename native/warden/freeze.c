@@ -159,7 +159,10 @@ static int take_away(const char *path, struct failure *why) {
     int fd = box_reach(path);
     if (fd < 0) return errno == ENOENT || errno == EACCES ? 0 : broken(why, "masking", path);
     bool mounted = is_mount_root(fd), own = is_box_own(fd);
+    struct stat about;
+    int bad = fstat(fd, &about) ? broken(why, "masking", path) : has_other_name(path, &about, why);
     close(fd);
+    if (bad) return -1;
     if (!mounted)
       return own ? 0 : fail(why, REFUSED_PROBE, "%.220s is not masked", path);
     if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW)) return broken(why, "masking", path);

@@ -79,6 +79,15 @@ static int follow(int dir, const char *name, const char *parent, const char *res
 static int protect(const struct plan *plan, struct paths *paths, const char *path, uint8_t kind,
                    int depth, struct failure *why);
 
+int has_other_name(const char *path, const struct stat *about, struct failure *why) {
+  if (!S_ISREG(about->st_mode) || about->st_nlink < 2) return 0;
+  fail(why, REFUSED_SETUP, "%.200s has another name, by which it would stay open", path);
+  snprintf(why->hint, sizeof why->hint,
+           "make it a file of its own: cp -p FILE FILE.own && mv FILE.own FILE; or remove the other "
+           "name (find -samefile)");
+  return -1;
+}
+
 // One component at a time from the writable root down to `path`.
 static int protect_walk(const struct plan *plan, struct paths *paths, unsigned bind,
                         const char *path, uint8_t kind, int depth, struct failure *why) {
@@ -124,6 +133,8 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
       close(next);
       close(dir);
       return bad;
+    } else {
+      bad = has_other_name(box, &about, why);
     }
     close(dir);
     dir = next;

@@ -74,6 +74,10 @@ int paths_open(const struct bounds *bounds, const struct plan *plan, struct path
                struct failure *why);
 void paths_close(const struct plan *plan, struct paths *paths);  // descriptors and seals
 void paths_release(struct paths *paths);                         // stubs
+// Fails for a file that is closed or protected by its name and has one more: nothing is held by the
+// file itself.
+struct stat;
+int has_other_name(const char *path, const struct stat *about, struct failure *why);
 
 // ── stubs.c: files and directories made where a protected path is missing ──
 int stub_take(const char *path, bool directory, int parent, const char *name, struct failure *why);
