@@ -106,6 +106,38 @@ describe('a chain', () => {
     assert.deepEqual(await chainOf(1, 'test.echo', echo, [], elsewhere), [], 'of another run');
   });
 
+  it('has what they are by the record, and not by what the runner says of them', async () => {
+    await chainOf(1, 'task.delegate', { agent: 'cleaner', goal: 'g' });
+    for (const [n, tool] of [
+      [2, 'file.read'],
+      [3, 'task.finish'],
+    ] as const) {
+      const lie = [{ call_id: run.callId(1), tool, arguments: { path: 'a' } }];
+      const chain = await chainOf(n, 'test.echo', { text: tool }, lie);
+      const grim = 'beside delete.recursive high irreversible';
+      assert.ok(brief(chain).includes(grim), `${brief(chain)}`);
+    }
+  });
+
+  it('takes work that is given to nobody knows whom for the worst', async () => {
+    const unsaid = [{ call_id: run.callId(7), tool: 'task.delegate' }];
+    const worst = 'beside task.delegate high irreversible';
+    assert.ok(brief(await chainOf(1, 'test.echo', echo, unsaid)).includes(worst));
+    const long = await host.admit('seven', { tools: TOOLS });
+    for (const [n, chars] of [
+      [1, 20_000],
+      [3, 65_536],
+    ] as const) {
+      await chainOf(n, 'task.delegate', { agent: 'cleaner', goal: 'g'.repeat(chars) }, [], long);
+      const chain = await chainOf(n + 1, 'test.echo', { text: `${n}` }, [], long);
+      assert.ok(brief(chain).includes(worst), `${brief(chain)}`);
+    }
+    const short = await host.admit('eight', { tools: TOOLS });
+    await chainOf(1, 'task.delegate', { agent: 'tester', goal: 'g'.repeat(10_000) }, [], short);
+    const mild = await chainOf(2, 'test.echo', echo, [], short);
+    assert.ok(!brief(mild).includes(worst), 'control: it is known to whom');
+  });
+
   it('has what a colleague would be given, less what the delegation leaves out', async () => {
     const to = (agent: string, more: object = {}) => ({ agent, goal: 'g', ...more });
     const mild = await chainOf(1, 'task.delegate', to('tester'));

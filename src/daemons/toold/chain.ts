@@ -6,7 +6,7 @@ import { grantOf, isBasicTool } from '../../policy/capabilities.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { CHAIN_LINKS_MAX, type ChainLink, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Grants } from './grants.ts';
-import type { Job } from './job.ts';
+import { isShortened, type Job } from './job.ts';
 import { runsCommands } from './marks.ts';
 import { neutralise, previewOf } from './output.ts';
 import { keyOf, type Run } from './runs.ts';
@@ -21,7 +21,13 @@ export type Chains = {
   broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
 };
 
-type Other = { callId: string; tool: string; arguments: Record<string, unknown> | undefined };
+type Other = {
+  callId: string;
+  tool: string;
+  arguments: Record<string, unknown> | undefined;
+  /** Undefined when nobody said what its arguments are. */
+  key: string | undefined;
+};
 type Part = Pick<ChainLink, 'part' | 'what'>;
 
 const WHAT_CHARS_MAX = 400;
@@ -30,6 +36,7 @@ const NETWORK = {
   risk: 'medium',
   reversibility: 'externally-reversible',
 } as const;
+const WORST = { risk: 'high', reversibility: 'irreversible' } as const;
 const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
 
 export function makeChains(options: {
@@ -45,7 +52,8 @@ export function makeChains(options: {
    * box that needs a host has the run's whole way out.
    */
   const hostsOf = async (run: Run, tool: Tool, input: unknown): Promise<string[]> => {
-    const named = (tool.touches?.(input) ?? []).flatMap((touch) =>
+    const isTold = input !== undefined || tool.isDeclared === true;
+    const named = ((isTold && tool.touches?.(input)) || []).flatMap((touch) =>
       touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
         ? [`${touch.host}:${touch.port}`]
         : [],
@@ -56,6 +64,7 @@ export function makeChains(options: {
     return [...new Set([...named, ...open])];
   };
 
+  /** `input` undefined: nobody said, so it may be the worst there is. */
   const brings = async (run: Run, tool: Tool, input: unknown, part: ChainLink['part']) => {
     const links: ChainLink[] = [];
     const isCommand = tool.box !== undefined || tool.isDeclared === true;
@@ -63,7 +72,9 @@ export function makeChains(options: {
     const says = (what: string): Part => ({ part, what: shorten(what) });
     if (hosts.length > 0)
       links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });
-    const handed = tool.handsOn?.(input);
+    if (input === undefined && tool.handsOn !== undefined)
+      links.push({ ...WORST, class: tool.name, ...says(`${tool.name}, nobody said to whom`) });
+    const handed = input === undefined ? undefined : tool.handsOn?.(input);
     if (handed === undefined) return links;
     const { agent, delegation } = handed;
     const has = { tools: await policy.toolsOf(agent), delegations: delegation ? [delegation] : [] };
@@ -84,27 +95,28 @@ export function makeChains(options: {
     const what = shorten(`${tool.name}${given}`);
     const input = parsed?.success === true ? parsed.data : undefined;
     const own = { ...dangerOf(tool, input), part: 'beside' as const, what };
-    return input === undefined ? [own] : [own, ...(await brings(run, tool, input, 'beside'))];
+    // One that does not fit is refused when it is asked for.
+    if (parsed?.success === false) return [own];
+    return [own, ...(await brings(run, tool, input, 'beside'))];
   };
 
   const othersOf = async ({ run, callId, request, key }: Job): Promise<Other[]> => {
     const known = (await store.openCalls(run.runId)).map(
-      ({ call_id, tool, arguments: text }): Other => ({
-        ...{ callId: call_id, tool, arguments: JSON.parse(text) as Other['arguments'] },
-      }),
+      ({ call_id: id, tool, arguments_hash: hash, arguments: text }): Other => {
+        const kept = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
+        const given = kept === undefined || isShortened(kept) ? undefined : kept;
+        return { callId: id, tool, arguments: given, key: keyOf(tool, hash) };
+      },
     );
-    const told = (request.beside ?? []).map(
-      ({ call_id, tool, arguments: given }): Other => ({
-        ...{ callId: call_id, tool, arguments: given },
-      }),
-    );
-    const others = new Map([...known, ...told].map((one) => [one.callId, one]));
+    const told = (request.beside ?? []).map(({ call_id: id, tool, arguments: given }): Other => {
+      const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
+      return { callId: id, tool, arguments: given, key: hash && keyOf(tool, hash) };
+    });
+    // What is in the record counts, whatever the runner says of the same call.
+    const others = new Map([...told, ...known].map((one) => [one.callId, one]));
     others.delete(callId);
     // An equal call is one more of the same, and asked about with this one.
-    const isEqual = (one: Other) =>
-      one.arguments !== undefined &&
-      keyOf(one.tool, sha256Hex(canonicalJson(one.arguments))) === key;
-    return [...others.values()].filter((one) => !isEqual(one));
+    return [...others.values()].filter((one) => one.key !== key);
   };
 
   const broughtBy: Chains['broughtBy'] = async (job, input) =>

@@ -47,6 +47,10 @@ export const newCall = (job: Job, nowMs: number): NewCall => ({
   nowMs,
 });
 
+/** Whether these are not the arguments themselves. */
+export const isShortened = (known: Record<string, unknown>): boolean =>
+  known.shortened === true && typeof known.size_chars === 'number';
+
 /** What will not pass is the answer to the call; the rest is for later. */
 export function notForGood(error: unknown): Fault {
   if (!(error instanceof Fault) || error.retry) throw error;

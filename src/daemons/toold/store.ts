@@ -117,6 +117,12 @@ export type SavedOutcome = {
   hash: string;
 };
 
+export type OpenCall = Pick<CallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
+  arguments: string | null;
+};
+/** There can be as many as the run may make, and all are read at once. */
+const OPEN_CHARS_MAX = 16_384;
+
 export type PastCall = {
   call_id: string;
   tool: string;
@@ -317,11 +323,12 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
         return marked;
       }),
 
-    /** Those that wait, run, or may begin. */
-    openCalls: (runId: string): Promise<Pick<CallRow, 'call_id' | 'tool' | 'arguments'>[]> =>
+    /** Those that wait, run, or may begin; null for arguments that are long. */
+    openCalls: (runId: string): Promise<OpenCall[]> =>
       db.read((sql) =>
         sql.all(
-          'SELECT call_id, tool, arguments FROM calls WHERE run_id = ? AND status IN ' +
+          `SELECT call_id, tool, arguments_hash, CASE WHEN length(arguments) <= ${OPEN_CHARS_MAX} ` +
+            'THEN arguments END AS arguments FROM calls WHERE run_id = ? AND status IN ' +
             "('requested', 'allowed', 'waiting', 'running', 'unknown') ORDER BY place",
           runId,
         ),
