@@ -5,7 +5,10 @@ import { createHash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { ArtifactView, TaskInput } from '../../src/wire/agentd.ts';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { makeClient, socketLink } from '../../src/platform/link.ts';
+import { type ArtifactView, agentdRoutes, type TaskInput } from '../../src/wire/agentd.ts';
+import { type Quiet, startQuiet } from '../support/callers.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
   doTask,
@@ -179,5 +182,24 @@ describe('artifacts', () => {
         query: {},
       }),
     );
+  });
+});
+
+describe('a disk that is full but for what is kept from agents', () => {
+  let quiet: Quiet;
+  before(async () => {
+    quiet = await startQuiet({ agentd: { disk_reserve_bytes: 2 ** 50 } });
+  });
+  after(() => quiet.stop());
+
+  it('takes no artifact of an agent, and those of a person', async () => {
+    const socketPath = socketPathOf(quiet.runtimeDir, 'agentd', 'peer-toold');
+    const toold = makeClient(agentdRoutes, socketLink({ socketPath }));
+    const artifact = { name: 'a.txt', text: 'some' };
+    const { id: run_id, fence, callId } = quiet.someRun;
+    const body = { run_id, fence, call_id: callId(1), artifact };
+    await refusedWith('storage_full', toold.toolPutArtifact({ body }));
+    const { artifact: mine } = await quiet.agentd.putArtifact({ body: artifact });
+    assert.equal(mine.size_bytes, 4);
   });
 });

@@ -11,6 +11,7 @@ import {
 import { fault } from '../../wire/errors.ts';
 import type { Label } from '../../wire/words.ts';
 import type { BlobStore } from './adapters/blob-store.ts';
+import type { ArtifactRoom } from './artifact-room.ts';
 import { spreading } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';
 import type { RunCall, Store } from './store/store.ts';
@@ -63,10 +64,12 @@ function bytesOf(input: PutArtifact): Buffer {
 export function makeArtifacts({
   store,
   blobs,
+  room,
   newId,
 }: {
   store: Store;
   blobs: BlobStore;
+  room: ArtifactRoom;
   newId: NewId;
 }): Artifacts {
   const read = async (artifact: ArtifactView): Promise<Content> => {
@@ -82,7 +85,9 @@ export function makeArtifacts({
   return {
     async put(input, maker) {
       const bytes = bytesOf(input);
-      const { hash } = await blobs.put(bytes);
+      const keep = () => blobs.put(bytes);
+      // A person sees for themselves whether there is room.
+      const { hash } = await (maker.call === undefined ? keep() : room.during(bytes.length, keep));
       const labels = [
         ...new Set<Label>([
           ...(maker.task === undefined ? [] : (JSON.parse(maker.task.labels) as Label[])),

@@ -24,6 +24,8 @@ export const agentdConfig = z.strictObject({
       max_time_s: z.int().min(1).max(31_536_000).default(86_400),
     })
     .prefault({}),
+  /** So much of the disk is kept from what agents store as artifacts; 0 keeps nothing. */
+  disk_reserve_bytes: z.int().min(0).default(536_870_912),
   /** A directory of manifests; the starter team when absent. */
   agents_dir: z.string().max(4_096).optional(),
   /** A directory of the site's own rules (*.cedar); STATE/policies when absent. */

@@ -18,6 +18,7 @@ import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeAgents, prepareAgentsDir } from './agents.ts';
 import { makeApi } from './api.ts';
+import { makeArtifactRoom } from './artifact-room.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
@@ -66,8 +67,10 @@ async function start(floor: Floor<AgentdConfig>) {
       service?.onCommitted(committed);
     },
   });
-  const blobs = await openBlobStore({ dir: join(stateDir, 'objects') });
-  const artifacts = makeArtifacts({ store, blobs, newId });
+  const dir = join(stateDir, 'objects');
+  const blobs = await openBlobStore({ dir });
+  const room = makeArtifactRoom({ dir, reserveBytes: config.disk_reserve_bytes });
+  const artifacts = makeArtifacts({ store, blobs, room, newId });
   service = makeService({
     ...{ store, config, clock, newId, log },
     activations: () => activations!,

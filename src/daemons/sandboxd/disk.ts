@@ -1,8 +1,7 @@
 // The last of a disk is not for agents. Where less than the reserve is free, nothing that writes is
 // begun in a box, and what runs there is ended: a full disk must not keep the runtime from writing
 // down what happens.
-import { statfsSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { freeBytes } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
 
@@ -15,20 +14,6 @@ export type Disk = {
 
 const LOOK_EVERY_MS = 100;
 const NOTE = 'the disk is full, but for what is kept from agents';
-
-/** Closed to this user, or removed since. */
-const UNSEEN: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOENT', 'ENOTDIR']);
-
-/** What is free for others than root. Of a place that cannot be seen, that of the one above. */
-export function freeBytes(path: string): number {
-  try {
-    const { bavail, bsize } = statfsSync(path);
-    return bavail * bsize;
-  } catch (error) {
-    if (!UNSEEN.has((error as NodeJS.ErrnoException).code) || path === '/') throw error;
-    return freeBytes(dirname(path));
-  }
-}
 
 export function makeDisk(reserveBytes: number, free: (path: string) => number = freeBytes): Disk {
   const guarded = new Map<Command, { paths: readonly string[]; isEnded: boolean }>();

@@ -1,10 +1,10 @@
 // What the files of a box may take together. They are measured by walking, which takes time, so
 // between walks the disk is asked how much less of it is free: no box grew by more than that.
 // What runs when the limit is passed is ended; what begins after that can delete, but not write.
+import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
-import { freeBytes } from './disk.ts';
 
 /** `beforeBytes` was there when the task tree came, and is not counted. */
 export type QuotaPlace = { path: string; beforeBytes: number };
