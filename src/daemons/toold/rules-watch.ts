@@ -20,24 +20,27 @@ export type RulesWatch = {
 
 export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): RulesWatch {
   const all = new Set<Watched>();
+  /** Each for itself: to look may take long, and nobody waits for another. */
+  const looking = new Set<Watched>();
   let timer: Timer | undefined;
-  let isLooking = false;
 
   const look = async (one: Watched): Promise<void> => {
+    if (looking.has(one)) return;
+    looking.add(one);
     try {
       if (!(await one.isNarrower()) || !all.delete(one)) return;
       one.end();
     } catch (error) {
       log.error('the rules of what runs could not be looked at', { error });
+    } finally {
+      looking.delete(one);
     }
   };
   const lookAgain = (): void => {
-    if (timer !== undefined || isLooking || all.size === 0) return;
-    timer = clock.at(clock.nowMs() + LOOK_EVERY_MS, async () => {
+    if (timer !== undefined || all.size === 0) return;
+    timer = clock.at(clock.nowMs() + LOOK_EVERY_MS, () => {
       timer = undefined;
-      isLooking = true;
-      await Promise.all([...all].map(look));
-      isLooking = false;
+      for (const one of all) void look(one);
       lookAgain();
     });
   };
