@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { type Clock, systemClock } from '../../platform/clock.ts';
 import { derivedId } from '../../platform/ids.ts';
 import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
@@ -217,6 +218,38 @@ describe('a fetch', () => {
     assert.deepEqual([outcome, answer?.status, answer?.recorded], ['answered', 200, true]);
     assert.equal((await fetch('more', order)).recorded, true);
     assert.equal(seen.length, 2);
+  });
+
+  it('forgets an answer in time, and never that it was sent', async () => {
+    let laterMs = 0;
+    const now = systemClock();
+    const clock: Clock = {
+      ...now,
+      nowMs: () => now.nowMs() + laterMs,
+      at: (ms, fire) => now.at(ms - laterMs, fire),
+    };
+    const other = await startHost({ config: configOf(), clock });
+    try {
+      const post = (name: string) => fetch(name, { method: 'POST', url: url(`/${name}`) }, other);
+      const outcomeOf = async (name: string) =>
+        (await other.toold.getFetch({ params: { id: runOf(), call_id: callId(name) } })).outcome;
+      await post('kept');
+      hang = true;
+      await assert.rejects(post('lost'), isCode('unreachable'));
+      hang = false;
+      laterMs = 8 * 86_400_000;
+      assert.equal(await outcomeOf('kept'), 'answered');
+      seen = [];
+      await post('much-later');
+      assert.deepEqual(
+        [await outcomeOf('kept'), await outcomeOf('lost'), await outcomeOf('much-later')],
+        ['unknown', 'unknown', 'answered'],
+      );
+      for (const name of ['kept', 'lost']) await assert.rejects(post(name), isCode('conflict'));
+      assert.deepEqual(seen, ['POST /much-later']);
+    } finally {
+      await other.stop();
+    }
   });
 
   it('waits for one that is under way before it tells', async () => {

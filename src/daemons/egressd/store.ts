@@ -28,6 +28,8 @@ CREATE TABLE fetches (
   begun_ms BIGINT NOT NULL
 );
 CREATE INDEX fetches_by_time ON fetches (begun_ms);`,
+  `DROP INDEX fetches_by_time;
+CREATE INDEX fetches_answered ON fetches (begun_ms) WHERE answer IS NOT NULL;`,
 ];
 
 export type Usage = { bytesSent: number; bytesReceived: number };
@@ -161,10 +163,13 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       };
     },
 
-    /** Also forgets those that nobody can still ask for. */
+    /** Also forgets old answers. That it was sent is kept: it must not be sent again for that. */
     beginFetch: (callId: string, requestHash: string, at: { nowMs: number; keepMs: number }) =>
       db.write(async (sql) => {
-        await sql.run('DELETE FROM fetches WHERE begun_ms < ?', at.nowMs - at.keepMs);
+        await sql.run(
+          'UPDATE fetches SET answer = NULL WHERE begun_ms < ? AND answer IS NOT NULL',
+          at.nowMs - at.keepMs,
+        );
         return sql.run(
           'INSERT INTO fetches (call_id, request_hash, begun_ms) VALUES (?, ?, ?)',
           callId,
