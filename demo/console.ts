@@ -1,8 +1,8 @@
 // What a person sees of the demonstration, and agentctl as they would type it.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline/promises';
+import { dirname, join } from 'node:path';
+import { askYesNo } from './ask.ts';
 
 /** What bin/agentctl starts; `make demo` has just built it. */
 const program = join(import.meta.dirname, '..', 'build', 'agentctl.mjs');
@@ -29,7 +29,9 @@ export function agentctl(
     stdio: ['ignore', options.captures === true ? 'pipe' : 'inherit', 'inherit'],
   });
   if (done.status === 0) return done.stdout ?? '';
-  return fail(`agentctl ${args[0]} ended with status ${done.status}`);
+  // 130: it had heard of it and ended in order.
+  if (done.signal === 'SIGINT' || done.status === 130) return fail(CTRL_C);
+  return fail(`agentctl ${args[0]} ended with ${done.signal ?? `status ${done.status}`}`);
 }
 
 export function fail(why: string): never {
@@ -37,9 +39,19 @@ export function fail(why: string): never {
     env: { ...process.env, AGENTD_STATE: state },
     stdio: 'ignore',
   });
-  process.stderr.write(`\nThe demonstration stopped: ${why}.\nState: ${state}\n`);
+  process.stderr.write(`\nThe demonstration stopped: ${why}.\n${leftText()}\n`);
   process.exit(1);
 }
+
+export const CTRL_C = 'somebody pressed Ctrl-C';
+
+/** Directories that stay, so that people can look into them. A state of theirs is not ours. */
+const made = new Set(given === '' ? [dirname(state)] : []);
+export const keep = (dir: string): void => void made.add(dir);
+export const leftText = (): string => {
+  const dirs = [...made].filter((dir) => ![...made].some((one) => dir.startsWith(`${one}/`)));
+  return `What it made stays, to look at. To remove it: rm -rf ${dirs.join(' ')}`;
+};
 
 /** Asked on a terminal; without one, or with DEMO_YES=1, the answer is yes and says so. */
 export async function ask(question: string): Promise<boolean> {
@@ -49,8 +61,6 @@ export async function ask(question: string): Promise<boolean> {
     show(`${question} [y/n] y   (${unasked}: answered for you)`);
     return true;
   }
-  const lines = createInterface({ input: process.stdin, output: process.stdout });
-  const answer = await lines.question(`${bold(question)} [y/n] `);
-  lines.close();
-  return /^y/i.test(answer.trim());
+  const { stdin: input, stdout: output } = process;
+  return (await askYesNo(bold(question), { input, output })) ?? fail(CTRL_C);
 }

@@ -3,8 +3,8 @@
 // person approves the remedy; the service is fast again. Everything is done with agentctl.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
-import { agentctl, ask, fail, say, show, state } from './console.ts';
+import { dirname, join, resolve } from 'node:path';
+import { agentctl, ask, CTRL_C, fail, keep, leftText, say, show, state } from './console.ts';
 import { tellRefusals } from './refusals.ts';
 import { prepareScene } from './scene.ts';
 import { startService } from './service.ts';
@@ -14,10 +14,11 @@ const GOAL = 'Investigate why API latency increased after the last deploy';
 // The tools that deploy could not see it below /tmp or /run: every sandbox has those of its own.
 const isHidden = /^\/(tmp|run)\//.test(resolve(state));
 const sceneDir = isHidden ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'scene') : `${state}-scene`;
+keep(isHidden ? dirname(sceneDir) : sceneDir);
 const scene = prepareScene(sceneDir, state);
 const service = await startService(scene);
 process.on('exit', () => service.stop());
-process.on('SIGINT', () => fail('somebody pressed Ctrl-C'));
+process.on('SIGINT', () => fail(CTRL_C));
 
 say('1. An order service on this machine. Its last deploy made it slow.');
 await service.visit(scene.hostileAgent);
@@ -66,11 +67,12 @@ rmSync(elsewhere, { recursive: true });
 service.stop();
 
 show(`
-Everything this made is in ${state}
+Look around in what happened:
   export AGENTD_STATE=${state}
   bin/agentctl ${['up', ...scene.upOptions].join(' ')}
   bin/agentctl task list
-A rehearsal played the model. To use a real one: agentctl model add --help`);
+A rehearsal played the model. To use a real one: bin/agentctl model add --help
+${leftText()}`);
 if (yes && nowMs > slowMs / 2) fail(`the service is not faster: ${nowMs.toFixed(1)} ms`);
 
 async function waitForApproval(): Promise<string> {

@@ -98,7 +98,7 @@ const ROOMS: readonly Room[] = [
     packages: ['yaml'],
     why: "the rehearsal model stands alone: itself, node:* and wire's types",
   },
-  { folder: 'test', imports: everything, node: true, packages: 'any', why: '' },
+  { folder: 'test', imports: [...everything, 'demo'], node: true, packages: 'any', why: '' },
   { folder: 'bench', imports: everything, node: true, packages: 'any', why: '' },
 ];
 

@@ -8,7 +8,7 @@ import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { agent, at, id, modelCall, task, wait } from '../testing/fixtures.ts';
+import { at, id, modelCall, task, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamTree } from '../testing/team.ts';
 import { eventStream, teamScript } from '../testing/team-script.ts';
@@ -353,18 +353,6 @@ test('list, show and cancel', async () => {
   assert.deepEqual(asked('cancelTask')?.body, { reason: 'no need' });
   assert.equal((await run('task', 'show', id('task', 77))).code, 5);
   assert.equal((await run('task', 'show', 'not-an-id')).code, 2);
-});
-
-test('list of an agent that nobody knows says that, not that it has no tasks', async () => {
-  const listTasks = async () => ({ tasks: [], cursor: null });
-  const getAgent = async () => Promise.reject(fault('not_found', 'there is no agent codr'));
-  fake.script({ agentd: { listTasks, getAgent } });
-  assert.equal((await run('task', 'list', '--agent', 'codr')).code, 5);
-  fake.script({
-    agentd: { listTasks, getAgent: async () => ({ agent: agent('coder'), manifest: {} }) },
-  });
-  assert.equal((await run('task', 'list', '--agent', 'coder')).stdout, 'No tasks.\n');
-  assert.equal((await run('task', 'list')).stdout, 'No tasks.\n');
 });
 
 test('explain for people and as data', async () => {

@@ -67,8 +67,10 @@ export async function readyOrFault(
   });
   const said = readLine(child.stdio[3] as Readable);
   const late = new AbortController();
-  const first = await Promise.race([said, pause(readyWithinMs, late.signal).then(() => 'late')]);
-  late.abort();
+  const first = await Promise.race([
+    said,
+    pause(readyWithinMs, late.signal).then(() => 'late'),
+  ]).finally(() => late.abort());
   if (first === 'late')
     throw fault('deadline', `the runtime was not ready within ${readyWithinMs / 1_000} s`);
   if (first === undefined) {
