@@ -1,0 +1,26 @@
+// What task list says when there is nothing to list.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { fault } from '../../../wire/errors.ts';
+import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
+import { agent } from '../testing/fixtures.ts';
+import { agentctl } from '../testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+
+test('list of an agent that nobody knows says that, not that it has no tasks', async () => {
+  const listTasks = async () => ({ tasks: [], cursor: null });
+  const getAgent = async () => Promise.reject(fault('not_found', 'there is no agent codr'));
+  fake.script({ agentd: { listTasks, getAgent } });
+  assert.equal((await run('task', 'list', '--agent', 'codr')).code, 5);
+  fake.script({
+    agentd: { listTasks, getAgent: async () => ({ agent: agent('coder'), manifest: {} }) },
+  });
+  assert.equal((await run('task', 'list', '--agent', 'coder')).stdout, 'No tasks.\n');
+  assert.equal((await run('task', 'list')).stdout, 'No tasks.\n');
+});
