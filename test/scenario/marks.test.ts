@@ -2,7 +2,7 @@
 // provider that may not see text from outside is not asked, whatever the run says of its text.
 
 import assert from 'node:assert/strict';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -21,9 +21,18 @@ import {
   runSocketOf,
   startQuiet,
 } from '../support/callers.ts';
-import { eventually } from '../support/runtime.ts';
+import { eventually, freshDir } from '../support/runtime.ts';
 import { type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
 import { manifestOf, scriptedModels } from '../support/scripted-world.ts';
+
+const VAULT = `name: vault.show
+description: Show what is kept.
+argv: [/bin/echo, a name that is nobody’s business]
+risk: low
+reversibility: read-only
+idempotent: true
+brings: [secret]
+`;
 
 describe('marks of a live run', () => {
   let world: Quiet;
@@ -38,8 +47,12 @@ describe('marks of a live run', () => {
     page = `http://${at}/`;
     const models = scriptedModels(model.url);
     const labels_allowed = ['person', 'own', 'agent', 'tool'];
+    const tools = join(freshDir(), 'tools');
+    mkdirSync(tools, { mode: 0o700 });
+    writeFileSync(join(tools, 'vault.yaml'), VAULT, { mode: 0o600 });
     world = await startQuiet({
       upstream: model.url,
+      toold: { tools_dir: tools },
       modeld: {
         ...models,
         providers: { scripted: { ...models.providers.scripted, labels_allowed } },
@@ -50,7 +63,7 @@ describe('marks of a live run', () => {
           name,
           manifestOf(
             name,
-            '{ replicas: 9, tools: { allow: [http.fetch, logs.read, file.read, file.write_workspace, shell.exec, task.delegate] }, ' +
+            '{ replicas: 20, tools: { allow: [vault.show, http.fetch, logs.read, file.read, file.write_workspace, shell.exec, task.delegate] }, ' +
               `network: { mode: restricted, allow: ["${at}"] } }`,
           ),
         ]),
@@ -178,6 +191,36 @@ describe('marks of a live run', () => {
     doneWith(await use(child, 'file.write', { path: 'b', text: 'words of a stranger' }));
     const asked = await use(parent, 'file.delete', { path: 'b' });
     assert.equal(asked.ok && (asked.value as CallAnswer).status, 'waiting', JSON.stringify(asked));
+  });
+
+  it('[R401] what lies in a marked workspace marks whoever reads it, though nobody sent it', async () => {
+    const parent = await world.startRun();
+    const given = { agent: 'helper', goal: 'Read', wait: false };
+    const { result } = doneWith(await use(parent, 'task.delegate', given));
+    const child = await helperOf(result?.task_id as TaskId);
+    doneWith(await use(child, 'http.fetch', { url: page }));
+    doneWith(await use(child, 'file.write', { path: 'copy', text: 'words of a stranger' }));
+    assert.equal(await think(parent), 'answered', 'nothing of it has reached the parent yet');
+    const read = doneWith(await use(parent, 'file.read', { path: 'copy' }));
+    assert.equal(read.result?.text, 'words of a stranger');
+    assert.equal(await think(parent), 'data_not_allowed');
+  });
+
+  it('[R104] what a declared tool says it brings marks the run, and stays with its files', async () => {
+    const run = await world.startRun();
+    assert.equal(await think(run), 'answered');
+    doneWith(await use(run, 'vault.show', {}));
+    assert.equal(await think(run), 'data_not_allowed');
+    const { task } = await world.agentd.getTask({ params: { id: run.taskId } });
+    assert.ok(task.labels.includes('secret') && !task.labels.includes('outside'));
+    doneWith(await use(run, 'file.write', { path: 'kept', text: 'a name' }));
+    const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
+    const rows = db.prepare('SELECT * FROM workspace_marks WHERE place = ?');
+    assert.deepEqual(
+      rows.all(task.root_task_id).map(({ label }) => label),
+      ['secret'],
+    );
+    db.close();
   });
 
   it('[R10] as long as modeld does not know of it, nothing is shown', async () => {

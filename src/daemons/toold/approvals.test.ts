@@ -2,7 +2,8 @@
 // never otherwise. Policy is asked again at the moment of doing.
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import type { CallId } from '../../wire/words.ts';
+import { derivedId } from '../../platform/ids.ts';
+import type { ApprovalId, CallId, RunId } from '../../wire/words.ts';
 import {
   answerAsPerson,
   effectsIn,
@@ -135,6 +136,36 @@ describe('a call that needs a person', () => {
     assert.deepEqual(effectsIn(world), []);
     world.approvald.state.forge = (real) => real;
     assert.equal((await ask()).status, 'completed');
+  });
+
+  it('is not done on an answer that approvald signed for something else', async () => {
+    await ask();
+    const other = run.callId(9);
+    const hash = 'f'.repeat(64);
+    for (const [what, made] of Object.entries({
+      'another approval': { approval_id: derivedId<ApprovalId>('approval', other) },
+      'another call': { call_id: other },
+      'another run': { run_id: derivedId<RunId>('run', 'other') },
+      'another agent': { agent: 'other' },
+      'another tool': { action: 'test.echo' },
+      'other arguments that were asked': { asked_hash: hash },
+      'other arguments that were approved': { arguments_hash: hash },
+      'another diff': { diff_hash: hash },
+      'a no': { decision: 'rejected' as const },
+    }))
+      for (const edited of [undefined, { key: 'y' }]) {
+        // What a person edited has no diff that they saw.
+        if (edited !== undefined && 'diff_hash' in made) continue;
+        const said = edited === undefined ? {} : { edited };
+        answer(run.callId(1), { decision: 'approved', ...said });
+        world.approvald.state.forge = (real) =>
+          world.approvald.signed(real, { ...real.statement!, ...made });
+        await assert.rejects(ask(), isCode('denied'), `${what}, ${JSON.stringify(edited)}`);
+        assert.deepEqual(effectsIn(world), [], what);
+      }
+    answer(run.callId(1), { decision: 'approved' });
+    world.approvald.state.forge = (real) => world.approvald.signed(real, real.statement!);
+    assert.equal((await ask()).status, 'completed', 'control: signed anew, for this');
   });
 
   it('is asked about when it was cut off before the rule came, and has failed when refused', async () => {

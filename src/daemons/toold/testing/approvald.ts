@@ -91,6 +91,10 @@ export function fakeApprovald() {
   return {
     state,
     dispatch,
+    /** As approvald itself would sign it, whatever it says. */
+    signed: (answer: Redeemed, statement: Statement): Redeemed => ({
+      ...{ ...answer, statement, signature: key.signJson(statement) },
+    }),
     approvalOf: (callId: string): Asked | undefined => approvals.get(idOf(callId)),
     say(callId: string, said: Said): void {
       approvals.get(idOf(callId))!.said = said;
