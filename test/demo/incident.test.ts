@@ -58,7 +58,7 @@ for (const [who, uid] of [
   ['this user', undefined],
   ...(isRoot ? ([['an ordinary user', NOBODY]] as const) : []),
 ] as const)
-  it(`[R384-R399] the incident is found, repaired and told, as ${who}`, {
+  it(`[R384-R399] [R421] the incident is found, repaired and told, as ${who}`, {
     timeout: 180_000,
   }, () => {
     const { status, text, dir } = play(uid);

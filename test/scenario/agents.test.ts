@@ -147,7 +147,7 @@ describe('agents', () => {
     assert.equal((await taskEnded(world, queued.id)).status, 'completed');
   });
 
-  it('[R40] [R129] stopped, its process ends at once; resumed, the same task goes on', async () => {
+  it('[R40] [R129] [C137] stopped, its process ends at once; resumed, the same task goes on', async () => {
     let isStopped = false;
     world.model.on('Work until stopped', () => (isStopped ? finishes('went on') : { hang: true }));
     const task = await create(world, 'Work until stopped', { agent: 'writer' });
@@ -209,7 +209,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R43] the limits of a manifest hold for its tasks: steps and time', async () => {
+  it('[R43] [K58] the limits of a manifest hold for its tasks: steps and time', async () => {
     world.model.on('Never come to an end', ({ step }) =>
       says(call('artifact.put', { name: `n${step}`, text: `${step}` })),
     );

@@ -285,7 +285,7 @@ describe('the audit log', () => {
     return { code: ran.code, ...documentOf<Report>(ran).verify };
   };
 
-  it('[R436] [R423] a copy that somebody changed is found out, and verify says where', async () => {
+  it('[R436] [R423] [C172] a copy that somebody changed is found out, and verify says where', async () => {
     const kept = join(elsewhere, 'checkpoint');
     writeFileSync(kept, (await audit('checkpoint')).stdout);
     const [copy, exported] = [join(elsewhere, 'copy'), join(elsewhere, 'exported')];
@@ -317,7 +317,7 @@ describe('the audit log', () => {
     }
   });
 
-  it('a tail that was cut off together with its checkpoints shows against one kept elsewhere', async () => {
+  it('[C172] a tail that was cut off together with its checkpoints shows against one kept elsewhere', async () => {
     const dir = join(elsewhere, 'forgotten');
     cpSync(join(elsewhere, 'copy'), dir, { recursive: true });
     const lines = readFileSync(join(dir, 'audit.jsonl'), 'utf8').split('\n').slice(0, -1);

@@ -59,7 +59,7 @@ describe('budgets', () => {
     });
   }
 
-  it('[R100] an agent’s day: in money too, and the next day it is new', async () => {
+  it('[C82] [R100] an agent’s day: in money too, and the next day it is new', async () => {
     await limit('agent', { cost_limit_microusd: 1_000 }, 'researcher');
     const refused = await doTask(world, 'Spend a day', { agent: 'researcher' });
     assert.match(

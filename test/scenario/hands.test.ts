@@ -114,7 +114,7 @@ describe('hands', () => {
     assert.doesNotMatch(later.result ?? '', /obey me/);
   });
 
-  it('[R400] a marked run does nothing that cannot be undone without a person', async () => {
+  it('[C159] [R400] a marked run does nothing that cannot be undone without a person', async () => {
     const count = says(call('test.count_effect', { key: 'marked' }));
     world.model.on(
       'Be led astray',

@@ -75,7 +75,7 @@ describe('keys', () => {
     }
   };
 
-  it('[R98] the key reaches the provider, and no process but modeld could have had it', async () => {
+  it('[C78] [R98] the key reaches the provider, and no process but modeld could have had it', async () => {
     model.on('Use the key', { hang: true });
     const task = await create(runtime, 'Use the key', { agent: 'coder' });
     const scene = await eventually(
@@ -115,7 +115,7 @@ describe('keys', () => {
     await keep(runtime.audit.events({ query: { limit: 1_000 } }));
   });
 
-  it('[R98] a key that an operator types is kept in a private file, and given back to nobody', async () => {
+  it('[C39] [R98] a key that an operator types is kept in a private file, and given back to nobody', async () => {
     const ran = await agentctl(
       [
         'model',

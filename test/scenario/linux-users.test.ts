@@ -62,7 +62,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     for (const name of Object.keys(ACCOUNTS)) host('userdel', name);
   });
 
-  it('[R191] an agent is the account its manifest names, in its runner, its tools and its files', async () => {
+  it('[R191] [R425] an agent is the account its manifest names, in its runner, its tools and its files', async () => {
     const who = (name: string) =>
       call('shell.exec', {
         command: `id -u; id -un; echo ${name} > ${name}.txt; echo of ${name} > ~/own; ls /home`,

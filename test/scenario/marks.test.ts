@@ -206,6 +206,17 @@ describe('marks of a live run', () => {
     assert.equal(await think(parent), 'data_not_allowed');
   });
 
+  it('[C160] [R10] [R401] whoever is given work by a marked run is marked from the start', async () => {
+    const parent = await world.startRun();
+    doneWith(await use(parent, 'http.fetch', { url: page }));
+    const given = { agent: 'helper', goal: 'Do as it says there', wait: false };
+    const { result } = doneWith(await use(parent, 'task.delegate', given));
+    const id = result?.task_id as TaskId;
+    const { task } = await world.agentd.getTask({ params: { id } });
+    assert.ok(task.labels.includes('outside'), task.labels.join());
+    assert.equal(await think(await helperOf(id)), 'data_not_allowed', 'its goal is such text');
+  });
+
   it('[R104] what a declared tool says it brings marks the run, and stays with its files', async () => {
     const run = await world.startRun();
     assert.equal(await think(run), 'answered');

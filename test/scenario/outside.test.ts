@@ -16,7 +16,16 @@ import {
   says,
   startScriptedModel,
 } from '../support/scripted-model.ts';
-import { create, doTask, runnerPids, scriptedModels, TEAM } from '../support/scripted-world.ts';
+import {
+  create,
+  doTask,
+  manifestOf,
+  runnerPids,
+  scriptedModels,
+  TEAM,
+} from '../support/scripted-world.ts';
+
+const READS = '{ tools: { allow: [file.read] } }';
 
 describe('from outside', () => {
   let runtime: TestRuntime;
@@ -24,7 +33,7 @@ describe('from outside', () => {
   before(async () => {
     model = await startScriptedModel();
     runtime = await startRuntime({
-      ...{ mode: 'split', agents: TEAM },
+      ...{ mode: 'split', agents: { ...TEAM, reader: manifestOf('reader', READS) } },
       config: JSON.stringify({ modeld: scriptedModels(model.url), toold: { test_tools: true } }),
     });
     model.on('Do it well', says(call('test.echo', { text: 'x' })), finishes('well'));
@@ -67,14 +76,17 @@ describe('from outside', () => {
     assert.equal(statSync(join(runtime.stateDir, 'operator.key')).mode & 0o777, 0o600);
   });
 
+  const scrape = (daemon: DaemonName) => {
+    const lines = curl(daemon, '/metrics', ...authorized()).split('\n');
+    return (metric: string, label = ''): number =>
+      lines
+        .filter((line) => line.startsWith(`agentd_${metric}{`) && line.includes(label))
+        .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+  };
+
   it('[R359] [R360] [R361] [R363] [R364] [R365] [R372] counters say how many tasks, calls, tokens and how much money', () => {
-    const value = (daemon: DaemonName, metric: string, label = ''): number => {
-      const lines = curl(daemon, '/metrics', ...authorized()).split('\n');
-      const found = lines.filter(
-        (line) => line.startsWith(`agentd_${metric}_total{`) && line.includes(label),
-      );
-      return found.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-    };
+    const value = (daemon: DaemonName, metric: string, label?: string): number =>
+      scrape(daemon)(`${metric}_total`, label);
     assert.equal(value('agentd', 'tasks_started'), 2);
     assert.equal(value('agentd', 'tasks_ended', 'status="completed"'), 1);
     assert.equal(value('agentd', 'tasks_ended', 'status="failed"'), 1);
@@ -105,7 +117,25 @@ describe('from outside', () => {
     assert.match(readFileSync(join(logs, 'agentd.log'), 'utf8'), /a runner ended/);
   });
 
-  it('[R303] [R304] [R306] [R307] [R464] each daemon that remembers has one SQLite file, with the tables of the source document', () => {
+  it('[R356] [R357] [R369] and how long requests took, which went wrong, and what was denied', async () => {
+    const notFound = () => scrape('agentd')('requests_total', 'outcome="not_found"');
+    const before = notFound();
+    curl('agentd', `/v1/tasks/task_${'0'.repeat(26)}`, ...authorized());
+    assert.equal(notFound(), before + 1);
+    for (const daemon of DAEMONS) {
+      scrape(daemon);
+      const value = scrape(daemon);
+      assert.ok(value('request_ms_count') > 0 && value('request_ms_sum') >= 0, daemon);
+      assert.equal(value('request_ms_bucket', 'le="+Inf"'), value('request_ms_count'));
+    }
+    const denied = () => scrape('toold')('tool_calls_total', 'status="denied"');
+    assert.equal(denied(), 0);
+    model.on('Overreach', says(call('file.read', { path: '/etc/shadow' })), finishes('no'));
+    await doTask(runtime, 'Overreach', { agent: 'reader' });
+    assert.equal(denied(), 1);
+  });
+
+  it('[R303] [R304] [R306] [R307] [R308] [R464] each daemon that remembers has one SQLite file, with the tables of the source document', () => {
     const files = readdirSync(runtime.stateDir).filter((name) => name.endsWith('.sqlite'));
     assert.deepEqual(files.sort(), [...DAEMONS].map((name) => `${name}.sqlite`).sort());
     const columns = (daemon: DaemonName, table: string): string[] => {
@@ -134,6 +164,9 @@ describe('from outside', () => {
     ]);
     has(columns('agentd', 'artifacts'), [
       ...['id', 'object_hash', 'mime_type', 'size_bytes', 'created_by', 'task_id', 'created_ms'],
+    ]);
+    has(columns('approvald', 'approvals'), [
+      ...['id', 'task_id', 'agent', 'action', 'status', 'requested_ms', 'decided_ms', 'decided_by'],
     ]);
     has(columns('toold', 'calls'), [
       'call_id',

@@ -145,7 +145,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     return existsSync(file) ? readFileSync(file, 'utf8') : '';
   };
 
-  it('are told by their program and by webhooks that they can check, of the ask and of the answer', async () => {
+  it('[R113] are told by their program and by webhooks that they can check, of the ask and of the answer', async () => {
     const { taskId, id } = await asked('staging.deploy');
     const answered = typed(['reject', id, '--reason', 'not today']);
     assert.match(await answered, /worker/);
@@ -182,6 +182,20 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     assert.equal(deployed(taskId), '');
   });
 
+  it('[R154] the runner reasons, a box executes, and what cannot be undone waits for a person', async () => {
+    const { taskId, id } = await asked('staging.deploy');
+    const kindsNow = async () => {
+      const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
+      const own = boxes.filter(({ task_id }) => task_id === taskId);
+      return [...new Set(own.map(({ kind }) => kind))].sort();
+    };
+    assert.deepEqual(await kindsNow(), ['runner'], 'nothing was executed for the asking');
+    assert.equal(deployed(taskId), '');
+    await typed(['approve', id]);
+    assert.match((await taskEnded(runtime, taskId)).result ?? '', /deployed abc/);
+    assert.deepEqual(await kindsNow(), ['runner', 'tools']);
+  });
+
   it('change what is asked before they approve it: that is done, once, and the record says so', async () => {
     const { taskId, id } = await asked('staging.deploy');
     await typed(['approve', id, '--edit', '-'], '{"commit":"def"}');
@@ -203,7 +217,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     assert.match((await taskEnded(runtime, taskId)).result ?? '', /deployed def/);
   });
 
-  it('decide in twos where the site says so: two people with keys of their own, not one twice', async () => {
+  it('[R115] decide in twos where the site says so: two people with keys of their own, not one twice', async () => {
     for (const name of ['alice', 'bob']) await typed(['person', 'add', name]);
     const { taskId, id } = await asked('live.deploy');
     assert.match(await typed(['approve', id, '--as', 'alice']), /1 more person must approve/);

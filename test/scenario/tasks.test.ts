@@ -29,7 +29,7 @@ describe('tasks', () => {
   const asked = (goal: string) =>
     eventually(`the model to be asked about ${goal}`, async () => world.model.askedFor(goal)[0]);
 
-  it('[R273] [R274] [R304] [R417] [K81] is created with a goal, and read again with all that is known of it', async () => {
+  it('[R273] [R274] [R304] [R417] [K79] [K81] is created with a goal, and read again with all that is known of it', async () => {
     const made = await create(world, 'Say yes', {
       agent: 'coder',
       priority: 7,
@@ -312,7 +312,7 @@ describe('tasks', () => {
       assert.ok(total.cost_microusd > 0 && total.cost_microusd <= 12_000);
     });
 
-    it('[R407] max_time', async () => {
+    it('[R407] [K58] max_time', async () => {
       world.model.on('Stay on', { hang: true });
       const limits = { max_time_s: 20 };
       const task = await create(world, 'Stay on', { agent: 'coder', limits });

@@ -231,7 +231,7 @@ describe('a wait', () => {
     assert.deepEqual(reply.result, { replied: true, reply: { text: 'hi' } });
   });
 
-  it('for a package: a person installs it or does not, and nothing else does', async () => {
+  it('[K50] for a package: a person installs it or does not, and nothing else does', async () => {
     const request = { manager: 'npm', name: 'left-pad', version: '1.3.0', reason: 'to pad' };
     const asked = await run.ask(1, 'package.request', request);
     const { question } = world.agentd.waits.get(asked.wait!.id)!;

@@ -168,7 +168,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('gives a crashed run back with a pause that grows, and fails the task in the end', async () => {
+    it('[K60] gives a crashed run back with a pause that grows, and fails the task in the end', async () => {
       const { store, task, claim, advance } = await world(open);
       const { id } = await task();
       for (let crash = 1; crash <= 3; crash++) {
