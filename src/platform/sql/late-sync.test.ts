@@ -19,6 +19,9 @@ async function open({ sync, isLogGone = false }: { sync?: Sync; isLogGone?: bool
   return syncLate(inner, isLogGone ? join(dir, 'gone') : file, sync === undefined ? {} : { sync });
 }
 const put = (k: string) => (sql: SqlNow) => sql.run('INSERT INTO t (k) VALUES (?)', k);
+const begun = async (syncs: unknown[]): Promise<void> => {
+  while (syncs.length === 0) await new Promise((resolve) => setImmediate(resolve));
+};
 const BROKEN = { code: 'storage_full', message: /could not be synced/ };
 
 describe('late sync', () => {
@@ -38,11 +41,33 @@ describe('late sync', () => {
     const held: ((error: Error | null) => void)[] = [];
     const db = await open({ sync: (_fd, done) => held.push(done) });
     const first = await db.commit(put('a'));
+    await begun(held);
     const second = await db.commit(put('b'));
     held.shift()?.(new Error('no disk'));
     await assert.rejects(first.durable, BROKEN);
     await assert.rejects(second.durable, BROKEN);
     assert.equal(held.length, 0);
+    await db.close();
+  });
+
+  it('what is written before a sync begins shares it, and what is written later does not', async () => {
+    const held: ((error: Error | null) => void)[] = [];
+    const db = await open({ sync: (_fd, done) => held.push(done) });
+    const first = await db.commit(put('a'));
+    const second = await db.commit(put('b'));
+    await begun(held);
+    const late = await db.commit(put('c'));
+    let isLateDurable = false;
+    const told = late.durable.then(() => {
+      isLateDurable = true;
+    });
+    held.shift()?.(null);
+    await Promise.all([first.durable, second.durable]);
+    assert.equal(isLateDurable, false);
+    await begun(held);
+    assert.equal(isLateDurable, false);
+    held.shift()?.(null);
+    await told;
     await db.close();
   });
 

@@ -58,7 +58,7 @@ export async function syncLate(
   };
 }
 
-/** One sync at a time; what is written while it runs shares the next. */
+/** One sync at a time; what is written before the next begins shares it. */
 class LogSync {
   readonly #file: string;
   readonly #sync: Sync;
@@ -79,11 +79,10 @@ class LogSync {
 
   sync(): Promise<void> {
     if (this.#next !== undefined) return this.#next;
-    if (this.#running === undefined) return this.#start();
-    const start = () => this.#start();
-    this.#next = this.#running.then(start, start);
-    this.#next.catch(() => undefined); // Whoever waits hears of it, and assertWhole tells the rest.
-    return this.#next;
+    const next = this.#syncNext();
+    next.catch(() => undefined); // Whoever waits hears of it, and assertWhole tells the rest.
+    this.#next = next;
+    return next;
   }
 
   async close(): Promise<void> {
@@ -95,17 +94,21 @@ class LogSync {
     this.#fd = undefined;
   }
 
-  #start(): Promise<void> {
+  async #syncNext(): Promise<void> {
+    await this.#running?.catch(() => undefined);
+    // What this turn has to say to the audit log goes first: that is the longer wait, and with few
+    // processors the sync would take the turn of the one who is told.
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#running = this.#next;
     this.#next = undefined;
-    const running = this.#syncOnce().finally(() => {
+    try {
+      await this.#syncNow();
+    } finally {
       this.#running = undefined;
-    });
-    running.catch(() => undefined); // As above.
-    this.#running = running;
-    return running;
+    }
   }
 
-  async #syncOnce(): Promise<void> {
+  async #syncNow(): Promise<void> {
     this.assertWhole();
     try {
       this.#fd ??= openSync(this.#file, 'r+');
