@@ -9,6 +9,7 @@ import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
+import { answerLines, LINES_TYPE } from './http-lines.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { type HttpServer, makeServer, type ServerLimits } from './http1/server.ts';
@@ -95,6 +96,10 @@ export function makeHttpFace(options: {
       // Also asked by dispatch; here so that nobody's body is read who may not send one.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
+      if (route.lines === true && headers['content-type'] === LINES_TYPE) {
+        const asked = { path: url.path, caller, matched, sizeBytesMax };
+        return answerLines(exchange, asked, { dispatch, budgets, log: logFailed });
+      }
       const rawBody = await readBody(exchange, sizeBytesMax, budgets);
       const value = await dispatch.run({
         method,
@@ -116,9 +121,11 @@ export function makeHttpFace(options: {
     }
   };
 
+  const logFailed = (error: unknown): void => log.error('an answer failed', { error });
+
   const sendFault = (exchange: Exchange, error: unknown, route: Route | undefined): void => {
     const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
-    if (!(error instanceof Fault)) log.error('an answer failed', { error });
+    if (!(error instanceof Fault)) logFailed(error);
     if (exchange.isBegun || exchange.isGone) return void exchange.destroy();
     const { status, headers, body } = writeFault(known, route);
     exchange.send(

@@ -15,6 +15,7 @@ import {
 } from './dispatch.ts';
 import { type Answering, type Call, makePool, type Pool } from './http1/client.ts';
 import { type AnswerHead, assertTarget, type SentHeaders, writeHeaders } from './http1/head.ts';
+import { LineCalls } from './line-calls.ts';
 
 export type CallOptions = {
   signal?: AbortSignal | undefined;
@@ -84,6 +85,9 @@ export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T
 const traceOf = ({ trace }: CallOptions): Trace | undefined =>
   trace === 'none' ? undefined : (trace ?? currentTrace());
 
+/** A little longer than the other side has, so that its own word comes first. */
+const LATE_MS = 1_000;
+
 const textOf = (value: unknown): string =>
   value instanceof JsonText ? value.text : JSON.stringify(value);
 
@@ -123,11 +127,29 @@ export function socketLink({
   headers = {},
   connectionsMax = 64,
 }: SocketLinkOptions): Link {
-  const pool = makePool({ connect: () => net.connect({ path: socketPath }), connectionsMax });
+  const connect = (): net.Socket => net.connect({ path: socketPath });
+  const pool = makePool({ connect, connectionsMax });
+  const linePool = makePool({ connect });
+  const lines = new Map<string, LineCalls>();
+  const linesOf = (path: string): LineCalls => {
+    let found = lines.get(path);
+    if (found === undefined) {
+      assertTarget(path);
+      const translated = (cause: NodeJS.ErrnoException): unknown => translate(cause, socketPath);
+      const headersText = writeHeaders(headers);
+      found = new LineCalls({
+        ...{ pool: linePool, socketPath, path, headers: headersText, translate: translated },
+      });
+      lines.set(path, found);
+    }
+    return found;
+  };
   return {
     call: ({ route, path, query, body, options }) => {
       const text = body === undefined ? undefined : textOf(body);
       const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
+      if (route.lines === true && text !== undefined && isBare(options, query))
+        return linesOf(path).ask(text, DEADLINE_MS + LATE_MS);
       const trace = traceOf(options);
       return requestJson({
         pool,
@@ -149,8 +171,19 @@ export function socketLink({
         },
       });
     },
-    close: () => pool.close(),
+    close() {
+      pool.close();
+      linePool.close();
+    },
   };
+}
+
+/** Nothing that only a request of its own could carry. */
+function isBare(options: CallOptions, query: Record<string, string>): boolean {
+  for (const _ in query) return false;
+  const { signal, deadlineMs, idempotencyKey, trace } = options;
+  const isPlain = signal === undefined && deadlineMs === undefined && idempotencyKey === undefined;
+  return isPlain && trace === 'none';
 }
 
 function withQuery(path: string, query: Record<string, string>): string {
@@ -168,9 +201,6 @@ type JsonRequest = {
   signal: AbortSignal | undefined;
   deadlineMs: number;
 };
-
-/** A little longer than the other side has, so that its own word comes first. */
-const LATE_MS = 1_000;
 
 function requestJson(r: JsonRequest): Promise<unknown> {
   return new Promise((resolve, reject) => {

@@ -55,6 +55,7 @@ export const auditRoutes = routes({
     isPlainBody: isPlainAppend,
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,
+    lines: true,
   }),
   events: route({
     method: 'GET',

@@ -34,6 +34,8 @@ export type Route<
    */
   creates?: boolean;
   bodySizeBytesMax?: number;
+  /** True when one exchange may carry many requests: a body a line, and an answer a line. */
+  lines?: boolean;
   /** Errors on this route are written as this vendor writes them. */
   dialect?: 'openai' | 'anthropic';
 };

@@ -9,6 +9,7 @@ export type Ask = {
   method: string;
   /** The first line and the headers, up to and with the empty line. ASCII. */
   head: string;
+  /** Undefined where there is none, or where it follows piece by piece. */
   body: string | undefined;
   /** In UTF-8. A body of as many bytes as characters is ASCII, and cheaper to write. */
   bodyBytes?: number | undefined;
@@ -28,6 +29,8 @@ export type Answering = {
 };
 
 export type Call = {
+  /** A piece of a body whose head said that it comes in chunks. */
+  sendChunk(text: string): void;
   pause(): void;
   resume(): void;
   /** Ends it, wherever it is; nothing of it is heard any more. */
@@ -61,6 +64,13 @@ class Waiting implements Call {
   constructor(ask: Ask, answering: Answering) {
     this.ask = ask;
     this.answering = answering;
+  }
+
+  sendChunk(text: string): void {
+    if (this.isOver) return;
+    const bytes = Buffer.byteLength(text);
+    const encoding = bytes === text.length ? 'latin1' : 'utf8';
+    this.line?.socket.write(`${bytes.toString(16)}\r\n${text}\r\n`, encoding);
   }
 
   pause(): void {

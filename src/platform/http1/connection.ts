@@ -39,6 +39,8 @@ export class Connection {
   #staysOpen = true;
   /** Nothing more is taken: the answer on its way is the last. */
   #isOver = false;
+  /** The request has no end of its own: it is not too slow. */
+  #isKeptOpen = false;
   #unreadBytes = 0;
   /** When the phase began: of the request while it arrives, of waiting else. */
   #since: number;
@@ -59,6 +61,17 @@ export class Connection {
     const isUnasked = this.#exchange?.waitsToSend === true && this.#body?.isDone === false;
     if (!this.#staysOpen || isUnasked || this.#host.isClosing()) this.#staysOpen = false;
     return !this.#staysOpen;
+  }
+
+  keepOpen(): void {
+    this.#isKeptOpen = true;
+    this.#staysOpen = false;
+  }
+
+  /** The server takes nothing more. */
+  closing(): void {
+    if (this.isIdle) this.socket.destroy();
+    else this.#exchange?.closing();
   }
 
   /** For exchanges: the whole answer is on its way. */
@@ -87,7 +100,7 @@ export class Connection {
     } else if (this.#exchange === undefined) {
       if (waited > turns.head)
         this.#refuse(fault('deadline', 'the request did not arrive in time'));
-    } else if (this.#body?.isDone === false && waited > turns.request) {
+    } else if (!this.#isKeptOpen && this.#body?.isDone === false && waited > turns.request) {
       const isBegun = this.#exchange.isBegun;
       this.#exchange.leave();
       if (isBegun) socket.destroy();
@@ -224,7 +237,12 @@ export class Connection {
     this.#staysOpen = false;
     const method = this.#isHead ? 'HEAD' : '';
     const head: RequestHead = { method, target: '', minor: 1, headers: {} };
-    const words = new Exchange(head, { socket: this.socket, isLast: () => true, answered() {} });
+    const words = new Exchange(head, {
+      socket: this.socket,
+      isLast: () => true,
+      keepOpen() {},
+      answered() {},
+    });
     words.send(known.http, { 'content-type': 'application/json' }, body);
     this.socket.end();
   }

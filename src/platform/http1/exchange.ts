@@ -17,6 +17,8 @@ export type Line = {
   socket: Socket;
   /** No other request will be taken after this one. */
   isLast(): boolean;
+  /** The request may go on for as long as both sides like, and is the last. */
+  keepOpen(): void;
   answered(): void;
 };
 
@@ -60,6 +62,7 @@ export class Exchange {
   #extra = '';
   #onGone: (() => void) | undefined;
   #onDrain: (() => void) | undefined;
+  #onClosing: (() => void) | undefined;
 
   constructor(head: RequestHead, line: Line) {
     this.method = head.method;
@@ -117,6 +120,17 @@ export class Exchange {
 
   onDrain(listener: () => void): void {
     this.#onDrain = listener;
+  }
+
+  /** For a request without an end of its own: the listener ends it when the server closes. */
+  keepOpen(onClosing: () => void): void {
+    this.#onClosing = onClosing;
+    this.#line.keepOpen();
+  }
+
+  /** For the connection: nothing more is taken. */
+  closing(): void {
+    this.#onClosing?.();
   }
 
   /** A header of whatever answer will be given. */

@@ -83,7 +83,7 @@ export function makeServer(options: {
           clearInterval(timer);
           resolve();
         });
-        for (const connection of connections) if (connection.isIdle) connection.socket.destroy();
+        for (const connection of connections) connection.closing();
       }),
   };
 }
