@@ -235,7 +235,8 @@ static int pin_parents(const struct plan *plan, const struct seal *seal, struct 
 
 static int apply_seal(const struct plan *plan, const struct seal *seal, struct failure *why) {
   if (GUARDED(plan, GUARD_READONLY)) {
-    if (plan->binds[seal->bind].kind != BIND_RW) return freeze_and_mask(seal->path, why);
+    if (plan->binds[seal->bind].kind != BIND_RW && seal->kind == SEAL_MASK)
+      return freeze_and_mask(seal->path, why);
     if (freeze_way_to(seal->path, why)) return -1;
   }
   if (pin_parents(plan, seal, why)) return -1;

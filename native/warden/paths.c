@@ -145,6 +145,36 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
   return add_seal(paths, kind == BIND_MASK ? SEAL_MASK : SEAL_READONLY, bind, box, why);
 }
 
+// The same below what is only read, where nothing has to be made: a name that is missing, or comes
+// later, is the freezer's (freeze.c). Only links are looked for, and hidden with what they lead to.
+static int mask_walk(const struct plan *plan, struct paths *paths, unsigned bind, const char *path,
+                     int depth, struct failure *why) {
+  char box[PATH_BYTES], words[PATH_BYTES], target[PATH_BYTES];
+  snprintf(box, sizeof box, "%s", plan->binds[bind].dst);
+  snprintf(words, sizeof words, "%s", inside(plan->binds[bind].dst, path));
+  int dir = fcntl(paths->fds[bind], F_DUPFD_CLOEXEC, 3), bad = 0;
+  char *rest = words, *word;
+  bool linked = false;
+  while (!bad && !linked && dir >= 0 && (word = strsep(&rest, "/")) && *word) {
+    char parent[PATH_BYTES];
+    memcpy(parent, box, sizeof parent);
+    strncat(box, "/", sizeof box - strlen(box) - 1);
+    strncat(box, word, sizeof box - strlen(box) - 1);
+    int next = k_openat2(dir, word, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_BENEATH);
+    struct stat about = {0};
+    linked = next >= 0 && !fstat(next, &about) && S_ISLNK(about.st_mode);
+    if (linked)
+      bad = follow(dir, word, parent, rest ? rest : "", target, why) ||
+            add_seal(paths, SEAL_HIDDEN_LINK, bind, box, why) ||
+            protect(plan, paths, target, BIND_MASK, depth + 1, why);
+    close(dir);
+    dir = next;
+  }
+  if (dir >= 0) close(dir);
+  if (bad) return -1;
+  return linked ? 0 : add_seal(paths, SEAL_MASK, bind, path, why);
+}
+
 static int protect(const struct plan *plan, struct paths *paths, const char *path, uint8_t kind,
                    int depth, struct failure *why) {
   if (depth > LINKS_MAX) return fail(why, REFUSED_SETUP, "%.200s: too many links", path);
@@ -157,8 +187,7 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
     return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, why);
   if (root->kind == BIND_TMPFS)
     return fail(why, REFUSED_PLAN, "%.200s is the box's own: it cannot be protected", path);
-  if (kind == BIND_MASK) return add_seal(paths, SEAL_MASK, (unsigned)bind, path, why);
-  return 0;
+  return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, why) : 0;
 }
 
 int paths_open(const struct bounds *b, const struct plan *plan, struct paths *paths,

@@ -103,6 +103,33 @@ for (const mode of MODES) {
       const directory = () => renameSync(at('elsewhere'), at('a'));
       assert.equal(await readAfter(['/data/a/secret'], directory, '/data/a/secret'), '');
     });
+    it('A8 a denied link below what is only read hides what it leads to, by all its names', async () => {
+      put('dot/ssh/key', 'KEY\n');
+      symlinkSync('dot/ssh', at('.ssh'));
+      symlinkSync('dot', at('way'));
+      const all = '/data/.ssh/key /data/dot/ssh/key /data/way/ssh/key';
+      const rest = async (denied: string) => {
+        const read = `cat ${all} 2>/dev/null; cat /data/open /data/deep/open`;
+        const binds = [data(), mask(denied)];
+        return within(binds, async (box) => (await sh(box, read)).stdout);
+      };
+      for (const denied of ['/data/.ssh', '/data/way/ssh', '/data/.ssh/key', '/data/way/ssh/key'])
+        assert.equal(await rest(denied), 'public\ndeep\n', denied);
+      assert.equal(await rest('/data/none'), `${'KEY\n'.repeat(3)}public\ndeep\n`, 'control');
+    });
+    it('A8 also when it leads nowhere yet, out of the box, or in a circle', async () => {
+      symlinkSync('later', at('link'));
+      symlinkSync('/etc/passwd', at('out'));
+      for (const denied of ['/data/link', '/data/out']) {
+        const change = () => put('later', 'KEY\n');
+        const seen = await readAfter([denied], change, `${denied} /data/later /data/open`);
+        assert.equal(seen, 'public\n', denied);
+        rmSync(at('later'));
+      }
+      symlinkSync('circle', at('circle'));
+      const outcome = await warden.run(['/bin/true'], { binds: [data(), mask('/data/circle')] });
+      assert.match(JSON.stringify(outcome), /too many links/);
+    });
     it('A12 one that is replaced by a rename stays masked', async () => {
       put('secret', 'OLD\n');
       put('a/secret', 'OLD\n');
