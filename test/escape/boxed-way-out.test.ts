@@ -209,6 +209,9 @@ for (const mode of MODES) {
       }
       const passwd = join(warden.dir, 'passwd');
       writeFileSync(passwd, 'person:x:1000:1000::/home/person:/bin/sh\n');
+      const elsewhere = secretPaths([], passwd, (dir) => `/var${dir}`);
+      for (const dir of ['/home', '/var/home'])
+        assert.ok(elsewhere.includes(`${dir}/person/.ssh`), 'by both names, where /home is a link');
       const secrets = secretPaths([], passwd).map((path) => path.replace('/home/', '/srv/'));
       const places = { system: [], workspace: '/w', home: '/h', homeAt: '/home/a', secrets };
       const rules = { read: ['/srv/person'], write: [], deny: [] };

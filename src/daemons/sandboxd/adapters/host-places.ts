@@ -92,14 +92,27 @@ const SECRET_NAMES = [
 ];
 const SECRET_PATHS = ['/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/etc/ssh', '/etc/agentd'];
 
+/** Where a home really is: only that name of it can be declared. */
+function realHome(home: string): string {
+  try {
+    return realpathSync(home);
+  } catch {
+    return home;
+  }
+}
+
 /** Keys and tokens of the people of this host, and agentd's own state. */
-export function secretPaths(own: readonly string[], passwdFile = '/etc/passwd'): string[] {
+export function secretPaths(
+  own: readonly string[],
+  passwdFile = '/etc/passwd',
+  realOf: (home: string) => string = realHome,
+): string[] {
   const text = existsSync(passwdFile) ? readFileSync(passwdFile, 'utf8') : '';
   const homes = text
     .split('\n')
     .map((line) => line.split(':')[5] ?? '')
     .filter((home) => /^\/(root$|home\/|Users\/|var\/home\/)/.test(home));
-  const inHomes = [...new Set(homes)].flatMap((home) =>
+  const inHomes = [...new Set(homes.flatMap((home) => [home, realOf(home)]))].flatMap((home) =>
     SECRET_NAMES.map((name) => join(home, name)),
   );
   return [...own, ...SECRET_PATHS, ...inHomes];
