@@ -1,6 +1,7 @@
 // An agent that fills the disk: its command is ended before the disk is full, and nothing new is
 // begun there until there is room again. On a file system in memory, so that no disk is filled.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, realpathSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, it } from 'node:test';
@@ -18,6 +19,22 @@ let runtime: TestRuntime;
 let sandboxd: Client<typeof sandboxdRoutes>;
 let dir: string;
 const id = derivedId<BoxId>('box', 'disk-room');
+const few = derivedId<BoxId>('box', 'few-files');
+const FILES = 2_000;
+
+/** A disk for few files, where this user can make one. */
+function makeFew(): string | undefined {
+  const made = realpathSync(mkdtempSync('/dev/shm/few-files-'));
+  try {
+    const options = ['-t', 'tmpfs', '-o', `size=1t,nr_inodes=${FILES},mode=0777`, 'tmpfs', made];
+    execFileSync('mount', options, { stdio: 'ignore' });
+    return made;
+  } catch {
+    rmSync(made, { recursive: true });
+    return undefined;
+  }
+}
+const fewDir = makeFew();
 
 before(async () => {
   dir = realpathSync(mkdtempSync('/dev/shm/disk-room-'));
@@ -27,26 +44,34 @@ before(async () => {
   runtime = await startRuntime({ config: JSON.stringify({ sandboxd: config }) });
   const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
   sandboxd = makeClient(sandboxdRoutes, socketLink({ socketPath }));
-  const task = derivedId<TaskId>('task', 'disk-room');
-  const whose = { run_id: derivedId<RunId>('run', 'disk-room'), fence: 1, agent: 'coder' };
+  await open(id, dir);
+});
+
+async function open(box: BoxId, workspace_path: string): Promise<void> {
+  const task = derivedId<TaskId>('task', workspace_path);
+  const whose = { run_id: derivedId<RunId>('run', workspace_path), fence: 1, agent: 'coder' };
   await sandboxd.openBox({
-    params: { id },
+    params: { id: box },
     body: {
-      ...{ ...whose, task_id: task, root_task_id: task, level: 'L2', workspace_path: dir },
+      ...{ ...whose, task_id: task, root_task_id: task, level: 'L2', workspace_path },
       rules: { read: [], write: ['/workspace'], deny: [], resources: {} },
       network: { egress_socket: null },
     },
   });
-});
+}
 after(async () => {
   await runtime?.remove();
+  if (fewDir !== undefined) {
+    execFileSync('umount', ['-l', fewDir]);
+    rmSync(fewDir, { recursive: true });
+  }
   rmSync(dir, { recursive: true, force: true });
 });
 
 let made = 0;
-const sh = (command: string) =>
+const sh = (command: string, box = id) =>
   sandboxd.execBox({
-    params: { id },
+    params: { id: box },
     body: {
       call_id: derivedId<CallId>('call', 'disk-room', made++),
       argv: ['/bin/sh', '-c', command],
@@ -68,4 +93,20 @@ it('a command that takes the last of the disk is ended; after that there is room
   });
   rmSync(join(dir, 'big'));
   assert.equal((await sh('echo more > more')).exit_code, 0);
+});
+
+const skip = fewDir === undefined && 'needs root to mount a small tmpfs';
+it('nor does one take the last files, empty as they are', { skip }, async () => {
+  await open(few, fewDir!);
+  const made = await sh(
+    `i=0; while [ $i -lt ${FILES} ]; do touch f$i; i=$((i+1)); done; sleep 20`,
+    few,
+  );
+  assert.equal(made.ended_by, 'disk');
+  await assert.rejects(sh('touch more', few), {
+    code: 'storage_full',
+    message: 'the disk of /workspace takes few more files, and those are kept from agents',
+  });
+  for (let i = 0; i < 500; i++) rmSync(join(fewDir!, `f${i}`));
+  assert.equal((await sh('touch more', few)).exit_code, 0);
 });

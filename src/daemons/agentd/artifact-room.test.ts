@@ -8,12 +8,22 @@ const stored = async () => 'stored';
 
 it('what fits beside the reserve is stored, and what does not is refused', async () => {
   let free = 20 * MIB;
-  const room = makeArtifactRoom({ dir: '/objects', reserveBytes: 10 * MIB, free: () => free });
+  let isFew = false;
+  const isShort = () => isFew;
+  const room = makeArtifactRoom({
+    dir: '/objects',
+    reserveBytes: 10 * MIB,
+    free: () => free,
+    isShort,
+  });
   assert.equal(await room.during(10 * MIB, stored), 'stored');
   await assert.rejects(room.during(10 * MIB + 1, stored), {
     code: 'storage_full',
     message: 'the disk for artifacts has 20 MiB left, and 10 MiB are kept from agents',
   });
+  isFew = true;
+  await assert.rejects(room.during(0, stored), { code: 'storage_full', message: /few more files/ });
+  isFew = false;
   free = 5 * MIB;
   await assert.rejects(room.during(0, stored), { code: 'storage_full' });
 });

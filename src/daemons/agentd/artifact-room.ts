@@ -1,6 +1,6 @@
 // What agents store takes room of the same disk that the runtime writes down what happens on. The
 // last of it is not for them.
-import { freeBytes } from '../../platform/free-bytes.ts';
+import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 
 export type ArtifactRoom = {
@@ -15,8 +15,10 @@ export function makeArtifactRoom(options: {
   /** 0 keeps nothing. */
   reserveBytes: number;
   free?: (path: string) => number;
+  isShort?: (path: string) => boolean;
 }): ArtifactRoom {
-  const { dir, reserveBytes, free = freeBytes } = options;
+  const { dir, reserveBytes, free = freeBytes, isShort = isShortOfFiles } = options;
+  const hint = 'Store less. An operator can make room, or keep less: agentd.disk_reserve_bytes.';
   let storingBytes = 0;
   return {
     async during(sizeBytes, work) {
@@ -26,10 +28,13 @@ export function makeArtifactRoom(options: {
           'storage_full',
           `the disk for artifacts has ${inMiB(leftBytes)} MiB left, and ${inMiB(reserveBytes)} MiB ` +
             'are kept from agents',
-          {
-            hint: 'Store less. An operator can make room, or keep less: agentd.disk_reserve_bytes.',
-          },
+          { hint },
         );
+      if (reserveBytes > 0 && isShort(dir)) {
+        const message =
+          'the disk for artifacts takes few more files, and those are kept from agents';
+        throw fault('storage_full', message, { hint });
+      }
       storingBytes += sizeBytes;
       try {
         return await work();

@@ -30,18 +30,25 @@ function running(): { command: Command; end: (exit: CommandExit) => void } {
 
 it('refuses what is begun without room, and says what to do', () => {
   const free: Record<string, number> = { '/a': 10_000_000, '/b': 1_000_000 };
-  const disk = makeDisk(5_000_000, (path) => free[path]!);
+  const few = (path: string) => path === '/c';
+  const disk = makeDisk(5_000_000, (path) => free[path] ?? 10_000_000, few);
   disk.assertRoom(['/a']);
   assert.throws(() => disk.assertRoom(['/a', '/b']), {
     code: 'storage_full',
     message: /disk of \/b has 0 MiB left, and 5 MiB are kept/,
   });
-  makeDisk(0, () => 0).assertRoom(['/a']);
+  assert.throws(() => disk.assertRoom(['/a', '/c']), {
+    code: 'storage_full',
+    message: /disk of \/c takes few more files/,
+  });
+  const all = () => true;
+  makeDisk(0, () => 0, all).assertRoom(['/a']);
 });
 
 it('ends what runs when the room goes, and only what writes there', async () => {
   let left = 100;
-  const disk = makeDisk(50, (path) => (path === '/full' ? left : 1_000));
+  const free = (path: string) => (path === '/full' ? left : 1_000);
+  const disk = makeDisk(50, free, () => false);
   const [one, other] = [running(), running()];
   const guarded = disk.guard(one.command, ['/full']);
   const elsewhere = disk.guard(other.command, ['/roomy']);

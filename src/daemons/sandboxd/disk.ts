@@ -1,7 +1,7 @@
 // The last of a disk is not for agents. Where less than the reserve is free, nothing that writes is
 // begun in a box, and what runs there is ended: a full disk must not keep the runtime from writing
 // down what happens.
-import { freeBytes } from '../../platform/free-bytes.ts';
+import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
 
@@ -15,12 +15,18 @@ export type Disk = {
 const LOOK_EVERY_MS = 100;
 const NOTE = 'the disk is full, but for what is kept from agents';
 
-export function makeDisk(reserveBytes: number, free: (path: string) => number = freeBytes): Disk {
+export function makeDisk(
+  reserveBytes: number,
+  free: (path: string) => number = freeBytes,
+  isShort: (path: string) => boolean = isShortOfFiles,
+): Disk {
   const guarded = new Map<Command, { paths: readonly string[]; isEnded: boolean }>();
   let looking: NodeJS.Timeout | undefined;
 
   const findFull = (paths: readonly string[]): string | undefined =>
-    reserveBytes === 0 ? undefined : paths.find((path) => free(path) < reserveBytes);
+    reserveBytes === 0
+      ? undefined
+      : paths.find((path) => free(path) < reserveBytes || isShort(path));
 
   const isRoomy = (paths: readonly string[]): boolean => {
     try {
@@ -44,9 +50,11 @@ export function makeDisk(reserveBytes: number, free: (path: string) => number = 
       if (full === undefined) return;
       const left = Math.floor(free(full) / 1_048_576);
       const kept = Math.ceil(reserveBytes / 1_048_576);
+      const bytes = `has ${left} MiB left, and ${kept} MiB are kept from agents`;
+      const files = 'takes few more files, and those are kept from agents';
       throw fault(
         'storage_full',
-        `the disk of ${full} has ${left} MiB left, and ${kept} MiB are kept from agents`,
+        `the disk of ${full} ${free(full) < reserveBytes ? bytes : files}`,
         {
           hint: 'Delete what is not needed. An operator can keep less: sandboxd.disk_reserve_bytes.',
         },
