@@ -1,14 +1,16 @@
 // The denials of one run: the most recent ones for whoever asks, and their events, of which a run
-// that tries for ever makes only a few a second: the rest are counted.
+// that tries for ever makes only a few, a second at first and a minute later: the rest are counted.
 import type { Clock, Timer } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { EgressDenial } from '../../wire/egressd.ts';
 import { type Refused, refuse } from './rules/refusal.ts';
 
 const KEPT_MAX = 64;
-const QUIET_MS = 1_000;
-/** Different ones within a second that still have an event each. */
-const PER_SECOND_MAX = 20;
+const QUIET_MS = { usual: 1_000, tired: 60_000 } as const;
+/** After so many events nobody reads each of them. */
+const TIRED_AFTER = 1_000;
+/** Different ones in that time that still have an event each. */
+const AT_ONCE_MAX = 20;
 
 type Kept = { refused: Refused; count: number; lastMs: number; saidMs: number; unsaid: number };
 
@@ -22,7 +24,8 @@ export type Denials = {
   flush(): void;
 };
 
-export function makeDenials({ clock, say }: { clock: Clock; say: Say }): Denials {
+export function makeDenials(options: { clock: Clock; say: Say }): Denials {
+  const { clock } = options;
   /** In the order of the last time. */
   const kept = new Map<string, Kept>();
   let total = 0;
@@ -30,13 +33,19 @@ export function makeDenials({ clock, say }: { clock: Clock; say: Say }): Denials
   let inWindow = 0;
   let others = 0;
   let timer: Timer | undefined;
+  let said = 0;
+  const say: Say = (...what) => {
+    said++;
+    options.say(...what);
+  };
+  const quietMs = (): number => (said < TIRED_AFTER ? QUIET_MS.usual : QUIET_MS.tired);
 
   const mayStillSay = (nowMs: number): boolean => {
-    if (nowMs - windowMs >= QUIET_MS) {
+    if (nowMs - windowMs >= quietMs()) {
       windowMs = nowMs;
       inWindow = 0;
     }
-    return inWindow++ < PER_SECOND_MAX;
+    return inWindow++ < AT_ONCE_MAX;
   };
 
   const flush = (): void => {
@@ -50,13 +59,13 @@ export function makeDenials({ clock, say }: { clock: Clock; say: Say }): Denials
       one.saidMs = nowMs;
     }
     if (others === 0) return;
-    const message = 'many different places were refused in one second';
+    const message = 'many different places were refused in a short time';
     say(refuse('host', { host: '(many)', port: 0 }, message), others - 1);
     others = 0;
   };
 
   const sayLater = (nowMs: number): void => {
-    timer ??= clock.at(nowMs + QUIET_MS, flush);
+    timer ??= clock.at(nowMs + quietMs(), flush);
   };
 
   const remember = (key: string, one: Kept): void => {
@@ -77,7 +86,7 @@ export function makeDenials({ clock, say }: { clock: Clock; say: Say }): Denials
       const one = kept.get(key) ?? { refused, count: 0, lastMs: 0, saidMs: -Infinity, unsaid: 0 };
       one.count++;
       one.lastMs = nowMs;
-      if (nowMs - one.saidMs >= QUIET_MS && one.unsaid === 0 && mayStillSay(nowMs)) {
+      if (nowMs - one.saidMs >= quietMs() && one.unsaid === 0 && mayStillSay(nowMs)) {
         one.saidMs = nowMs;
         say(refused, 0, callId);
       } else {

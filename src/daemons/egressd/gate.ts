@@ -38,10 +38,6 @@ export type GateOptions = {
 export type Reached = { connection: Connection; socket: net.Socket; isPlain: boolean };
 export type Asked = { kind: ConnectionKind; callId?: string | undefined };
 
-/** So many at once, and so many more each second. */
-export const OPENINGS_MAX = 256;
-const OPENINGS_PER_SECOND = 64;
-
 export type Gate = {
   /** Throws `denied` when it is not, and says so in the audit log. */
   assertAllowed(run: Run, wanted: Wanted, asked: Asked): Verdict & { allowed: true };
@@ -110,15 +106,10 @@ export function makeGate(options: GateOptions): Gate {
     }
   };
 
-  /** Each one is written down twice, so that opening ever new ones would fill the log. */
   const assertNotTooFast = ({ openings }: Run): void => {
-    const nowMs = clock.nowMs();
-    const gained = ((nowMs - openings.atMs) * OPENINGS_PER_SECOND) / 1_000;
-    openings.left = Math.min(OPENINGS_MAX, openings.left + gained);
-    openings.atMs = nowMs;
-    if (openings.left < 1)
-      throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs: 1_000 });
-    openings.left--;
+    const retryAfterMs = openings.take();
+    if (retryAfterMs > 0)
+      throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs });
   };
 
   const begin = (run: Run, wanted: Wanted, asked: Asked, isPlain: boolean): Connection => {

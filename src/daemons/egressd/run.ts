@@ -4,6 +4,7 @@ import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';
 import type { Denials } from './denials.ts';
+import type { Pace } from './pace.ts';
 import type { Read } from './rules/host.ts';
 import { type Rule, readRule, type Wanted } from './rules/match.ts';
 import type { Usage } from './store.ts';
@@ -41,8 +42,7 @@ export type Run = {
   usage: Usage;
   connections: Set<Connection>;
   denials: Denials;
-  /** How many more connections may be opened right now, and when that was true. */
-  openings: { left: number; atMs: number };
+  openings: Pace;
   /** Dismissed, or held by a newer activation: nothing is opened any more. */
   isOver: boolean;
 };

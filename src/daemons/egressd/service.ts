@@ -19,7 +19,8 @@ import type { RunId } from '../../wire/words.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetches } from './fetch.ts';
-import { type Gate, OPENINGS_MAX } from './gate.ts';
+import type { Gate } from './gate.ts';
+import { makePace } from './pace.ts';
 import { type Run, rulesOf, usedBytes } from './run.ts';
 import type { Store, Usage } from './store.ts';
 
@@ -68,7 +69,7 @@ export function makeService(options: {
       ...{ runId, fence: body.fence, agent: body.agent, taskId: body.task_id },
       ...{ rootTaskId: body.root_task_id, body, rules: rulesOf(body), usage, isOver: false },
       connections: new Set(),
-      openings: { left: OPENINGS_MAX, atMs: clock.nowMs() },
+      openings: makePace(clock),
       denials: makeDenials({
         clock,
         say(refused, repeats, callId) {
