@@ -143,6 +143,7 @@ test('doctor: what works, what does not, what is not protected', async () => {
     },
     modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
     sandboxd: { features: async () => sandboxes },
+    toold: { listTools: async () => ({ tools: [], problems: [{ ...problem, file: 'x.yaml' }] }) },
   });
   chmodSync(fake.stateDir, 0o700);
   const good = await run('doctor');
@@ -152,6 +153,7 @@ test('doctor: what works, what does not, what is not protected', async () => {
   assert.match(good.stdout, /warn {2}models {6}the rehearsal answers/);
   assert.match(good.stdout, /warn {2}manifests {3}\/agents\/coder\.yaml:7/);
   assert.match(good.stdout, /warn {2}rules {7}10-site\.cedar:7 is not taken: /);
+  assert.match(good.stdout, /warn {2}tools {7}x\.yaml:7: unknown key modle\n +fix: Did you mean/);
   assert.match(good.stdout, /ok {4}L2 {10}tried; runners get it/);
   assert.match(good.stdout, /no {4}L3 {10}not built/);
   assert.match(

@@ -21,6 +21,7 @@ import {
   checkModels,
   checkRights,
   checkRules,
+  checkTools,
 } from './running.ts';
 import { checkSandboxes } from './sandboxes.ts';
 
@@ -46,7 +47,7 @@ export async function runChecks(
   if (runtime !== undefined) {
     found.push(await checkRights(runtime), ...(await checkDaemons(runtime)));
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
-    found.push(...(await checkRules(runtime)));
+    found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
   }
   const held = await checkSandboxes(stateDir, runtime);
   found.push(...held.findings);

@@ -99,6 +99,18 @@ export async function checkRules(runtime: Runtime): Promise<Finding[]> {
   }
 }
 
+/** Declared tools that are not offered; nothing is said where none is declared. */
+export async function checkTools(runtime: Runtime): Promise<Finding[]> {
+  try {
+    const { problems = [] } = await runtime.ask('toold', 'listTools', {}, { deadlineMs: 3_000 });
+    return problems.map(({ file, line, message, hint }) =>
+      warn('tools', `${file}${line === null ? '' : `:${line}`}: ${message}`, hint),
+    );
+  } catch (error) {
+    return [fail('tools', (error as Error).message, 'agentctl down; agentctl up')];
+  }
+}
+
 export async function checkManifests(runtime: Runtime): Promise<Finding[]> {
   try {
     const { agents, problems } = await runtime.ask(
