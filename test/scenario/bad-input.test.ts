@@ -175,7 +175,7 @@ describe('requests that are wrong', () => {
       await assert.rejects(runtime.agentd.createTask({ body }), (error: Fault) => {
         assert.equal(error.code, 'agent_paused');
         assert.equal(error.message, `the agent ${name} is paused`);
-        assert.equal(error.hint, `agentctl resume ${name}`);
+        assert.equal(error.hint, `Let it work again: agentctl resume ${name}`);
         return true;
       });
       await runtime.agentd.resumeAgent({ params: { name } });

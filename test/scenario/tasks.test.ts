@@ -285,6 +285,7 @@ describe('tasks', () => {
       assert.equal(task.status, 'failed');
       assert.equal(task.error?.code, 'limit');
       assert.match(task.error?.message ?? '', /limit of 3 steps/);
+      assert.match(task.error?.hint ?? '', /^A retry has the same limits/);
       assert.equal(world.model.askedFor('Step on').length, 3);
     });
 
@@ -296,6 +297,7 @@ describe('tasks', () => {
       assert.equal(task.error?.code, 'budget');
       assert.match(task.error?.message ?? '', /tokens left of 12000/);
       assert.match(task.error?.message ?? '', new RegExp(`model budget task ${task.id} --tokens`));
+      assert.match(task.error?.hint ?? '', /^A retry has the same limits/);
       const { total } = await world.modeld.usage({ query: { task_id: task.id } });
       assert.ok(total.calls >= 2, `${total.calls} calls were made`);
       assert.ok(total.usage.input_tokens + total.usage.output_tokens <= 12_000);

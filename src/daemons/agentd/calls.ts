@@ -193,7 +193,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
           ? {
               code: body.error_code ?? 'failed',
               message: body.result.slice(0, 2_000),
-              hint: hintAfter(body.error_code, run.task_id),
+              hint: hintAfter(body.error_code, body.result, run.task_id),
             }
           : null,
       });
@@ -325,7 +325,9 @@ async function answeredByRehearsal(
 }
 
 /** What to do about the reason, where the table has it, and how to have it done after that. */
-function hintAfter(code: string | undefined, taskId: string): string {
+function hintAfter(code: string | undefined, said: string, taskId: string): string {
+  if (code === 'limit' || (code === 'budget' && said.includes(taskId)))
+    return 'A retry has the same limits. With higher ones: agentctl task create --help';
   const isKnown = code !== undefined && Object.hasOwn(FAULTS, code);
   const first = isKnown ? `${FAULTS[code as FaultCode].hint} ` : '';
   return `${first}To have it tried again: agentctl task retry ${taskId}`;
