@@ -163,7 +163,10 @@ ask() {
   [ "${YES:-}" != 1 ] && [ -t 0 ] && [ -t 2 ] || return 0
   printf 'Go on? [Y/n] '
   read -r answer || answer=n
-  case $answer in [nN]*) fail 'Nothing was installed.' 'Run it again when you want to.' ;; esac
+  case $answer in
+    '' | [yY]*) ;;
+    *) fail 'Nothing was installed.' 'Run it again when you want to.' ;;
+  esac
 }
 
 install_system() { # PACKAGE...

@@ -167,6 +167,32 @@ test('root installs what is missing with apt, and says why', (t) => {
   assert.match(calls(machine)[0]!, /^apt install -y .* git curl build-essential util-linux$/);
 });
 
+test('on a terminal it asks first, unless YES=1; a no changes nothing', (t) => {
+  const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
+  const answer = (typed: string, more: Record<string, string> = {}): Ran => {
+    const command = `sh '${join(machine.clone, 'tools/setup.sh')}' --for cli`;
+    const { status, stdout } = spawnSync('/usr/bin/script', ['-qefc', command, '/dev/null'], {
+      env: { ...machine.env, SHELL: '/bin/sh', ...more },
+      ...{ input: typed, encoding: 'utf8', timeout: 60_000 },
+    });
+    return { status, output: stdout };
+  };
+  for (const no of ['n\n', 'what?\n', '\u0004']) {
+    const refused = answer(no);
+    assert.match(refused.output, /Go on\? \[Y\/n\]/, JSON.stringify(no));
+    assert.notEqual(refused.status, 0, refused.output);
+    assert.deepEqual(calls(machine), [], 'nothing was fetched');
+  }
+  const yes = answer('y\n');
+  assert.equal(yes.status, 0, yes.output);
+  assert.equal(calls(machine).length, 2);
+  rmSync(join(machine.root, 'home'), { recursive: true });
+  rmSync(join(machine.clone, 'build'), { recursive: true });
+  const unasked = answer('', { YES: '1' });
+  assert.equal(unasked.status, 0, unasked.output);
+  assert.doesNotMatch(unasked.output, /\[y\/n\]/i);
+});
+
 test('a CPU without a pinned Node is told what to do', (t) => {
   const uname = ['#!/bin/sh', 'case $1 in -s) echo Linux;; *) echo riscv64;; esac'];
   const { status, output } = setUp(makeMachine(t, { npm: fakeNpm, uname }));
