@@ -12,6 +12,7 @@ import { allEvents } from '../support/reconcile.ts';
 import {
   eventually,
   freshDir,
+  ROOT,
   startRuntime,
   type TestRuntime,
   taskEnded,
@@ -102,13 +103,13 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     receiver?.close();
   });
 
-  /** As a person types it; `as` is whose key is used. */
-  const type = (words: string[], stdin?: string): Promise<Ran> =>
-    agentctl(words, {
-      state: runtime.stateDir,
-      env: runtime.env,
-      ...(stdin === undefined ? {} : { stdin }),
-    });
+  /** The program that people have, on this state. */
+  const asPeople = () => ({
+    main: join(ROOT, 'build', 'agentctl.mjs'),
+    ...{ state: runtime.stateDir, env: runtime.env },
+  });
+  const type = (words: string[], stdin = ''): Promise<Ran> =>
+    agentctl(words, { ...asPeople(), stdin });
   const typed = async (words: string[], stdin?: string): Promise<string> => {
     const ran = await type(words, stdin);
     assert.equal(ran.code, 0, `agentctl ${words.join(' ')}\n${ran.stdout}${ran.stderr}`);
@@ -145,8 +146,17 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     return existsSync(file) ? readFileSync(file, 'utf8') : '';
   };
 
-  it('[R113] are told by their program and by webhooks that they can check, of the ask and of the answer', async () => {
+  it('[R113] are told on their terminal, by their program and by webhooks that they can check', async () => {
+    let onScreen = '';
+    const seen = agentctl(['approvals', '--follow'], {
+      ...asPeople(),
+      watch({ stdout }) {
+        onScreen = stdout;
+        return stdout.includes('rejected by') ? 'SIGINT' : undefined;
+      },
+    });
     const { taskId, id } = await asked('staging.deploy');
+    await eventually('it to be on the screen', async () => onScreen.includes(id) || undefined);
     const answered = typed(['reject', id, '--reason', 'not today']);
     assert.match(await answered, /worker/);
     const kinds = ['approval.decided', 'approval.requested'];
@@ -174,6 +184,9 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
       assert.equal(isGood(signedText(post)), true);
       assert.equal(isGood(signedText({ ...post, body: post.body.replace('high', 'low') })), false);
     }
+    const { stdout } = await seen;
+    assert.match(stdout, new RegExp(`${id}  pending[^]*"commit": "abc"`), 'in full, as it came');
+    assert.match(stdout, new RegExp(`${id}  rejected by person:`));
     // The program and the receiver learn that something waits, not what is in it.
     for (const text of [readFileSync(noticed, 'utf8'), ...posts['/own']!.map(({ body }) => body)])
       assert.doesNotMatch(text, /"abc"|whsec/);
