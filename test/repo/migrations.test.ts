@@ -17,7 +17,10 @@ const MADE: Record<string, string[]> = {
     '5fd6fd9f7ccd291a852d6b3ec2a1a353a30c7d30b801d61c685ffffc52d2c563',
   ],
   'approvald/store/rows.ts': ['712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0'],
-  'egressd/store.ts': ['12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5'],
+  'egressd/store.ts': [
+    '12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5',
+    'f0b7c2a74b58abec470cec2ef3b658e71ddef62daa0e8c6f93bf34602355a545',
+  ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',
     '80c9db3d69593f88ed71a60abce52a41c5552d7be361cda754434d928fc225af',
