@@ -137,7 +137,7 @@ test('an event is taken once also when the index could not keep up with the log'
     await first.hosted.stop();
     changeIndex(
       dir,
-      "CREATE TRIGGER stuck BEFORE INSERT ON ids BEGIN SELECT RAISE(ABORT, 'stuck'); END",
+      "CREATE TRIGGER stuck BEFORE INSERT ON id_hashes BEGIN SELECT RAISE(ABORT, 'stuck'); END",
     );
     const second = await start(dir);
     const more = [event(3), event(4)];
@@ -180,7 +180,7 @@ test('a store that was put back to an older copy is refused, and none of its eve
 const damages: Record<string, (dir: string) => void> = {
   'a table is missing': (dir) => changeIndex(dir, 'DROP TABLE progress'),
   'a table has an older shape': (dir) =>
-    changeIndex(dir, 'DROP TABLE ids; CREATE TABLE ids (id TEXT, seq INTEGER)'),
+    changeIndex(dir, 'DROP TABLE id_hashes; CREATE TABLE id_hashes (id TEXT, seq INTEGER)'),
   'it was made in another way': (dir) => changeIndex(dir, 'UPDATE progress SET shape = 1'),
   'it has more events than the log': (dir) => changeIndex(dir, 'UPDATE progress SET next = 99'),
   'every page after the first is garbage': (dir) => {

@@ -12,7 +12,6 @@ import type { AuditLog } from '../log/log.ts';
 import { originOf } from '../rules.ts';
 import {
   collect,
-  countParts,
   findIdSeqs,
   findSeqs,
   MIGRATIONS,
@@ -116,7 +115,7 @@ export async function openIndex(options: {
     if (db !== broken) return;
     say.warn('the index is damaged; making it again from the log', { error });
     await broken.close();
-    db = reset(file);
+    db = await reset(file);
     beginAt(0);
     await catchUp();
   };
@@ -156,13 +155,15 @@ export async function openIndex(options: {
       seqs: tails.flatMap((one) => one.findIds(hashes)),
     }));
     yield newest.seqs;
-    for (let part = countParts(newest.first) - 1; part >= 0; part--) {
-      // An index that is made again meanwhile has in memory what was in its tables.
-      const seqs = await read(async (sql, tails) => [
-        ...(await findIdSeqs(sql, part, hashes)),
-        ...tails.flatMap((one) => one.findIds(hashes)),
-      ]);
-      yield seqs.filter((seq) => seq < newest.first).sort((a, b) => a - b);
+    for (let below = newest.first; below > 0; ) {
+      const found = await read(async (sql, tails) => {
+        const written = await findIdSeqs(sql, hashes, below);
+        // An index that is made again meanwhile has in memory what was in its tables.
+        const seqs = [...written.seqs, ...tails.flatMap((one) => one.findIds(hashes))];
+        return { seqs, below: written.below };
+      });
+      yield found.seqs.filter((seq) => seq < newest.first).sort((a, b) => a - b);
+      below = found.below;
       await setImmediate();
     }
   }
@@ -236,12 +237,12 @@ function range(query: { from: number; to: number; order: 'asc' | 'desc'; limit: 
 async function openOrReset(file: string, log: AuditLog, say: Log): Promise<Opened> {
   let db: Database | undefined;
   try {
-    db = openSqlite({ file, migrations: MIGRATIONS });
+    db = await openTables(file);
     return { db, next: await db.read((sql) => checkHead(sql, log)) };
   } catch (error) {
     say.warn('the index cannot be used; making it again from the log', { error });
     await db?.close();
-    return { db: reset(file), next: 0 };
+    return { db: await reset(file), next: 0 };
   }
 }
 
@@ -257,7 +258,14 @@ async function checkHead(sql: Sql, log: AuditLog): Promise<number> {
   );
 }
 
-function reset(file: string): Database {
+function reset(file: string): Promise<Database> {
   for (const name of [file, `${file}-wal`, `${file}-shm`]) rmSync(name, { force: true });
-  return openSqlite({ file, migrations: MIGRATIONS });
+  return openTables(file);
+}
+
+/** What a loss of power takes from it is in the log: no append waits until the index is synced. */
+async function openTables(file: string): Promise<Database> {
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  await db.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
+  return db;
 }

@@ -6,17 +6,18 @@ import { fault } from '../../../wire/errors.ts';
 import { type Column, intersect, TAIL_EVENTS_MAX, type Tail, type Where } from './tail.ts';
 
 /** Grows when events are indexed in another way: an index of another shape is made again. */
-const SHAPE = 3;
+const SHAPE = 4;
 
 /**
  * A term has one row for each tail it occurs in (`first` names the tail), with the places in that
- * tail: a fraction of the rows that one per event would be. The key of an id is the part of the log
- * and the id's hash, so that writing stays within the pages of one part.
+ * tail: a fraction of the rows that one per event would be. The hashes of a tail's ids are one row,
+ * in the order of its events: ids are seldom looked up, and 4,096 rows of a tree that they are
+ * strewn over would keep those waiting who append meanwhile.
  */
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE postings (term TEXT, first INTEGER, places BLOB, PRIMARY KEY (term, first)) WITHOUT ROWID;
-CREATE TABLE ids (key INTEGER, seq INTEGER, PRIMARY KEY (key, seq)) WITHOUT ROWID;
+CREATE TABLE id_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
 CREATE TABLE sources (origin TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL, root TEXT NOT NULL, shape INTEGER NOT NULL);
 `,
@@ -24,12 +25,11 @@ CREATE TABLE progress (id INTEGER PRIMARY KEY, next INTEGER NOT NULL, root TEXT 
 
 const TABLES = {
   postings: 'term, first, places',
-  ids: 'key, seq',
+  id_hashes: 'first, hashes',
   sources: 'origin, seq',
   progress: 'id, next, root, shape',
 };
 
-const PART_EVENTS = 65_536;
 const ROWS_AT_ONCE = 16;
 const CRC_BYTES = 4;
 
@@ -66,10 +66,13 @@ export async function writeTail(sql: Sql, tail: Tail, head: Head): Promise<void>
       'INSERT OR REPLACE INTO postings (term, first, places) VALUES (?, ?, ?)',
       nameOf(term),
       tail.first,
-      pack(term.places),
+      pack(Uint16Array.from(term.places)),
     );
-  for (const [key, seq] of keysOf(tail))
-    await sql.run('INSERT OR IGNORE INTO ids (key, seq) VALUES (?, ?)', key, seq);
+  await sql.run(
+    'INSERT OR REPLACE INTO id_hashes (first, hashes) VALUES (?, ?)',
+    tail.first,
+    pack(Uint32Array.from(tail.idHashes)),
+  );
   for (const [origin, seq] of tail.sources)
     await sql.run(
       'INSERT INTO sources (origin, seq) VALUES (?, ?) ON CONFLICT (origin) DO UPDATE SET seq = MAX(sources.seq, excluded.seq)',
@@ -84,34 +87,22 @@ export async function writeTail(sql: Sql, tail: Tail, head: Head): Promise<void>
   );
 }
 
-/** In the order of the tree, so that each of its pages is visited once. */
-function keysOf(tail: Tail): [number, number][] {
-  return tail.idHashes
-    .map((hash, place): [number, number] => {
-      const seq = tail.first + place;
-      return [keyOf(Math.floor(seq / PART_EVENTS), hash), seq];
-    })
-    .sort((a, b) => a[0] - b[0]);
-}
-
-const keyOf = (part: number, hash: number): number => part * 2 ** 32 + hash;
-
 /** The database notices damage in its own pages, but not inside a long value. */
-function pack(places: readonly number[]): Uint8Array {
-  const bytes = Buffer.alloc(2 * places.length + CRC_BYTES);
-  new Uint16Array(bytes.buffer, bytes.byteOffset, places.length).set(places);
-  bytes.writeUInt32LE(crc32(bytes.subarray(0, -CRC_BYTES)), 2 * places.length);
+function pack(list: Uint16Array | Uint32Array): Uint8Array {
+  const bytes = Buffer.alloc(list.byteLength + CRC_BYTES);
+  bytes.set(new Uint8Array(list.buffer, list.byteOffset, list.byteLength));
+  bytes.writeUInt32LE(crc32(bytes.subarray(0, -CRC_BYTES)), list.byteLength);
   return bytes;
 }
 
-function unpack(value: Value | undefined): Uint16Array {
+/** A copy of the list's bytes, so that numbers may begin where it begins. */
+function unpack(value: Value | undefined, itemBytes: number): ArrayBuffer {
   const bytes = value instanceof Uint8Array ? value : new Uint8Array();
-  // A copy begins where 16-bit numbers may begin.
-  const list = Buffer.from(bytes.slice(0, -CRC_BYTES).buffer);
+  const list = bytes.slice(0, -CRC_BYTES);
   const crc = bytes.length < CRC_BYTES ? -1 : Buffer.from(bytes).readUInt32LE(list.length);
-  if (crc32(list) !== crc || list.length % 2 !== 0)
+  if (crc32(list) !== crc || list.length % itemBytes !== 0)
     throw fault('storage_broken', 'a list of the index is not as it was written');
-  return new Uint16Array(list.buffer, list.byteOffset, list.length / 2);
+  return list.buffer;
 }
 
 export type TableQuery = {
@@ -155,7 +146,9 @@ export async function findSeqs(sql: Sql, query: TableQuery): Promise<number[]> {
   for (;;) {
     const rows = await sql.all<Record<string, Value>>(text, ...others, rarest!, above, below);
     for (const row of rows) {
-      const all = names.map((_, i): ArrayLike<number> => unpack(row[`list${i}`]));
+      const all = names.map(
+        (_, i): ArrayLike<number> => new Uint16Array(unpack(row[`list${i}`], 2)),
+      );
       const places = all.reduce((some, more) => intersect(some, more));
       collect(seqs, { ...query, first: Number(row.first), places });
       if (seqs.length >= limit) return seqs;
@@ -179,21 +172,27 @@ export function collect(
   }
 }
 
-/** How many parts a log of this many events has. */
-export const countParts = (size: number): number => Math.ceil(size / PART_EVENTS);
-
-/** The events of one part whose ids have these hashes. */
+/**
+ * The events below a number whose ids have these hashes, in the tails that come next there; `below`
+ * is where to go on, 0 at the end.
+ */
 export async function findIdSeqs(
   sql: Sql,
-  part: number,
-  hashes: Iterable<number>,
-): Promise<number[]> {
-  const keys = JSON.stringify(Array.from(hashes, (hash) => keyOf(part, hash)));
-  const rows = await sql.all<{ seq: number }>(
-    'SELECT ids.seq AS seq FROM json_each(?) wanted CROSS JOIN ids ON ids.key = wanted.value',
-    keys,
+  hashes: ReadonlySet<number>,
+  from: number,
+): Promise<{ seqs: number[]; below: number }> {
+  const rows = await sql.all<{ first: number; hashes: Value }>(
+    `SELECT first, hashes FROM id_hashes WHERE first < ? ORDER BY first DESC LIMIT ${ROWS_AT_ONCE}`,
+    from,
   );
-  return rows.map(({ seq }) => seq);
+  const seqs = rows.flatMap((row) => {
+    const all = new Uint32Array(unpack(row.hashes, 4));
+    const first = Number(row.first);
+    const found: number[] = [];
+    for (let i = 0; i < all.length; i++) if (hashes.has(all[i]!)) found.push(first + i);
+    return found;
+  });
+  return { seqs, below: rows.length < ROWS_AT_ONCE ? 0 : Number(rows.at(-1)!.first) };
 }
 
 export async function readSources(sql: Sql): Promise<Map<string, number>> {
