@@ -126,6 +126,22 @@ describe('box plans', () => {
     assert.equal(accessOf(binds, '/workspace/.git/index'), 'write');
   });
 
+  it('protects it under every name that the workspace has', () => {
+    const own = { ...places, workspace: '/srv/repo' };
+    const given = { read: ['/srv/all'], write: ['/workspace', '/srv/repo', '/srv/x'], deny: [] };
+    const { binds } = boxBinds(given, own, () => true);
+    for (const top of ['/workspace', '/srv/repo']) {
+      assert.equal(accessOf(binds, `${top}/.git/hooks/pre-commit`), 'read', top);
+      assert.equal(accessOf(binds, `${top}/src`), 'write', `control: ${top}`);
+    }
+    const above = { read: [], write: ['/workspace', '/srv'], deny: [] };
+    const wide = boxBinds(above, own, () => true).binds;
+    assert.equal(accessOf(wide, '/srv/repo/.git/config'), 'read');
+    assert.equal(accessOf(wide, '/srv/other/.git/config'), 'write', 'of another directory');
+    const alone = boxBinds({ read: [], write: ['/srv/repo'], deny: [] }, own, () => true).binds;
+    assert.ok(!alone.some(({ kind }) => kind.startsWith('protect')), 'what an operator declared');
+  });
+
   it('level 1 shows paths where they are, and names what it cannot hide or protect', () => {
     const read = { read: ['/srv/app', '/workspace'], write: [], deny: ['/etc/ssl'] };
     const { binds, needLevel2 } = hostBinds(read, places, () => true);

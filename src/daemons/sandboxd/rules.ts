@@ -99,8 +99,12 @@ export function boxBinds(
     if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
   const masks = [...seals];
   const isClosed = (path: string) => masks.some(({ dst }) => isWithin(dst, path));
-  for (const { path, kind } of PROTECTED)
-    if (covering(path)?.kind === 'rw' && !isClosed(path)) seals.push({ kind, dst: path });
+  for (const { path, kind } of PROTECTED) {
+    if (covering(path)?.kind !== 'rw') continue;
+    // Also where the agent may write to the same directory under its name on the host.
+    for (const name of namesOf(sourceOf(path, places)))
+      if (covering(name)?.kind === 'rw' && !isClosed(name)) seals.push({ kind, dst: name });
+  }
   return { binds: [...binds, ...seals], missing };
 }
 
