@@ -248,6 +248,20 @@ static bool is_in_box(pid_t pid) {
   return true;
 }
 
+// Who is turned away leaves a trace. Asking costs nothing, so it is one line a second at most.
+static void turn_away(struct conn *conn, const struct failure *why) {
+  static int64_t told_us;
+  static unsigned untold;
+  if (!told_us || now_us() - told_us >= 1000000) {
+    fprintf(stderr, "warden: %s; %u others were turned away before\n", why->text, untold);
+    told_us = now_us();
+    untold = 0;
+  } else {
+    untold++;
+  }
+  broken(conn, why);
+}
+
 void conn_accept(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
@@ -277,7 +291,7 @@ void conn_accept(int listener) {
   struct failure why = {0};
   if (peer.uid != bounds.client_uid || (bounds.client_pid && peer.pid != bounds.client_pid)) {
     fail(&why, REFUSED_CALLER, "uid %u, process %d is not served here", peer.uid, peer.pid);
-    broken(conn, &why);
+    turn_away(conn, &why);
     return;
   }
   errno = 0;
@@ -285,5 +299,5 @@ void conn_accept(int listener) {
   if (errno == EMFILE || errno == ENFILE)
     fail(&why, REFUSED_OVERLOAD, "no descriptors left to see who asks");
   else fail(&why, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
-  broken(conn, &why);
+  turn_away(conn, &why);
 }

@@ -158,6 +158,7 @@ describe('callers', () => {
       env: { OPENSSL_CONF: '/dev/null' },
     });
     assert.equal(exited(boxed).stdout, '85\n', JSON.stringify(boxed));
+    assert.match(warden.stderr, /is in a box, or gone: it is not served/);
     const who = IS_ROOT ? { uid: warden.uid, gid: warden.gid } : {};
     const free = execFileSync(node, [ask], { ...who, env: {}, encoding: 'utf8' });
     assert.equal(free, '87\n', 'control');
@@ -170,6 +171,12 @@ describe('callers', () => {
     const outcome = await warden.run(['/bin/true']).catch((error: NodeJS.ErrnoException) => error);
     // Root may open any socket and is told; an ordinary user does not get that far.
     if (outcome instanceof Error) assert.equal((outcome as NodeJS.ErrnoException).code, 'EACCES');
-    else assert.equal(outcome.kind === 'refused' && outcome.code, 'caller');
+    else {
+      assert.equal(outcome.kind === 'refused' && outcome.code, 'caller');
+      const told = () => warden.stderr.match(/is not served here/g)?.length ?? 0;
+      assert.equal(told(), 1, 'and it is in the log');
+      for (let i = 0; i < 20; i++) await warden.run(['/bin/true']);
+      assert.ok(told() < 5, 'once, not each time');
+    }
   });
 });
