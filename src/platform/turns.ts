@@ -1,4 +1,4 @@
-// One thing at a time: work waits for what was asked before it, however that ended.
+// One thing at a time, or a few: work waits for what was asked before it, however that ended.
 
 export type InTurn = <T>(key: string, work: () => Promise<T>) => Promise<T>;
 
@@ -19,4 +19,21 @@ export function makeTurns(): InTurn {
 export function makeTurn(): <T>(work: () => Promise<T>) => Promise<T> {
   const inTurn = makeTurns();
   return (work) => inTurn('', work);
+}
+
+/** So many at once; the others wait in the order they came. */
+export function makeLanes(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+  const waiting: (() => void)[] = [];
+  let free = most;
+  return async (work) => {
+    if (free > 0) free--;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) free++;
+      else next();
+    }
+  };
 }

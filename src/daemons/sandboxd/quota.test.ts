@@ -60,6 +60,24 @@ it('refuses what does not fit, with use and limit, and takes it when there is ro
   await quota.of([place('/w')], 0).assertRoom(1e12);
 });
 
+it('asks for no more walks at once than the warden takes, however many boxes there are', async () => {
+  let [now, most] = [0, 0];
+  const quota = makeQuota({
+    measure: async (path) => {
+      most = Math.max(most, ++now);
+      await new Promise((resolve) => setImmediate(resolve));
+      now--;
+      if (path === '/3') throw new Error('not this one');
+      return { bytes: 0 };
+    },
+    ...{ free: () => 1024 * MIB, nowMs: () => 0, log: silentLog },
+  });
+  const all = Array.from({ length: 40 }, (_, n) => quota.of([place(`/${n}`)], MIB).begin());
+  const ended = await Promise.allSettled(all);
+  assert.equal(ended.filter(({ status }) => status === 'fulfilled').length, 39);
+  assert.equal(most, 8);
+});
+
 it('does not count what was there before, nor a directory twice', async () => {
   const { quota } = world({ '/w': 900 * MIB });
   const places = [place('/w', 899 * MIB), place('/w/sub'), place('/w', 899 * MIB)];

@@ -3,6 +3,7 @@
 // What runs when the limit is passed is ended; what begins after that can delete, but not write.
 import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
+import { makeLanes } from '../../platform/turns.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
 
@@ -36,6 +37,8 @@ const OLD_MS = { busy: 2_000, quiet: 10_000, idle: 30_000 } as const;
 const REST = { usual: 30, near: 4 } as const;
 /** The warden may be on its way back; whoever stays unmeasured does not go on. */
 const FAILURES_MAX = 30;
+/** The warden takes twice as many, and refuses the rest, other people's among them. */
+const WALKS_AT_ONCE = 8;
 const GROWN_BYTES = 1_048_576;
 /** Beyond the limit nothing can be written, but names can still be made. */
 const SLACK_BYTES = 4 * 1_048_576;
@@ -77,15 +80,16 @@ export function makeQuota(options: {
   const guarded = new Map<Command, Guarded>();
   let looking: NodeJS.Timeout | undefined;
 
+  const inLane = makeLanes(WALKS_AT_ONCE);
   const walk = (meter: Meter): Promise<void> => {
-    meter.walking ??= (async () => {
+    meter.walking ??= inLane(async () => {
       const beganMs = nowMs();
       const freeBefore = free(meter.path);
       const { bytes } = await measure(meter.path);
       const atMs = nowMs();
       meter.measured = { bytes, atMs, tookMs: atMs - beganMs, freeBytes: freeBefore };
       meter.writtenBytes = 0;
-    })().finally(() => {
+    }).finally(() => {
       meter.walking = undefined;
     });
     return meter.walking;
