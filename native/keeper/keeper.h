@@ -43,6 +43,9 @@ pid_t runtime_start(const struct orders *orders, int *go);
 void places_take(const struct orders *orders);
 void places_leave(const struct orders *orders);
 
+// ── sweep.c: the same directories of runtimes that were killed and never started again ──
+void places_sweep(const struct orders *orders);
+
 // One line for whoever waits for the runtime, then the end.
 __attribute__((noreturn)) void refuse(int fd, const char *code, const char *hint, const char *text,
                                       ...) __attribute__((format(printf, 4, 5)));

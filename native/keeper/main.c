@@ -192,6 +192,7 @@ int main(int argc, char **argv) {
   sigprocmask(SIG_SETMASK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
   places_take(&orders);
+  places_sweep(&orders);
   placed_by = getpid();
   int go;
   runtime = runtime_start(&orders, &go);

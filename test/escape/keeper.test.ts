@@ -1,7 +1,8 @@
 // The keeper with orders of our own: what reaches the warden and the runtime from whoever started
 // it, and where the daemons' directories may lead root.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   chownSync,
@@ -95,4 +96,50 @@ describe('the keeper', { skip }, () => {
     for (const name of ['rt', 'rt.warden', 'rt.warden.lock'])
       assert.ok(!existsSync(join(kept.dir, name)), name);
   });
+
+  it('takes away what killed runtimes left, and nothing of those that live', async (t) => {
+    const kept = keeperIn(t);
+    const outside = join(kept.dir, 'told', 'outside');
+    mkdirSync(outside);
+    writeFileSync(join(outside, 'file'), '');
+    for (const path of [outside, join(outside, 'file')]) chownSync(path, DAEMONS, DAEMONS);
+    const left = (name: string, uid: number): string => {
+      const dir = join(kept.dir, name);
+      mkdirSync(join(dir, 'agentd', 'operator'), { recursive: true });
+      writeFileSync(join(dir, 'agentd', 'operator', 'agentd.sock'), '');
+      symlinkSync(outside, join(dir, 'link'));
+      spawnSync('chown', ['-hR', `${uid}:${uid}`, dir]);
+      mkdirSync(`${dir}.warden`);
+      writeFileSync(join(`${dir}.warden`, 'bounds'), '');
+      writeFileSync(`${dir}.warden.lock`, '');
+      return dir;
+    };
+    const dead = left('aaaaaaa1', DAEMONS);
+    const unlocked = left('aaaaaaa2', DAEMONS);
+    rmSync(`${unlocked}.warden.lock`);
+    const alive = left('aaaaaaa3', DAEMONS);
+    const cleared = left('aaaaaaa4', DAEMONS);
+    writeFileSync(join(`${cleared}.warden`, 'lock'), '');
+    const others = [left('aaaaaaa5', DAEMONS + 1), left('other', DAEMONS)];
+    await holding(t, `${alive}.warden.lock`);
+    await holding(t, join(`${cleared}.warden`, 'lock'));
+    kept.run();
+    for (const dir of [dead, unlocked])
+      for (const name of [dir, `${dir}.warden`, `${dir}.warden.lock`])
+        assert.ok(!existsSync(name), `${name} is gone`);
+    for (const dir of [alive, cleared, ...others])
+      for (const name of [join(dir, 'agentd/operator/agentd.sock'), `${dir}.warden/bounds`])
+        assert.ok(existsSync(name), `${name} stays`);
+    assert.ok(existsSync(join(outside, 'file')), 'a link leads nobody elsewhere');
+  });
 });
+
+/** Somebody has the lock of this file until the test ends. */
+async function holding(t: TestContext, file: string): Promise<void> {
+  const holder = spawn('flock', ['-x', file, 'sh', '-c', 'echo held; exec sleep 60'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  t.after(() => process.kill(-holder.pid!, 'SIGKILL'));
+  await once(holder.stdout, 'data');
+}
