@@ -3,7 +3,15 @@
 // runs the tests.
 //   tools/test.ts [--root DIR] [--limit-s N] [FILE|FOLDER...]      FUZZ=long: hours, not minutes
 import { spawn } from 'node:child_process';
-import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
@@ -27,11 +35,17 @@ const { values: options, positionals } = parseArgs({
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
 const isLong = process.env.FUZZ === 'long';
 const limitMs = Number(options['limit-s'] ?? (isLong ? 6 * 3600 : 300)) * 1000;
-const scratch = mkdtempSync(join(tmpdir(), 'agentd-test-'));
+// All that tests make below their temporary directory goes with it, also what is cut off leaves. A
+// short name: sockets are in there, and their paths may have 100 bytes.
+const scratch = mkdtempSync(join(tmpdir(), 'a'));
+// Some tests run programs as another user.
+chmodSync(scratch, 0o755);
 const running = new Set<number>();
+let isStopping = false;
 
 // Tests see neither the runtime of the person who runs them nor a test runner around this one.
-const { AGENTD_STATE: _state, NODE_TEST_CONTEXT: _context, ...environment } = process.env;
+const { AGENTD_STATE: _state, NODE_TEST_CONTEXT: _context, ...others } = process.env;
+const environment = { ...others, TMPDIR: scratch };
 
 function usage(what: string, next: string): never {
   console.error(`test: ${what}\n      ${next}`);
@@ -53,13 +67,15 @@ function findFiles(): string[] {
   return [...new Set(found)].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
 }
 
-function endGroup(pid: number): void {
+/** False when the group is empty already, which is the usual case. */
+function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
-    process.kill(-pid, 'SIGKILL');
+    return process.kill(-pid, signal);
   } catch {
-    // ESRCH: the group is already empty, which is the usual case.
+    return false;
   }
 }
+const endGroup = (pid: number): boolean => signalGroup(pid, 'SIGKILL');
 
 type FileOutcome = { file: string; lines: TestLine[]; output: string; tookMs: number };
 
@@ -93,7 +109,8 @@ function runFile(file: string, reportPath: string): Promise<FileOutcome> {
     // What a test left running is ended with it. A process that left the group may hold the pipes
     // open for ever: its last words are not waited for.
     child.on('exit', () => {
-      endGroup(pid);
+      // Cut off, the others of the group have some time more: see stop.
+      if (!isStopping) endGroup(pid);
       setTimeout(() => [child.stdout, child.stderr].map((pipe) => pipe.destroy()), 1000).unref();
     });
     child.on('close', (status, signal) => {
@@ -156,25 +173,49 @@ function show({ file, lines, output, tookMs }: FileOutcome): void {
   }
 }
 
-function stop(): never {
-  for (const pid of running) endGroup(pid);
-  rmSync(scratch, { recursive: true, force: true });
+const endInOrderMs = 5_000;
+
+/** What the tests have started may end in order first: runtimes then leave no sockets behind. */
+async function stop(): Promise<void> {
+  const until = performance.now() + (isStopping ? 0 : endInOrderMs);
+  isStopping = true;
+  const groups = [...running].filter((pid) => signalGroup(pid, 'SIGTERM'));
+  while (groups.some((pid) => signalGroup(pid, 0)) && performance.now() < until)
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  groups.forEach(endGroup);
+  removeScratch();
   process.exit(130);
 }
-process.on('SIGINT', stop);
-process.on('SIGTERM', stop);
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => void stop());
+
+/** Not where a test that was cut off has left something mounted: what is there may be elsewhere. */
+function removeScratch(): void {
+  try {
+    if (readFileSync('/proc/self/mountinfo', 'utf8').includes(` ${scratch}/`))
+      throw new Error('something is mounted there');
+    rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
+  } catch (error) {
+    console.log(`test: ${scratch} could not be removed: ${(error as Error).message}`);
+  }
+}
 
 const files = findFiles();
 if (files.length === 0) {
-  rmSync(scratch, { recursive: true });
+  removeScratch();
   usage(`no test file in ${positionals.join(' ') || root}`, 'Name a *.test.ts file or a folder.');
 }
 const queue = files.entries();
 const worker = async (): Promise<void> => {
-  for (const [i, file] of queue) show(await runFile(file, join(scratch, `${i}.jsonl`)));
+  for (const [i, file] of queue) {
+    if (isStopping) return;
+    show(await runFile(file, join(scratch, `${i}.jsonl`)));
+  }
 };
 await Promise.all(Array.from({ length: availableParallelism() }, worker));
-rmSync(scratch, { recursive: true });
+// Cut off, `stop` has the last word.
+if (isStopping) await new Promise(() => undefined);
+removeScratch();
 
 for (const line of [...skipped, ...failed]) console.log(line);
 console.log(`${totals.passed} passed, ${totals.failed} failed, ${totals.skipped} skipped`);

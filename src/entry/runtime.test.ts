@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 test('a configuration that can be read only once is enough', async () => {
-  const base = mkdtempSync(join(tmpdir(), 'agentd-e-'));
+  const base = mkdtempSync(join(tmpdir(), 'e-'));
   const pipe = join(base, 'agentd.yaml');
   execFileSync('mkfifo', [pipe]);
   mkdirSync(join(base, 'r'), { mode: 0o700 });

@@ -118,7 +118,7 @@ process.once('exit', () => {
 
 /** Whoever asks for it removes it; that of a test that broke off goes with this process. */
 export function freshDir(): string {
-  const dir = mkdtempSync(join(tmpdir(), 'agentd-t-'));
+  const dir = mkdtempSync(join(tmpdir(), 't-'));
   made.push(dir);
   return dir;
 }
