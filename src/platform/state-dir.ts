@@ -10,7 +10,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir } from 'node:os';
+import { userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fault } from '../wire/errors.ts';
@@ -23,8 +23,10 @@ export const STATE_VERSION = 1;
 export type Env = Readonly<Record<string, string | undefined>>;
 
 export function defaultStateDir(env: Env): string {
-  if (env.AGENTD_STATE !== undefined && env.AGENTD_STATE !== '') return resolve(env.AGENTD_STATE);
-  return join(env.XDG_STATE_HOME ?? join(env.HOME ?? homedir(), '.local', 'state'), 'agentd');
+  const { AGENTD_STATE = '', XDG_STATE_HOME = '', HOME = '' } = env;
+  if (AGENTD_STATE !== '') return resolve(AGENTD_STATE);
+  if (XDG_STATE_HOME !== '') return join(XDG_STATE_HOME, 'agentd');
+  return join(HOME === '' ? userInfo().homedir : HOME, '.local', 'state', 'agentd');
 }
 
 /** The runtime path of a state directory: the same for every process that asks. */

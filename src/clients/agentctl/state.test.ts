@@ -1,7 +1,7 @@
 // The state directory is found by the rules of the floor.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { defaultStateDir } from '../../platform/state-dir.ts';
@@ -17,8 +17,12 @@ test('without --state it is where the runtime itself would look', () => {
     { ...home, AGENTD_STATE: '' },
     { ...home, XDG_STATE_HOME: '/xdg' },
     { ...home, XDG_STATE_HOME: '/xdg', AGENTD_STATE: '/var/x' },
+    { ...home, XDG_STATE_HOME: '' },
+    { HOME: '' },
   ])
     assert.equal(findStateDir(undefined, env), defaultStateDir(env), JSON.stringify(env));
+  // Empty is not set: it never means the root of the file system.
+  assert.equal(findStateDir(undefined, { HOME: '' }), `${userInfo().homedir}/.local/state/agentd`);
 });
 
 test('--state wins over the environment and becomes absolute', () => {

@@ -19,9 +19,20 @@ function absolute(path: string): string {
 export function findStateDir(given: string | undefined, env: Env): string {
   if (isSet(given)) return absolute(given);
   if (isSet(env.AGENTD_STATE)) return absolute(env.AGENTD_STATE);
-  const home = env.HOME ?? process.getBuiltinModule('node:os').homedir();
-  const base = env.XDG_STATE_HOME ?? `${home}/.local/state`;
-  return absolute(`${base}/agentd`);
+  if (isSet(env.XDG_STATE_HOME)) return absolute(`${env.XDG_STATE_HOME}/agentd`);
+  return absolute(`${isSet(env.HOME) ? env.HOME : homeOfUser()}/.local/state/agentd`);
+}
+
+/** Not homedir(): where HOME is empty, as in some units, that is empty too. */
+function homeOfUser(): string {
+  try {
+    return process.getBuiltinModule('node:os').userInfo().homedir;
+  } catch (cause) {
+    throw fault('bad_usage', 'this user has no account, and HOME is not set', {
+      hint: 'Name the state directory with --state or AGENTD_STATE.',
+      cause,
+    });
+  }
 }
 
 /** What the last runtime wrote about itself; it may have died since. */
