@@ -194,6 +194,12 @@ describe('answering', () => {
     assert.deepEqual(asked('approve')?.body, { nonce: 'n1' });
   });
 
+  test('a second yes says that it was given before', async () => {
+    scripted(view({ status: 'approved', decided_by: 'person:ada' }));
+    const { stdout, code } = await run('approve', ID);
+    assert.deepEqual([stdout, code], [`${ID} was approved already, by person:ada.\n`, 0]);
+  });
+
   test('one of two', async () => {
     scripted(view(), { approvers_needed: 2, approved_by: ['person:alice'] });
     assert.match((await run('approve', ID)).stdout, /1 more person must approve it/);

@@ -140,7 +140,12 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
     ...(edited === undefined ? {} : { edited_arguments: edited }),
   };
   const answer = await runtime().ask('approvald', 'approve', { params: { id }, body });
-  out.give(answer, () => approvedLines(answer.approval));
+  // The same answer once more is no error, and changes nothing.
+  out.give(answer, () =>
+    seen.status === 'approved'
+      ? [`${id} was approved already, by ${seen.decided_by ?? 'a person'}.`]
+      : approvedLines(answer.approval),
+  );
 }
 
 /** What somebody else has changed must have been looked at: the word for it is on its screen. */
