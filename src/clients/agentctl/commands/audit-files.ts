@@ -17,6 +17,7 @@ import {
 import { join, resolve } from 'node:path';
 import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
+import { readInput } from '../input.ts';
 import { findProgram } from '../programs.ts';
 import { size, some } from '../show/amounts.ts';
 import { assertReadable } from '../state.ts';
@@ -34,11 +35,7 @@ function logDir(dir: string): string {
 export async function verify({ args, out, stateDir }: Session): Promise<number> {
   const dir = logDir(resolve(args.words[0] ?? join(stateDir, 'audit')));
   const from = args.text('from');
-  if (from !== undefined && !existsSync(from)) {
-    throw fault('not_found', `there is no checkpoint file ${from}`, {
-      hint: 'Keep one with: agentctl audit checkpoint > FILE',
-    });
-  }
+  if (from !== undefined) assertCheckpoint(from);
   const options = [
     ...(from === undefined ? [] : ['--from', resolve(from)]),
     ...args.list('key').flatMap((key) => ['--key', key]),
@@ -51,6 +48,14 @@ export async function verify({ args, out, stateDir }: Session): Promise<number> 
   });
   if (error !== undefined) throw error;
   return status ?? FAULTS.internal.exit;
+}
+
+/** A wrong file says nothing of the log: without this the log would be called broken. */
+function assertCheckpoint(file: string): void {
+  const hint = 'Keep one with: agentctl audit checkpoint > FILE';
+  if (!existsSync(file)) throw fault('not_found', `there is no checkpoint file ${file}`, { hint });
+  if (!/^— \S+ \S+$/m.test(readInput(file)))
+    throw fault('bad_usage', `${file} is not a checkpoint: it has no signature`, { hint });
 }
 
 /** Only what a verifier needs. A signing key that travels with the log makes the copy worthless. */

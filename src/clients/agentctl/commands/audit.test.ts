@@ -195,7 +195,7 @@ function makeLog(): string {
   const files = {
     'audit.jsonl': 'b\n{"half',
     'audit-000000000000.jsonl': 'a\n',
-    checkpoint: 'note\n',
+    checkpoint: 'log\n2\nroot\n\n— log c2lnbmF0dXJl\n',
     'checkpoints.log': 'notes\n',
     'keys/public.txt': 'vkey\n',
     'keys/signing.pem': 'SECRET',
@@ -247,6 +247,10 @@ test('verify runs the verifying program on a directory, without a runtime', asyn
     assert.deepEqual(JSON.parse(other.stdout), ['--from', from, '--json', log]);
     assert.equal((await agentctl(['audit', 'verify', dir], { main })).code, 5);
     assert.equal((await agentctl(['audit', 'verify', log, '--from', '/no'], { main })).code, 5);
+    const wrong = join(log, 'keys', 'public.txt');
+    const ran = await agentctl(['audit', 'verify', log, '--from', wrong], { main });
+    assert.deepEqual([ran.code, ran.stdout], [2, ''], 'the log is not called broken');
+    assert.match(ran.stderr, /public\.txt is not a checkpoint/);
   } finally {
     program.remove();
   }
