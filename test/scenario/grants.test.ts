@@ -45,7 +45,7 @@ describe('grants', () => {
       (tool) => tool.function.name,
     );
 
-  it('[R416] [R269] [R405] nobody can give what it has not got', async () => {
+  it('[R32] [R416] [R269] [R405] nobody can give what it has not got', async () => {
     world.model.on(
       'Give too much',
       giving('coder', 'Be mighty', { allow: ['test.tools'] }),
@@ -125,6 +125,35 @@ describe('grants', () => {
     );
     world.clock.advance(91_000);
     assert.match((await taskEnded(world, task.id)).result ?? '', /has expired/);
+  });
+
+  it('[R416] whoever is given work has no more tokens, money or time for it than its giver', async () => {
+    const more = { max_tokens: 90_000, max_time_s: 9_000 };
+    for (const [limits, given] of [
+      [undefined, { max_tokens: 50_000, max_cost_microusd: 40_000, max_time_s: 600 }],
+      [more, { max_tokens: 50_000, max_cost_microusd: 40_000, max_time_s: 600 }],
+      [{ max_tokens: 7_000 }, { max_tokens: 7_000, max_cost_microusd: 40_000, max_time_s: 600 }],
+    ] as const) {
+      world.model.on(
+        'Share the budget',
+        says(
+          call('task.delegate', {
+            ...{ agent: 'researcher', goal: 'Spend it' },
+            ...(limits === undefined ? {} : { limits }),
+          }),
+        ),
+        finishes('done'),
+      );
+      const deadline = new Date(world.clock.nowMs() + 3_600_000).toISOString();
+      const task = await doTask(world, 'Share the budget', {
+        ...{ agent: 'coder', deadline },
+        limits: { max_tokens: 50_000, max_cost_microusd: 40_000, max_time_s: 600 },
+      });
+      const { tree } = await world.agentd.getTree({ params: { id: task.id } });
+      const child = tree.children[0]?.task;
+      assert.deepEqual(child?.limits, given, task.result ?? '');
+      assert.equal(child?.deadline, deadline);
+    }
   });
 
   it('[R10] work goes only so deep', async () => {

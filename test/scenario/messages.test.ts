@@ -152,7 +152,7 @@ describe('messages', () => {
     assert.equal(task.result?.split('(unavailable)').length, TO_SERVICES.length + 1);
   });
 
-  it('[R4] [R10] an agent writes to its thread and to whom its manifest names, and to nobody else', async () => {
+  it('[R4] [R10] [R32] an agent writes to its thread and to whom its manifest names, and to nobody else', async () => {
     const tries = (agent: string, to: string, type = 'TaskProgress') => {
       const goal = `${agent} writes to ${to} a ${type}`;
       world.model.on(goal, says(call('message.send', { to, type, text: 'hello' })), ({ results }) =>

@@ -79,7 +79,7 @@ for (const mode of MODES) {
       })) as Collected;
     const textOf = (end: Collected) => Buffer.from(end.stdout_base64, 'base64').toString();
 
-    it('[K53] [R14] [R22] [R410] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
+    it('[K53] [R12] [R14] [R22] [R410] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
       model.on('Be looked at', { hang: true });
       const task = await create(runtime, 'Be looked at', { agent: 'coder' });
       await eventually('it to work', async () => model.askedFor('Be looked at')[0]);

@@ -163,7 +163,12 @@ describe('sandboxd remembers', () => {
     await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: '/etc' }), { code: 'denied' });
     const up = join(roots, '..', 'workspaces');
     await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: up }), { code: 'denied' });
-    for (const path of [`${roots}/../workspaces`, join(roots, 'etc'), join(roots, 'none')])
+    // A link at the end of the path, or on the way; the control is the same place without it.
+    symlinkSync(place, join(roots, 'alias'));
+    const onTheWay = join(roots, 'alias', 'sub');
+    await workspaces({ workspace_roots: [roots] }).check(join(place, 'sub'));
+    const links = [join(roots, 'etc'), join(place, 'link'), onTheWay];
+    for (const path of [`${roots}/../workspaces`, ...links, join(roots, 'none')])
       await assert.rejects(
         workspaceOf({ rootTaskId: 'task_4', path }),
         /may not be used|not a directory/,
