@@ -9,12 +9,17 @@ export type InBoxWords = <T>(work: Promise<T>) => Promise<T>;
 
 const UNNAMED = '…';
 
+/** At the beginning of a path, and no part of a longer word in it. */
+const wholePath = (path: string): RegExp =>
+  new RegExp(`(?<=^|[\\s"'(=])${RegExp.escape(path)}(?=$|[\\s"'),:;/])`, 'g');
+
 export function makeInBoxWords(names: readonly Renamed[], hidden: readonly string[]): InBoxWords {
   const all = [...names, ...hidden.map((host): Renamed => [host, UNNAMED])];
   // What lies in another has its own name.
   const deepest = all.toSorted(([a], [b]) => b.length - a.length);
+  const found = deepest.map(([host, inBox]) => [wholePath(host), inBox] as const);
   const rename = (text: string): string =>
-    deepest.reduce((now, [host, inBox]) => now.replaceAll(host, inBox), text);
+    found.reduce((now, [host, inBox]) => now.replace(host, inBox), text);
   return (work) =>
     work.catch((error: unknown) => {
       if (!(error instanceof Fault)) throw error;

@@ -95,7 +95,9 @@ async function start(floor: Floor<SandboxdConfig>) {
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
     secrets,
-    hidden: [...new Set([stateDir, runtimeDir].flatMap((dir) => [dir, realpathSync(dir)]))],
+    hidden: [stateDir, runtimeDir, wardenPaths(runtimeDir).dir].flatMap((dir) => [
+      ...new Set([dir, realpathSync(dir)]),
+    ]),
   });
   const service = makeService({ runners, boxes, levels, identities, workspaces });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());

@@ -1,0 +1,40 @@
+// Paths of the host become those of the box in what is said to it, and nothing else does.
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { fault } from '../../wire/errors.ts';
+import { makeInBoxWords } from './box-words.ts';
+
+const inWords = makeInBoxWords(
+  [
+    ['/s/workspaces/t', '/workspace'],
+    ['/s/homes/t/coder', '/home/coder'],
+  ],
+  ['/s', '/run/a', '/run/a.warden'],
+);
+const said = async (message: string) => {
+  const failing = inWords(Promise.reject(fault('sandbox_refused', message)));
+  return failing.then(
+    () => '',
+    (error: Error) => error.message,
+  );
+};
+
+it('names what the box shows as the box does, and the rest not at all', async () => {
+  const cases = {
+    'the disk of /s/workspaces/t has 3 MiB': 'the disk of /workspace has 3 MiB',
+    '/s/workspaces/t/.git/hooks: no': '/workspace/.git/hooks: no',
+    'below "/s/homes/t/coder/x"': 'below "/home/coder/x"',
+    'mounting /run/a.warden/root: no': 'mounting …/root: no',
+    'in /s, /run/a and (/s/x)': 'in …, … and (…/x)',
+    '/s/workspaces/t2 and /s/workspaces/t': '…/workspaces/t2 and /workspace',
+  };
+  for (const [message, wanted] of Object.entries(cases)) assert.equal(await said(message), wanted);
+});
+
+it('leaves other paths, that only look like it, and other errors alone', async () => {
+  for (const message of ['/usr/share and /srv/s/x', '/sbin/s', 'a/s/b', '/run/ab', 'no path'])
+    assert.equal(await said(message), message);
+  const other = new Error('/s');
+  await assert.rejects(inWords(Promise.reject(other)), other);
+  assert.equal(await inWords(Promise.resolve('/s')), '/s');
+});
