@@ -172,6 +172,23 @@ describe('box plans', () => {
     assert.ok(hostBinds(given, bobs, () => true).needLevel2.includes('/workspace/.ssh'));
   });
 
+  it('show nothing of what lies among keys, though a rule names exactly that', () => {
+    const inside = ['/home/bob/.ssh/config', '/a/b/.ssh', '/a/b/.ssh/known/hosts', '/state/audit'];
+    for (const given of [
+      { read: inside, write: [], deny: [] },
+      { read: [], write: inside, deny: [] },
+    ]) {
+      const { binds } = boxBinds(given, places, () => true);
+      for (const path of inside)
+        for (const asked of [path, `${path}/x`])
+          assert.equal(accessOf(binds, asked), 'none', asked);
+    }
+    const beside = { read: ['/home/bob/.sshx', '/a/b'], write: [], deny: [] };
+    const { binds } = boxBinds(beside, places, () => true);
+    for (const asked of ['/home/bob/.sshx/y', '/a/b/c'])
+      assert.equal(accessOf(binds, asked), 'read', `control: ${asked}`);
+  });
+
   it('show no key by any name', () => {
     const secrets = ['/a/b/.ssh', '/a/c'];
     const where = fc.constantFrom('/a', '/a/b', '/b', '/state/workspaces/t');
