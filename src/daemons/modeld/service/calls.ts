@@ -13,6 +13,7 @@ import { allowedRoutes } from '../rules/labels.ts';
 import type { Resolved, Route } from '../rules/models.ts';
 import type { Intent, Journal } from '../store/journal.ts';
 import type { CallContext } from './context.ts';
+import { Crowd } from './crowd.ts';
 import { refusedEvent } from './events.ts';
 import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
 import type { Permit, Verdict } from './permission.ts';
@@ -77,8 +78,9 @@ const ABORT_WAIT_MS = 2_000;
 
 export class Calls {
   readonly #parts: CallsParts;
-  readonly #underWay = new Set<Held>();
-  readonly #ending = new Set<Promise<unknown>>();
+  readonly #underWay = new Crowd<Held>();
+  /** Answered, and not settled or written yet. */
+  #ending = 0;
   /** What was refused → when it was last written down. */
   readonly #refusals = new Map<string, number>();
 
@@ -113,11 +115,11 @@ export class Calls {
    */
   async drain(waitMs: number): Promise<void> {
     if (!(await this.#isQuiet(waitMs))) {
-      for (const { controller } of this.#underWay)
+      for (const { controller } of this.#underWay.all())
         controller.abort(fault('stopping', 'the runtime is stopping'));
       await this.#isQuiet(ABORT_WAIT_MS);
     }
-    await Promise.allSettled(this.#ending);
+    while (this.#ending > 0) await aMoment();
     await this.#parts.journal.flush();
   }
 
@@ -127,8 +129,7 @@ export class Calls {
 
   async #isQuiet(waitMs: number): Promise<boolean> {
     const end = performance.now() + waitMs;
-    while (this.#underWay.size > 0 && performance.now() < end)
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    while (this.#underWay.size > 0 && performance.now() < end) await aMoment();
     return this.#underWay.size === 0;
   }
 
@@ -259,8 +260,10 @@ export class Calls {
       return { ended: end, costMicrousd: charged.costMicrousd };
     };
     const finished = work();
-    this.#ending.add(finished);
-    const forget = () => this.#ending.delete(finished);
+    this.#ending++;
+    const forget = (): void => {
+      this.#ending--;
+    };
     finished.then(forget, forget);
     return finished;
   }
@@ -294,6 +297,10 @@ function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+function aMoment(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 5));
+}
+
 function holdingOf(
   known: Pick<Held, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
   taken: Reservation,
@@ -307,6 +314,7 @@ function holdingOf(
     seq: 0,
     controller: new AbortController(),
     stopListening: () => {},
+    place: 0,
   };
 }
 

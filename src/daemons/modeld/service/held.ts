@@ -28,6 +28,8 @@ export type Held = {
   createdMs: number;
   controller: AbortController;
   stopListening: () => void;
+  /** Among those under way. */
+  place: number;
 };
 
 export type How = {
