@@ -3,12 +3,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
+  chmodSync,
   copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,6 +43,29 @@ function peek(file: string): string[] {
 }
 
 describe('sqlite: group commit', () => {
+  it('its files are closed to others, also those that an earlier version left open', async () => {
+    const file = freshFile();
+    const modes = () =>
+      readdirSync(dir)
+        .filter((name) => join(dir, name).startsWith(file))
+        .map((name) => statSync(join(dir, name)).mode & 0o777);
+    const before = process.umask(0);
+    try {
+      const first = open(file);
+      await put(first, 'a', 1);
+      assert.deepEqual(modes(), [0o600, 0o600, 0o600]);
+      await first.close();
+      chmodSync(file, 0o644);
+      const second = open(file);
+      await put(second, 'b', 2);
+      assert.deepEqual(modes(), [0o600, 0o600, 0o600]);
+      assert.deepEqual(await keys(second), ['a', 'b']);
+      await second.close();
+    } finally {
+      process.umask(before);
+    }
+  });
+
   it('what throws is rolled back alone; its neighbours in the group stay', async () => {
     const db = open();
     const all = await Promise.allSettled([

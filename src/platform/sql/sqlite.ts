@@ -1,5 +1,6 @@
 // SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are
 // put in one transaction, each in its own savepoint, and are durable together with one fsync.
+import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { Database, Row, Sql, Value } from './database.ts';
@@ -54,6 +55,7 @@ export type SqliteDatabase = Database & {
 
 export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const { file } = options;
+  closeToOthers(file);
   const db = new DatabaseSync(file);
   try {
     db.exec(
@@ -89,6 +91,21 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
     afterCommit: (work) => void after.push(work),
   };
   return new OneConnection({ db, file, sql, sqlNow, after });
+}
+
+/**
+ * The directory is closed already; a copy of it may not be. SQLite makes the files beside it like
+ * the first.
+ */
+function closeToOthers(file: string): void {
+  try {
+    closeSync(openSync(file, 'a', 0o600));
+    for (const name of [file, `${file}-wal`, `${file}-shm`])
+      if (((statSync(name, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0)
+        chmodSync(name, 0o600);
+  } catch {
+    // What is wrong with the place is said by opening the database.
+  }
 }
 
 class OneConnection implements SqliteDatabase {

@@ -247,6 +247,13 @@ describe('providers', () => {
     const refused = await rejects(startModeld({ config }), 'bad_config');
     assert.match(refused.hint, /chmod 600/);
     chmodSync(file, 0o600);
+    writeFileSync(file, '\n');
+    assert.match((await rejects(startModeld({ config }), 'bad_config')).hint, /nothing else/);
+    rmSync(file);
+    const missing = await rejects(startModeld({ config }), 'bad_config');
+    assert.match(missing.message, /cannot be read \(ENOENT\)/);
+    assert.match(missing.hint, /Put the key there/);
+    writeFileSync(file, `${KEY}\n`, { mode: 0o600 });
     const modeld = await startModeld({ config });
     const { providers } = await modeld.operator.listModels({});
     assert.equal(providers[0]?.has_key, true);

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ownDir, writeAtomically } from '../../../platform/state-dir.ts';
-import { fault } from '../../../wire/errors.ts';
+import { type Fault, fault } from '../../../wire/errors.ts';
 
 export type Keys = {
   read(provider: string): string | undefined;
@@ -27,7 +27,7 @@ export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
   try {
     stat = statSync(file);
   } catch (cause) {
-    throw fault('bad_config', `the key file ${file} cannot be read`, { cause });
+    throw unreadable(file, cause);
   }
   if ((stat.mode & 0o077) !== 0) {
     const mode = (stat.mode & 0o777).toString(8);
@@ -39,8 +39,26 @@ export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
     throw fault('bad_config', `the key file ${file} belongs to another user`, {
       hint: `chown it to the user that modeld runs as`,
     });
-  const key = readFileSync(file, 'utf8').trim();
+  const key = readText(file).trim();
   if (key === '' || /[\r\n]/.test(key))
-    throw fault('bad_config', `the key file ${file} does not hold one line with a key`);
+    throw fault('bad_config', `the key file ${file} does not hold one line with a key`, {
+      hint: 'Write the key into it, and nothing else.',
+    });
   return key;
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw unreadable(file, cause);
+  }
+}
+
+function unreadable(file: string, cause: unknown): Fault {
+  const code = (cause as NodeJS.ErrnoException).code ?? 'no reason given';
+  return fault('bad_config', `the key file ${file} cannot be read (${code})`, {
+    cause,
+    hint: 'Put the key there, readable for the user that modeld runs as alone, or name another file.',
+  });
 }
