@@ -1,8 +1,5 @@
-// Tasks through the whole program: making, waiting, watching, explaining, replaying.
+// Tasks through the whole program: waiting, watching, explaining, replaying.
 import assert from 'node:assert/strict';
-import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -37,111 +34,6 @@ const ended = (status: string, code?: string): TreeNode =>
       ended_at: at(1),
     }),
   });
-
-test('create sends every option in the words of the API', async () => {
-  fake.script(teamScript());
-  const words = ['--agent', 'coder', '--after', id('task', 8), '--after', id('task', 9)];
-  const limits = [
-    '--max-steps',
-    '5',
-    '--max-tokens',
-    '100',
-    '--max-cost',
-    '0.5',
-    '--max-time',
-    '2m',
-  ];
-  const rest = ['--priority', '-2', '--deadline', '2099-07-01', '--input', 'a hint'];
-  const ran = await run('task', 'create', 'Do it', ...words, ...limits, ...rest);
-  assert.equal(ran.code, 0, ran.stderr);
-  assert.deepEqual(asked('createTask')?.body, {
-    goal: 'Do it',
-    agent: 'coder',
-    after: [id('task', 8), id('task', 9)],
-    priority: -2,
-    deadline: '2099-07-01T00:00:00.000Z',
-    limits: { max_steps: 5, max_tokens: 100, max_cost_microusd: 500_000, max_time_s: 120 },
-    inputs: [{ kind: 'text', text: 'a hint' }],
-  });
-  assert.match(asked('createTask')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
-  assert.match(
-    ran.stdout,
-    /^task_0*1 for planner: completed\nFollow it: agentctl task watch task_0*1\n$/,
-  );
-  assert.equal((await run('task', 'create', ' ')).code, 2);
-  const wrong = await run('task', 'create', 'x', '--agent', 'Not A Name');
-  assert.deepEqual([wrong.code, /must be a lowercase name/.test(wrong.stderr)], [2, true]);
-});
-
-test('create refuses a place, a time, an input or a priority that cannot be meant', async () => {
-  fake.script(teamScript());
-  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'actl-place-')));
-  writeFileSync(join(dir, 'file'), '');
-  symlinkSync(dir, join(dir, 'link'));
-  const before = fake.seen.length;
-  for (const [option, value, words] of [
-    ['--workspace', join(dir, 'none'), /there is no directory .*none/],
-    ['--workspace', join(dir, 'file'), /this is not a directory: .*file/],
-    ['--deadline', '2020-01-01', /--deadline 2020-01-01 is past/],
-    ['--input', 'artifact_1', /'artifact_1' is not the id of an artifact/],
-    ['--input', 'artifact://x', /'artifact:\/\/x' is not the id of an artifact/],
-    ['--priority', '1000', /--priority 1000 is not a whole number from -100 to 100/],
-  ] as const) {
-    const ran = await run('task', 'create', 'x', option, value);
-    assert.equal(ran.code, 2);
-    assert.match(ran.stderr, words);
-  }
-  assert.equal(fake.seen.length, before, 'nothing was asked of the runtime');
-  const [, shown] = /Name a time to come: (\S+),/.exec(
-    (await run('task', 'create', 'x', '--deadline', '2020-01-01')).stderr,
-  )!;
-  assert.ok(Date.parse(shown!) > Date.now(), 'the example would be taken');
-  assert.equal((await run('task', 'create', 'x', '--workspace', join(dir, 'link'))).code, 0);
-  assert.deepEqual(asked('createTask')?.body, { goal: 'x', workspace: dir });
-  rmSync(dir, { recursive: true });
-});
-
-test('create reads a goal from stdin and stores files as artifacts', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'actl-in-'));
-  writeFileSync(join(dir, 'notes.txt'), 'wörds');
-  writeFileSync(join(dir, 'image.bin'), Buffer.from([0xff, 0xfe, 0]));
-  const script = teamScript();
-  fake.script({
-    ...script,
-    agentd: {
-      ...script.agentd,
-      putArtifact: async ({ body }) => ({
-        artifact: {
-          id: id('artifact', 1),
-          ref: `artifact://${id('artifact', 1)}`,
-          name: body.name,
-          mime_type: 'text/plain',
-          size_bytes: 1,
-          object_hash: '0'.repeat(64),
-          created_by: 'person:ada',
-          task_id: null,
-          context_id: null,
-          labels: [],
-          created_at: at(0),
-        },
-      }),
-    },
-  });
-  const inputs = ['--input', `@${join(dir, 'notes.txt')}`, '--input', `@${join(dir, 'image.bin')}`];
-  const ran = await agentctl(['task', 'create', '-', ...inputs], {
-    state: fake.stateDir,
-    stdin: 'a long goal\n',
-  });
-  rmSync(dir, { recursive: true });
-  assert.equal(ran.code, 0, ran.stderr);
-  const stored = fake.seen.filter(({ route }) => route === 'putArtifact').map(({ body }) => body);
-  assert.deepEqual(stored, [
-    { name: 'notes.txt', text: 'wörds' },
-    { name: 'image.bin', base64: '//4A' },
-  ]);
-  const ref = { kind: 'artifact_ref', id: id('artifact', 1) };
-  assert.deepEqual(asked('createTask')?.body, { goal: 'a long goal', inputs: [ref, ref] });
-});
 
 test('--wait tells what happens, then the result, and that it was a rehearsal', async () => {
   fake.script(teamScript({ trees: [working(), teamTree()] }));
