@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 test('hangs', async () => {
   mkdtempSync(join(tmpdir(), 'left-'));
-  const script = 'trap "echo in order > SIGN; exit" TERM; echo > READY; while :; do sleep 0.1; done';
+  const script = 'trap "echo in order > SIGN; exit" TERM; sleep 60 & echo > READY; wait';
   const cwd = process.env.PLACE;
   spawn('sh', ['-c', script.replace('SIGN', cwd + '/sign').replace('READY', cwd + '/ready')]);
   await new Promise((done) => setTimeout(done, 60_000));
