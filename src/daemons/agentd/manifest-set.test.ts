@@ -79,6 +79,16 @@ test('two agents never share a Linux user', () => {
   assert.deepEqual(later.agents, ['b=x']);
 });
 
+test('one that lost its name to a file that is refused itself is taken at once', () => {
+  const before = force(good('f2', 'c', '{ linuxUser: agent-a }'));
+  const { agents, troubled } = merge(
+    [good('f0', 'b'), good('f1', 'c'), good('f2', 'c', '{ linuxUser: agent-b }'), good('f3', 'a')],
+    before,
+  );
+  assert.deepEqual(agents, ['f3=a', 'f0=b', 'f1=c']);
+  assert.deepEqual(troubled, ['f2']);
+});
+
 const reading = fc.oneof(
   fc.constant('broken'),
   fc.record({

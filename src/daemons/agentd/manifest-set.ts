@@ -26,23 +26,29 @@ export function mergeManifests(
   // Two agents with one Linux user could read and signal each other.
   const used = settle(named.kept, held, (agent) => agent.linuxUser);
   const agents = [...used.kept];
-  for (const { loser } of [...named.lost, ...used.lost]) {
+  const lost = [...named.lost, ...used.lost];
+  for (const { loser } of lost) {
     const before = held.get(loser.file);
     if (before !== undefined && isFree(before, agents)) agents.push(before);
   }
+  // Whoever it lost to may have lost as well, and left it room.
+  for (const { loser } of lost)
+    if (!agents.some(({ file }) => file === loser.file) && isFree(loser, agents))
+      agents.push(loser);
+  const isOut = ({ loser }: Lost): boolean => !agents.includes(loser);
   return {
     agents: agents.sort((a, b) => (a.agent.name < b.agent.name ? -1 : 1)),
     problems: [
       ...readings.flatMap(({ file, result }) =>
         result.ok ? [] : withStanding(result.problems, held.get(file)),
       ),
-      ...named.lost.map(({ loser, winner }) => ({
+      ...named.lost.filter(isOut).map(({ loser, winner }) => ({
         file: loser.file,
         line: null,
         message: `the agent ${loser.agent.name} is declared by ${winner.file} already`,
         hint: 'Give one of the two another name, or remove one.',
       })),
-      ...used.lost.map(({ loser, winner: { agent } }) => ({
+      ...used.lost.filter(isOut).map(({ loser, winner: { agent } }) => ({
         file: loser.file,
         line: null,
         message: `its Linux user ${agent.linuxUser} is the user of ${agent.name} already`,
