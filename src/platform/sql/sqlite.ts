@@ -55,7 +55,15 @@ export type SqliteDatabase = Database & {
 
 export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const { file } = options;
-  closeToOthers(file);
+  try {
+    closeToOthers(file);
+  } catch (cause) {
+    const words = `${file} is open to other users, and could not be closed to them`;
+    throw fault('storage_broken', words, {
+      cause,
+      hint: `Look who owns it, then: chmod 600 ${file}`,
+    });
+  }
   const db = new DatabaseSync(file);
   try {
     db.exec(
@@ -100,11 +108,12 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
 function closeToOthers(file: string): void {
   try {
     closeSync(openSync(file, 'a', 0o600));
-    for (const name of [file, `${file}-wal`, `${file}-shm`])
-      if (((statSync(name, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0)
-        chmodSync(name, 0o600);
   } catch {
-    // What is wrong with the place is said by opening the database.
+    return; // What is wrong with the place is said by opening the database.
+  }
+  for (const name of [file, `${file}-wal`, `${file}-shm`]) {
+    const mode = statSync(name, { throwIfNoEntry: false })?.mode ?? 0;
+    if ((mode & 0o077) !== 0) chmodSync(name, 0o600);
   }
 }
 
