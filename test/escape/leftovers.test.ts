@@ -327,7 +327,7 @@ for (const mode of MODES) {
       const level1 = await warden.run(['/usr/bin/true'], { level: 1 });
       assert.equal(exited(level1).code, 0);
       warden.process?.kill('SIGTERM');
-      await once(warden.process!, 'exit');
+      await once(warden.process!, 'close');
       assert.deepEqual([warden.process?.exitCode, warden.stderr], [0, '']);
     });
   });

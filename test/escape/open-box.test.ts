@@ -260,7 +260,7 @@ for (const mode of MODES) {
       await held.ended;
       held.client.close();
       warden.process?.kill('SIGTERM');
-      await new Promise((resolve) => warden.process?.once('exit', resolve));
+      await new Promise((resolve) => warden.process?.once('close', resolve));
       assert.deepEqual([warden.process?.exitCode, warden.stderr], [0, '']);
     });
   });

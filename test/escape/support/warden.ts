@@ -26,6 +26,7 @@ import {
   type Limits,
   type Plan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
+import { eventually } from '../../support/runtime.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './host.ts';
 import { type OpenBox, type Outcome, WardenClient } from './warden-client.ts';
 
@@ -188,10 +189,17 @@ export class Warden {
     child.stderr.on('data', (bytes: Buffer) => {
       this.stderr += bytes.toString();
     });
-    const first = await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
+    const first = await Promise.race([once(child.stdout, 'data'), once(child, 'close')]);
     if (!String(first[0]).startsWith('ready'))
       throw new Error(`the warden did not start: ${this.stderr}`);
     return this;
+  }
+
+  // Its log comes through a pipe of its own, and so may come after its answer.
+  async untilLogged(pattern: RegExp): Promise<void> {
+    await eventually(`${pattern} in the warden's log`, async () =>
+      pattern.test(this.stderr) ? true : undefined,
+    );
   }
 
   // As the user the warden serves: root may connect to every socket, but is not that user.
