@@ -17,7 +17,7 @@ export const FAULTS = {
   bad_usage: { http: 400, exit: 2, retry: false, hint: 'See --help for the right form.' },
   unauthenticated: {
     http: 401,
-    exit: 6,
+    exit: 3,
     retry: false,
     hint: 'Use the key file of this state directory.',
   },

@@ -7,8 +7,9 @@ import { pad, widthOf, wrap } from './show/width.ts';
 import { GLOBAL_OPTIONS, GROUPS } from './table.ts';
 
 const EXITS =
-  '0 done · 1 failed · 2 wrong usage · 3 denied by policy · 4 waits for a person (--no-wait) · ' +
-  '5 not found · 6 runtime not reachable · 7 budget or limit reached · 70 internal · 78 bad config';
+  '0 done · 1 failed · 2 wrong usage · 3 denied by policy, or to this user or key · ' +
+  '4 waits for a person (--no-wait) · 5 not found · 6 runtime not reachable · ' +
+  '7 budget or limit reached · 70 internal · 78 bad config';
 
 const indented = (text: string, columns: number): string[] =>
   wrap(text, Math.min(columns, 100) - 2).map((line) => `  ${line}`);

@@ -88,14 +88,14 @@ test('a daemon that its runtime does not start again is said to be that', async 
   }
 });
 
-test('a wrong key is refused with 6', async () => {
+test('a wrong key is refused with 3: the runtime was reached, and starting it again helps nobody', async () => {
   const { writeFileSync, readFileSync } = await import('node:fs');
   const file = `${fake.stateDir}/operator.key`;
   const key = readFileSync(file);
   writeFileSync(file, 'wrong\n');
   try {
     const ran = await run('list');
-    assert.equal(ran.code, 6);
+    assert.equal(ran.code, 3);
     assert.match(ran.stderr, /\(unauthenticated\)/);
   } finally {
     writeFileSync(file, key);
