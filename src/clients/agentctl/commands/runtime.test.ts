@@ -80,8 +80,31 @@ test('status still answers when modeld does not', async () => {
     'approvals',
     'model',
     'problems of rules',
+    'problems of tools',
     'spent today',
   ]);
+});
+
+test('status says which declared tools are not offered, and where to look; else nothing', async () => {
+  const file = '/state/tools/deploy.yaml';
+  const bad = { file, line: 4, message: 'unknown key risc', hint: 'Did you mean risk?' };
+  const script = (problems: (typeof bad)[]) =>
+    fake.script({
+      agentd: { status: async () => status() },
+      toold: { listTools: async () => ({ tools: [], problems }) },
+    });
+  script([bad]);
+  const { stdout, code } = await run('status');
+  assert.equal(code, 0);
+  assert.match(stdout, /tools {8}1 problem of declared tools; see: agentctl tool list/);
+  assert.match(
+    stdout,
+    /problem {2}\/state\/tools\/deploy\.yaml:4: unknown key risc\n.*mean risk\?/,
+  );
+  const told = documentOf<{ status: { problems: unknown[] } }>(await run('status', '--json'));
+  assert.deepEqual(told.status.problems, [bad]);
+  script([]);
+  assert.doesNotMatch((await run('status')).stdout, /tool/);
 });
 
 test('a daemon that is not started again is said, with what to do', async () => {

@@ -13,6 +13,8 @@ import { isOnlyRehearsal, type Models, modelsText } from './which-model.ts';
 
 type Facts = {
   status: StatusView;
+  /** How many of the problems are of declared tools. */
+  toolProblems: number;
   pid: number;
   port: number | null;
   /** As modeld says now; null when it does not answer. */
@@ -43,19 +45,23 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
   const parts = makeParts();
-  const [view, usage, models, approvals, rules] = await Promise.all([
+  const [view, usage, models, approvals, rules, tools] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
     parts.ask('spent today', runtime.ask('modeld', 'usage', { query: { since } })),
     parts.ask('model', runtime.ask('modeld', 'listModels', {})),
     parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
     parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
+    parts.ask('problems of tools', runtime.ask('toold', 'listTools', {})),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
     await parts.ask('processes of the runtime', Promise.reject(outdatedFault(outdated)));
+  const ofTools = tools?.problems ?? [];
+  // Files of rules and of tools that are not taken are as wrong as manifests that are not.
+  const problems = [...view.problems, ...(rules?.policy.problems ?? []), ...ofTools];
   return {
-    // Files of rules that are not taken are as wrong as manifests that are not.
-    status: { ...view, problems: [...view.problems, ...(rules?.policy.problems ?? [])] },
+    status: { ...view, problems },
+    toolProblems: ofTools.length,
     pid,
     port,
     models: models ?? null,
@@ -89,6 +95,7 @@ function lines(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
     ['runs', countsText(view.runs) || 'none'],
     ['questions', questionsText(view.waits_open)],
     ['approvals', approvalsText(facts.approvals)],
+    ['tools', toolsText(facts.toolProblems)],
     ['spent today', spentText(spent)],
   ];
   const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
@@ -113,6 +120,12 @@ function approvalsText(pending: number | null): string {
   return pending === 0
     ? 'none wait'
     : `${some(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
+}
+
+/** Tools that are as they should be are no news. */
+function toolsText(problems: number): string | undefined {
+  if (problems === 0) return undefined;
+  return `${some(problems, 'problem')} of declared tools; see: agentctl tool list`;
 }
 
 function spentText(spent: Facts['spent']): string {
