@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
+  chownSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -42,6 +43,17 @@ function peek(file: string): string[] {
   return rows.map((row) => row.k);
 }
 
+const NOBODY = 65_534;
+/** Root may change the mode of every file. */
+function asNobody<T>(work: () => T): T {
+  process.seteuid!(NOBODY);
+  try {
+    return work();
+  } finally {
+    process.seteuid!(0);
+  }
+}
+
 describe('sqlite: group commit', () => {
   it('its files are closed to others, also those that an earlier version left open', async () => {
     const file = freshFile();
@@ -63,6 +75,47 @@ describe('sqlite: group commit', () => {
       await second.close();
     } finally {
       process.umask(before);
+    }
+  });
+
+  it('a file that others can read and this user cannot close is refused, and named', {
+    skip: process.getuid?.() === 0 ? false : 'needs root, to look as somebody else',
+  }, async () => {
+    const common = join(dir, 'common');
+    mkdirSync(common);
+    const file = join(common, 'db.sqlite');
+    const putOpen = (name: string, owner: number): void => {
+      writeFileSync(name, '');
+      chmodSync(name, 0o666);
+      chownSync(name, owner, owner);
+    };
+    chmodSync(dir, 0o711);
+    chmodSync(common, 0o777);
+    try {
+      for (const name of [file, `${file}-wal`, `${file}-shm`]) {
+        putOpen(name, 0);
+        assert.throws(
+          () => asNobody(() => open(file)),
+          (error: Fault) => {
+            assert.equal(error.code, 'storage_broken');
+            assert.ok(error.message.startsWith(`${name} is open to other users`), error.message);
+            assert.ok(error.hint.endsWith(`chmod 600 ${name}`), error.hint);
+            assert.equal((error.cause as NodeJS.ErrnoException).code, 'EPERM');
+            return true;
+          },
+        );
+        rmSync(name);
+      }
+      // Control: where they are this user's own, they are closed and opened.
+      rmSync(file, { force: true });
+      putOpen(file, NOBODY);
+      const db = asNobody(() => open(file));
+      assert.equal(statSync(file).mode & 0o777, 0o600);
+      await put(db, 'a', 1);
+      await db.close();
+    } finally {
+      chmodSync(dir, 0o700);
+      rmSync(common, { recursive: true });
     }
   });
 

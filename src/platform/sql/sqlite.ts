@@ -55,15 +55,7 @@ export type SqliteDatabase = Database & {
 
 export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const { file } = options;
-  try {
-    closeToOthers(file);
-  } catch (cause) {
-    const words = `${file} is open to other users, and could not be closed to them`;
-    throw fault('storage_broken', words, {
-      cause,
-      hint: `Look who owns it, then: chmod 600 ${file}`,
-    });
-  }
+  closeToOthers(file);
   const db = new DatabaseSync(file);
   try {
     db.exec(
@@ -112,8 +104,14 @@ function closeToOthers(file: string): void {
     return; // What is wrong with the place is said by opening the database.
   }
   for (const name of [file, `${file}-wal`, `${file}-shm`]) {
-    const mode = statSync(name, { throwIfNoEntry: false })?.mode ?? 0;
-    if ((mode & 0o077) !== 0) chmodSync(name, 0o600);
+    try {
+      const mode = statSync(name, { throwIfNoEntry: false })?.mode ?? 0;
+      if ((mode & 0o077) !== 0) chmodSync(name, 0o600);
+    } catch (cause) {
+      const words = `${name} is open to other users, and could not be closed to them`;
+      const hint = `Look who owns it, then: chmod 600 ${name}`;
+      throw fault('storage_broken', words, { cause, hint });
+    }
   }
 }
 
