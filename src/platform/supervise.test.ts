@@ -149,6 +149,36 @@ describe('supervise', () => {
     assert.deepEqual(errors, Array(2).fill('not started again: its program was changed'));
   });
 
+  it('says that its program cannot be read, and does not call it changed', async () => {
+    const code = `${READY} ${STAY}`;
+    const file = join(dir, `${made}.mjs`);
+    const told: boolean[] = [];
+    const errors: string[] = [];
+    const log = { ...silentLog, error: (message: string) => void errors.push(message) };
+    const onOutdated = (isOutdated: boolean) => void told.push(isOutdated);
+    const one = await start(code, {}, { file, log, onOutdated });
+    const first = one.pid()!;
+    rmSync(file);
+    mkdirSync(file);
+    process.kill(first, 'SIGKILL');
+    await eventually('it is said', async () => errors.length > 0 || undefined);
+    assert.equal(one.pid(), first);
+    rmSync(file, { recursive: true });
+    writeFileSync(file, code);
+    await back(one, first);
+    assert.deepEqual(errors, ['not started again: its program cannot be read; trying again']);
+    assert.deepEqual(told, []);
+  });
+
+  it('does not start from a program that it could not compare later', async () => {
+    const file = join(dir, 'a-directory');
+    mkdirSync(file);
+    await assert.rejects(start(`${READY} ${STAY}`, {}, { file }), {
+      code: 'bad_config',
+      message: /a-directory cannot be read.*EISDIR/,
+    });
+  });
+
   it('ends a child that hangs at its start, and starts another', async () => {
     const seen = join(dir, 'starts');
     const code = `import { appendFileSync, readFileSync } from 'node:fs';

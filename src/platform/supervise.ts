@@ -45,6 +45,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
   let restarts = 0;
   let pauseMs = 50;
   let isOutdated = false;
+  let isUnreadable = false;
   const original = digestOf(options.file);
 
   const begin = async (): Promise<void> => {
@@ -71,7 +72,17 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
   };
   const again = async (): Promise<void> => {
     if (stopping) return;
-    if (digestOf(options.file) !== original) {
+    let digest: string | undefined;
+    try {
+      digest = digestOf(options.file);
+    } catch (error) {
+      if (!isUnreadable)
+        log.error('not started again: its program cannot be read; trying again', { name, error });
+      isUnreadable = true;
+      return later();
+    }
+    isUnreadable = false;
+    if (digest !== original) {
       if (!isOutdated) {
         const next = 'agentctl down, then agentctl up';
         const { file } = options;
@@ -123,8 +134,13 @@ function digestOf(file: string | undefined): string | undefined {
   if (file === undefined) return undefined;
   try {
     return createHash('sha256').update(readFileSync(file)).digest('hex');
-  } catch {
-    return undefined;
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    throw fault('bad_config', `the program ${file} cannot be read: ${message}`, {
+      hint: 'Make it a file that this user can read.',
+      cause,
+    });
   }
 }
 
