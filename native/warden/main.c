@@ -109,6 +109,14 @@ static void take_run_directory(const char *run) {
   }
 }
 
+// For whoever removes what killed runtimes have left: that no warden lives here, nor its janitor.
+static bool is_free(const char *run) {
+  char path[PATH_BYTES];
+  if ((size_t)snprintf(path, sizeof path, "%s/lock", run) >= sizeof path) return false;
+  int lock = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  return lock < 0 ? errno == ENOENT : !flock(lock, LOCK_EX | LOCK_NB);
+}
+
 static int listen_on(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
@@ -203,6 +211,7 @@ static void run_loop(void) {
 int main(int argc, char **argv) {
   const char *run = NULL, *path = NULL, *bounds_file = NULL, *parent = NULL,
              *client = NULL;
+  if (argc == 3 && !strcmp(argv[1], "--free")) return is_free(argv[2]) ? 0 : 1;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!strcmp(argv[i], "--run")) run = argv[i + 1];
     else if (!strcmp(argv[i], "--socket")) path = argv[i + 1];
@@ -215,7 +224,7 @@ int main(int argc, char **argv) {
   if (argc % 2 == 0 || !run || !path || !bounds_file || !halt_file) {
     fprintf(stderr,
             "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE [--parent PID] "
-            "[--client PID]\n");
+            "[--client PID]\n       warden --free DIR\n");
     return 2;
   }
   struct failure why = {0};

@@ -28,6 +28,7 @@ import {
   type Told,
   VERSION,
 } from './options.ts';
+import { takeRuntimeDir } from './runtime-dir.ts';
 import { startWarden } from './warden.ts';
 
 /** Of Node before the program's file, and of the program after it. */
@@ -61,9 +62,15 @@ export async function takeState(told: Told): Promise<Runtime> {
     const address = join(options.runtimeDir, 'rehearsal', 'rehearsal.sock');
     const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
-    runtime = makeRuntime(full, options, lock);
+    const isKept = told.runtimeDir !== undefined;
+    const place = isKept ? undefined : await takeRuntimeDir(options.runtimeDir, options);
+    const release = (): void => {
+      place?.release();
+      lock.release();
+    };
+    runtime = makeRuntime(full, options, { release });
     ownDir(dirname(address));
-    if (told.runtimeDir === undefined) await runtime.warden(config);
+    if (!isKept) await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', programPath('rehearsal'), {
         // It answers little and seldom: a young heap of 1 MB is enough.
