@@ -65,6 +65,8 @@ export function makeDelivery(parts: {
       })
       .finally(() => {
         running = undefined;
+        // Poked after the last look at what is due.
+        if (again) poke();
       });
   }
 

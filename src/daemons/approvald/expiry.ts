@@ -21,6 +21,7 @@ export function makeExpiry(parts: {
   const { store, clock, log } = parts;
   let timer: { atMs: number; timer: Timer } | undefined;
   let running: Promise<void> | undefined;
+  let again = false;
   let stopped = false;
 
   const note = (atMs: number): void => {
@@ -32,7 +33,9 @@ export function makeExpiry(parts: {
   const lapse = (): void => {
     timer?.timer.cancel();
     timer = undefined;
+    again = true;
     if (stopped || running !== undefined) return;
+    again = false;
     running = store
       .lapseDue()
       .then(
@@ -45,6 +48,8 @@ export function makeExpiry(parts: {
       .then((next) => {
         running = undefined;
         if (next !== undefined) note(next);
+        // Something was due that it may not have seen.
+        if (again) lapse();
       });
   };
 

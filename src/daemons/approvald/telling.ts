@@ -86,6 +86,8 @@ export function makeTelling(parts: {
       })
       .finally(() => {
         running = undefined;
+        // Poked after the last look at what is untold.
+        if (again) poke();
       });
   }
 
