@@ -136,14 +136,18 @@ export function applyEdits(before: string, edits: readonly Edit[], path: string)
   let replacements = 0;
   for (const { old_text, new_text, all } of edits) {
     const places = text.split(old_text).length - 1;
-    if (places === 0)
+    const first = text.indexOf(old_text);
+    if (first < 0)
       throw fault('not_found', `${path} does not contain ${shortOf(old_text)}`, {
         hint: 'Read the file again and copy the text exactly, with its spaces and line ends.',
       });
-    if (places > 1 && !all)
-      throw fault('conflict', `${path} contains ${shortOf(old_text)} ${places} times`, {
+    // Also where two places overlap, as of aa in aaa: nobody knows which one was meant.
+    if (text.indexOf(old_text, first + 1) >= 0 && !all) {
+      const often = places > 1 ? `${places} times` : 'at places that overlap';
+      throw fault('conflict', `${path} contains ${shortOf(old_text)} ${often}`, {
         hint: 'Give more of what is around it, or set all.',
       });
+    }
     // By split and join, since $ has a meaning in the replacement of String.replace.
     text = text.split(old_text).join(new_text);
     replacements += places;
