@@ -81,9 +81,9 @@ describe('the system clock', () => {
     const start = clock.nowMs();
     const fired: string[] = [];
     clock.at(start - 1_000, () => fired.push('past'));
-    clock.at(start + 40, () => fired.push(`late ${clock.nowMs() >= start + 40}`));
-    clock.at(start + 20, () => fired.push('soon'));
-    clock.at(start + 20, () => fired.push('never')).cancel();
+    clock.at(start + 400, () => fired.push(`late ${clock.nowMs() >= start + 400}`));
+    clock.at(start + 200, () => fired.push('soon'));
+    clock.at(start + 200, () => fired.push('never')).cancel();
     const far = clock.at(start + 2 ** 40, () => fired.push('far'));
     await new Promise<void>((resolve) => {
       const look = setInterval(() => {

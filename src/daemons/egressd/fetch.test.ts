@@ -263,7 +263,7 @@ describe('a fetch', () => {
   });
 
   it('says that it was sent when no answer comes in time', async () => {
-    const order = { method: 'POST', url: url('/slow'), time_ms_max: 200 };
+    const order = { method: 'POST', url: url('/slow'), time_ms_max: 1_000 };
     const isSent = (error: Fault) => error.code === 'unreachable' && error.details?.sent === true;
     await assert.rejects(fetch('late', order), isSent);
     const read = fetch('late read', { ...order, method: 'GET' });

@@ -210,7 +210,7 @@ describe('sandboxd remembers', () => {
     await store.recordRefused(box('box_c'), { code: 'denied', message: 'no' });
     assert.equal(await store.closeLeft(), 1);
     const seen = () => events.map(({ id, status }) => [id.replace(/(refused)\..*/, '$1'), status]);
-    for (let tries = 0; tries < 200 && events.length < 5; tries++)
+    for (let tries = 0; tries < 4_000 && events.length < 5; tries++)
       await new Promise((resolve) => setTimeout(resolve, 5));
     assert.deepEqual(seen(), [
       ['box_a.opened', undefined],

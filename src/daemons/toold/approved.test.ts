@@ -226,6 +226,11 @@ describe('while what a person approved after a look at files is done', () => {
   const begun = async () => {
     while (!existsSync(at('begun'))) await sleep(5);
   };
+  /** What is left then is to wait for who works there. */
+  const attempted = async () => {
+    const id = `${run.callId(1)}.attempted.1`;
+    while (!world.audit.events.some((event) => event.id === id)) await sleep(5);
+  };
   const edit = () =>
     colleague.ask(1, 'file.edit', {
       path: at('plan.txt'),
@@ -259,6 +264,7 @@ describe('while what a person approved after a look at files is done', () => {
     const slow = colleague.ask(2, 'site.slow', {});
     await begun();
     const deploying = approve('site.deploy');
+    await attempted();
     assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
     rmSync(at('hold'));
     assert.equal((await slow).status, 'completed');
@@ -271,6 +277,7 @@ describe('while what a person approved after a look at files is done', () => {
     const slow = colleague.ask(2, 'site.slow', {});
     await begun();
     const deploying = approve('site.deploy');
+    await attempted();
     assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
     const freeze =
       'forbid (principal, action == Action::"tool.call", resource == Tool::"site.deploy");';
@@ -287,7 +294,7 @@ describe('while what a person approved after a look at files is done', () => {
     await begun();
     const deploying = approve('site.deploy');
     const refused = assert.rejects(deploying, /dismissed/);
-    await sleep(100);
+    await attempted();
     await host.asAgentd.dismissRun({ params: { id: run.id }, query: { fence: 1 } });
     await refused;
     rmSync(at('hold'));

@@ -1,6 +1,7 @@
 // The audit log through the whole program: reading, following, proving, and its files without a
 // runtime.
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import {
   mkdirSync,
   mkdtempSync,
@@ -53,13 +54,15 @@ test('tail -f goes on, and takes the stream up again where it broke', async () =
   const connections: (number | undefined)[] = [];
   fake.script({
     'auditd-ai': {
-      events: async ({ query }) => {
+      events: async ({ query, signal }) => {
         if (query.follow !== '1') return { events: [event(1)], cursor: null };
         connections.push(query.after);
         const first = (query.after ?? 0) + 1;
         return eventStream(
           (async function* (): AsyncGenerator<AuditEvent> {
-            yield event(first);
+            if (first <= 3) yield event(first);
+            // Whoever is slow to leave is given nothing more.
+            else if (!signal.aborted) await once(signal, 'abort');
           })(),
         );
       },

@@ -39,7 +39,7 @@ for (const [name, open] of Object.entries(DATABASES))
     };
     await store.putArtifact(artifact, call(), undefined);
     await store.noteRead(call(), artifact);
-    assert.ok(await store.outbox.drain(1_000));
+    assert.ok(await store.outbox.drain(20_000));
     const found = events.filter((event) => /^(wait|message|artifact)\./.test(event.event));
     assert.deepEqual(
       found.map(({ event, task_id, root_task_id }) => [event, task_id, root_task_id]),

@@ -19,7 +19,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     assert.deepEqual(await it.store.mark(callOf(run), ['outside', 'tool'], 'a page'), ['outside']);
     assert.deepEqual(await it.store.mark(callOf(run), ['outside'], 'another page'), []);
     assert.deepEqual(await labelsOf(it, task.id), ['person', 'outside']);
-    assert.ok(await it.store.outbox.drain(1_000));
+    assert.ok(await it.store.outbox.drain(20_000));
     const told = it.events.filter(({ event }) => event === 'run.marked');
     assert.deepEqual(
       told.map(({ task_id, run_id, status, data }) => [task_id, run_id, status, data]),

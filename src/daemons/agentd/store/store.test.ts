@@ -20,7 +20,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       assert.equal(ended.status, 'completed');
       assert.equal(ended.result, '42');
       assert.equal((await store.runRow(first.run.id)).outcome, 'completed');
-      assert.ok(await store.outbox.drain(1_000));
+      assert.ok(await store.outbox.drain(20_000));
       const kinds = events.filter((event) => event.task_id === id).map((event) => event.event);
       assert.deepEqual(kinds, [
         'task.created',

@@ -3,6 +3,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { eventually } from '../../../../test/support/runtime.ts';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
 import { daemon, type Hosted, hostDaemon } from '../../../platform/daemon.ts';
 import { makeDispatch } from '../../../platform/dispatch.ts';
@@ -34,12 +35,13 @@ export type TestHost = {
   dir: string;
   /** Opens the way out of a run, or changes it. */
   open(name: string, allow: EgressRule[], more?: Partial<PutEgressBody>): Promise<TestRun>;
-  /** Events of a kind, once the outbox has nothing left. */
-  eventsOf(kind: NewEvent['event']): Promise<NewEvent[]>;
+  /** Events of a kind: once they are as said, and nothing has come for a while. */
+  eventsOf(kind: NewEvent['event'], areThere?: AreThere): Promise<NewEvent[]>;
   /** Ends it; the directory stays for the next host when told so. */
   stop(options?: { keep: boolean }): Promise<void>;
 };
 export type TestRun = { id: RunId; socket: string; cut: number };
+type AreThere = (events: NewEvent[]) => boolean;
 
 function auditOf(audit: FakeAudit): Hosted {
   const { append } = auditRoutes;
@@ -117,7 +119,7 @@ export async function startHost(
       const body = { ...opening(name, allow), ...more };
       return { id, ...(await toold.putEgress({ params: { id }, body })) };
     },
-    eventsOf: (kind) => settledEvents(audit, kind),
+    eventsOf: (kind, areThere) => settledEvents(audit, kind, areThere),
     async stop({ keep } = { keep: false }) {
       await hosted.drain();
       await hosted.stop();
@@ -146,11 +148,18 @@ function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
   });
 }
 
-/** Events that nobody waits for come a moment later: until nothing has come for a while. */
-async function settledEvents(audit: FakeAudit, kind: NewEvent['event']): Promise<NewEvent[]> {
+/** Events that nobody waits for come a moment later, and none too many may come after them. */
+async function settledEvents(
+  audit: FakeAudit,
+  kind: NewEvent['event'],
+  areThere: AreThere = () => true,
+): Promise<NewEvent[]> {
+  const found = () => audit.events.filter(({ event }) => event === kind);
+  const isThere = async () => (areThere(found()) ? true : undefined);
+  await eventually(`${kind} in the audit log`, isThere);
   for (let seen = -1; seen !== audit.events.length; ) {
     seen = audit.events.length;
     await new Promise((resolve) => setTimeout(resolve, 60));
   }
-  return audit.events.filter(({ event }) => event === kind);
+  return found();
 }

@@ -218,7 +218,7 @@ async function live(
     assert.equal(view.tokens_reserved, 0, `${view.subject} leaks tokens`);
     assert.equal(view.cost_reserved_microusd, 0, `${view.subject} leaks money`);
   }
-  assert.equal(await outbox.drain(5_000), true);
+  assert.equal(await outbox.drain(20_000), true);
   outbox.stop();
   await db.close();
   return upstream.bill;

@@ -204,6 +204,7 @@ describe('generate', () => {
   });
 
   test('a stream gives deltas, then done; cut in the middle it tells of it', async () => {
+    let onFirst = () => {};
     const open = async (n: number, step: number) => {
       const answer = await modeld.dispatch.run({
         method: 'POST',
@@ -218,8 +219,10 @@ describe('generate', () => {
         caller: runCaller(n, 1),
       });
       const events: Record<string, unknown>[] = [];
-      for await (const chunk of (answer as { body: AsyncIterable<string> }).body)
+      for await (const chunk of (answer as { body: AsyncIterable<string> }).body) {
         events.push(JSON.parse(chunk.replace(/^data: /, '')) as Record<string, unknown>);
+        onFirst();
+      }
       return events;
     };
     await modeld.agentd.admitRun({ params: { id: runId(10) }, body: admission(10) });
@@ -237,7 +240,8 @@ describe('generate', () => {
     provider.plays.push(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       for (const chunk of openaiChunks(['hel', 'lo']).slice(0, 2)) response.write(chunk);
-      setImmediate(() => response.destroy());
+      // Not before something was read: else all of it would be tried again.
+      onFirst = () => response.destroy();
     });
     const cut = await open(10, 1);
     assert.deepEqual(

@@ -6,6 +6,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, it } from 'node:test';
+import { eventually } from '../../../../test/support/runtime.ts';
 import { LIMITS, type Plan } from './plan.ts';
 import { makeWarden, type Warden } from './warden.ts';
 
@@ -69,6 +70,8 @@ describe('the client of the warden', () => {
     rmSync(dir, { recursive: true, force: true });
   });
   const types = () => heard.map(({ type }) => type);
+  const until = (isSo: () => boolean) =>
+    eventually('what the warden is to hear', async () => isSo() || undefined);
 
   it('uses a connection again, and says nothing on it for a command that is over', async () => {
     answer = (type, socket) =>
@@ -87,7 +90,7 @@ describe('the client of the warden', () => {
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(types(), [1, 1]);
     second.kill();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(() => types().length === 3);
     assert.deepEqual(types(), [1, 1, 5]);
     heard.at(-1)!.socket.write(ended(7, 9));
     const killed = await second.ended;
@@ -129,16 +132,17 @@ describe('the client of the warden', () => {
     const writing = command.stdin(bytes).then(() => {
       taken = true;
     });
-    await new Promise((resolve) => setTimeout(resolve, 20));
     const sent = () =>
       heard.filter(({ type }) => type === 2).reduce((sum, { body }) => sum + body.length, 0);
+    await until(() => sent() >= 65_536);
+    await new Promise((resolve) => setTimeout(resolve, 20));
     assert.deepEqual([sent(), taken], [65_536, false]);
     const room = Buffer.alloc(4);
     room.writeUInt32LE(65_536);
     heard[0]!.socket.write(frame(0x86, room));
     await writing;
     command.stdinEnd();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(() => types().includes(3));
     assert.equal(sent(), 100_000);
     assert.equal(types().at(-1), 3);
     heard[0]!.socket.write(ended());

@@ -119,7 +119,7 @@ export async function live(
     },
     async drained() {
       try {
-        return (await outbox?.drain(5_000)) ?? false;
+        return (await outbox?.drain(20_000)) ?? false;
       } catch (error) {
         // Looking whether anything is left is a point to die at, too.
         if (place === undefined) throw error;
