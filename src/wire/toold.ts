@@ -42,6 +42,13 @@ export const ToolView = z.object({
   capabilities: z.array(z.string()),
   /** Nobody can use it until a person lets it go on; since when, who said so, and why. */
   suspended: z.object({ since: Timestamp, by: z.string(), reason: z.string() }).optional(),
+  /**
+   * Root tasks that cannot use it, nor their subtasks, until then. At most two: the second suspends
+   * it for everybody.
+   */
+  suspended_in: z
+    .array(z.object({ task_id: TaskId, since: Timestamp, reason: z.string() }))
+    .optional(),
 });
 export type ToolView = z.infer<typeof ToolView>;
 
@@ -183,6 +190,7 @@ export const tooldRoutes = routes({
     body: z.strictObject({ reason: z.string().min(1).max(1_000) }),
     output: z.object({ tool: ToolView }),
   }),
+  /** For everybody, and in each task that it is suspended in. */
   resumeTool: route({
     method: 'POST',
     path: '/v1/tools/{name}/resume',

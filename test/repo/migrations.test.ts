@@ -37,6 +37,7 @@ const MADE: Record<string, string[]> = {
     '7ad74ebff883393f3bcffa4bee5e68e8696715d95936d43d9b8a31bae01a1e52',
     '877f586940d2efb7e10c16f8ac24b321471813088d371db1d4913f9601c7ce7e',
     'f23c47bf89e8b1449d776843d8e13dea64d4cfd0124fe736f3bd297ca2002130',
+    'e9e90d72f9b3bfbdd9f1fb79b3fe5b8a48d90fb733f765016f142f8e1ccd96a1',
   ],
 };
 

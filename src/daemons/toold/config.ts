@@ -15,7 +15,10 @@ export const tooldConfig = z.strictObject({
     .default({}),
   /** Tools that an operator declares in YAML; absent: tools in the state directory. */
   tools_dir: z.string().min(1).max(4_096).optional(),
-  /** A declared tool that breaks its declaration this often in so long is suspended; 0: never. */
+  /**
+   * A declared tool that breaks its declaration this often in so long, in one task tree, is
+   * suspended there; twice as often in several, for everybody. 0: never.
+   */
   violations_max: z.int().min(0).max(1_000).default(5),
   violations_within_s: z.int().min(1).max(2_592_000).default(3_600),
   /** What one run may send and receive through egressd, in all. */

@@ -1,10 +1,15 @@
-// A declared tool that breaks its declaration again and again is suspended by itself, for every
-// run, over a restart, until a person lets it go on.
+// A declared tool that breaks its declaration again and again is suspended by itself, in the task
+// tree that made it do so and, when that is not the only one, for every run; over a restart, until
+// a person lets it go on.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { afterEach, beforeEach, describe, it, test } from 'node:test';
+import fc from 'fast-check';
 import { openTestBox, type TestBox } from '../../../test/support/test-box.ts';
+import { derivedId } from '../../platform/ids.ts';
+import type { TaskId } from '../../wire/words.ts';
+import { isForEverybody } from './containment.ts';
 import {
   hostToold,
   isCode,
@@ -63,14 +68,47 @@ afterEach(async () => {
 });
 
 let n = 0;
+const askWhole = (name: string, by = run) => by.ask(n++, `site.${name}`, { n });
 const ask = async (name: string, by = run) => {
-  const { status, error } = await by.ask(n++, `site.${name}`, { n });
+  const { status, error } = await askWhole(name, by);
   return error?.code ?? status;
 };
-const suspensionOf = async (name: string) => {
-  const { tools } = await host.operator.listTools({});
-  return tools.find((one) => one.name === `site.${name}`)?.suspended;
+const breakIt = async (times: number, by = run) => {
+  for (let i = 0; i < times; i++) assert.equal(await ask('chatty', by), 'bad_output');
 };
+/** A run of another tree. */
+const other = (name: string) => host.admit(name, { tools: NAMES });
+const TREE = derivedId<TaskId>('task', derivedId('run', 'one'));
+const viewOf = async (name: string, by = host.operator) => {
+  const { tools } = await by.listTools({});
+  const view = tools.find((one) => one.name === `site.${name}`)!;
+  return { suspended: view.suspended, suspended_in: view.suspended_in };
+};
+const FREE = { suspended: undefined, suspended_in: undefined };
+const scopes = async () => {
+  await settled(world);
+  const told = world.audit.events.filter(({ event }) => event === 'tool.suspended');
+  return told.map(({ tool: name, data }) => [name, data?.scope, data?.violations]);
+};
+
+test('any number of violations of one task tree is never for everybody, of two it is', () => {
+  const kind = fc.constantFrom('output', 'limit', 'network');
+  const of = (tree: string) => fc.array(fc.record({ tree: fc.constant(tree), kind }));
+  fc.assert(
+    fc.property(
+      of('a'),
+      of('b'),
+      fc.boolean(),
+      fc.integer({ min: 1, max: 5 }),
+      (a, b, isHeld, max) => {
+        const held = new Set(isHeld ? ['a'] : []);
+        assert.equal(isForEverybody(a, held, max), false);
+        const [isA, isB] = [a.length >= max || (isHeld && a.length > 0), b.length >= max];
+        assert.equal(isForEverybody([...a, ...b], held, max), isA && isB);
+      },
+    ),
+  );
+});
 
 describe('a declared tool', () => {
   for (const [name, code, why] of [
@@ -80,57 +118,141 @@ describe('a declared tool', () => {
   ] as const)
     it(`${name}: is suspended after it broke its word so often, and no other is`, async () => {
       for (let i = 0; i < MAX; i++) assert.equal(await ask(name), code);
-      assert.equal(await ask(name), 'suspended');
-      const other = await host.admit('two', { tools: NAMES });
-      assert.equal(await ask(name, other), 'suspended', 'for everybody');
+      const { error } = await askWhole(name);
+      assert.equal(error?.code, 'suspended');
+      assert.match(error!.message, /suspended in this task and its subtasks .*: 3 violations: /);
+      assert.match(error!.message, why);
+      assert.match(error!.hint!, new RegExp(`agentctl tool resume site\\.${name}`));
       assert.equal(await ask('good'), 'completed');
-      const held = await suspensionOf(name);
-      assert.equal(held?.by, 'service:toold');
-      assert.match(held!.reason, why);
-      await settled(world);
-      const told = world.audit.events.filter(({ event }) => event === 'tool.suspended');
+      const { suspended, suspended_in } = await viewOf(name);
+      assert.equal(suspended, undefined);
       assert.deepEqual(
-        told.map((event) => [event.tool, event.data?.violations]),
-        [[`site.${name}`, MAX]],
+        suspended_in!.map(({ task_id }) => task_id),
+        [TREE],
       );
+      assert.match(suspended_in![0]!.reason, why);
+      assert.deepEqual(await scopes(), [[`site.${name}`, 'task_tree', MAX]]);
     });
+
+  it('is not taken from others by one task tree, and is by two', async () => {
+    await breakIt(MAX);
+    const second = await other('two');
+    await breakIt(MAX - 1, second);
+    assert.deepEqual([await ask('chatty'), await ask('chatty')], ['suspended', 'suspended']);
+    assert.deepEqual(await viewOf('chatty', second.client), FREE, 'others are not told whose');
+    assert.equal((await viewOf('chatty', run.client)).suspended_in?.length, 1);
+
+    await breakIt(1, second);
+    const third = await other('three');
+    assert.equal(await ask('chatty', third), 'suspended');
+    const { error } = await askWhole('chatty');
+    assert.match(error!.message, /suspended for everybody: 6 violations in 2 task trees: /);
+    const { suspended, suspended_in } = await viewOf('chatty');
+    assert.equal(suspended?.by, 'service:toold');
+    assert.equal(suspended_in?.length, 2);
+    assert.equal(await ask('good', third), 'completed');
+    assert.deepEqual(await scopes(), [
+      ['site.chatty', 'task_tree', MAX],
+      ['site.chatty', 'everybody', 2 * MAX],
+    ]);
+  });
+
+  it('is not taken from others by what a task tree had in hand when it lost it', async () => {
+    const calls = Array.from({ length: 3 * MAX }, () => ask('chatty'));
+    const codes = new Set(await Promise.all(calls));
+    assert.ok(codes.has('bad_output'));
+    assert.equal(await ask('chatty'), 'suspended');
+    await breakIt(1, await other('two'));
+    assert.equal((await viewOf('chatty')).suspended, undefined);
+  });
+
+  it('is suspended for everybody when many task trees make it break its word a little', async () => {
+    for (let i = 0; i < 2 * MAX; i++) await breakIt(1, await other(`tree ${i}`));
+    assert.equal(await ask('chatty'), 'suspended');
+    assert.match((await viewOf('chatty')).suspended!.reason, /6 violations in 6 task trees/);
+    assert.deepEqual(await scopes(), [['site.chatty', 'everybody', 2 * MAX]]);
+  });
+
+  it('is suspended for subtasks and later runs with their task tree', async () => {
+    const task_id = derivedId<TaskId>('task', 'below');
+    const below = { task_id, root_task_id: TREE, tools: NAMES };
+    const child = await host.admit('child', below);
+    await breakIt(MAX - 1);
+    await breakIt(1, child);
+    const again = await host.admit('again', { ...below, task_id: TREE });
+    for (const one of [run, child, again]) assert.equal(await ask('chatty', one), 'suspended');
+    const { suspended, suspended_in } = await viewOf('chatty');
+    assert.equal(suspended, undefined);
+    assert.deepEqual(
+      suspended_in!.map((held) => held.task_id),
+      [TREE],
+    );
+    const elsewhere = { ...below, root_task_id: derivedId<TaskId>('task', 'elsewhere') };
+    await breakIt(1, await host.admit('elsewhere', elsewhere));
+  });
 
   it('that fails, or keeps to its word, goes on', async () => {
     for (let i = 0; i < MAX + 2; i++) assert.equal(await ask('fails'), 'command_failed');
     for (let i = 0; i < MAX + 2; i++) assert.equal(await ask('good'), 'completed');
-    assert.equal(await suspensionOf('fails'), undefined);
+    assert.deepEqual(await viewOf('fails'), FREE);
   });
 
   it('is not suspended for what is long ago', async () => {
-    for (let i = 0; i < MAX - 1; i++) await ask('chatty');
+    await breakIt(MAX - 1);
     world.clock.advance(601_000);
-    for (let i = 0; i < MAX - 1; i++) assert.equal(await ask('chatty'), 'bad_output');
-    assert.equal(await suspensionOf('chatty'), undefined);
+    await breakIt(MAX - 1);
+    assert.deepEqual(await viewOf('chatty'), FREE);
+  });
+
+  it('stays suspended in a task tree however long ago, and that speaks against it', async () => {
+    await breakIt(MAX);
+    world.clock.advance(30 * 86_400_000);
+    assert.equal(await ask('chatty'), 'suspended');
+    const second = await other('two');
+    await breakIt(MAX, second);
+    assert.equal(await ask('chatty', second), 'suspended');
+    assert.match((await viewOf('chatty')).suspended!.reason, /6 violations in 2 task trees/);
   });
 
   it('stays suspended over a restart, until a person resumes it', async () => {
-    for (let i = 0; i < MAX; i++) await ask('chatty');
-    await host.stop();
-    await start();
-    assert.equal(await ask('chatty'), 'suspended');
     const params = { name: 'site.chatty' };
-    const { tool: view } = await host.operator.resumeTool({ params });
-    assert.equal(view.suspended, undefined);
-    assert.equal(await ask('chatty'), 'bad_output', 'counted from the beginning');
-    assert.equal(await suspensionOf('chatty'), undefined);
-    await assert.rejects(host.operator.resumeTool({ params }), isCode('conflict'));
+    for (const trees of [1, 2]) {
+      await breakIt(MAX);
+      if (trees === 2) await breakIt(MAX, await other('two'));
+      const before = await viewOf('chatty');
+      await host.stop();
+      await start();
+      assert.deepEqual(await viewOf('chatty'), before);
+      assert.equal(before.suspended === undefined, trees === 1);
+      assert.equal(await ask('chatty'), 'suspended');
+      assert.equal(
+        await ask('chatty', await other('three')),
+        trees === 1 ? 'bad_output' : 'suspended',
+      );
+
+      const { tool: view } = await host.operator.resumeTool({ params });
+      assert.deepEqual([view.suspended, view.suspended_in], [undefined, undefined]);
+      await breakIt(MAX - 1);
+      assert.deepEqual(await viewOf('chatty'), FREE, 'counted from the beginning');
+      await assert.rejects(host.operator.resumeTool({ params }), isCode('conflict'));
+      world.clock.advance(601_000);
+    }
     await settled(world);
-    const resumed = world.audit.events.find(({ event }) => event === 'tool.resumed');
-    assert.deepEqual([resumed?.principal, resumed?.tool], ['person:alice', 'site.chatty']);
+    const resumed = world.audit.events.filter(({ event }) => event === 'tool.resumed');
+    assert.deepEqual(
+      resumed.map(({ principal, tool: name }) => [principal, name]),
+      Array.from({ length: 2 }, () => ['person:alice', 'site.chatty']),
+    );
   });
 
   it('is suspended and resumed by people, as any other tool is', async () => {
     const params = { name: 'site.good' };
     await host.operator.suspendTool({ params, body: { reason: 'looks odd' } });
-    assert.equal(await ask('good'), 'suspended');
-    assert.deepEqual(await suspensionOf('good'), {
+    for (const one of [run, await other('two')]) assert.equal(await ask('good', one), 'suspended');
+    assert.deepEqual((await viewOf('good')).suspended, {
       ...{ since: '2026-06-29T18:00:00.000Z', by: 'person:alice', reason: 'looks odd' },
     });
+    assert.deepEqual(await scopes(), [['site.good', 'everybody', undefined]]);
     await host.operator.resumeTool({ params });
     assert.equal(await ask('good'), 'completed');
     for (const [name, code] of [
@@ -140,5 +262,15 @@ describe('a declared tool', () => {
       const body = { reason: 'x' };
       await assert.rejects(host.operator.suspendTool({ params: { name }, body }), isCode(code));
     }
+  });
+
+  it('that a person suspends beside a task tree’s own is free of both when resumed', async () => {
+    await breakIt(MAX);
+    const params = { name: 'site.chatty' };
+    await host.operator.suspendTool({ params, body: { reason: 'looks odd' } });
+    const { error } = await askWhole('chatty');
+    assert.match(error!.message, /suspended for everybody: looks odd/);
+    await host.operator.resumeTool({ params });
+    await breakIt(1);
   });
 });

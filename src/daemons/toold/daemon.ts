@@ -144,9 +144,9 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const turns = makeWorkTurns({ policy });
   const attempts = makeAttempts({ ...own, turns, containment, clock, log, moment });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
-  const { suspensionOf } = containment;
+  const { suspensionsOf } = containment;
   const service = makeService({
-    ...{ store, runs, registry, attempts, metrics, inFlightPerRunMax, suspensionOf },
+    ...{ store, runs, registry, attempts, metrics, inFlightPerRunMax, suspensionsOf },
   });
 
   return {

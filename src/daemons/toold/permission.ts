@@ -61,10 +61,18 @@ export function makePermissions(options: {
   authority: Authority;
   marks: Marks;
   limits: BreakerLimits;
-  containment: Pick<Containment, 'suspensionOf'>;
+  containment: Pick<Containment, 'suspensionsOf'>;
   clock: Clock;
 }): Permissions {
-  const { authority, marks, clock } = options;
+  const { authority, marks, clock, containment } = options;
+
+  /** For whom, and why. */
+  const suspensionOf = ({ toolName, run: { rootTaskId } }: Job): string | undefined => {
+    const { suspended, suspended_in = [] } = containment.suspensionsOf(toolName, rootTaskId);
+    if (suspended !== undefined) return `for everybody: ${suspended.reason}`;
+    const [here] = suspended_in;
+    return here && `in this task and its subtasks (the tree of ${rootTaskId}): ${here.reason}`;
+  };
 
   const askPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
     const labels = await marks.of(job.run, tool);
@@ -95,7 +103,7 @@ export function makePermissions(options: {
           request: { tool: job.toolName, agent: request.agent, taskId: request.task_id },
           grant: grantOf(run),
           toolIsKnown: tool !== undefined,
-          suspension: options.containment.suspensionOf(job.toolName)?.reason,
+          suspension: suspensionOf(job),
           argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
           callsOfToolMax: tool?.callsPerRunMax,
           nowMs: clock.nowMs(),
@@ -115,7 +123,7 @@ export function makePermissions(options: {
       const decision = decide(
         {
           ...{ run, grant: grantOf(run), toolIsKnown: true, argumentsProblem: undefined },
-          suspension: options.containment.suspensionOf(job.toolName)?.reason,
+          suspension: suspensionOf(job),
           request: { tool: job.toolName, agent: job.request.agent, taskId: job.request.task_id },
           ...{ callsOfToolMax: undefined, nowMs: clock.nowMs(), key: job.key },
           ...{ progress: newProgress(), limits: options.limits },

@@ -40,7 +40,7 @@ const table: { what: string; given: Partial<Asked>; rule: string; code?: string 
   { what: 'a plain call', given: {}, rule: 'toold:granted' },
   {
     what: 'of a tool that is suspended',
-    given: { suspension: 'it printed nonsense' },
+    given: { suspension: 'for everybody: it printed nonsense' },
     ...{ rule: 'toold:suspended', code: 'suspended' },
   },
   {
@@ -117,7 +117,7 @@ describe('the checks', () => {
     const wrongs: Partial<Asked> = {
       request: { tool: 'shell.run', agent: 'x', taskId: 'task_9' },
       toolIsKnown: false,
-      suspension: 'it printed nonsense',
+      suspension: 'for everybody: it printed nonsense',
       grant: grant({ expiresAtMs: 0, callsMax: 0 }),
       callsOfToolMax: 0,
       progress: { ...newProgress(), recent: [call, call] },

@@ -46,7 +46,7 @@ export type Asked = {
   request: { tool: string; agent: string | undefined; taskId: string | undefined };
   grant: { tools: ReadonlySet<string>; expiresAtMs: number | null; callsMax: number };
   toolIsKnown: boolean;
-  /** Why nobody may use the tool for now. */
+  /** For whom the tool is suspended, this run among them, and why. */
   suspension: string | undefined;
   /** Why the arguments do not fit the tool's input; undefined when they do. */
   argumentsProblem: string | undefined;
@@ -144,8 +144,8 @@ const checkSuspended: Check = {
     if (suspension === undefined) return undefined;
     return refusal(
       'suspended',
-      `${request.tool} is suspended: ${suspension}`,
-      'Do without it. A person must look at it before anybody can use it again.',
+      `${request.tool} is suspended ${suspension}`,
+      `Do without it. A person who has looked can lift this: agentctl tool resume ${request.tool}`,
     );
   },
 };

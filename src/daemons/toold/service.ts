@@ -46,7 +46,7 @@ export function makeService(options: {
   attempts: Attempts;
   metrics: Metrics;
   inFlightPerRunMax: number;
-  suspensionOf: Containment['suspensionOf'];
+  suspensionsOf: Containment['suspensionsOf'];
 }): Service {
   const { store, runs, registry, attempts, metrics } = options;
   const flights = new Map<string, Flight>();
@@ -158,13 +158,14 @@ export function makeService(options: {
       return answer;
     },
     listTools(caller) {
-      const views = registry.list().map(({ view }): ToolView => {
-        const suspended = options.suspensionOf(view.name);
-        return suspended === undefined ? view : { ...view, suspended };
-      });
-      if (caller === undefined) return views;
-      const { tools } = runs.current(caller);
-      return views.filter((view) => tools.has(view.name));
+      const run = caller === undefined ? undefined : runs.current(caller);
+      const views = registry.list().map(
+        ({ view }): ToolView => ({
+          ...view,
+          ...options.suspensionsOf(view.name, run?.rootTaskId),
+        }),
+      );
+      return run === undefined ? views : views.filter((view) => run.tools.has(view.name));
     },
     problemWith(name, args) {
       const parsed = checkValue(registry.get(name)!.input, args);

@@ -77,6 +77,15 @@ CREATE TABLE tool_suspensions (
   by_principal TEXT NOT NULL,
   reason TEXT NOT NULL
 );`,
+  // Those counted before trees were told apart stay, and count together as one tree's.
+  `ALTER TABLE tool_violations ADD COLUMN root_task_id TEXT NOT NULL DEFAULT '';
+CREATE TABLE tool_tree_suspensions (
+  tool TEXT NOT NULL,
+  root_task_id TEXT NOT NULL,
+  since_ms BIGINT NOT NULL,
+  reason TEXT NOT NULL,
+  PRIMARY KEY (tool, root_task_id)
+);`,
 ];
 
 const VERSION = 1;

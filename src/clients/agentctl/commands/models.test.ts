@@ -45,6 +45,34 @@ test('tool list and show', async () => {
   assert.equal((await run('tool', 'show', 'nothing')).code, 5);
 });
 
+test('tool list and show say for whom a tool is suspended, and nothing of one that is not', async () => {
+  const since = '2026-06-29T18:00:00.000Z';
+  const suspended = { since, by: 'person:alice', reason: 'looks odd' };
+  const reason = '5 violations: it ran into its limits';
+  const suspended_in = [{ task_id: id('task', 1), since, reason }];
+  const tools = [
+    { ...tool('a.all'), suspended, suspended_in },
+    { ...tool('a.tree'), suspended_in },
+    tool('a.free'),
+  ];
+  fake.script({ toold: { listTools: async () => ({ tools }) } });
+  const { stdout } = await run('tool', 'list');
+  assert.match(stdout, /^a\.all \(suspended\) /m);
+  assert.match(stdout, /^a\.tree \(suspended in a task\) /m);
+  assert.match(stdout, /^a\.free +medium/m);
+  const json = JSON.parse((await run('tool', 'list', '--json')).stdout) as { tools: object[] };
+  assert.deepEqual(json.tools, tools);
+
+  const linesOf = async (name: string) =>
+    (await run('tool', 'show', name)).stdout.split('\n').filter((line) => /^suspended/.test(line));
+  const [all, inTree, ...more] = await linesOf('a.all');
+  assert.match(all!, /^suspended +since .* by person:alice: looks odd/);
+  assert.match(inTree!, /^suspended in +task_\w+ and its subtasks since/);
+  assert.deepEqual(more, []);
+  assert.equal((await linesOf('a.tree')).length, 1);
+  assert.deepEqual(await linesOf('a.free'), []);
+});
+
 test('model list says plainly what is a rehearsal and what does not answer', async () => {
   const models = [
     model('coder-large'),

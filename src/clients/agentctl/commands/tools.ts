@@ -6,7 +6,7 @@ import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
-import { renderFields, renderTable } from '../show/table.ts';
+import { type Cell, renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
 import { findTool } from './find-tool.ts';
 
@@ -28,9 +28,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('toold', 'listTools', {});
   out.give(answer, () => {
     const rows = answer.tools.map((tool) => [
-      tool.suspended === undefined
-        ? tool.name
-        : { text: `${tool.name} (suspended)`, style: 'red' as const },
+      nameOf(tool),
       { text: tool.risk, style: RISKS[tool.risk] },
       tool.reversibility,
       tool.capabilities.join(', '),
@@ -40,6 +38,14 @@ export async function list({ out, runtime }: Session): Promise<void> {
     const broken = (answer.problems ?? []).flatMap((problem) => problemLines(problem, out.paint));
     return [...renderTable(HEADS, rows, out), ...broken];
   });
+}
+
+function nameOf({ name, suspended, suspended_in = [] }: ToolView): Cell {
+  if (suspended !== undefined) return { text: `${name} (suspended)`, style: 'red' };
+  const { length } = suspended_in;
+  if (length === 0) return name;
+  const where = length === 1 ? 'a task' : `${length} tasks`;
+  return { text: `${name} (suspended in ${where})`, style: 'yellow' };
 }
 
 export async function show(session: Session): Promise<void> {
@@ -60,6 +66,10 @@ export async function show(session: Session): Promise<void> {
         ['sandbox', tool.level],
         ['granted by', tool.capabilities.join(', ')],
         ['suspended', tool.suspended && out.paint('red', suspendedText(tool.suspended))],
+        ...(tool.suspended_in ?? []).map(({ task_id, since, reason }): [string, string] => [
+          'suspended in',
+          out.paint('yellow', `${task_id} and its subtasks since ${since}: ${plain(reason)}`),
+        ]),
       ],
       out.paint,
     ),
