@@ -72,7 +72,7 @@ for (const mode of MODES) {
         const held = await run(socket, way);
         assert.equal(held.stdout, '', way);
         assert.notEqual(held.code, 0, way);
-        assert.ok(held.wallUs < 5_000_000, `${way} took ${held.wallUs} µs`);
+        assert.equal(held.endedBy, 'itself', way);
       }
       const control = await run(socket, ways[0]!, ['netns']);
       assert.equal(control.stdout, 'a page', 'control: on the host’s network it gets there');

@@ -20,7 +20,7 @@ import { exited, fillWorkspace } from './support/cases.ts';
 import { type HeldBox, IS_ROOT, MODES, NOTHING, Warden } from './support/warden.ts';
 
 for (const mode of MODES) {
-  describe(`a host that changes while a box is open, as ${mode}`, { timeout: 60_000 }, () => {
+  describe(`a host that changes while a box is open, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: Warden;
     before(async () => {
       warden = await new Warden({ mode }).start();

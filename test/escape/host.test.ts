@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
 import { processesOf } from './support/host.ts';
 import { IS_ROOT, MODES, Warden } from './support/warden.ts';
@@ -110,11 +111,11 @@ describe('a host that forbids user namespaces', () => {
     await begun;
     // Started is told in the midst of its exec: its name comes a moment later.
     const isThere = () => processesOf(warden.dir).some((one) => one.name === 'hostile');
-    for (let tries = 0; tries < 100 && !isThere(); tries++) await sleep(20);
-    assert.ok(isThere());
+    await eventually('the command', async () => (isThere() ? true : undefined));
     warden.process?.kill('SIGKILL');
-    for (let tries = 0; tries < 200 && processesOf(warden.dir).length > 0; tries++) await sleep(20);
-    assert.deepEqual(processesOf(warden.dir), []);
+    await eventually('no process', async () =>
+      processesOf(warden.dir).length === 0 ? true : undefined,
+    );
   });
 });
 

@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Bind } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { eventually } from '../support/runtime.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, mountsOf, processesOf } from './support/host.ts';
 import { IS_ROOT, MODES, NOTHING, Warden, type WardenOptions } from './support/warden.ts';
@@ -17,13 +17,9 @@ async function started(t: TestContext, options: WardenOptions): Promise<Warden> 
   return warden;
 }
 
-// Until it is so, or ten seconds: the kernel takes its time with the dead.
+// The kernel takes its time with the dead.
 async function soon(what: string, isSo: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 500; tries++) {
-    if (isSo()) return;
-    await sleep(20);
-  }
-  assert.fail(`not within ten seconds: ${what}`);
+  await eventually(what, async () => (isSo() ? true : undefined));
 }
 
 // A box that sleeps, with the warden's directory in its arguments so that it can be found.
@@ -40,12 +36,8 @@ async function sleeper(warden: Warden, protects: string[] = []) {
   return { client, outcome, pid: await init };
 }
 
-// Nobody is told when the client has gone: ask until it is so.
 async function nothingLeft(warden: Warden): Promise<void> {
-  for (let tries = 0; tries < 100; tries++) {
-    if ((await warden.leftovers()).boxes === 0) break;
-    await sleep(20);
-  }
+  await warden.noBoxes();
   assert.deepEqual(await warden.leftovers(), NOTHING);
 }
 
@@ -101,7 +93,10 @@ for (const mode of MODES) {
       const warden = await started(t, { mode });
       const mounts = mountsOf(warden.dir, wardenPid(warden));
       const words = ['/bin/sh', '-c', 'echo $$ >/tmp/x; sleep 0.2; cat /tmp/x'];
-      const outcomes = await Promise.all(Array.from({ length: crowd }, () => warden.run(words)));
+      const limits = { limits: { wallMs: 200_000 } };
+      const outcomes = await Promise.all(
+        Array.from({ length: crowd }, () => warden.run(words, limits)),
+      );
       for (const outcome of outcomes) assert.match(exited(outcome).stdout, /^\d+\n$/);
       assert.deepEqual(await warden.leftovers(), NOTHING);
       assert.deepEqual(mountsOf(warden.dir, wardenPid(warden)), mounts);
@@ -140,8 +135,7 @@ for (const mode of MODES) {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       await sleeper(warden, ['settings.json', '.tool/config']);
-      const janitor = processesOf(warden.dir).find((one) => one.name === 'warden-janitor');
-      process.kill(janitor?.pid ?? 0, 'SIGKILL');
+      process.kill(await warden.janitor(), 'SIGKILL');
       warden.process?.kill('SIGKILL');
       await soon('no process', () => processesOf(warden.dir).length === 0);
       assert.equal(readdirSync(warden.workspace).length, 2, 'control: now they are left');
@@ -154,13 +148,13 @@ for (const mode of MODES) {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       await sleeper(warden, ['settings.json']);
-      const janitor = processesOf(warden.dir).find((one) => one.name === 'warden-janitor')?.pid;
-      process.kill(janitor!, 'SIGSTOP');
+      const janitor = await warden.janitor();
+      process.kill(janitor, 'SIGSTOP');
       warden.process?.kill('SIGKILL');
       await once(warden.process!, 'exit');
       await assert.rejects(warden.start(), /another warden runs/);
       assert.deepEqual(readdirSync(warden.workspace), ['settings.json'], 'not swept yet');
-      process.kill(janitor!, 'SIGCONT');
+      process.kill(janitor, 'SIGCONT');
       await soon('no stub', () => readdirSync(warden.workspace).length === 0);
       await warden.start();
       const box = await sleeper(warden, ['settings.json']);

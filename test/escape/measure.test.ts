@@ -13,7 +13,7 @@ import { MODES, Warden } from './support/warden.ts';
 const MIB = 1_048_576;
 
 for (const mode of MODES) {
-  describe(`measuring, as ${mode}`, { timeout: 60_000 }, () => {
+  describe(`measuring, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: Warden;
     let asked: Asked;
     before(async () => {

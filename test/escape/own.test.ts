@@ -9,7 +9,6 @@ import {
   linkSync,
   lstatSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
   statSync,
   symlinkSync,
@@ -20,6 +19,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Owned } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import { processesOf } from './support/host.ts';
 import { IS_ROOT, Warden } from './support/warden.ts';
 
 const DAEMONS = 61_100;
@@ -191,10 +191,8 @@ describe('the warden gives directories away', { skip }, () => {
     const egress = join(make(join(dir, 'egress')), 'proxy.sock');
     const carriers: string[] = [];
     const server = createServer((socket) => {
-      const relays = readdirSync('/proc').filter(
-        (pid) => /^\d+$/.test(pid) && /^box-egress$/m.test(read(`/proc/${pid}/comm`)),
-      );
-      carriers.push(...relays.map((pid) => read(`/proc/${pid}/status`)));
+      const relays = processesOf(warden.dir).filter(({ name }) => name === 'box-egress');
+      carriers.push(...relays.map(({ pid }) => read(`/proc/${pid}/status`)));
       socket.on('error', () => undefined).end('outside\n');
     });
     await new Promise<void>((resolve) => server.listen(egress, resolve));

@@ -25,7 +25,7 @@ socket.on('close', () => {
 });`;
 
 for (const mode of MODES) {
-  describe(`a runner, as ${mode}`, { timeout: 60_000 }, () => {
+  describe(`a runner, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: Warden;
     let server: Server;
     let dirs: { program: string; sockets: string };

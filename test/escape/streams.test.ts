@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive } from '../support/processes.ts';
+import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
 import { MODES, Warden } from './support/warden.ts';
 import type { Outcome, WardenClient } from './support/warden-client.ts';
@@ -18,7 +20,7 @@ function residentBytes(pid: number): number {
 }
 
 for (const mode of MODES) {
-  describe(`a reader that does not read, as ${mode}`, { timeout: 60_000 }, () => {
+  describe(`a reader that does not read, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: Warden;
     before(async () => {
       warden = await new Warden({ mode }).start();
@@ -62,9 +64,15 @@ for (const mode of MODES) {
     it('does not keep a command from its time', async () => {
       const client = await warden.client();
       const limits = { ...LIMITS, wallMs: 300 };
+      const started = new Promise<number>((resolve) => {
+        client.onStarted = (pid) => {
+          client.socket.pause();
+          resolve(pid);
+        };
+      });
       const outcome = client.run(warden.plan(['/bin/sh', '-c', SCRIPT], { limits }));
-      client.socket.pause();
-      await sleep(800);
+      const init = await started;
+      await eventually('the end of the box', async () => (isAlive(init) ? undefined : true));
       client.socket.resume();
       const exit = exited(await outcome);
       assert.equal(exit.endedBy, 'wall');

@@ -189,7 +189,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     if (options.base === undefined) rmSync(base, { recursive: true, force: true });
     throw error;
   });
-  const runtimePid = options.uid === undefined && IS_ROOT ? nodeChildOf(child.pid!) : child.pid!;
+  const runtimePid =
+    options.uid === undefined && IS_ROOT
+      ? await eventually('the runtime below the keeper', async () => nodeChildOf(child.pid!))
+      : child.pid!;
   const operatorKey = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
   const stop = async () => {
     child.kill('SIGTERM');
@@ -218,14 +221,13 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   };
 }
 
-function nodeChildOf(pid: number): number {
+/** The kernel leaves some out of this list while others of them end, and they may end meanwhile. */
+function nodeChildOf(pid: number): number | undefined {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
-  const found = children.map(Number).find((child) => {
+  return children.map(Number).find((child) => {
     const [program = ''] = readFileSync(`/proc/${child}/cmdline`, 'utf8').split('\0');
     return program === process.execPath;
   });
-  if (found === undefined) throw new Error(`no runtime below the keeper ${pid}`);
-  return found;
 }
 
 /** What an earlier life of the runtime is still taking away must not be missed. */
@@ -259,9 +261,15 @@ function readyLine(child: ChildProcess, log: () => string): Promise<RuntimeInfo>
       if (line.ready === true) resolve(line);
       else reject(faultFromBody(line));
     });
-    child.once('exit', (code, signal) =>
-      reject(new Error(`the runtime ended (${signal ?? code}) before it was ready:\n${log()}`)),
-    );
+    const ended = () =>
+      reject(
+        new Error(
+          `the runtime ended (${child.signalCode ?? child.exitCode}) before it was ready:\n${log()}`,
+        ),
+      );
+    // What it said last may still be in the pipe; what it left behind may hold the pipe for ever.
+    child.once('close', ended);
+    child.once('exit', () => setTimeout(ended, 10_000).unref());
   });
 }
 
@@ -282,6 +290,12 @@ export async function eventually<T>(
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   throw new Error(`${what} did not happen within ${withinMs} ms`, { cause: last });
+}
+
+/** So long, and longer where the machine is too busy to let anybody run: each pause is late then. */
+export async function pauses(ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += 25)
+    await new Promise((resolve) => setTimeout(resolve, 25));
 }
 
 export function taskEnded(runtime: Clients, id: string, withinMs = 60_000): Promise<TaskView> {

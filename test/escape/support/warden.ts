@@ -195,6 +195,21 @@ export class Warden {
     return this;
   }
 
+  // It is there from the start, and has its name a moment later.
+  janitor(): Promise<number> {
+    return eventually(
+      'the janitor',
+      async () => processesOf(this.dir).find(({ name }) => name === 'warden-janitor')?.pid,
+    );
+  }
+
+  // Nobody is told when a client has gone: ask until it is so.
+  async noBoxes(): Promise<void> {
+    await eventually('the end of the boxes', async () =>
+      (await this.leftovers()).boxes === 0 ? true : undefined,
+    );
+  }
+
   // Its log comes through a pipe of its own, and so may come after its answer.
   async untilLogged(pattern: RegExp): Promise<void> {
     await eventually(`${pattern} in the warden's log`, async () =>
@@ -318,7 +333,7 @@ export class Warden {
       await once(child, 'exit');
     }
     // A killed warden's janitor may still be at work in there.
-    for (let tries = 0; tries < 250 && processesOf(this.dir).length > 0; tries++) await sleep(20);
+    for (let tries = 0; tries < 1_000 && processesOf(this.dir).length > 0; tries++) await sleep(20);
     rmSync(this.dir, { recursive: true, force: true });
   }
 }
