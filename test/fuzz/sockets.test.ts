@@ -197,7 +197,9 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     const { task } = await runtime.agentd.createTask({ body });
     const ended = await taskEnded(runtime, task.id);
     assert.equal(ended.status, 'completed', JSON.stringify(ended));
-    const { events } = await runtime.audit.task({ params: { task_id: task.id }, query: {} });
-    assert.ok(events.some(({ event }) => event === 'task.ended'));
+    await eventually('its end in the log', async () => {
+      const { events } = await runtime.audit.task({ params: { task_id: task.id }, query: {} });
+      return events.find(({ event }) => event === 'task.ended');
+    });
   });
 });

@@ -9,6 +9,7 @@ import { socketPathOf } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type ArtifactView, agentdRoutes, type TaskInput } from '../../src/wire/agentd.ts';
 import { type Quiet, startQuiet } from '../support/callers.ts';
+import { eventually } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
   doTask,
@@ -92,10 +93,12 @@ describe('artifacts', () => {
       context_id: keeper.context_id,
     });
     assert.match(same.result ?? '', /psst/);
-    const { events } = await world.audit.task({
-      ...{ params: { task_id: given.id }, query: { limit: 500 } },
+    const read_ = await eventually('it in the log', async () => {
+      const query = { limit: 500 };
+      const { events } = await world.audit.task({ params: { task_id: given.id }, query });
+      return events.find(({ event }) => event === 'artifact.read');
     });
-    assert.equal(events.find(({ event }) => event === 'artifact.read')?.artifact, artifact!.id);
+    assert.equal(read_.artifact, artifact!.id);
   });
 
   it('a delegated task gets the ones it is handed, and cannot be handed what its giver may not see', async () => {

@@ -117,7 +117,6 @@ describe('a full disk under the audit log', { skip: unable }, () => {
     const done = effects();
     assert.ok(done.length < STEPS, 'it was stopped on the way');
     assert.ok(done.length <= (await attempts()), 'nothing was done that was not recorded before');
-    const asked = model.asked.length;
     await refusedWith(
       'audit_unavailable',
       runtime.modeld.generate({
@@ -127,8 +126,10 @@ describe('a full disk under the audit log', { skip: unable }, () => {
         },
       }),
     );
-    assert.equal(model.asked.length, asked, 'no model was asked');
-    assert.deepEqual(effects(), done);
+    assert.deepEqual(model.askedFor('hi'), [], 'no model was asked');
+    // One whose attempt was the last to fit may have happened since.
+    const since = effects();
+    assert.ok(since.length < STEPS && since.length <= (await attempts()), 'nor was it since');
 
     rmSync(ballast);
     const ended = await taskEnded(runtime, task.id, 90_000);

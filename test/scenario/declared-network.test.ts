@@ -33,7 +33,7 @@ describe('a declared tool with a network', () => {
     mkdirSync(dir, { mode: 0o700 });
     const tool = (name: string, network: string) => `name: site.${name}
 description: For tests.
-argv: [/usr/bin/curl, -sS, --max-time, '5', 'http://{host}:${port}/']
+argv: [/usr/bin/curl, -sS, --max-time, '30', 'http://{host}:${port}/']
 input: { host: { type: string, enum: [good.test, evil.test] } }
 place: host
 read: [/usr, /bin, /lib, /lib64]

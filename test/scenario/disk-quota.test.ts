@@ -14,8 +14,8 @@ import {
 import { create, manifestOf, scriptedModels } from '../support/scripted-world.ts';
 
 const TOOLS = 'tools: { allow: [shell.exec, file.read, file.write_workspace, file.delete] }';
-const FILL =
-  'for i in 1 2 3 4 5 6 7 8; do head -c 8000000 /dev/zero >f$i; sleep 0.2; done; sleep 30';
+/** More than is allowed, and not so much that four files less are not enough. */
+const FILL = 'for i in 1 2 3 4 5; do head -c 8000000 /dev/zero >f$i; sleep 0.2; done; sleep 50';
 
 describe('the disk of a manifest', { timeout: 120_000 }, () => {
   let runtime: TestRuntime;

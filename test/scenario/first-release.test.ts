@@ -11,7 +11,14 @@ import { verifyLog } from '../../src/daemons/auditd-ai/log/verify.ts';
 import type { ArtifactId, TaskId, WaitId } from '../../src/wire/words.ts';
 import { OLD, writeFirstRelease } from '../support/first-release.ts';
 import { assertReconciled } from '../support/reconcile.ts';
-import { freshDir, ROOT, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import {
+  eventually,
+  freshDir,
+  ROOT,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
 
 const run = promisify(execFile);
 
@@ -94,7 +101,7 @@ for (const mode of ['embedded', 'split'] as const)
     });
 
     it('journal = log, and the log is whole against a checkpoint from before', async () => {
-      await assertReconciled(runtime);
+      await eventually('the journals to be told', () => assertReconciled(runtime));
       await runtime.stop();
       const report = await verifyLog({ dir: join(stateDir, 'audit'), from: [checkpoint] });
       assert.deepEqual([report.ok, report.problems], [true, []]);

@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { startRuntime, type TestRuntime } from '../support/runtime.ts';
+import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import {
   call,
   finishes,
@@ -38,6 +38,8 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
   let model: ScriptedModel;
   before(async () => {
     for (const [name, id] of Object.entries(ACCOUNTS)) {
+      // Of a run before this one that was cut off.
+      for (const command of ['userdel', 'groupdel']) spawnSync(command, [name]);
       host('groupadd', '-g', String(id), name);
       host('useradd', '-u', String(id), '-g', String(id), '-M', '-s', '/bin/false', name);
     }
@@ -56,10 +58,14 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     });
   });
   after(async () => {
-    await runtime?.remove();
-    await model?.close();
-    // Removing the account removes its group with it.
-    for (const name of Object.keys(ACCOUNTS)) host('userdel', name);
+    try {
+      await runtime?.remove();
+    } finally {
+      await model?.close();
+      // Removing the account removes its group with it. Not while a process of it is still dying.
+      for (const name of Object.keys(ACCOUNTS))
+        await eventually(`${name} to be removed`, async () => host('userdel', name) ?? true);
+    }
   });
 
   it('[R191] [R425] an agent is the account its manifest names, in its runner, its tools and its files', async () => {

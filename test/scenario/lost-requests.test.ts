@@ -67,7 +67,8 @@ describe('a request that was cut off after it was sent', () => {
       const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
       const isUp = now.status === 'live' && now.fence > run.fence;
       const next = { ...run, fence: now.fence };
-      return isUp && existsSync(runSocketOf(world, 'toold', next)) ? next : undefined;
+      const isOpen = (name: 'agentd' | 'toold') => existsSync(runSocketOf(world, name, next));
+      return isUp && isOpen('agentd') && isOpen('toold') ? next : undefined;
     });
   const park = async (run: LiveRun, callId: string): Promise<void> => {
     const path = runSocketOf(world, 'agentd', run);

@@ -277,7 +277,8 @@ describe('marks of a live run', () => {
     const run = await eventually('the helper', async () => {
       const { runs } = await world.agentd.listRuns({ query: { task_id: taskId } });
       const [live] = runs.filter(({ status }) => status === 'live');
-      return live !== undefined && existsSync(runSocketOf(world, 'toold', live)) ? live : undefined;
+      const isOpen = (name: 'toold' | 'modeld') => existsSync(runSocketOf(world, name, live!));
+      return live !== undefined && isOpen('toold') && isOpen('modeld') ? live : undefined;
     });
     const { id, fence } = run;
     const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId };

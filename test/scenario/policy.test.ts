@@ -53,8 +53,11 @@ describe('policy', () => {
       return /echoes are over/.test(result) ? result : undefined;
     });
     assert.doesNotMatch(denied, /it works/);
-    const [event] = await eventsOf('tool.call.denied');
-    assert.equal(event?.policy, 'site:10-echo.cedar:1');
+    const event = await eventually(
+      'it in the log',
+      async () => (await eventsOf('tool.call.denied'))[0],
+    );
+    assert.equal(event.policy, 'site:10-echo.cedar:1');
     assert.equal(event?.data?.answer, 'deny');
     assert.match(await echo('Echo as another', 'other'), /it works/);
     const { rules } = await world.agentd.showPolicy({ params: { name: 'coder' } });
@@ -110,9 +113,11 @@ describe('policy', () => {
   it('[R93] [R312] a file tool is asked about its path too', async () => {
     world.model.on('Read a secret', says(call('file.read', { path: '/etc/passwd' })), repeat);
     await doTask(world, 'Read a secret', { agent: 'coder' });
-    const [event] = await eventsOf('tool.call.denied');
-    assert.equal(event?.policy, 'base:etc');
-    assert.deepEqual(event?.data?.touch_1, '["file.read","/etc/passwd",false]');
+    const event = await eventually('it in the log', async () =>
+      (await eventsOf('tool.call.denied')).find(({ tool }) => tool === 'file.read'),
+    );
+    assert.equal(event.policy, 'base:etc');
+    assert.deepEqual(event.data?.touch_1, '["file.read","/etc/passwd",false]');
   });
 
   it('a right that a manifest loses is gone while the agent is known', async () => {

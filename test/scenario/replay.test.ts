@@ -42,7 +42,7 @@ describe('looking back', () => {
             : [],
         );
         if (!ends.every((id) => known.has(id))) return undefined;
-        await new Promise((resolve) => setTimeout(resolve, 30));
+        await new Promise((resolve) => setTimeout(resolve, 200));
         return (await logged()).length === events.length ? true : undefined;
       },
     );

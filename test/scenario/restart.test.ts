@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { isAlive } from '../support/processes.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import {
@@ -22,12 +23,6 @@ import {
   TEAM,
   taskNow,
 } from '../support/scripted-world.ts';
-
-/** An orphan that has ended may stay a zombie for as long as nobody collects it. */
-function isRunning(pid: number): boolean {
-  const file = `/proc/${pid}/stat`;
-  return existsSync(file) && !/^\d+ \(.*\) Z/.test(readFileSync(file, 'utf8'));
-}
 
 describe('a restart', () => {
   let runtime: TestRuntime;
@@ -130,7 +125,7 @@ describe('a restart', () => {
     await runtime.kill();
     runtime = await runtime.restart();
     for (const name of runners)
-      assert.ok(!isRunning(Number(name.split('-')[0])), 'runners of the earlier life are gone');
+      assert.ok(!isAlive(Number(name.split('-')[0])), 'runners of the earlier life are gone');
     await work.goOn();
   });
 });

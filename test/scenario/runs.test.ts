@@ -68,7 +68,8 @@ describe('runs', () => {
     );
     const events = await eventually('the events', async () => {
       const found = await eventsOf(task.id);
-      return found.some(({ event }) => event === 'task.ended') ? found : undefined;
+      const has = (kind: string) => found.some(({ event }) => event === kind);
+      return has('task.ended') && has('run.ended') ? found : undefined;
     });
     const kinds = events.map(({ event }) => event);
     for (const kind of ['run.started', 'run.crashed', 'run.restarted', 'run.ended'] as const)
@@ -116,7 +117,11 @@ describe('runs', () => {
     const runs = await runsOf(task.id);
     assert.deepEqual(runs.map(({ outcome }) => outcome).sort(), ['completed', 'lost']);
     await runnerPids(world.stateDir, 0);
-    assert.equal((await eventsOf(task.id)).filter(({ event }) => event === 'task.ended').length, 1);
+    const ends = await eventually('its end in the log', async () => {
+      const found = (await eventsOf(task.id)).filter(({ event }) => event === 'task.ended');
+      return found.length > 0 ? found : undefined;
+    });
+    assert.equal(ends.length, 1);
   });
 });
 

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startWorld, type World } from '../support/in-process.ts';
-import { taskEnded } from '../support/runtime.ts';
+import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, type Scene, says } from '../support/scripted-model.ts';
 import { doTask, type ScriptedWorld, startScriptedWorld } from '../support/scripted-world.ts';
 
@@ -22,10 +22,11 @@ describe('a model that goes wrong, as the rehearsal plays it', () => {
     assert.match(task.error?.message ?? '', /artifact\.put was asked 6 times in a row/);
     const { calls } = await world.modeld.listCalls({ query: { task_id: task.id } });
     assert.ok(calls.length <= 7, `${calls.length} steps of 40`);
-    const { events } = await world.audit.task({
-      ...{ params: { task_id: task.id }, query: { limit: 500 } },
+    await eventually('it in the log', async () => {
+      const query = { limit: 500 };
+      const { events } = await world.audit.task({ params: { task_id: task.id }, query });
+      return events.find(({ event }) => event === 'run.broken');
     });
-    assert.ok(events.some(({ event }) => event === 'run.broken'));
     assert.equal((await world.agentd.status({})).runs.live, 0);
   });
 

@@ -58,7 +58,7 @@ export async function nothingLeft(runtime: TestRuntime): Promise<void> {
     return JSON.stringify(left) === JSON.stringify(NOTHING);
   };
   // The dead take a moment to go.
-  await eventually('nothing to be left', async () => (isClean() ? true : undefined), 10_000).catch(
+  await eventually('nothing to be left', async () => (isClean() ? true : undefined), 30_000).catch(
     () => assert.deepEqual(left, NOTHING),
   );
 }
@@ -78,6 +78,6 @@ export async function nothingAtAll({ runtimeDir }: TestRuntime): Promise<void> {
   await eventually(
     'nothing to be left',
     async () => (JSON.stringify(look()) === JSON.stringify(none) ? true : undefined),
-    10_000,
+    30_000,
   ).catch(() => assert.deepEqual(look(), none));
 }

@@ -124,7 +124,7 @@ export type ExchangeOptions = {
 export function exchange(
   where: Where,
   bytes: Buffer | string | (Buffer | string)[],
-  { answers = 1, waitMs = 5_000, isHead, endAfter = false }: ExchangeOptions = {},
+  { answers = 1, waitMs = 20_000, isHead, endAfter = false }: ExchangeOptions = {},
 ): Promise<Exchange> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(where as net.NetConnectOpts);

@@ -292,7 +292,7 @@ export async function eventually<T>(
   throw new Error(`${what} did not happen within ${withinMs} ms`, { cause: last });
 }
 
-/** So long, and longer where the machine is too busy to let anybody run: each pause is late then. */
+/** So long, and longer where the machine is too busy to let anybody run: each pause is late. */
 export async function pauses(ms: number): Promise<void> {
   for (let passed = 0; passed < ms; passed += 25)
     await new Promise((resolve) => setTimeout(resolve, 25));
