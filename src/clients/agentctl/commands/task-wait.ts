@@ -4,12 +4,14 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { exitInterrupted, onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
+import type { Runtime } from '../runtime.ts';
 import { span } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
 import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
 import { makeTrouble, SEE_MODELS } from '../story/trouble.ts';
+import { makeTurns } from '../story/turn.ts';
 
 function changeLine(change: Change, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
@@ -22,8 +24,13 @@ function changeLine(change: Change, start: string, out: Out): string[] {
 }
 
 /** Tells what changes, and what changes nothing in the tree and yet keeps it from going on. */
-export function makeTeller(start: string, out: Out, tell: (line: string) => void) {
+export function makeTeller(
+  start: string,
+  { out, runtime }: { out: Out; runtime: Runtime },
+  tell: (line: string) => void,
+) {
   const trouble = makeTrouble();
+  const turns = makeTurns(runtime, Date.now);
   let before: TreeNode | undefined;
   const say = (change: Change): void => changeLine(change, start, out).forEach(tell);
   return {
@@ -33,9 +40,10 @@ export function makeTeller(start: string, out: Out, tell: (line: string) => void
       const about = { task_id: event.task_id ?? '', agent: event.agent ?? null };
       say({ ...about, kind: 'trouble', text: `${text}\n  ${SEE_MODELS}`, at: event.ts });
     },
-    show(tree: TreeNode): void {
+    async show(tree: TreeNode): Promise<void> {
       for (const change of changesBetween(before, tree)) say(trouble.retell(change));
       before = tree;
+      for (const change of await turns.look(tree)) say(change);
     },
   };
 }
@@ -45,10 +53,11 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   const { args, out, runtime } = session;
   const { signal, done } = onInterrupt();
   let last: TreeNode | undefined;
-  const teller = makeTeller(task.created_at, out, (line) => out.note(line));
+  const parts = { out, runtime: runtime() };
+  const teller = makeTeller(task.created_at, parts, (line) => out.note(line));
   try {
     for await (const tree of followTree(runtime(), task.id, signal, teller.hear)) {
-      teller.show(tree);
+      if (!out.json) await teller.show(tree);
       last = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
     }

@@ -22,7 +22,7 @@ export async function watch(session: Session): Promise<number> {
     ? jsonView(out)
     : out.terminal
       ? liveView(out, runtime(), signal)
-      : lineView(out);
+      : lineView(out, runtime());
   let last: TreeNode | undefined;
   try {
     for await (const tree of followTree(runtime(), id, signal, view.hear)) {
@@ -70,13 +70,13 @@ function jsonView(out: Out): View {
   return { show: async (tree) => show(tree), stop() {} };
 }
 
-function lineView(out: Out): View {
+function lineView(out: Out, runtime: Runtime): View {
   let teller: ReturnType<typeof makeTeller> | undefined;
   return {
     hear: (event) => teller?.hear(event),
     async show(tree) {
-      teller ??= makeTeller(tree.task.created_at, out, (line) => out.line(line));
-      teller.show(tree);
+      teller ??= makeTeller(tree.task.created_at, { out, runtime }, (line) => out.line(line));
+      await teller.show(tree);
     },
     stop() {},
   };

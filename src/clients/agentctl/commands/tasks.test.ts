@@ -5,7 +5,7 @@ import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id, modelCall, task, wait } from '../testing/fixtures.ts';
+import { agent, at, id, modelCall, status, task, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamTree } from '../testing/team.ts';
 import { eventStream, teamScript } from '../testing/team-script.ts';
@@ -101,6 +101,27 @@ test('--wait does not say that it works while a model that is dead is asked agai
     /planner: asks the model default \(local\) again; see .*agentctl model list\n/,
   );
   assert.doesNotMatch(after, /planner: working/);
+});
+
+test('--wait says once why the task does not begin', async () => {
+  const ready = working({ task: { ...working().task, status: 'ready' } });
+  const planner = agent('planner', { status: 'paused' });
+  for (const words of [
+    ['create', 'Do it', '--wait'],
+    ['watch', id('task', 1)],
+  ]) {
+    const script = teamScript({ trees: [ready, ready, ready, working(), teamTree()] });
+    const more = {
+      status: async () => status(),
+      getAgent: async () => ({ agent: planner, manifest: {} }),
+    };
+    fake.script({ ...script, agentd: { ...script.agentd, ...more } });
+    const ran = await run('task', ...words);
+    assert.equal(ran.code, 0, ran.stderr);
+    const told = words[0] === 'watch' ? ran.stdout : ran.stderr;
+    assert.equal(told.split('planner: does not begin, the agent is paused\n').length, 2, told);
+    assert.match(told, /let it go on: agentctl resume planner\n[\s\S]*planner: working\n/);
+  }
 });
 
 test('the exit status of --wait follows how it ended', async () => {
