@@ -34,7 +34,7 @@ const { values: options, positionals } = parseArgs({
 });
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
 const isLong = process.env.FUZZ === 'long';
-const limitMs = Number(options['limit-s'] ?? (isLong ? 6 * 3600 : 300)) * 1000;
+const limitMs = Number(options['limit-s'] ?? (isLong ? 6 * 3600 : 900)) * 1000;
 // All that tests make below their temporary directory goes with it, also what is cut off leaves. A
 // short name: sockets are in there, and their paths may have 100 bytes.
 const scratch = mkdtempSync(join(tmpdir(), 'a'));

@@ -17,7 +17,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
 import { exited, fillWorkspace, secretIsUntouched } from './support/cases.ts';
-import { IS_ROOT, MODES, Warden } from './support/warden.ts';
+import { type HeldBox, IS_ROOT, MODES, Warden } from './support/warden.ts';
 
 const places = {
   system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
@@ -28,6 +28,13 @@ const places = {
 function writeByHand(file: string, text: string): void {
   if (!IS_ROOT && existsSync(file)) chmodSync(file, 0o644);
   writeFileSync(file, text);
+}
+
+/** Whoever goes without a word does not hear when the box, and what stood in for files, is gone. */
+async function closed({ client, ended }: HeldBox): Promise<void> {
+  client.closeBox();
+  await ended;
+  client.close();
 }
 
 for (const mode of MODES) {
@@ -57,8 +64,7 @@ for (const mode of MODES) {
           writeByHand(join(warden.workspace, '.env'), 'KEY=1\n');
           return exited(await warden.exec(held.box, ['/bin/cat', '/ws/.env'])).stdout;
         } finally {
-          held.client.close();
-          await held.ended;
+          await closed(held);
         }
       };
       assert.equal(await readIn([mask]), '');
@@ -172,7 +178,6 @@ describe('mounts that come later', { skip: IS_ROOT ? false : 'only root mounts' 
       assert.match(mounts, /outside\/late ro,nosuid,nodev,/);
       const own = readFileSync(`/proc/${warden.process?.pid}/mountinfo`, 'utf8');
       assert.match(own, /outside\/late /, 'control: it does reach the warden');
-      for (const { client } of [open, next]) client.close();
-      await Promise.all([open.ended, next.ended]);
+      for (const held of [open, next]) await closed(held);
     });
 });

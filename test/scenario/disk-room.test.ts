@@ -1,7 +1,7 @@
 // An agent that fills the disk: its command is ended before the disk is full, and nothing new is
 // begun there until there is room again. On a file system in memory, so that no disk is filled.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, realpathSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, it } from 'node:test';
@@ -22,23 +22,25 @@ const id = derivedId<BoxId>('box', 'disk-room');
 const few = derivedId<BoxId>('box', 'few-files');
 const FILES = 2_000;
 
-/** A disk for few files, where this user can make one. */
+/** A disk of its own, where this user can make one. */
+function isMounted(at: string, options: string): boolean {
+  const words = ['-t', 'tmpfs', '-o', `${options},mode=0777`, 'tmpfs', at];
+  return spawnSync('mount', words, { stdio: 'ignore' }).status === 0;
+}
 function makeFew(): string | undefined {
   const made = realpathSync(mkdtempSync('/dev/shm/few-files-'));
-  try {
-    const options = ['-t', 'tmpfs', '-o', `size=1t,nr_inodes=${FILES},mode=0777`, 'tmpfs', made];
-    execFileSync('mount', options, { stdio: 'ignore' });
-    return made;
-  } catch {
-    rmSync(made, { recursive: true });
-    return undefined;
-  }
+  if (isMounted(made, `size=1t,nr_inodes=${FILES}`)) return made;
+  rmSync(made, { recursive: true });
+  return undefined;
 }
 const fewDir = makeFew();
+let isOwn = false;
 
 before(async () => {
   dir = realpathSync(mkdtempSync('/dev/shm/disk-room-'));
   chmodSync(dir, 0o777);
+  // Others may write to what all share.
+  isOwn = isMounted(dir, 'size=1g');
   const { bavail, bsize } = statfsSync(dir);
   const config = { workspace_roots: ['/dev/shm'], disk_reserve_bytes: bavail * bsize - ROOM };
   runtime = await startRuntime({ config: JSON.stringify({ sandboxd: config }) });
@@ -65,6 +67,7 @@ after(async () => {
     execFileSync('umount', ['-l', fewDir]);
     rmSync(fewDir, { recursive: true });
   }
+  if (isOwn) execFileSync('umount', ['-l', dir]);
   rmSync(dir, { recursive: true, force: true });
 });
 

@@ -124,7 +124,7 @@ describe('models', () => {
   });
 
   it('[R98] at most as many calls at once as a provider takes; the others wait in line', async () => {
-    local.on('narrow door', { delayMs: 150, text: 'through' });
+    local.on('narrow door', { delayMs: 500, text: 'through' });
     const all = [1, 2, 3, 4, 5].map((n) => generate('narrow-one', `narrow door ${n}`));
     let most = 0;
     const watch = setInterval(async () => {

@@ -59,7 +59,7 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
     armCrash: (moment, { passes = 0, who } = {}) =>
       writeFileSync(crashFile, [moment, passes, who ?? ''].join(' ').trim()),
     crashCame: () => !existsSync(crashFile),
-    async answerTruthfully(done, withinMs = 60_000) {
+    async answerTruthfully(done, withinMs = 120_000) {
       let answered = 0;
       await eventually(
         'everything to end',

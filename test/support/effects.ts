@@ -204,7 +204,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
         const now = await runtime.agentd.getTask({ params: { id: task.id } });
         return now.task.ended_at === null ? undefined : now.task;
       },
-      60_000,
+      120_000,
     );
     return { task: ended, questions };
   };

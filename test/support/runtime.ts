@@ -216,7 +216,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     restart: () => startRuntime({ ...options, base }),
     async remove() {
       await stop();
-      rmSync(base, { recursive: true, force: true });
+      rmSync(base, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }
