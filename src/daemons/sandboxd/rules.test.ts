@@ -183,6 +183,23 @@ describe('box plans', () => {
         for (const asked of [path, `${path}/x`])
           assert.equal(accessOf(binds, asked), 'none', asked);
     }
+    const bobs = { ...places, workspace: '/home/bob', secrets: ['/home/bob/.ssh'] };
+    const below = ['/workspace/.ssh/config', '/workspace/private/x', '/workspace/notes/x'];
+    const mine = { read: [], write: below, deny: ['/home/bob/private'] };
+    const theirs = { read: ['/home/bob/st/x', '/home/bob/y'], write: [], deny: ['/workspace/st'] };
+    const seen = (rules: BoxRules, asked: string[]) => {
+      const { binds } = boxBinds(rules, bobs, () => true);
+      return asked.map((path) => accessOf(binds, path));
+    };
+    assert.deepEqual(seen(mine, below), ['none', 'none', 'write'], 'by the name of the workspace');
+    assert.deepEqual(seen(theirs, theirs.read), ['none', 'read'], 'by the name on the host');
+    const own = { ...places, secrets: ['/state'] };
+    const { binds: among } = boxBinds(
+      { read: [], write: ['/workspace/x'], deny: [] },
+      own,
+      () => true,
+    );
+    assert.equal(accessOf(among, '/workspace/x'), 'write', 'a workspace of ours lies in our state');
     const beside = { read: ['/home/bob/.sshx', '/a/b'], write: [], deny: [] };
     const { binds } = boxBinds(beside, places, () => true);
     for (const asked of ['/home/bob/.sshx/y', '/a/b/c'])

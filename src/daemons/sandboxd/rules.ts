@@ -40,11 +40,17 @@ export function isPlainPath(path: string): boolean {
   return path === '/' || /^(\/(?!\.{1,2}(\/|$))[^/\0]+)+$/.test(path);
 }
 
+/** The host's directory that a path in the box lies in, when that has another name there. */
+function placeOf(path: string, places: Places): { at: string; host: string } | undefined {
+  if (isWithin(WORKSPACE, path)) return { at: WORKSPACE, host: places.workspace };
+  if (isWithin(places.homeAt, path)) return { at: places.homeAt, host: places.home };
+  return undefined;
+}
+
 /** The host's directory of a path in the box: the task's and the agent's own are elsewhere. */
 function sourceOf(path: string, places: Places): string {
-  if (isWithin(WORKSPACE, path)) return places.workspace + path.slice(WORKSPACE.length);
-  if (isWithin(places.homeAt, path)) return places.home + path.slice(places.homeAt.length);
-  return path;
+  const place = placeOf(path, places);
+  return place === undefined ? path : place.host + path.slice(place.at.length);
 }
 
 /**
@@ -63,10 +69,18 @@ export function boxBinds(
   const isDenied = (path: string) =>
     denied.some((root) => isWithin(root, path)) ||
     places.secrets.some((root) => isWithin(root, path));
+  const sources = [...denied.map((path) => sourceOf(path, places)), ...places.secrets];
+  /** Though it is not by its name in the box. A workspace or a home may itself lie among keys. */
+  const isDeniedSource = (path: string): boolean => {
+    const [src, place] = [sourceOf(path, places), placeOf(path, places)];
+    return sources.some(
+      (root) => isWithin(root, src) && (place === undefined || isWithin(place.host, root)),
+    );
+  };
   const missing: string[] = [];
   const declared: Bind[] = [];
   const declare = (kind: 'ro' | 'rw', path: string): void => {
-    if (path === '/' || !isPlainPath(path) || isDenied(path)) return;
+    if (path === '/' || !isPlainPath(path) || isDenied(path) || isDeniedSource(path)) return;
     if (OWN.some((own) => isWithin(own, path))) return;
     const src = sourceOf(path, places);
     if (exists(src)) declared.push({ kind, src, dst: path });
@@ -93,7 +107,6 @@ export function boxBinds(
       return covering(name) === bind ? [name] : [];
     });
   const closed = [...denied, ...places.secrets];
-  const sources = [...denied.map((path) => sourceOf(path, places)), ...places.secrets];
   const seals: Bind[] = [];
   for (const path of new Set([...closed, ...sources.flatMap(namesOf)]))
     if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
