@@ -56,7 +56,9 @@ for (const mode of MODES) {
     const wayFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
     const run = async (egress: string, script: string, guardsOff: Guard[] = []) => {
       const env = { PATH: '/usr/bin:/bin', HOME: '/tmp', ...proxyEnvironment() };
-      return exited(await warden.run(['/bin/sh', '-c', script], { egress, env, guardsOff }));
+      // On the host's network its port would be the host's own, and whoever is there has it.
+      const way = guardsOff.includes('netns') ? {} : { egress };
+      return exited(await warden.run(['/bin/sh', '-c', script], { ...way, env, guardsOff }));
     };
 
     it('[C113] [C170] [R170] [R332] [R334] D1 a program that ignores the proxy’s settings gets nowhere, and at once', async () => {

@@ -91,7 +91,7 @@ function boot(dir: string): string {
   const files = ['-kernel', kernel ?? '', '-initrd', join(dir, 'initrd.gz')];
   const { stdout } = spawnSync('qemu-system-x86_64', [...machine, ...files], {
     encoding: 'utf8',
-    timeout: 200_000,
+    timeout: 600_000,
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   return stdout.replaceAll('\r', '');

@@ -31,7 +31,7 @@ for where in root alone crowd; do
   /bin/client /tmp/sock /plans/*
   $busybox kill $warden
   wait $warden
-  for try in 1 2 3 4 5 6 7 8 9 10; do
+  for try in $($busybox seq 100); do
     left=$($busybox find /sys/fs/cgroup -name 'agentd-*' | $busybox tr '\n' ' ')
     [ -z "$left" ] && break
     $busybox sleep 0.5
