@@ -52,6 +52,14 @@ describe('supervise', () => {
     assert.equal(isAlive(one.pid()!), false);
   });
 
+  it('hears why a child refused also when its end is known before its words', async () => {
+    const refusal = JSON.stringify({ error: { code: 'bad_config', message: 'no', hint: 'yes' } });
+    const says = (how: string) => start('', {}, { program: '/bin/sh', argv: ['-c', how] });
+    await assert.rejects(says(`(sleep 0.3; echo '${refusal}') & exit 78`), { code: 'bad_config' });
+    await assert.rejects(says('exit 78'), { message: /ended before it was ready \(exit 78\)/ });
+    await assert.rejects(says('sleep 4 & exit 78'), { message: /\(exit 78\)/ });
+  });
+
   it('gives the child the environment it was told, and nothing else', async () => {
     const out = join(dir, 'env');
     const code = `import { writeFileSync } from 'node:fs';

@@ -31,6 +31,7 @@ export type SuperviseOptions = {
 
 const READY_MS_MAX = 20_000;
 const PAUSE_MS_MAX = 5_000;
+const LAST_WORDS_MS = 2_000;
 /** A process that lived so long is not in a loop of crashes: it is started again at once. */
 const SETTLED_MS = 1_000;
 
@@ -206,12 +207,12 @@ function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promi
     child.once('error', (cause) =>
       settle(() => reject(fault('internal', `${name} could not be started`, { cause }))),
     );
-    child.once('exit', (code, signal) =>
-      settle(() =>
-        reject(
-          fault('unavailable', `${name} ended before it was ready (${signal ?? `exit ${code}`})`),
-        ),
-      ),
-    );
+    const ended = (): void => {
+      const how = child.signalCode ?? `exit ${child.exitCode}`;
+      settle(() => reject(fault('unavailable', `${name} ended before it was ready (${how})`)));
+    };
+    // Why it refused may still be in the pipe; what it left behind may hold the pipe for ever.
+    child.once('close', ended);
+    child.once('exit', () => void setTimeout(ended, LAST_WORDS_MS).unref());
   });
 }
