@@ -278,9 +278,9 @@ export async function eventually<T>(
   look: () => Promise<T | undefined>,
   withinMs = 30_000,
 ): Promise<T> {
-  const end = Date.now() + withinMs;
+  const end = performance.now() + withinMs;
   let last: unknown;
-  while (Date.now() < end) {
+  while (performance.now() < end) {
     try {
       const found = await look();
       if (found !== undefined) return found;
