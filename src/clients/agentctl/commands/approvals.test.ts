@@ -282,7 +282,7 @@ describe('people with keys of their own', () => {
     await run('--as', 'bob', 'reject', ID);
     assert.equal(asked('reject')?.principal, 'person:bob');
     const { code, stderr } = await run('--as', 'nobody', 'reject', ID);
-    assert.equal(code, 6);
+    assert.equal(code, 3);
     assert.match(stderr, /agentctl person add nobody/);
     assert.equal((await run('--as', '../operator', 'reject', ID)).code, 2);
   });
