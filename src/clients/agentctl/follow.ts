@@ -23,6 +23,8 @@ type Following = {
   after: number;
   filter: EventFilter;
   signal: AbortSignal;
+  /** Called each time the stream stands. */
+  onOpen?: () => void;
   /** Called when nobody answers, once until somebody does again. */
   onAway?: () => void;
 };
@@ -30,7 +32,7 @@ type Following = {
 /** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
 export async function* followEvents(
   runtime: Runtime,
-  { after, filter, signal, onAway }: Following,
+  { after, filter, signal, onOpen, onAway }: Following,
 ): AsyncGenerator<AuditEvent> {
   let seen = after;
   let isAway = false;
@@ -39,6 +41,7 @@ export async function* followEvents(
       const query = { ...filter, after: seen, follow: '1' } as const;
       const stream = await runtime.open('auditd-ai', 'events', { query }, signal);
       isAway = false;
+      onOpen?.();
       for await (const event of readEvents(stream)) {
         if (event.seq <= seen) continue;
         seen = event.seq;

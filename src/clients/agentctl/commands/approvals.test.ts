@@ -6,8 +6,9 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import type { ApprovalSummary, ApprovalView, PermitView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id, task } from '../testing/fixtures.ts';
+import { at, event, id, task } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+import { eventStream } from '../testing/team-script.ts';
 
 let fake: FakeRuntime;
 before(async () => {
@@ -153,6 +154,48 @@ describe('looking', () => {
     });
     assert.match(ran.stdout, /\+fast/);
     assert.equal(ran.code, 0);
+  });
+
+  test('following looks when something happened, and does not ask by the clock', async () => {
+    let isThere = false;
+    let looks = 0;
+    let looksInSilence = 0;
+    const approval = view();
+    const silence = Promise.withResolvers<void>();
+    fake.script({
+      approvald: {
+        listApprovals: async () => {
+          if (++looks === 1) setTimeout(silence.resolve, 3_500);
+          return { approvals: isThere ? [approval] : [], cursor: null, pending: isThere ? 1 : 0 };
+        },
+        getApproval: async () => ({ approval }),
+      },
+      'auditd-ai': {
+        events: async ({ query, signal }) => {
+          if (query.follow !== '1') return { events: [event(7)], cursor: null };
+          assert.deepEqual([query.after, query.event], [7, 'approval']);
+          return eventStream(
+            (async function* () {
+              await silence.promise;
+              yield event(8, { event: 'approval.requested' });
+              await new Promise((resolve) => signal.addEventListener('abort', resolve));
+            })(),
+          );
+        },
+      },
+    });
+    void silence.promise.then(() => {
+      looksInSilence = looks;
+      isThere = true;
+    });
+    const ran = await agentctl(['approvals', '--follow'], {
+      state: fake.stateDir,
+      watch: ({ stdout }) => (stdout.includes('Your answer:') ? 'SIGINT' : undefined),
+    });
+    assert.match(ran.stdout, /\+fast/);
+    assert.equal(ran.code, 0);
+    // The second where the log was not heard yet at the first.
+    assert.ok(looksInSilence >= 1 && looksInSilence <= 2, `${looksInSilence} looks`);
   });
 });
 

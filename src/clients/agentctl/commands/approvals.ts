@@ -1,8 +1,9 @@
 // What needs a person: agentctl approvals, approve, reject, ask, escalate.
 import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
+import { hangBell } from '../bell.ts';
 import type { Session } from '../command.ts';
-import { pause } from '../follow.ts';
+import { newestSeq } from '../follow.ts';
 import { readInput, wordOrStdin } from '../input.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
@@ -12,7 +13,8 @@ import { approvalLines } from '../show/approval.ts';
 import { exact } from '../show/exact.ts';
 import { type Cell, type Column, renderTable } from '../show/table.ts';
 
-const FOLLOW_EVERY_MS = 1_000;
+/** What comes rings; this is for what no event tells, and for when the log does not answer. */
+const LOOK_EVERY_MS = { heard: 15_000, unheard: 1_000 };
 
 export async function approvals(session: Session): Promise<void> {
   const { args, out, runtime } = session;
@@ -93,10 +95,17 @@ async function show(runtime: Runtime, id: string, out: Out): Promise<void> {
 /** Each one that waits, in full, as it comes; and what became of it. */
 async function follow(runtime: Runtime, out: Out): Promise<void> {
   const { signal, done } = onInterrupt();
+  const from = newestSeq(runtime).then(
+    (after) => ({ after, filter: { event: 'approval' } }),
+    () => undefined,
+  );
+  const bell = hangBell(runtime, { from, outer: signal });
   const waiting = new Map<string, string>();
   out.note('Waiting for approvals that need a person (Ctrl-C ends this, nothing else).');
   try {
+    await from; // Whatever comes after the first look rings.
     while (!signal.aborted) {
+      bell.reset();
       const query = { status: 'pending', limit: 1000 } as const;
       const { approvals: now } = await runtime.ask('approvald', 'listApprovals', { query });
       const open = new Set<string>(now.map(({ id }) => id));
@@ -112,9 +121,10 @@ async function follow(runtime: Runtime, out: Out): Promise<void> {
         await show(runtime, id, out);
         if (!out.json) out.line();
       }
-      await pause(FOLLOW_EVERY_MS, signal);
+      await bell.rung(bell.isHeard() ? LOOK_EVERY_MS.heard : LOOK_EVERY_MS.unheard);
     }
   } finally {
+    bell.stop();
     done();
   }
 }

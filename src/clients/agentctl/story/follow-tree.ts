@@ -2,8 +2,9 @@
 // is what says that something happened; agentd says what is so now.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
+import { hangBell } from '../bell.ts';
 import { bridge } from '../bridge.ts';
-import { followEvents, newestSeq, pause } from '../follow.ts';
+import { newestSeq, pause } from '../follow.ts';
 import type { Runtime } from '../runtime.ts';
 
 /** Events come in groups; one look serves them all. */
@@ -17,10 +18,17 @@ export async function* followTree(
   signal: AbortSignal,
   onEvent: (event: AuditEvent) => void = () => undefined,
 ): AsyncGenerator<TreeNode> {
-  const bell = ring({ runtime, id, outer: signal, onEvent });
+  // Known before the first look, so that nothing that happens after it goes unheard.
+  const ask = () => runtime.ask('agentd', 'getTask', { params: { id } });
+  const root = bridge(ask, runtime, signal).then(({ task }) => task.root_task_id);
+  const from = Promise.all([root, newestSeq(runtime)]).then(
+    ([root_task_id, after]) => ({ after, filter: { root_task_id } }),
+    () => undefined,
+  );
+  const bell = hangBell(runtime, { from, outer: signal, onEvent });
   try {
     for (;;) {
-      await bell.armed;
+      await Promise.all([root, from]); // A task that does not exist is told at once.
       bell.reset();
       const look = () => runtime.ask('agentd', 'getTree', { params: { id } });
       const { tree } = await bridge(look, runtime, signal);
@@ -33,51 +41,4 @@ export async function* followTree(
   } finally {
     bell.stop();
   }
-}
-
-function ring({
-  runtime,
-  id,
-  outer,
-  onEvent,
-}: {
-  runtime: Runtime;
-  id: string;
-  outer: AbortSignal;
-  onEvent: (event: AuditEvent) => void;
-}) {
-  const stopped = new AbortController();
-  const signal = AbortSignal.any([outer, stopped.signal]);
-  let wake = new AbortController();
-  let isRung = false;
-  const toll = (): void => {
-    isRung = true;
-    wake.abort();
-  };
-  // Known before the first look, so that nothing that happens after it goes unheard.
-  const look = () => runtime.ask('agentd', 'getTask', { params: { id } });
-  const root = bridge(look, runtime, signal).then(({ task }) => task.root_task_id);
-  const start = Promise.all([root, newestSeq(runtime)]).catch(() => undefined);
-  const listen = async (): Promise<void> => {
-    const from = await start;
-    if (from === undefined) return;
-    const [root_task_id, after] = from;
-    const filter = { root_task_id };
-    for await (const event of followEvents(runtime, { after, filter, signal })) {
-      onEvent(event);
-      toll();
-    }
-  };
-  listen().catch(() => undefined);
-  return {
-    // A task that does not exist is told at once.
-    armed: Promise.all([root, start]),
-    reset(): void {
-      isRung = false;
-      wake = new AbortController();
-    },
-    rung: (ms: number) =>
-      isRung ? Promise.resolve() : pause(ms, AbortSignal.any([wake.signal, signal])),
-    stop: () => stopped.abort(),
-  };
 }

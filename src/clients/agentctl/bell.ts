@@ -1,0 +1,61 @@
+// A bell that rings when the audit log has something new of what is asked for, so that nobody looks
+// again before there is something to see. Where the log cannot be heard, whoever waits looks by the
+// clock.
+import type { AuditEvent } from '../../wire/events.ts';
+import { type EventFilter, followEvents, pause } from './follow.ts';
+import type { Runtime } from './runtime.ts';
+
+export type Bell = {
+  /** The log is being listened to: whatever happens from now on rings. */
+  isHeard(): boolean;
+  /** What rang until now is being looked at. */
+  reset(): void;
+  /** Resolves when it has rung since, or after so long. */
+  rung(ms: number): Promise<void>;
+  stop(): void;
+};
+
+export type BellOptions = {
+  /** From where on, and what; nothing when the log cannot be asked. */
+  from: Promise<{ after: number; filter: EventFilter } | undefined>;
+  outer: AbortSignal;
+  onEvent?: (event: AuditEvent) => void;
+};
+
+export function hangBell(runtime: Runtime, options: BellOptions): Bell {
+  const stopped = new AbortController();
+  const signal = AbortSignal.any([options.outer, stopped.signal]);
+  let wake = new AbortController();
+  let isRung = false;
+  let isHeard = false;
+  const toll = (): void => {
+    isRung = true;
+    wake.abort();
+  };
+  const lose = (): void => {
+    isHeard = false;
+    toll();
+  };
+  const open = (): void => {
+    isHeard = true;
+  };
+  const listen = async (): Promise<void> => {
+    const from = await options.from;
+    if (from === undefined) return;
+    const on = { onOpen: open, onAway: lose };
+    for await (const event of followEvents(runtime, { ...from, ...on, signal })) {
+      options.onEvent?.(event);
+      toll();
+    }
+  };
+  listen().catch(lose);
+  return {
+    isHeard: () => isHeard,
+    reset(): void {
+      isRung = false;
+      wake = new AbortController();
+    },
+    rung: (ms) => (isRung ? Promise.resolve() : pause(ms, AbortSignal.any([wake.signal, signal]))),
+    stop: () => stopped.abort(),
+  };
+}
