@@ -127,7 +127,7 @@ export function socketLink({
   headers = {},
   connectionsMax = 64,
 }: SocketLinkOptions): Link {
-  const connect = (): net.Socket => net.connect({ path: socketPath });
+  const connect = (onread: net.OnReadOpts): net.Socket => net.connect({ path: socketPath, onread });
   const pool = makePool({ connect, connectionsMax });
   const linePool = makePool({ connect });
   const lines = new Map<string, LineCalls>();

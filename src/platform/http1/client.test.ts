@@ -34,7 +34,10 @@ describe('http1 client', () => {
     servers.push(server);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as net.AddressInfo;
-    const pool = makePool({ connect: () => net.connect(port, '127.0.0.1'), ...options });
+    const pool = makePool({
+      connect: (onread) => net.connect({ port, host: '127.0.0.1', onread }),
+      ...options,
+    });
     pools.push(pool);
     return pool;
   };

@@ -1,7 +1,7 @@
 // An HTTP/1.1 client on plain sockets: connections to one place that stay open between calls, and
 // what comes back in pieces, as it comes. Knows no JSON, no deadline and no retry; it only says
 // whether a kept connection had ended before it was used.
-import type { Socket } from 'node:net';
+import type { OnReadOpts, Socket } from 'node:net';
 import { BodyReader } from './body.ts';
 import { type AnswerHead, answerFraming, NotHttp, readAnswerHead, staysOpen } from './head.ts';
 
@@ -40,7 +40,8 @@ export type Call = {
 export type Pool = { ask(ask: Ask, answering: Answering): Call; close(): void };
 
 export type PoolOptions = {
-  connect(): Socket;
+  /** Gives a socket that reads as it is told here. */
+  connect(onread: OnReadOpts): Socket;
   /** The event that says that a new socket can be used. */
   readyEvent?: 'connect' | 'secureConnect';
   /** Who asks for more waits. */
@@ -51,6 +52,26 @@ export type PoolOptions = {
 const HEAD_END = '\r\n\r\n';
 const HEAD_BYTES_MAX = 65_536;
 const FREE_MS_MAX = 240_000;
+
+/**
+ * Every connection reads into this one, and what came is copied out of it at once: a buffer of this
+ * size for each read, and a stream around it, cost more than that.
+ */
+let readBuffer: Buffer | undefined;
+const READ_BYTES_MAX = 65_536;
+
+function readingInto(take: (chunk: Buffer) => void): OnReadOpts {
+  readBuffer ??= Buffer.allocUnsafeSlow(READ_BYTES_MAX);
+  return {
+    buffer: readBuffer,
+    callback(size, bytes) {
+      const chunk = Buffer.allocUnsafe(size);
+      chunk.set(bytes.subarray(0, size));
+      take(chunk);
+      return true;
+    },
+  };
+}
 
 const codeError = (code: string, words: string): NodeJS.ErrnoException =>
   Object.assign(new Error(words), { code });
@@ -107,10 +128,10 @@ class Line {
   #isGone = false;
   freeUntilMs = 0;
 
-  constructor(socket: Socket, host: LineHost) {
+  constructor(connect: PoolOptions['connect'], host: LineHost) {
+    const socket = connect(readingInto((chunk) => this.#take(chunk)));
     this.socket = socket;
     this.#host = host;
-    socket.on('data', (chunk: Buffer) => this.#take(chunk));
     socket.on('end', () => this.#ended());
     socket.on('error', (error) => this.#failed(error));
     socket.on('close', () => this.#ended());
@@ -278,7 +299,7 @@ export function makePool(options: PoolOptions): Pool {
   };
 
   const open = (): Line => {
-    const line = new Line(options.connect(), host);
+    const line = new Line(options.connect, host);
     lines.add(line);
     return line;
   };

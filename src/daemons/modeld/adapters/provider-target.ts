@@ -39,23 +39,26 @@ export function makePools(): Pools {
 /** The gate limits how many calls run at once; a second limit here would only hide a queue. */
 function openPool(place: Place): Pool {
   if (place.kind === 'tls') return openTlsPool(place.hostname, place.port);
-  const connect = (): net.Socket =>
+  const options = { noDelay: true, keepAlive: true };
+  const connect = (onread: net.OnReadOpts): net.Socket =>
     place.kind === 'unix'
-      ? net.connect({ path: place.path })
-      : net.connect({ host: place.hostname, port: place.port, noDelay: true, keepAlive: true });
+      ? net.connect({ path: place.path, onread })
+      : net.connect({ host: place.hostname, port: place.port, onread, ...options });
   return makePool({ connect, freeMax: FREE_SOCKETS_MAX });
 }
 
 function openTlsPool(hostname: string, port: number): Pool {
   let session: Buffer | undefined;
-  const connect = (): net.Socket => {
-    const socket = tls.connect({
+  const connect = (onread: net.OnReadOpts): net.Socket => {
+    const options: tls.ConnectionOptions & { onread: net.OnReadOpts } = {
+      onread,
       host: hostname,
       port,
       servername: net.isIP(hostname) === 0 ? hostname : '',
       ALPNProtocols: ['http/1.1'],
       ...(session === undefined ? {} : { session }),
-    });
+    };
+    const socket = tls.connect(options);
     socket.setNoDelay(true);
     socket.setKeepAlive(true);
     socket.on('session', (made: Buffer) => {
