@@ -36,6 +36,8 @@ export type Context<R = Route> = CheckedOf<R> & {
   caller: Caller;
   /** Aborts when the caller went away or the deadline passed. */
   signal: AbortSignal;
+  /** Whose signal that is, for a handler that has reasons of its own to stop what it began. */
+  controller: AbortController;
   deadlineMs: number;
   trace: Trace;
   idempotencyKey: string | undefined;
@@ -194,7 +196,11 @@ class RequestContext {
 
   /** Most handlers are done before anybody could want them to stop. */
   get signal(): AbortSignal {
-    return this.#watch.signal;
+    return this.#watch.controller.signal;
+  }
+
+  get controller(): AbortController {
+    return this.#watch.controller;
   }
 
   /** Most requests say nothing. */
@@ -214,8 +220,11 @@ export function makeDispatch<T extends RouteTable>(options: {
   const match = makeMatch(options.routes);
   let inFlight = 0;
 
-  const handle = async (request: DispatchRequest): Promise<unknown> => {
-    const { name, route, params } = request.matched ?? match(request.method, request.path);
+  const begin = (
+    request: DispatchRequest,
+    matched: Matched,
+  ): { watch: Watch; context: RequestContext } => {
+    const { name, route, params } = matched;
     assertCaller(route, request.caller);
     const checked = {
       params: check(route.params, params, 'path'),
@@ -235,14 +244,10 @@ export function makeDispatch<T extends RouteTable>(options: {
       trace,
       makeLog: () => log.with({ route: name, request_id: trace.requestId }),
     });
-    const handler = handlers[name] as (context: unknown) => Promise<unknown>;
-    let answer: unknown;
-    try {
-      answer = await watch.first(traces.run(trace, handler, context));
-    } catch (error) {
-      watch.end();
-      throw error;
-    }
+    return { watch, context };
+  };
+
+  const finish = (answer: unknown, { name, route }: Matched, watch: Watch): unknown => {
     if (answer instanceof RawAnswer && isStream(answer.body)) {
       // A stream goes on after this; its reader going away must still reach the handler.
       return new RawAnswer({ ...answer, body: endingWith(answer.body, watch.end) });
@@ -267,9 +272,17 @@ export function makeDispatch<T extends RouteTable>(options: {
       inFlight++;
       const started = performance.now();
       let outcome = 'ok';
+      let watch: Watch | undefined;
       try {
-        return await handle(request);
+        const matched = request.matched ?? match(request.method, request.path);
+        const begun = begin(request, matched);
+        watch = begun.watch;
+        const handler = handlers[matched.name] as (context: unknown) => Promise<unknown>;
+        const { trace } = begun.context;
+        const answer = await watch.first(traces.run(trace, handler, begun.context));
+        return finish(answer, matched, watch);
       } catch (error) {
+        watch?.end();
         const known = error instanceof Fault ? error : asInternal(error, log, request);
         outcome = known.code;
         throw known;
@@ -303,7 +316,6 @@ function asInternal(error: unknown, log: Log, request: DispatchRequest): Fault {
   return fault('internal', `something went wrong here (reference ${reference})`, { cause: error });
 }
 
-/** One signal for both reasons to give up, and an answer that fails when the time is over. */
 /** Until an answer is there: the deadline, and whether the caller is. Made for every request. */
 class Watch {
   readonly #name: string;
@@ -327,12 +339,12 @@ class Watch {
     onGone?.(this.#leave);
   }
 
-  get signal(): AbortSignal {
+  get controller(): AbortController {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
       if (this.#reason !== undefined) this.#controller.abort(this.#reason);
     }
-    return this.#controller.signal;
+    return this.#controller;
   }
 
   first<T>(answer: Promise<T>): Promise<T> {

@@ -9,8 +9,8 @@ type ModeldHandlers = Handlers<typeof modeldRoutes>;
 
 const SSE = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
-const patienceOf = ({ signal, deadlineMs }: Pick<Context, 'signal' | 'deadlineMs'>) => ({
-  signal,
+const patienceOf = ({ controller, deadlineMs }: Pick<Context, 'controller' | 'deadlineMs'>) => ({
+  controller,
   deadlineMs,
 });
 
@@ -53,7 +53,7 @@ function modelHandlers(service: Service): Pick<ModeldHandlers, ModelRoutes> {
       caller: Context['caller'];
       body: object;
       rawBody: string | undefined;
-      signal: AbortSignal;
+      controller: AbortController;
       deadlineMs: number;
     }) => {
       const { caller } = context;

@@ -34,7 +34,11 @@ type Entry = {
   reserved: Amount;
   /** Runs that still need it in memory. */
   holders: number;
+  /** What it may spend, as of that many changes of limits. */
+  allowed: Allowed;
+  allowedAt: number;
 };
+type Allowed = { tokensLimit: number | null; costLimitMicrousd: number | null };
 
 /** What one attempt holds until it is settled. */
 export type Reservation = { amount: Amount; outputTokensMax: number; entries: Entry[] };
@@ -43,6 +47,8 @@ const limitKey = (subject: string, name: string): string => `${subject} ${name}`
 
 export class Budgets {
   readonly #limits = new Map<string, Limit>();
+  /** How often limits changed. */
+  #changes = 0;
   readonly #entries = new Map<string, Entry>();
   #period = '';
   readonly #agentDefault: { tokens: number | null; costMicrousd: number | null };
@@ -66,6 +72,7 @@ export class Budgets {
     if (found !== undefined && SET_BY.indexOf(found.setBy) > SET_BY.indexOf(limit.setBy))
       return false;
     this.#limits.set(at, limit);
+    this.#changes++;
     return true;
   }
 
@@ -78,12 +85,7 @@ export class Budgets {
     const at = keyText(spent.key);
     if (this.#entries.has(at)) return;
     const { tokens, costMicrousd } = spent;
-    this.#entries.set(at, {
-      key: spent.key,
-      spent: { tokens, costMicrousd },
-      reserved: { tokens: 0, costMicrousd: 0 },
-      holders: 0,
-    });
+    this.#entries.set(at, this.#newEntry(spent.key, { tokens, costMicrousd }));
   }
 
   knows(key: BudgetKey): boolean {
@@ -108,6 +110,7 @@ export class Budgets {
       if (reserved.tokens !== 0 || reserved.costMicrousd !== 0) continue;
       this.#entries.delete(at);
       this.#limits.delete(limitKey(key.subject, key.name));
+      this.#changes++;
     }
   }
 
@@ -156,10 +159,10 @@ export class Budgets {
     return booked;
   }
 
-  /** False when no budget could ever refuse. */
-  isLimited(keys: readonly BudgetKey[]): boolean {
-    return keys.some((key) => {
-      const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
+  /** False when no budget of it could ever refuse. */
+  isLimited({ entries }: Reservation): boolean {
+    return entries.some((entry) => {
+      const { tokensLimit, costLimitMicrousd } = this.#allowedOf(entry);
       return tokensLimit !== null || costLimitMicrousd !== null;
     });
   }
@@ -194,14 +197,15 @@ export class Budgets {
     const found = this.#entries.get(at);
     if (found !== undefined) return found;
     if (key.period > this.#period) this.#renew(key.period);
-    const entry: Entry = {
-      key,
-      spent: { tokens: 0, costMicrousd: 0 },
-      reserved: { tokens: 0, costMicrousd: 0 },
-      holders: 0,
-    };
+    const entry = this.#newEntry(key, { tokens: 0, costMicrousd: 0 });
     this.#entries.set(at, entry);
     return entry;
+  }
+
+  #newEntry(key: BudgetKey, spent: Amount): Entry {
+    const reserved = { tokens: 0, costMicrousd: 0 };
+    const [allowed, allowedAt] = [this.#limitFor(key), this.#changes];
+    return { key, spent, reserved, holders: 0, allowed, allowedAt };
   }
 
   /**
@@ -216,7 +220,15 @@ export class Budgets {
     }
   }
 
-  #limitFor(key: BudgetKey): { tokensLimit: number | null; costLimitMicrousd: number | null } {
+  #allowedOf(entry: Entry): Allowed {
+    if (entry.allowedAt !== this.#changes) {
+      entry.allowed = this.#limitFor(entry.key);
+      entry.allowedAt = this.#changes;
+    }
+    return entry.allowed;
+  }
+
+  #limitFor(key: BudgetKey): Allowed {
     const found = this.#limits.get(limitKey(key.subject, key.name));
     if (found !== undefined) return found;
     if (key.subject !== 'agent') return { tokensLimit: null, costLimitMicrousd: null };
@@ -224,8 +236,9 @@ export class Budgets {
     return { tokensLimit: tokens, costLimitMicrousd: costMicrousd };
   }
 
-  #left({ key, spent, reserved }: Entry): Left {
-    const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
+  #left(entry: Entry): Left {
+    const { key, spent, reserved } = entry;
+    const { tokensLimit, costLimitMicrousd } = this.#allowedOf(entry);
     const left = (limit: number | null, used: number): number | null =>
       limit === null ? null : Math.max(0, limit - used);
     return {

@@ -9,6 +9,7 @@ import { costMicrousd, type PriceBook } from './adapters/prices.ts';
 import {
   makeProviderClient,
   type Provider,
+  type ProviderCall,
   type ProviderClient,
   type ProviderLimits,
 } from './adapters/provider-client.ts';
@@ -169,12 +170,18 @@ function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promis
     async attempt({ route: hop, budgetMs, commit }) {
       const covered = run.beforeTry();
       if (covered !== undefined) await covered;
-      const pass = await hop.connection.gate.enter({ tokens: run.tokensReserved, signal });
+      const { gate } = hop.connection;
+      const who = { tokens: run.tokensReserved, signal };
+      const pass = gate.enterNow(who) ?? (await gate.enter(who));
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {
         const own = hop === hops[0] ? sending : hop.prepared.send(run);
-        const performed = await callOnce({ hop, sending: own, run, client, budgetMs });
+        const call = callOf({ hop, sending: own, run, budgetMs });
+        const read = own.stream
+          ? await own.readStream(await client.callProvider({ ...call, stream: true }))
+          : own.readWhole(await client.callProvider({ ...call, stream: false }));
+        const performed = { route: hop.route, ...read };
         commit();
         releaseWhenOver(pass, performed.ended);
         return performed;
@@ -198,14 +205,13 @@ function releaseWhenOver(pass: Pass, ended: Ended | Promise<Ended>): void {
   else release(ended);
 }
 
-async function callOnce(options: {
+function callOf(options: {
   hop: Hop;
   sending: Sending;
   run: RunOptions;
-  client: ProviderClient;
   budgetMs: number;
-}): Promise<Performed> {
-  const { hop, sending, run, client, budgetMs } = options;
+}): Omit<ProviderCall, 'stream'> {
+  const { hop, sending, run, budgetMs } = options;
   const { settings, limits } = hop.connection;
   const provider: Provider = {
     name: settings.name,
@@ -213,7 +219,7 @@ async function callOnce(options: {
     baseUrl: settings.baseUrl,
     readKey: settings.readKey,
   };
-  const call = {
+  return {
     provider,
     body: sending.body,
     headers: sending.headers,
@@ -222,8 +228,4 @@ async function callOnce(options: {
     limits,
     ...(sending.path === undefined ? {} : { path: sending.path }),
   };
-  const result = sending.stream
-    ? await sending.readStream(await client.callProvider({ ...call, stream: true }))
-    : sending.readWhole(await client.callProvider({ ...call, stream: false }));
-  return { route: hop.route, ...result };
 }

@@ -17,8 +17,12 @@ export type Pass = {
   release(tokensUsed?: number): void;
 };
 
+type Entering = { tokens: number; signal?: AbortSignal | undefined };
+
 export type Gate = {
-  enter(options: { tokens: number; signal?: AbortSignal | undefined }): Promise<Pass>;
+  enter(who: Entering): Promise<Pass>;
+  /** Without waiting; undefined where `enter` would wait or refuse. */
+  enterNow(who: Entering): Pass | undefined;
   inFlight(): number;
   waiting(): number;
 };
@@ -118,10 +122,18 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits = GA
       if (line.size === 1) admitNext();
     });
 
+  const enterNow = ({ tokens: amount, signal }: Entering): Pass | undefined => {
+    const isFree = signal?.aborted !== true && line.size === 0 && blockedMs(amount) === 0;
+    return isFree ? take(amount) : undefined;
+  };
+
   return {
-    async enter({ tokens: amount, signal }) {
+    enterNow,
+    async enter(who) {
+      const { tokens: amount, signal } = who;
       if (signal?.aborted === true) throw canceledFault(provider, signal);
-      if (line.size === 0 && blockedMs(amount) === 0) return take(amount);
+      const pass = enterNow(who);
+      if (pass !== undefined) return pass;
       if (line.size >= limits.queueMax) {
         throw fault('overloaded', `${line.size} calls already wait for provider ${provider}`, {
           retryAfterMs: 1_000,

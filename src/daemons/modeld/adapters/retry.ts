@@ -3,7 +3,7 @@
 // in one.
 import type { Clock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
-import type { Circuit } from './circuit.ts';
+import type { Circuit, Permit } from './circuit.ts';
 
 export type RetryPolicy = {
   /** Tries per route. */
@@ -73,82 +73,80 @@ export function delayMs(
   return Math.ceil(random() * cap);
 }
 
+type State<R> = { run: RouteRun<R, unknown>; endMs: number; number: number; isCommitted: boolean };
+
+/** One function for all of it: what waits in several costs every call, and most need one try. */
 export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
   const endMs = run.clock.nowMs() + run.totalMs;
-  const state = { endMs, number: 0, isCommitted: false };
-  let last: Fault | undefined;
+  const state: State<R> = { run, endMs, number: 0, isCommitted: false };
+  const commit = () => {
+    state.isCommitted = true;
+  };
   for (const [index, route] of run.routes.entries()) {
     const hasNext = index < run.routes.length - 1;
-    const result = await tryRoute(run, route, state, hasNext);
-    if ('value' in result) return result.value;
-    last = result.fault;
-    if (!hasNext || state.isCommitted || !helpsElsewhere(last)) throw last;
+    for (let attempt = 1; ; attempt++) {
+      const asking = ask(state, route);
+      let reason = asking.refused;
+      if (asking.permit !== undefined) {
+        const { permit, budgetMs } = asking;
+        try {
+          const value = await run.attempt({ route, number: state.number, budgetMs, commit });
+          permit.succeed();
+          return value;
+        } catch (error) {
+          if (!(error instanceof Fault)) {
+            permit.release();
+            throw error;
+          }
+          permit.fail(error);
+          reason = error;
+        }
+      }
+      const failed = { route, attempt, hasNext, isAsked: asking.permit !== undefined };
+      const next = afterFailure(state, { ...failed, reason: reason! });
+      if (next.step === 'end') throw reason!;
+      if (next.step === 'route') break;
+      await sleep(next.waitMs, run.clock, run.signal);
+    }
   }
-  throw last ?? fault('unavailable', 'this model has no route');
+  throw fault('unavailable', 'this model has no route');
 }
 
-type State = { endMs: number; number: number; isCommitted: boolean };
+type Asking =
+  | { permit: Permit; budgetMs: number; refused?: undefined }
+  | { permit?: undefined; refused: Fault };
 
-async function tryRoute<R, T>(
-  run: RouteRun<R, T>,
-  route: R,
-  state: State,
-  hasNext: boolean,
-): Promise<{ value: T } | { fault: Fault }> {
-  const policy = run.policy ?? RETRY;
-  for (let attempt = 1; ; attempt++) {
-    const result = await tryOnce(run, route, state);
-    if ('value' in result) return result;
-    const reason = result.fault;
-    const waitMs = delayMs({ attempt, retryAfterMs: reason.retryAfterMs }, policy, run.random);
-    const mayRetry =
-      result.isAsked &&
-      !state.isCommitted &&
-      AGAIN.includes(reason.code) &&
-      attempt < policy.attemptsMax &&
-      run.clock.nowMs() + waitMs < state.endMs &&
-      !(hasNext && waitMs > policy.patienceMs);
-    const goesOn = hasNext && !state.isCommitted && helpsElsewhere(reason);
-    run.onFailure?.({
-      route,
-      number: state.number,
-      fault: reason,
-      next: mayRetry ? 'retry' : goesOn ? 'route' : 'end',
-    });
-    if (!mayRetry) return { fault: reason };
-    await sleep(waitMs, run.clock, run.signal);
-  }
-}
-
-async function tryOnce<R, T>(
-  run: RouteRun<R, T>,
-  route: R,
-  state: State,
-): Promise<{ value: T } | { fault: Fault; isAsked: boolean }> {
+function ask<R>(state: State<R>, route: R): Asking {
+  const { run } = state;
   const budgetMs = state.endMs - run.clock.nowMs();
-  if (budgetMs <= 0) {
-    const late = fault('deadline', `no time is left to ask ${run.nameOf(route)}`);
-    return { fault: late, isAsked: false };
-  }
+  if (budgetMs <= 0)
+    return { refused: fault('deadline', `no time is left to ask ${run.nameOf(route)}`) };
   const circuit = run.circuitOf(route);
   const permit = circuit.enter();
-  if (permit === undefined) return { fault: leftAlone(run.nameOf(route), circuit), isAsked: false };
+  if (permit === undefined) return { refused: leftAlone(run.nameOf(route), circuit) };
   state.number++;
-  try {
-    const commit = () => {
-      state.isCommitted = true;
-    };
-    const value = await run.attempt({ route, number: state.number, budgetMs, commit });
-    permit.succeed();
-    return { value };
-  } catch (error) {
-    if (!(error instanceof Fault)) {
-      permit.release();
-      throw error;
-    }
-    permit.fail(error);
-    return { fault: error, isAsked: true };
-  }
+  return { permit, budgetMs };
+}
+
+function afterFailure<R>(
+  state: State<R>,
+  failed: { route: R; attempt: number; hasNext: boolean; isAsked: boolean; reason: Fault },
+): { step: 'retry' | 'route' | 'end'; waitMs: number } {
+  const { run, isCommitted, number } = state;
+  const { route, attempt, hasNext, isAsked, reason } = failed;
+  const policy = run.policy ?? RETRY;
+  const waitMs = delayMs({ attempt, retryAfterMs: reason.retryAfterMs }, policy, run.random);
+  const mayRetry =
+    isAsked &&
+    !isCommitted &&
+    AGAIN.includes(reason.code) &&
+    attempt < policy.attemptsMax &&
+    run.clock.nowMs() + waitMs < state.endMs &&
+    !(hasNext && waitMs > policy.patienceMs);
+  const goesOn = hasNext && !isCommitted && helpsElsewhere(reason);
+  const step = mayRetry ? 'retry' : goesOn ? 'route' : 'end';
+  run.onFailure?.({ route, number, fault: reason, next: step });
+  return { step, waitMs };
 }
 
 function leftAlone(name: string, circuit: Circuit): Fault {

@@ -184,7 +184,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
         purpose: name,
         ...(one.isNamed ? { call_id } : {}),
       },
-      { signal: left.signal, deadlineMs: 60_000 },
+      { controller: left, deadlineMs: 60_000 },
     );
     assert.ok('response' in made);
   } catch (error) {

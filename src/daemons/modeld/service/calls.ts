@@ -34,7 +34,8 @@ export type Order = {
   ask: Ask;
   /** The caller's own limit. */
   inputTokensMax: number | undefined;
-  signal: AbortSignal;
+  /** Aborted by the caller leaving, the run being dismissed and the daemon stopping. */
+  controller: AbortController;
   deadlineMs: number;
   /** The outcome must be durable before the caller has the answer: a replay depends on it. */
   isReplayed: boolean;
@@ -90,14 +91,27 @@ export class Calls {
 
   /** Asks the provider; throws when there is no answer. The call is settled either way. */
   async perform(order: Order): Promise<Answered> {
-    const { log, moment } = this.#parts;
+    const { log, moment, journal } = this.#parts;
     if (order.who.run !== undefined) order.verdict = await this.#judge(order);
-    const { held, recorded } = await this.#begin(order);
+    const held = this.#hold(order);
+    this.#enter(held);
+    let recorded: Promise<void>;
+    try {
+      moment('modeld.before-intent');
+      const written = await journal.intent(this.#intentOf(held));
+      held.seq = written.seq;
+      recorded = written.recorded;
+      moment('modeld.after-intent');
+    } catch (error) {
+      this.#undo(held);
+      throw error;
+    }
     try {
       const send = this.#readyToAsk(held);
       await recorded;
       moment('modeld.after-attempt-durable');
-      if (held.controller.signal.aborted) throw abortFault(held.controller.signal);
+      const { signal } = order.controller;
+      if (signal.aborted) throw abortFault(signal);
       const performed = await send();
       moment('modeld.after-upstream');
       return { ...performed, finished: this.#finish(held, performed) };
@@ -115,8 +129,8 @@ export class Calls {
    */
   async drain(waitMs: number): Promise<void> {
     if (!(await this.#isQuiet(waitMs))) {
-      for (const { controller } of this.#underWay.all())
-        controller.abort(fault('stopping', 'the runtime is stopping'));
+      for (const { order } of this.#underWay.all())
+        order.controller.abort(fault('stopping', 'the runtime is stopping'));
       await this.#isQuiet(ABORT_WAIT_MS);
     }
     while (this.#ending > 0) await aMoment();
@@ -142,31 +156,24 @@ export class Calls {
     }
   }
 
-  async #begin(order: Order): Promise<{ held: Held; recorded: Promise<void> }> {
-    const { budgets, journal, moment } = this.#parts;
-    const held = this.#hold(order);
-    // From here on it can be stopped, and a drain waits for it.
-    this.#listen(held);
-    moment('modeld.before-intent');
-    try {
-      const needsOutcomes = !budgets.hasRoom(held.reservations[0]!, journal.freed);
-      const { seq, recorded } = await journal.intent(intentOf(held, { needsOutcomes }));
-      held.seq = seq;
-      moment('modeld.after-intent');
-      return { held, recorded };
-    } catch (error) {
-      held.stopListening();
-      this.#underWay.delete(held);
-      budgets.settle(held.reservations[0]!, NOTHING);
-      if (isStep(order)) order.who.run!.steps--;
-      throw error;
-    }
+  #intentOf(held: Held): Intent {
+    const { budgets, journal } = this.#parts;
+    return intentOf(held, {
+      needsOutcomes: !budgets.hasRoom(held.reservations[0]!, journal.freed),
+    });
+  }
+
+  /** Nothing of it was written. */
+  #undo(held: Held): void {
+    this.#leave(held);
+    this.#parts.budgets.settle(held.reservations[0]!, NOTHING);
+    if (isStep(held.order)) held.order.who.run!.steps--;
   }
 
   /** Everything that may refuse a call, and the reservation, in one go without waiting. */
   #hold(order: Order): Held {
     const { budgets, upstream, outbox, clock } = this.#parts;
-    if (order.signal.aborted) throw abortFault(order.signal);
+    if (order.controller.signal.aborted) throw abortFault(order.controller.signal);
     outbox.assertTaking();
     try {
       const open = allowedRoutes(order.routes, order.context.labels | labelsNow(order.who));
@@ -201,30 +208,28 @@ export class Calls {
     this.#parts.refused((id) => refusedEvent(id, order, error));
   }
 
-  /** Its caller leaving, its run being dismissed and the daemon stopping all end a call. */
-  #listen(held: Held): void {
-    const { controller, order } = held;
-    const { signal, who } = order;
-    const onAbort = (): void => controller.abort(abortFault(signal));
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
+  /** From here on it can be stopped, and a drain waits for it. */
+  #enter(held: Held): void {
+    const { controller, who } = held.order;
     who.run?.underWay.add(controller);
     this.#underWay.add(held);
-    held.stopListening = () => {
-      signal.removeEventListener('abort', onAbort);
-      who.run?.underWay.delete(controller);
-    };
+  }
+
+  #leave(held: Held): void {
+    const { controller, who } = held.order;
+    who.run?.underWay.delete(controller);
+    this.#underWay.delete(held);
   }
 
   /** Made while the attempt becomes durable; nothing goes out before what it gives is called. */
   #readyToAsk(held: Held): () => Promise<Performed> {
-    const { plan, tries, outputTokensMax, bound, order, controller, keys } = held;
+    const { plan, tries, outputTokensMax, bound, order, reservations } = held;
     return plan.ready({
       outputTokensMax,
-      isLimited: this.#parts.budgets.isLimited(keys),
+      isLimited: this.#parts.budgets.isLimited(reservations[0]!),
       tokensReserved: bound.tokens,
       totalMs: order.deadlineMs,
-      signal: controller.signal,
+      signal: order.controller.signal,
       tries,
       beforeTry: () => this.#coverTry(held),
     });
@@ -274,8 +279,7 @@ export class Calls {
     how: { performed?: Performed; end?: Ended; reason?: Fault },
   ): Promise<Amount> {
     const { budgets, journal, clock, metrics, moment } = this.#parts;
-    held.stopListening();
-    this.#underWay.delete(held);
+    this.#leave(held);
     const charged = chargeOf(held, how);
     const [first, ...extra] = held.reservations;
     const spent = budgets.settle(first!, charged);
@@ -312,8 +316,6 @@ function holdingOf(
     outputTokensMax: taken.outputTokensMax,
     tries: { count: 0, lost: 0, chain: [] },
     seq: 0,
-    controller: new AbortController(),
-    stopListening: () => {},
     place: 0,
   };
 }

@@ -34,7 +34,8 @@ export type GenerateParts = {
   newId: NewId;
 };
 
-export type Patience = { signal: AbortSignal; deadlineMs: number };
+/** `controller`: says that the caller does not wait any more; others may end the call by it too. */
+export type Patience = { controller: AbortController; deadlineMs: number };
 export type Generated =
   | { response: GenerateResponse }
   | { events: AsyncGenerator<GenerateEvent, void>; done: Promise<GenerateResponse> };
@@ -105,9 +106,9 @@ export class Generate {
     this.#inFlight.set(asked.callId, entry);
     const forget = () => this.#inFlight.delete(asked.callId);
     promise.then(forget, forget);
-    this.#wait(entry, asked.signal);
+    this.#wait(entry, asked.controller.signal);
     try {
-      const generated = await this.#askNamed({ ...asked, signal: entry.controller.signal });
+      const generated = await this.#askNamed({ ...asked, controller: entry.controller });
       if ('response' in generated) resolve(generated.response);
       else generated.done.then(resolve, reject);
       return generated;
@@ -132,7 +133,7 @@ export class Generate {
   async #attach(entry: InFlight, asked: Asked): Promise<GenerateResponse> {
     if (entry.requestHash !== asked.context.requestHash || entry.runId !== asked.who.runId)
       throw differs(asked.callId, 'a call with this id and another request is under way');
-    this.#wait(entry, asked.signal);
+    this.#wait(entry, asked.controller.signal);
     return { ...(await entry.response), recorded: true };
   }
 
@@ -172,7 +173,7 @@ export class Generate {
 
   async #make(asked: Asked, attempt: number): Promise<Generated> {
     const { providers, calls } = this.#parts;
-    const { who, request, callId, signal, deadlineMs } = asked;
+    const { who, request, callId, controller, deadlineMs } = asked;
     const { model, routes } = providers.resolve(request.model, 'chat');
     const { messages, context } = await this.#withArtifact(asked);
     const order: Order = {
@@ -186,7 +187,7 @@ export class Generate {
       context,
       ask: { form: 'neutral', request, messages },
       inputTokensMax: request.limits?.max_input_tokens,
-      signal,
+      controller,
       deadlineMs,
       isReplayed: request.call_id !== undefined,
     };

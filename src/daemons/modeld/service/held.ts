@@ -26,8 +26,6 @@ export type Held = {
   tries: Tries;
   seq: number;
   createdMs: number;
-  controller: AbortController;
-  stopListening: () => void;
   /** Among those under way. */
   place: number;
 };

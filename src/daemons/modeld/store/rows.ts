@@ -4,7 +4,7 @@ import type { Outbox } from '../../../platform/outbox.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
-import { keyText } from '../rules/budget.ts';
+import type { BudgetKey } from '../rules/budget.ts';
 import { hourOf } from './calls.ts';
 import type { Intent, Outcome, Work } from './journal.ts';
 import { type Part, PartWriter } from './parts.ts';
@@ -27,7 +27,7 @@ export class RowWriter {
    * an outcome.
    */
   writeAll(sql: SqlNow, works: readonly Work[], openSeq: number): number {
-    const spent = new Map<string, Spent>();
+    const spent = new Map<BudgetKey, Spent>();
     const events: EventDraft[] = [];
     const parts: Part[] = [];
     let nowMs = 0;
@@ -134,10 +134,10 @@ function writeOutcome(sql: SqlNow, o: Outcome): void {
   );
 }
 
-function addSpent(all: Map<string, Spent>, one: Spent): void {
-  const at = keyText(one.key);
-  const sum = all.get(at);
-  if (sum === undefined) all.set(at, { ...one });
+/** The ledger has one key for all that one budget was charged; another is only written apart. */
+function addSpent(all: Map<BudgetKey, Spent>, one: Spent): void {
+  const sum = all.get(one.key);
+  if (sum === undefined) all.set(one.key, { ...one });
   else {
     sum.tokens += one.tokens;
     sum.costMicrousd += one.costMicrousd;
