@@ -179,6 +179,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
   });
 
   it('is not started while it is full, and says why', async () => {
+    fillDisk(); // What ended has given its logs back.
     const why = await runtime.restart().then(
       (started) => started.stop().then(() => assert.fail('it started')),
       (error: Fault) => error,
