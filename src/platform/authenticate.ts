@@ -65,8 +65,19 @@ export function operatorOverTcp(key: string, port: () => number, people?: People
   };
 }
 
+let local = { port: 0, names: new Set<string>() };
+
+function localNames(port: number): ReadonlySet<string> {
+  if (local.port !== port)
+    local = {
+      port,
+      names: new Set(['127.0.0.1', 'localhost', '[::1]'].map((at) => `${at}:${port}`)),
+    };
+  return local.names;
+}
+
 export function assertLocalNames(request: Asked, port: number): void {
-  const allowed = new Set([`127.0.0.1:${port}`, `localhost:${port}`, `[::1]:${port}`]);
+  const allowed = localNames(port);
   const host = String(request.headers.host ?? '');
   if (!allowed.has(host.toLowerCase()))
     throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`);
