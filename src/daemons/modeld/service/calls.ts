@@ -11,7 +11,7 @@ import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
 import type { Resolved, Route } from '../rules/models.ts';
-import type { Intent, Journal } from '../store/journal.ts';
+import type { Intent, Journal, Outcome } from '../store/journal.ts';
 import type { CallContext } from './context.ts';
 import { Crowd } from './crowd.ts';
 import { refusedEvent } from './events.ts';
@@ -118,7 +118,7 @@ export class Calls {
     } catch (error) {
       const reason = asFault(error, log);
       // A full disk must not hide why the call failed; the journal keeps trying.
-      await this.#end(held, { reason }).catch(() => undefined);
+      await this.#end(held, { reason }).written?.catch(() => undefined);
       throw reason;
     }
   }
@@ -254,31 +254,31 @@ export class Calls {
     await this.#parts.journal.raise(seq, times(bound, reservations.length));
   }
 
-  #finish(held: Held, performed: Performed): Answered['finished'] {
-    const work = async () => {
+  async #finish(held: Held, performed: Performed): Answered['finished'] {
+    this.#ending++;
+    try {
       const { ended } = performed;
       const end = ended instanceof Promise ? await ended : ended;
       // The answer goes first, unless a replay must find its outcome.
       if (!held.order.isReplayed) await nextTurn();
-      const charged = await this.#end(held, { performed, end });
+      const { charged, written } = this.#end(held, { performed, end });
+      if (written !== undefined) await written;
       if (end.fault !== undefined) throw end.fault;
       return { ended: end, costMicrousd: charged.costMicrousd };
-    };
-    const finished = work();
-    this.#ending++;
-    const forget = (): void => {
+    } finally {
       this.#ending--;
-    };
-    finished.then(forget, forget);
-    return finished;
+    }
   }
 
-  /** Settles and writes the outcome. Called exactly once per call. */
-  async #end(
+  /**
+   * Settles and writes the outcome: called exactly once per call. `written` where a replay depends
+   * on it.
+   */
+  #end(
     held: Held,
     how: { performed?: Performed; end?: Ended; reason?: Fault },
-  ): Promise<Amount> {
-    const { budgets, journal, clock, metrics, moment } = this.#parts;
+  ): { charged: Amount; written?: Promise<void> } {
+    const { budgets, journal, clock, metrics } = this.#parts;
     this.#leave(held);
     const charged = chargeOf(held, how);
     const [first, ...extra] = held.reservations;
@@ -289,16 +289,28 @@ export class Calls {
     metrics.observeMs('model_call', outcome.endedMs - held.createdMs);
     metrics.count('model_tokens', {}, charged.tokens);
     metrics.count('model_cost_microusd', {}, charged.costMicrousd);
-    if (held.order.isReplayed) {
-      await journal.outcome(outcome);
-      moment('modeld.after-outcome');
-    } else journal.outcomeSoon(outcome);
-    return charged;
+    if (held.order.isReplayed) return { charged, written: this.#write(outcome) };
+    journal.outcomeSoon(outcome);
+    return { charged };
+  }
+
+  async #write(outcome: Outcome): Promise<void> {
+    await this.#parts.journal.outcome(outcome);
+    this.#parts.moment('modeld.after-outcome');
   }
 }
 
+let turn: Promise<void> | undefined;
+
+/** One for all who wait for the same turn. */
 function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+  turn ??= new Promise((resolve) => {
+    setImmediate(() => {
+      turn = undefined;
+      resolve();
+    });
+  });
+  return turn;
 }
 
 function aMoment(): Promise<void> {
