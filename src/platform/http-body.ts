@@ -17,34 +17,29 @@ const LINGER_BYTES_MAX = 64_000_000;
 const JSON_TYPE = /^application\/([^;]+\+)?json\s*(;|$)/i;
 
 /** The text of the body, or undefined when there is none. */
-export async function readBody(
+export function readBody(
   exchange: Exchange,
   sizeBytesMax: number,
   budgets: readonly ByteBudget[],
 ): Promise<string | undefined> {
-  const { headers } = exchange;
-  const isTooLarge = Number(headers['content-length'] ?? 0) > sizeBytesMax;
+  const isTooLarge = Number(exchange.headers['content-length'] ?? 0) > sizeBytesMax;
   if (!isTooLarge) exchange.askForBody();
-  const bytes = await readBytes(exchange, { sizeBytesMax, isTooLarge }, budgets);
+  return new Promise((resolve, reject) => {
+    const collector = new Collector(exchange, sizeBytesMax, budgets, { resolve, reject });
+    exchange.readBody(collector);
+    // Said at once: who is told before it has sent everything can stop.
+    if (isTooLarge) collector.refuse(tooLarge(sizeBytesMax));
+  });
+}
+
+function textOf(bytes: Buffer, type: string | undefined): string | undefined {
   if (bytes.length === 0) return undefined;
-  const type = headers['content-type'];
   if (type !== undefined && type !== 'application/json' && !JSON_TYPE.test(type))
     throw fault('unsupported_media', `the body is ${type.slice(0, 100)}, not JSON`);
   return decodeUtf8(bytes);
 }
 
-function readBytes(
-  exchange: Exchange,
-  known: { sizeBytesMax: number; isTooLarge: boolean },
-  budgets: readonly ByteBudget[],
-): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const collector = new Collector(exchange, known.sizeBytesMax, budgets, { resolve, reject });
-    exchange.readBody(collector);
-    // Said at once: who is told before it has sent everything can stop.
-    if (known.isTooLarge) collector.refuse(tooLarge(known.sizeBytesMax));
-  });
-}
+type Done = { resolve(text: string | undefined): void; reject(reason: unknown): void };
 
 const tooLarge = (sizeBytesMax: number): Fault =>
   fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
@@ -53,7 +48,7 @@ class Collector implements BodySink {
   readonly #exchange: Exchange;
   readonly #sizeBytesMax: number;
   readonly #budgets: readonly ByteBudget[];
-  readonly #done: { resolve(bytes: Buffer): void; reject(reason: Fault): void };
+  readonly #done: Done;
   #chunks: Buffer[] = [];
   #sizeBytes = 0;
   #heldBytes = 0;
@@ -63,7 +58,7 @@ class Collector implements BodySink {
     exchange: Exchange,
     sizeBytesMax: number,
     budgets: readonly ByteBudget[],
-    done: { resolve(bytes: Buffer): void; reject(reason: Fault): void },
+    done: Done,
   ) {
     this.#exchange = exchange;
     this.#sizeBytesMax = sizeBytesMax;
@@ -90,7 +85,12 @@ class Collector implements BodySink {
   end(): void {
     const chunks = this.#chunks;
     this.#letGo();
-    this.#done.resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
+    try {
+      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+      this.#done.resolve(textOf(bytes, this.#exchange.headers['content-type']));
+    } catch (reason) {
+      this.#done.reject(reason);
+    }
   }
 
   cut(): void {
