@@ -94,6 +94,8 @@ const SOON_MAX = 64;
 const FEW = 4;
 /** With so many other calls under way, a wait lets some share the commit and the audit. */
 const OTHERS_MIN = 8;
+/** A group need not wait for more when it has so many times the calls that are not in it. */
+const GROUP_TIMES = 2;
 /** In times of what the last commit took. */
 const GATHER_TIMES = 4;
 const GATHER_MS = { least: 5, most: 10 };
@@ -248,7 +250,8 @@ export class Journal {
     const isBusy = nowMs - this.#lastIntentMs < gatherMs;
     this.#lastIntentMs = nowMs;
     const others = this.#underWay - this.#waiting.length;
-    if (this.#gathering !== undefined && this.#waiting.length >= others) this.#gathered();
+    if (this.#gathering !== undefined && this.#waiting.length >= GROUP_TIMES * others)
+      this.#gathered();
     if (this.#isPlanned) return;
     this.#isPlanned = true;
     if (others === 0 && this.#wasAlone) queueMicrotask(() => void this.#writeGroup());
