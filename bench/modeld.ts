@@ -22,6 +22,9 @@ type Ways = { direct: Way; tcp: Way; unix: Way; peer: Way };
 type Gate = 'tcp' | 'unix' | 'peer';
 const GATES: readonly Gate[] = ['tcp', 'peer', 'unix'];
 
+/** Forth and back: whoever follows the peer finds the disk at rest, and both do as often. */
+const gatesOf = (round: number): readonly Gate[] => (round % 2 === 0 ? GATES : GATES.toReversed());
+
 type To = Pick<LoadOrder, 'path' | 'headers'> & { target: Target; pids: readonly number[] };
 
 /** Asking one place, and what it cost its processes. */
@@ -61,7 +64,7 @@ async function oneCaller(ways: Ways, peerName: string): Promise<Figure[]> {
   for (let round = 0; round < ONE.rounds; round++) {
     const before = (await ways.direct(ONE)).p50Ms;
     const p50Ms = { tcp: 0, unix: 0, peer: 0 };
-    for (const gate of GATES) p50Ms[gate] = (await ways[gate](ONE)).p50Ms;
+    for (const gate of gatesOf(round)) p50Ms[gate] = (await ways[gate](ONE)).p50Ms;
     const bare = (before + (await ways.direct(ONE)).p50Ms) / 2;
     direct.push(bare);
     for (const gate of GATES) added[gate].push(p50Ms[gate] - bare);
@@ -81,7 +84,7 @@ async function manyCallers(ways: Ways, peerName: string): Promise<Figure[]> {
   const rates = rows();
   const cpuMs = rows();
   for (let round = 0; round < MANY.rounds; round++)
-    for (const gate of GATES) {
+    for (const gate of gatesOf(round)) {
       const { perSecond, cpuMsPerRequest } = await ways[gate](MANY);
       rates[gate].push(perSecond);
       cpuMs[gate].push(cpuMsPerRequest);
