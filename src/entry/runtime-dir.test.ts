@@ -65,7 +65,7 @@ describe('taking a runtime directory', () => {
     const living = tryLock(join(leave(base, '00000001'), 'lock'))!;
     rmSync(join(leave(base, '00000002'), 'lock')); // an earlier version locked nothing
     chmodSync(leave(base, '00000003'), 0o755);
-    writeFileSync(join(`${leave(base, '00000004')}.warden`, 'stubs'), 'f/work/.git');
+    writeFileSync(join(`${leave(base, '00000004')}.warden`, 'stubs'), 'f/srv/shop/.git');
     symlinkSync(outside, join(base, '00000005'));
     tryLock(join(outside, 'lock'))!.release();
     chmodSync(`${leave(base, '00000006')}.warden`, 0o711);

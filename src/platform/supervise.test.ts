@@ -132,7 +132,8 @@ describe('supervise', () => {
     await back(one, first);
   });
 
-  it('does not start it again from a program that was changed, until it is as it was', async () => {
+  /** With what is said of its program. */
+  const startHeard = async () => {
     const code = `${READY} ${STAY}`;
     const file = join(dir, `${made}.mjs`);
     const told: boolean[] = [];
@@ -140,6 +141,11 @@ describe('supervise', () => {
     const log = { ...silentLog, error: (message: string) => void errors.push(message) };
     const onOutdated = (isOutdated: boolean) => void told.push(isOutdated);
     const one = await start(code, {}, { file, log, onOutdated });
+    return { one, code, file, told, errors };
+  };
+
+  it('does not start it again from a program that was changed, until it is as it was', async () => {
+    const { one, code, file, told, errors } = await startHeard();
     const first = one.pid()!;
     for (const change of [() => writeFileSync(file, `${code} // new`), () => rmSync(file)]) {
       const before = one.pid()!;
@@ -158,13 +164,7 @@ describe('supervise', () => {
   });
 
   it('says that its program cannot be read, and does not call it changed', async () => {
-    const code = `${READY} ${STAY}`;
-    const file = join(dir, `${made}.mjs`);
-    const told: boolean[] = [];
-    const errors: string[] = [];
-    const log = { ...silentLog, error: (message: string) => void errors.push(message) };
-    const onOutdated = (isOutdated: boolean) => void told.push(isOutdated);
-    const one = await start(code, {}, { file, log, onOutdated });
+    const { one, code, file, told, errors } = await startHeard();
     const first = one.pid()!;
     rmSync(file);
     mkdirSync(file);
