@@ -12,7 +12,7 @@ import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { openBlobStore } from './adapters/blob-store.ts';
-import { type HaltFile, watchHaltFile } from './adapters/halt-file.ts';
+import { followHaltFile, type HaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
@@ -137,7 +137,7 @@ async function start(floor: Floor<AgentdConfig>) {
     stopRunners: async () => (await activations?.stopAll()) ?? 0,
     log,
   });
-  haltFile = watchHaltFile(
+  haltFile = followHaltFile(
     join(stateDir, 'HALT'),
     () =>
       void halt

@@ -4,12 +4,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { watchHaltFile } from './halt-file.ts';
+import { followHaltFile } from './halt-file.ts';
 
 test('halts by being there, with its text as the reason, readable or not', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'halt-'));
   const file = join(dir, 'HALT');
-  const halt = watchHaltFile(file, () => {});
+  const halt = followHaltFile(file, () => {});
   t.after(() => {
     halt.stop();
     rmSync(dir, { recursive: true });

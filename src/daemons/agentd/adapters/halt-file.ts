@@ -1,7 +1,6 @@
 // The file a person can create when nothing answers: while STATE/HALT is there, everything is
 // halted.
-import { existsSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 export type HaltFile = {
   present(): string | undefined;
@@ -10,18 +9,17 @@ export type HaltFile = {
   stop(): void;
 };
 
-const LOOK_EVERY_MS = 1_000;
+/**
+ * Looking costs microseconds. The directory is not watched: the databases are in it too, and every
+ * write to one of them would wake whoever watches. The warden, which is told of new names only,
+ * ends the processes at once.
+ */
+const LOOK_EVERY_MS = 250;
 
-/** Calls `look` when the file may have come or gone, and now and then. */
-export function watchHaltFile(file: string, look: () => void): HaltFile {
-  // The watch is fast; the look makes sure where watching does not work.
-  const watcher = watch(dirname(file), (_, name) =>
-    name === null || name === basename(file) ? look() : undefined,
-  );
-  watcher.on('error', () => watcher.close());
+/** Calls `look` so often that it sees soon when the file came or went. */
+export function followHaltFile(file: string, look: () => void): HaltFile {
   const timer = setInterval(look, LOOK_EVERY_MS);
   timer.unref();
-  watcher.unref();
   return {
     present: () => (existsSync(file) ? reasonIn(file) || 'the file HALT is there' : undefined),
     set(reason) {
@@ -32,7 +30,6 @@ export function watchHaltFile(file: string, look: () => void): HaltFile {
     },
     stop() {
       clearInterval(timer);
-      watcher.close();
     },
   };
 }
