@@ -22,6 +22,8 @@ export type AppendEvents = (events: NewEvent[]) => Promise<unknown>;
 export type AppendTexts = (texts: string[]) => Promise<unknown>;
 
 export type Outbox = {
+  /** The store's id, and the highest number it had when it was opened. */
+  readonly opened: { store: string; seq: number };
   /** Inside a transaction of the same database. Gives the event's number. */
   add(sql: Sql, draft: EventDraft): Promise<number>;
   /** The same for several, in one statement. Gives the number of the last. */
@@ -102,7 +104,8 @@ export async function openOutbox(options: {
   const found = await db.read((sql) =>
     sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox'),
   );
-  let last = Number(found?.seq ?? 0) + (isNew ? 0 : UNSYNCED_MAX);
+  const opened = { store, seq: Number(found?.seq ?? 0) };
+  let last = opened.seq + (isNew ? 0 : UNSYNCED_MAX);
   let acked = 0;
   let forgotten = 0;
   let running = false;
@@ -221,6 +224,7 @@ export async function openOutbox(options: {
   };
 
   const outbox: Outbox = {
+    opened,
     async add(sql, draft) {
       const seq = last + 1;
       const text = write(draft, seq);

@@ -38,6 +38,7 @@ const ListQuery = z.strictObject({ ...PageQuery, order: z.enum(['asc', 'desc']).
 const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
 
 const EVENTS_MAX = 5_000;
+const DAEMONS = ['agentd', 'toold', 'modeld', 'sandboxd', 'approvald', 'egressd'] as const;
 
 function isPlainAppend(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || Object.keys(body).length !== 1) return false;
@@ -50,12 +51,24 @@ export const auditRoutes = routes({
   append: route({
     method: 'POST',
     path: '/v1/audit/append',
-    callers: ['agentd', 'toold', 'modeld', 'sandboxd', 'approvald', 'egressd'],
+    callers: DAEMONS,
     body: z.strictObject({ events: z.array(NewEvent).min(1).max(EVENTS_MAX) }),
     isPlainBody: isPlainAppend,
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,
     lines: true,
+  }),
+  /**
+   * What the log has of a store of the caller's beyond a number, in order, a part of it at a time:
+   * a loss of power may have taken it from the store.
+   */
+  own: route({
+    method: 'GET',
+    path: '/v1/audit/own/{store}',
+    callers: DAEMONS,
+    params: z.strictObject({ store: z.string().min(1).max(256) }),
+    query: z.strictObject({ after: z.coerce.number().int().nonnegative() }),
+    output: z.object({ events: z.array(AuditEvent) }),
   }),
   events: route({
     method: 'GET',

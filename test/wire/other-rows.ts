@@ -275,6 +275,15 @@ export const auditRows = rows({
       ['an event of another daemon', append({ source: 'toold' }), 'forbidden_caller'],
     ],
   },
+  own: {
+    unknownId: 'fine',
+    good: async () => ({ params: { store: 'wire-0' }, query: { after: '0' } }),
+    check: (answer: { events: unknown[] }) => assert.deepEqual(answer.events, []),
+    bad: [
+      ['a number below all', (g) => ({ ...g, query: { after: '-1' } }), 'bad_request'],
+      ['no number', (g) => ({ ...g, query: {} }), 'bad_request'],
+    ],
+  },
   events: {
     cites: '[R299]',
     good: async () => ({ query: { limit: '3', order: 'desc' } }),

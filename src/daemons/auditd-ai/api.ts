@@ -8,6 +8,12 @@ export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
   return {
     append: async ({ body, caller }) =>
       service.append(body.events, caller.kind === 'daemon' ? caller.daemon : ''),
+    own: async ({ params, query, caller }) => ({
+      events: await service.own(
+        { source: caller.kind === 'daemon' ? caller.daemon : '', source_store: params.store },
+        query.after,
+      ),
+    }),
     async events({ query, signal }) {
       const { follow, after, order, event, root_task_id, run_id, limit, cursor } = query;
       if (follow === '1') {

@@ -236,6 +236,38 @@ test('a daemon speaks for itself only, and cannot use up the numbers of another'
     await hosted.stop();
   }));
 
+test('a daemon is told what the log has of its store beyond a number, in order and in parts', () =>
+  inDir(async (dir) => {
+    const first = await start(dir);
+    const toold = first.as(peer('toold'));
+    const seqs = (from: number, to: number) =>
+      Array.from({ length: to - from }, (_, i) => from + i);
+    await toold.append({ body: { events: seqs(1, 1_500).map((seq) => event(seq)) } });
+    const other = seqs(1, 1_200).map((seq) =>
+      event(seq, { id: `o${seq}`, source_store: 's2', task_id: 'other' }),
+    );
+    await toold.append({ body: { events: other } });
+    await toold.append({ body: { events: [event(9_000), event(9_001)] } });
+    await first.hosted.stop();
+    const { as } = await start(dir);
+    const own = async (caller: Caller, store: string, after: number): Promise<number[]> => {
+      const { events } = await as(caller).own({ params: { store }, query: { after } });
+      for (const one of events) assert.equal(one.source_store, store);
+      return events.map((one) => one.source_seq);
+    };
+    const me = peer('toold');
+    assert.deepEqual(await own(me, 's1', 9_001), []);
+    assert.deepEqual(await own(me, 's1', 9_000), [9_001]);
+    assert.deepEqual(await own(me, 's1', 1_490), [...seqs(1_491, 1_500), 9_000, 9_001]);
+    assert.deepEqual(await own(me, 's1', 0), seqs(1, 1_001));
+    assert.deepEqual(await own(me, 's1', 1_000), [...seqs(1_001, 1_500), 9_000, 9_001]);
+    assert.deepEqual(await own(me, 's2', 1_198), [1_199]);
+    assert.deepEqual(await own(me, 'none', 0), []);
+    // The store of somebody else has nothing of the caller's.
+    assert.deepEqual(await own(peer('modeld'), 's1', 0), []);
+    await assert.rejects(own(operator, 's1', 0), { code: 'forbidden_caller' });
+  }));
+
 test('[R299, R300, R301, R302] events are found by task, agent, tool, kind and page, in both orders', () =>
   inDir(async (dir) => {
     const { hosted, as } = await start(dir);

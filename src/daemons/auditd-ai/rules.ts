@@ -3,7 +3,9 @@
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 
 /** Where an event comes from: the daemon that hands it over, and which of its stores. */
-export function originOf(event: Pick<NewEvent, 'source' | 'source_store'>): string {
+export type Origin = Pick<NewEvent, 'source' | 'source_store'>;
+
+export function originOf(event: Origin): string {
   return `${event.source} ${event.source_store}`;
 }
 

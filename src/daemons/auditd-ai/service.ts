@@ -2,11 +2,11 @@
 // number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
-import { fault } from '../../wire/errors.ts';
+import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
-import { type EventFilter, findReused, originOf, sortOut, wants } from './rules.ts';
+import { type EventFilter, findReused, type Origin, originOf, sortOut, wants } from './rules.ts';
 import type { AuditIndex, Where } from './store/store.ts';
 
 export type Page = { events: AuditEvent[]; cursor: string | null };
@@ -15,6 +15,8 @@ export type PageOptions = { limit?: number | undefined; cursor?: string | undefi
 export type AuditService = {
   /** `by` is the daemon that hands them over; it speaks for itself only. */
   append(events: NewEvent[], by: string): Promise<{ size: number; accepted: number }>;
+  /** The first events of a store beyond a number. */
+  own(origin: Origin, after: number): Promise<AuditEvent[]>;
   list(
     where: Where[],
     options: PageOptions & { after?: number | undefined; order?: 'asc' | 'desc' | undefined },
@@ -30,6 +32,8 @@ export type AuditService = {
 };
 
 const PAGE = 100;
+/** A store that has lost more than a loss of power can take is an older copy. */
+const OWN = { page: 1_000, most: 100_000 };
 const BEAT_MS = 15_000;
 
 export function makeService({
@@ -73,17 +77,31 @@ export function makeService({
       if (reused === undefined) return;
     }
     if (reused === undefined) return;
-    const { id, source, source_seq } = reused;
-    const last = taken.get(originOf(reused));
-    throw fault(
-      'log_damaged',
-      `the numbers of ${source}'s store went back: ${id} has number ${source_seq}, but the log has numbers up to ${last} without it: the store is an older copy`,
-      {
-        hint: `Stop the runtime and restore ${source}'s store and the audit directory from the same backup.`,
-        details: { id, source, source_store: reused.source_store, source_seq, last: last ?? null },
-      },
+    const { id, source_seq } = reused;
+    const last = taken.get(originOf(reused)) ?? null;
+    throw olderCopy(
+      reused,
+      `${id} has number ${source_seq}, but the log has numbers up to ${last} without it`,
+      { id, source_seq, last },
     );
   };
+
+  /** Events of one origin beyond a number, from the end of the log backwards. */
+  async function* newestOf(origin: Origin, after: number): AsyncGenerator<AuditEvent> {
+    const key = originOf(origin);
+    if ((taken.get(key) ?? 0) <= after) return;
+    for (let to = log.size; to > 0; ) {
+      const from = Math.max(0, to - OWN.page);
+      const events = read(Array.from({ length: to - from }, (_, i) => from + i));
+      for (const event of events.toReversed()) {
+        if (originOf(event) !== key) continue;
+        if (event.source_seq <= after) return;
+        yield event;
+      }
+      to = from;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
 
   const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
     const { fresh, repeats } = sortOut(events, taken);
@@ -114,6 +132,15 @@ export function makeService({
         turn.catch(() => undefined),
       );
       return turn;
+    },
+    async own(origin, after) {
+      const found: AuditEvent[] = [];
+      for await (const event of newestOf(origin, after)) {
+        found.push(event);
+        if (found.length > OWN.most)
+          throw olderCopy(origin, `the log has more than ${OWN.most} events beyond ${after}`, {});
+      }
+      return found.reverse().slice(0, OWN.page);
     },
     async list(where, { limit = PAGE, cursor, after, order = 'asc' }) {
       const at = cursor === undefined ? undefined : Number(cursor);
@@ -185,4 +212,16 @@ export function makeService({
       return keys;
     },
   };
+}
+
+function olderCopy(origin: Origin, why: string, details: Record<string, unknown>): Fault {
+  const { source, source_store } = origin;
+  return fault(
+    'log_damaged',
+    `the numbers of ${source}'s store went back: ${why}: the store is an older copy`,
+    {
+      hint: `Stop the runtime and restore ${source}'s store and the audit directory from the same backup.`,
+      details: { source, source_store, ...details },
+    },
+  );
 }

@@ -18,6 +18,7 @@ import { makePriceBook, rowOf } from './adapters/prices.ts';
 import { makeHandlers } from './api.ts';
 import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
+import { lostEvents } from './service/regain.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
 import { MIGRATIONS } from './store/tables.ts';
@@ -62,10 +63,14 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
     await db.close();
   };
   try {
+    const { store, seq } = outbox.opened;
+    const ask = async (after: number) =>
+      (await audit.own({ params: { store }, query: { after } })).events;
     const service = await openService({
       config,
       db,
       outbox,
+      lost: await lostEvents(ask, seq, log),
       keys: openKeys(stateDir),
       upstream,
       policy,

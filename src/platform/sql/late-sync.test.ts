@@ -71,6 +71,45 @@ describe('late sync', () => {
     await db.close();
   });
 
+  it('a commit is synced soon, and at once for whoever waits', async (t) => {
+    const held: ((error: Error | null) => void)[] = [];
+    const db = await open({ sync: (_fd, done) => held.push(done) });
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const soon = await db.commit(put('a'));
+    const turns = async (): Promise<void> => {
+      for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
+    };
+    await turns();
+    assert.equal(held.length, 0);
+    t.mock.timers.tick(20);
+    await begun(held);
+    held.shift()?.(null);
+    await soon.durable;
+    const first = await db.commit(put('b'));
+    const second = await db.commit(put('c'));
+    const now = second.syncNow();
+    await begun(held);
+    held.shift()?.(null);
+    await Promise.all([first.durable, second.durable, now]);
+    assert.equal(held.length, 0);
+    t.mock.timers.reset();
+    await db.close();
+  });
+
+  it('closing waits for what is to be synced soon', async () => {
+    let syncs = 0;
+    const db = await open({
+      sync: (fd, done) => {
+        syncs++;
+        fdatasync(fd, done);
+      },
+    });
+    const { durable } = await db.commit(put('a'));
+    await db.close();
+    await durable;
+    assert.equal(syncs, 1);
+  });
+
   it('one that is answered at once, well or ill, is over', async () => {
     for (const error of [null, new Error('no disk')]) {
       const db = await open({ sync: (_fd, done) => done(error) });

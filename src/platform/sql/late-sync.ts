@@ -1,6 +1,6 @@
 // SQLite whose fsync stops nobody: a commit writes the log without waiting for the disk, and
-// another thread syncs it while this one goes on, at the least by telling the audit log. What
-// `write` gives is durable, and what `commit` gives says when it is.
+// another thread syncs it while this one goes on. What `write` gives is durable, and what `commit`
+// gives says when it is: soon, or at once for whoever cannot wait.
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { Database } from './database.ts';
@@ -10,8 +10,13 @@ export type LateDatabase = Database & {
   /** Resolves when it is committed: a crash of this process cannot undo it any more. */
   commit<T>(work: (sql: SqlNow) => T): Promise<Committed<T>>;
 };
-/** `durable` resolves when a crash of the machine cannot undo it either. */
-export type Committed<T> = { value: T; durable: Promise<void> };
+export type Committed<T> = {
+  value: T;
+  /** Resolves when a crash of the machine cannot undo it either, which is seen to soon. */
+  durable: Promise<void>;
+  /** The same, and it is seen to now. */
+  syncNow(): Promise<void>;
+};
 
 export type Sync = (fd: number, done: (error: Error | null) => void) => void;
 
@@ -42,7 +47,7 @@ export async function syncLate(
     async commit(work) {
       log.assertWhole();
       const value = await inner.writeNow(work);
-      return { value, durable: log.sync() };
+      return { value, durable: log.syncSoon(), syncNow: () => log.sync() };
     },
     async write(work) {
       log.assertWhole();
@@ -52,11 +57,15 @@ export async function syncLate(
     },
     read: (work) => inner.read(work),
     async close() {
+      await log.settle();
       await inner.close();
       await log.close();
     },
   };
 }
+
+/** So long a commit that nobody waits for may be in the hands of the kernel alone. */
+const SOON_MS = 20;
 
 /** One sync at a time; what is written before the next begins shares it. */
 class LogSync {
@@ -65,6 +74,9 @@ class LogSync {
   #fd: number | undefined;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
+  /** Somebody waits for the next one. */
+  #isUrgent = false;
+  #hurry: (() => void) | undefined;
   #broken: Fault | undefined;
 
   constructor(file: string, sync: Sync) {
@@ -78,6 +90,13 @@ class LogSync {
   }
 
   sync(): Promise<void> {
+    const next = this.syncSoon();
+    this.#isUrgent = true;
+    this.#hurry?.();
+    return next;
+  }
+
+  syncSoon(): Promise<void> {
     if (this.#next !== undefined) return this.#next;
     const next = this.#syncNext();
     next.catch(() => undefined); // Whoever waits hears of it, and assertWhole tells the rest.
@@ -85,27 +104,52 @@ class LogSync {
     return next;
   }
 
-  async close(): Promise<void> {
-    for (let last = this.#next ?? this.#running; last !== undefined; ) {
+  /** Nothing waits for a sync any more; whether it was one, those who waited know. */
+  async settle(): Promise<void> {
+    for (let last = this.#last(); last !== undefined; last = this.#last())
       await last.catch(() => undefined);
-      last = this.#next ?? this.#running;
-    }
+  }
+
+  async close(): Promise<void> {
+    await this.settle();
     if (this.#fd !== undefined) closeSync(this.#fd);
     this.#fd = undefined;
   }
 
+  #last(): Promise<void> | undefined {
+    return this.#next === undefined ? this.#running : this.sync();
+  }
+
   async #syncNext(): Promise<void> {
     await this.#running?.catch(() => undefined);
-    // What this turn has to say to the audit log goes first: that is the longer wait, and with few
-    // processors the sync would take the turn of the one who is told.
-    await new Promise((resolve) => setImmediate(resolve));
+    await this.#untilItIsTime();
     this.#running = this.#next;
     this.#next = undefined;
+    this.#isUrgent = false;
     try {
       await this.#syncNow();
     } finally {
       this.#running = undefined;
     }
+  }
+
+  /** What this turn of the loop still has to say or to write goes first. */
+  async #untilItIsTime(): Promise<void> {
+    if (!this.#isUrgent) await this.#aWhile();
+    if (this.#isUrgent) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  #aWhile(): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#hurry = undefined;
+        resolve();
+      };
+      const timer = setTimeout(end, SOON_MS);
+      timer.unref();
+      this.#hurry = end;
+    });
   }
 
   async #syncNow(): Promise<void> {

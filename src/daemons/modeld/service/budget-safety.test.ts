@@ -3,7 +3,7 @@
 // billed.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
+import { copyFileSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -12,7 +12,7 @@ import { idMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import { type LateDatabase, syncLate } from '../../../platform/sql/late-sync.ts';
+import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { Answer } from '../../../policy/request.ts';
 import { callIdOf } from '../../../wire/call-id.ts';
@@ -57,9 +57,12 @@ type Caller = typeof caller extends fc.Arbitrary<infer T> ? T : never;
 
 const epoch = fc.record({
   callers: fc.array(caller, { minLength: 50, maxLength: 200 }),
-  /** In which turn the process dies; undefined: it stops in order. */
-  dies: fc.option(fc.nat({ max: 25 }), { nil: undefined }),
+  /** In which turn the process dies, alone or with the machine; undefined: it stops in order. */
+  dies: fc.option(fc.record({ turn: fc.nat({ max: 25 }), withPower: fc.boolean() }), {
+    nil: undefined,
+  }),
 });
+type Death = { turn: number; withPower: boolean };
 const limits = fc.record({
   site: fc.integer({ min: 2_000, max: 60_000 }),
   dayCost: fc.integer({ min: 4_000, max: 200_000 }),
@@ -91,7 +94,9 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
         if (isDead) throw fault('stopping', 'dead');
         return work(sql);
       });
-      return isDead ? never() : committed;
+      const { value, durable } = committed;
+      const syncNow = () => (isDead ? never() : committed.syncNow());
+      return isDead ? never() : { value, durable, syncNow };
     },
     read: (work) => (isDead ? never() : inner.read(work)),
     close: () => inner.close(),
@@ -102,16 +107,45 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
   };
 }
 
+const FILES = ['modeld.sqlite', 'modeld.sqlite-wal'];
+
+/** Remembers what is on the disk at every sync, and has no more than that after a loss of power. */
+function disk(stateDir: string) {
+  const copyOf = (name: string): string => join(stateDir, `${name}.synced`);
+  let hasPower = true;
+  const sync: Sync = (_fd, done) => {
+    if (hasPower) for (const name of FILES) copyFileSync(join(stateDir, name), copyOf(name));
+    setImmediate(() => done(null));
+  };
+  const losePower = (): void => {
+    hasPower = false;
+  };
+  const comeBack = (): void => {
+    for (const name of FILES) {
+      rmSync(join(stateDir, name), { force: true });
+      if (existsSync(copyOf(name))) copyFileSync(copyOf(name), join(stateDir, name));
+    }
+    rmSync(join(stateDir, 'modeld.sqlite-shm'), { force: true });
+  };
+  return { sync, losePower, comeBack };
+}
+
 const ALLOWED: Answer = { answer: 'allow', rules: [], reason: '', version: 1 };
 
-async function open(stateDir: string, site: { tokens: number; dayCost: number; agent: number }) {
+/** What the audit log has, whatever becomes of the machine. */
+type Audited = NewEvent[];
+type Site = { tokens: number; dayCost: number; agent: number };
+
+async function open(stateDir: string, audited: Audited, site: Site) {
   const clock = systemClock();
   const file = join(stateDir, 'modeld.sqlite');
-  const db = mortal(await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file));
-  const events: NewEvent[] = [];
+  const { sync, losePower, comeBack } = disk(stateDir);
+  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, { sync });
+  const db = mortal(inner);
   const append = async (batch: NewEvent[]) => {
     await turns(1);
-    events.push(...batch);
+    const last = audited.at(-1)?.source_seq ?? 0;
+    audited.push(...batch.filter((event) => event.source_seq > last));
   };
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, log: silentLog });
   const parts = new Map<string, Part>();
@@ -129,6 +163,7 @@ async function open(stateDir: string, site: { tokens: number; dayCost: number; a
     }),
     db,
     outbox,
+    lost: audited.filter(({ source_seq }) => source_seq > outbox.opened.seq),
     keys: openKeys(stateDir),
     upstream,
     readArtifact: () => Promise.reject(new Error('none')),
@@ -140,7 +175,7 @@ async function open(stateDir: string, site: { tokens: number; dayCost: number; a
     policy: { warm: async () => {}, decide: async () => ALLOWED },
     moment: () => {},
   });
-  return { service, db, outbox, upstream, parts, events };
+  return { service, db, outbox, upstream, parts, losePower, comeBack };
 }
 type Open = Awaited<ReturnType<typeof open>>;
 
@@ -195,17 +230,19 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
 /** One life of the process. Gives what the provider billed in it. */
 async function live(
   opened: Open,
-  { callers, dies }: { callers: Caller[]; dies: number | undefined },
+  { callers, dies }: { callers: Caller[]; dies: Death | undefined },
   life: number,
 ): Promise<Bill> {
   const { service, upstream, db, outbox } = opened;
   upstream.onStep = () => assertWithin(viewsOf(opened));
   const calls = callers.map((one, i) => callOnce(opened, one, `#${life}.${i}`));
   if (dies !== undefined) {
-    await turns(dies);
+    await turns(dies.turn);
     upstream.isAlive = false;
-    await db.die();
     outbox.stop();
+    if (dies.withPower) opened.losePower();
+    await db.die();
+    if (dies.withPower) opened.comeBack();
     return upstream.bill;
   }
   // Those that hang are ended by the drain.
@@ -250,11 +287,32 @@ async function assertBooks(opened: Open, billed: Bill): Promise<void> {
     ),
   );
   const booked = new Map(byName.map((row) => [row.purpose, row]));
+  // Calls that were lost with the power are back without their words.
+  const nameless = booked.get('') ?? { tokens: 0, cost: 0 };
+  const lost = { tokens: 0, costMicrousd: 0 };
   for (const [name, bill] of billed) {
-    const { tokens = 0, cost = 0 } = booked.get(name) ?? {};
-    assert.ok(bill.tokens <= tokens, `${name}: ${bill.tokens} tokens billed, ${tokens} booked`);
-    assert.ok(bill.costMicrousd <= cost, `${name}: ${bill.costMicrousd} billed, ${cost} booked`);
+    const { tokens, cost } = booked.get(name) ?? { tokens: 0, cost: 0 };
+    lost.tokens += Math.max(0, bill.tokens - tokens);
+    lost.costMicrousd += Math.max(0, bill.costMicrousd - cost);
   }
+  assert.ok(lost.tokens <= nameless.tokens, `${lost.tokens} tokens billed and not booked`);
+  assert.ok(lost.costMicrousd <= nameless.cost, `${lost.costMicrousd} billed and not booked`);
+}
+
+/** The log names each attempt and each end once, and the journal has the same attempts. */
+async function assertReconciled({ db }: Open, audited: Audited): Promise<void> {
+  const ids = audited.map(({ id }) => id);
+  assert.equal(new Set(ids).size, ids.length, 'an event is there twice');
+  const rows = await db.read((sql) =>
+    sql.all<{ id: string }>(
+      `SELECT call_id || '.attempted.' || attempt AS id FROM model_calls ORDER BY id`,
+    ),
+  );
+  const attempted = ids.filter((id) => id.includes('.attempted.'));
+  assert.deepEqual(
+    rows.map(({ id }) => id),
+    attempted.toSorted(),
+  );
 }
 
 async function admitAll({ service }: Open, tokens: number): Promise<void> {
@@ -277,9 +335,10 @@ test('no budget is overspent and none leaks, whatever crashes, breaks or leaves'
         const stateDir = freshStateDir();
         const site = { tokens: limit.site, dayCost: limit.dayCost, agent: limit.agent };
         const billed: Bill = new Map();
+        const audited: Audited = [];
         try {
           for (const [life, one] of epochs.entries()) {
-            const opened = await open(stateDir, site);
+            const opened = await open(stateDir, audited, site);
             await assertBooks(opened, billed);
             await admitAll(opened, limit.task);
             assertWithin(viewsOf(opened));
@@ -288,8 +347,10 @@ test('no budget is overspent and none leaks, whatever crashes, breaks or leaves'
             sends += bill.size;
             refusals += one.callers.length - bill.size;
           }
-          const last = await open(stateDir, site);
+          const last = await open(stateDir, audited, site);
           await assertBooks(last, billed);
+          assert.equal(await last.outbox.drain(20_000), true);
+          await assertReconciled(last, audited);
           await admitAll(last, limit.task);
           assertWithin(viewsOf(last));
           last.outbox.stop();

@@ -1,6 +1,6 @@
 // The one way a model is called, whatever was asked and however: reserve → intent → audit →
-// provider → settle → outcome. Nothing goes out before the attempt is durable here and in the audit
-// log, and whatever happens the reservation is settled exactly once.
+// provider → settle → outcome. Nothing goes out before the attempt is committed here and durable in
+// the audit log, and whatever happens the reservation is settled exactly once.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';

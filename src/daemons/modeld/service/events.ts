@@ -28,7 +28,7 @@ function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
   };
 }
 
-export function attemptedEvent(order: Order, bound: Amount): EventDraft {
+export function attemptedEvent(order: Order, route: Route, bound: Amount): EventDraft {
   const { callId, attempt, who, model, context, via, verdict } = order;
   const decision = verdict === undefined ? undefined : recordModelUse(verdict);
   return {
@@ -42,6 +42,8 @@ export function attemptedEvent(order: Order, bound: Amount): EventDraft {
       ...decision?.data,
       attempt,
       via,
+      provider: route.provider,
+      upstream_model: route.model,
       request_hash: context.requestHash,
       parts: context.messages.length,
       reserved_tokens: bound.tokens,

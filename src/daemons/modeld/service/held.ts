@@ -87,7 +87,7 @@ export function intentOf(
     needsOutcomes,
     createdMs,
     parts: [...context.messages, context.params],
-    event: attemptedEvent(order, bound),
+    event: attemptedEvent(order, routes[0]!, bound),
   };
 }
 

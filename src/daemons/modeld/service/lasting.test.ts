@@ -88,6 +88,74 @@ describe('what lasts', () => {
     for (const dir of [stateDir, crashed]) rmSync(dir, { recursive: true, force: true });
   });
 
+  test('what a loss of power took is back from the audit log, charged as it was', async () => {
+    const stateDir = freshStateDir();
+    const first = await startModeld({ stateDir, config: config() });
+    await first.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
+    const run = first.as(runCaller(1, 1));
+    await run.generate({ body: body(0) });
+    const disk = snapshot(stateDir);
+    await run.generate({ body: body(1) });
+    const asked = { model: 'default', messages: [said('of nobody')] };
+    const unnamed = await first.operator.generate({ body: asked });
+    await first.stop();
+    // The end of the last call did not get to the log.
+    const audited = first.events.filter(({ id }) => id !== `${unnamed.call_id}.ended.1`);
+    const reserved = audited.at(-1)!.data!.reserved_tokens as number;
+
+    const second = await startModeld({ stateDir: disk, config: config(), audited });
+    assert.match(second.logLines.join('\n'), /lost here with the power.*"calls":2,"outcomes":1/);
+    await until(
+      () => second.events.some(({ id }) => id === `${unnamed.call_id}.ended.1`),
+      'the end of the last call',
+    );
+    const ids = new Map(second.events.map(({ source_seq, id }) => [source_seq, id])).values();
+    assert.deepEqual(
+      [...ids].toSorted(),
+      [...new Set(second.events.map(({ id }) => id))].toSorted(),
+    );
+    const { calls } = await second.operator.listCalls({ query: {} });
+    assert.deepEqual(
+      calls.map(({ call_id, status, provider, model }) => [call_id, status, provider, model]),
+      [
+        [unnamed.call_id, 'unknown', 'local', 'default'],
+        [callId(1), 'unknown', 'local', 'm'],
+        [callId(0), 'completed', 'local', 'm'],
+      ],
+    );
+    const { budgets } = await second.operator.listBudgets({});
+    const site = budgets.find((one) => one.subject === 'site')!;
+    assert.equal(site.tokens_spent, 18 + 18 + reserved);
+    const told = await second.operator.getCall({ params: { id: callId(1) } });
+    assert.deepEqual(told.messages, []);
+    assert.match(JSON.stringify(told.call.error), /lost with the power/);
+    // The run goes on: what it has no answer of is asked again.
+    const again = second.as(runCaller(1, 1));
+    assert.equal((await again.generate({ body: body(0) })).recorded, true);
+    assert.equal((await again.generate({ body: body(1) })).recorded, false);
+    await second.stop();
+
+    const third = await startModeld({ stateDir: disk, config: config(), audited: second.events });
+    assert.doesNotMatch(third.logLines.join('\n'), /lost here/);
+    await third.stop();
+  });
+
+  test('a start waits for an audit log that does not answer yet', async () => {
+    let asked = 0;
+    const modeld = await startModeld({
+      config: config(),
+      own: () => {
+        if (++asked < 3) throw fault('unavailable', 'nobody answers');
+      },
+    });
+    assert.equal(asked, 3);
+    await modeld.stop();
+    const own = () => {
+      throw fault('log_damaged', 'the store is an older copy');
+    };
+    await rejects(startModeld({ config: config(), own }), 'log_damaged');
+  });
+
   test('a stop in order loses no outcome', async () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: config() });

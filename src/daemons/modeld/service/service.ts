@@ -9,7 +9,7 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
-import type { EventDraft } from '../../../wire/events.ts';
+import type { EventDraft, NewEvent } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
 import type { LimitConfig, ModeldConfig } from '../config.ts';
 import { dayOf } from '../rules/budget.ts';
@@ -25,6 +25,7 @@ import { makePermit } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { settleLeftCalls } from './recover.ts';
+import { regainCalls } from './regain.ts';
 import { Reports, type TryRoute, testModel } from './reports.ts';
 import { makeRuns } from './runs.ts';
 import { Settings } from './settings.ts';
@@ -33,6 +34,8 @@ export type ServiceParts = {
   config: ModeldConfig;
   db: LateDatabase;
   outbox: Outbox;
+  /** What the audit log has of this store and the store has not. */
+  lost: readonly NewEvent[];
   keys: Keys;
   upstream: Upstream;
   readArtifact: ReadArtifact;
@@ -50,6 +53,9 @@ export type Service = Awaited<ReturnType<typeof openService>>;
 export async function openService(parts: ServiceParts) {
   const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
+  const regained = await regainCalls(db, parts.lost);
+  if (regained.calls + regained.outcomes > 0)
+    log.warn('model calls were lost here with the power and are back from the audit log', regained);
   const open = await db.read(openSeqs);
   const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db), open });
   // Before any budget is read: what was left open is part of what was spent.

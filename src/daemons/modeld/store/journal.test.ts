@@ -29,7 +29,7 @@ describe('the journal', () => {
     assert.equal(state.transactions, before + 2);
     assert.deepEqual(journal.freed, { tokens: 0, costMicrousd: 0 });
     await recorded;
-    assert.equal(journal.awaits('call_1'), false);
+    await until(() => !journal.awaits('call_1'), 'the outcomes on the disk');
     const rows = await statuses(db);
     assert.equal(rows.filter((status) => status === 'completed').length, 5);
     const spent = await db.read((sql) => sql.one<{ tokens: number }>('SELECT * FROM budget_spent'));
@@ -79,7 +79,23 @@ describe('the journal', () => {
     await close();
   });
 
-  test('what the disk did not sync is not sent, and nothing is written after it', async () => {
+  test('an intent waits for the audit log alone, and what it committed is synced soon', async () => {
+    let syncs = 0;
+    const { journal, events, close } = await openJournal({
+      sync: (fd, done) => {
+        syncs++;
+        fdatasync(fd, done);
+      },
+    });
+    const before = syncs;
+    const { recorded } = await journal.intent(intent(1));
+    await recorded;
+    assert.equal(events.length, 1);
+    await until(() => syncs > before, 'a sync');
+    await close();
+  });
+
+  test('what the disk did not sync is told to whoever waits, and nothing is written after it', async () => {
     let isGood = true;
     const { journal, db, close } = await openJournal({
       sync: (fd, done) => {
@@ -90,11 +106,11 @@ describe('the journal', () => {
     const first = await journal.intent(intent(1));
     await first.recorded;
     isGood = false;
-    const second = await journal.intent(intent(2));
-    await rejects(second.recorded, 'storage_full');
-    await rejects(journal.intent(intent(3)), 'storage_full');
     await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
-    assert.deepEqual(await statuses(db), ['running', 'running']);
+    await rejects(journal.intent(intent(2)), 'storage_full');
+    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
+    assert.deepEqual(await statuses(db), ['completed']);
+    assert.equal(journal.awaits('call_1'), true);
     await close();
   });
 
@@ -107,19 +123,21 @@ describe('the journal', () => {
         else setImmediate(() => done(null));
       },
     });
+    const seqs: number[] = [];
+    for (const n of [1, 2, 3]) seqs.push((await journal.intent(intent(n))).seq);
+    await journal.outcome(outcome(seqs[0]!));
     isBusy = true;
     const next = async () => {
       await until(() => waiting.length > 0, 'a sync');
       waiting.shift()!();
     };
-    const first = await journal.intent(intent(1));
-    const second = await journal.intent(intent(2));
-    const third = await journal.intent(intent(3));
-    assert.equal(waiting.length, 1);
+    const first = journal.raise(seqs[1]!, { tokens: 1, costMicrousd: 1 });
+    await until(() => waiting.length === 1, 'a sync');
+    const rest = Promise.all(seqs.slice(1).map((seq) => journal.outcome(outcome(seq))));
     await next();
-    await first.recorded;
+    await first;
     await next();
-    await Promise.all([second.recorded, third.recorded]);
+    await rest;
     assert.equal(waiting.length, 0);
     await close();
   });

@@ -1,10 +1,11 @@
 // Writing calls down: intents and outcomes that come at the same time share one transaction and one
-// fsync, and one wait for the audit log. An outcome nobody waits for joins a group of intents, or
-// goes with others of its kind after a moment: a lone caller need not wait for what became of the
-// call before. One that could not be written (full disk) is kept and tried again.
+// wait for the audit log, which makes the intents durable; what a loss of power takes from here is
+// got back from there. An outcome nobody waits for joins a group of intents, or goes with others of
+// its kind after a moment: a lone caller need not wait for what became of the call before. One that
+// could not be written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { Committed, LateDatabase } from '../../../platform/sql/late-sync.ts';
 import { Fault, type FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
@@ -85,7 +86,10 @@ type Batch = {
   waiting: Waiting[];
   soon: Outcome[];
   lastEvent: number;
+  beganMs: number;
 };
+/** `error`: those who wait have been told. */
+type GroupWritten = Pick<Committed<void>, 'syncNow'> | { error: unknown };
 
 const SOON_MS = 20;
 /** So many outcomes go with whatever goes next. */
@@ -96,7 +100,7 @@ const FEW = 4;
 const OTHERS_MIN = 8;
 /** A group need not wait for more when it has so many times the calls that are not in it. */
 const GROUP_TIMES = 2;
-/** In times of what the last commit took. */
+/** In times of what the last group took. */
 const GATHER_TIMES = 4;
 const GATHER_MS = { least: 5, most: 10 };
 const AGAIN_MS = 500;
@@ -122,7 +126,7 @@ export class Journal {
   #lastIntentMs = 0;
   /** The group before had one caller: the next is not the first of many that come together. */
   #wasAlone = true;
-  #commitMs = 0;
+  #groupMs = 0;
 
   /** `open`: the calls that an earlier life left without an outcome. */
   constructor(options: {
@@ -140,9 +144,7 @@ export class Journal {
     for (const seq of options.open) this.#open.add(seq);
   }
 
-  /**
-   * Resolves when the intent is written; `recorded` when it is durable, here and in the audit log.
-   */
+  /** Resolves when the intent is committed; `recorded` when the audit log has it durably. */
   intent(intent: Intent): Promise<Written> {
     const seq = this.#nextSeq++;
     this.#open.add(seq);
@@ -222,8 +224,9 @@ export class Journal {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     while (this.#soon.length > 0 || this.#unwritten.size > 0) {
-      const error = await this.#writeGroup({ isForOutcomes: true });
-      if (error !== undefined) throw error;
+      const written = await this.#writeGroup({ isForOutcomes: true });
+      if ('error' in written) throw written.error;
+      await written.syncNow();
     }
   }
 
@@ -245,7 +248,7 @@ export class Journal {
 
   #begin(): void {
     const nowMs = performance.now();
-    const wishedMs = this.#commitMs * GATHER_TIMES;
+    const wishedMs = this.#groupMs * GATHER_TIMES;
     const gatherMs = Math.min(Math.max(wishedMs, GATHER_MS.least), GATHER_MS.most);
     const isBusy = nowMs - this.#lastIntentMs < gatherMs;
     this.#lastIntentMs = nowMs;
@@ -269,6 +272,7 @@ export class Journal {
   #take(batch: Batch): void {
     if (batch.isTaken) return;
     batch.isTaken = true;
+    batch.beganMs = performance.now();
     this.#isPlanned = false;
     batch.waiting = this.#waiting.splice(0);
     if (batch.waiting.length > 0) this.#wasAlone = batch.waiting.length === 1;
@@ -281,31 +285,22 @@ export class Journal {
     return waiting.some(({ work }) => work.kind !== 'intent' || work.intent.needsOutcomes);
   }
 
-  /** Gives the error instead of throwing it: those who wait have been told. */
-  async #writeGroup({ isForOutcomes = false } = {}): Promise<unknown> {
-    const batch: Batch = { isForOutcomes, isTaken: false, waiting: [], soon: [], lastEvent: 0 };
-    let beganMs = 0;
-    let durable: Promise<void>;
+  async #writeGroup({ isForOutcomes = false } = {}): Promise<GroupWritten> {
+    const batch: Batch = {
+      ...{ isForOutcomes, isTaken: false, waiting: [], soon: [], lastEvent: 0, beganMs: 0 },
+    };
+    let committed: Committed<void>;
     try {
-      const committed = await this.#db.commit((sql) => {
+      committed = await this.#db.commit((sql) => {
         this.#take(batch);
-        beganMs = performance.now();
         batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
       });
-      durable = committed.durable;
     } catch (error) {
       this.#take(batch);
       return this.#recover(batch, error);
     }
-    this.#finish(batch, durable);
-    try {
-      await durable;
-      this.#commitMs = performance.now() - beganMs;
-      return undefined;
-    } catch (error) {
-      this.#log.error('the journal of model calls could not be synced', { error });
-      return error;
-    }
+    this.#finish(batch, committed);
+    return committed;
   }
 
   /** A lower bound: what is given back by outcomes of this very group counts from the next on. */
@@ -314,37 +309,41 @@ export class Journal {
     return this.#nextSeq;
   }
 
-  #finish({ waiting, soon, lastEvent }: Batch, durable: Promise<void>): void {
+  #finish({ waiting, soon, lastEvent, beganMs }: Batch, committed: Committed<void>): void {
     for (const { seq } of soon) this.#open.delete(seq);
     for (const { work } of waiting)
       if (work.kind === 'outcome') this.#open.delete(work.outcome.seq);
     if (lastEvent > 0) this.#outbox.poke();
-    // One wait for all: the audit log takes events in order. It overlaps with the disk's.
-    const isNeeded = waiting.some(({ work }) => work.kind === 'intent');
-    const told = isNeeded ? this.#outbox.delivered(lastEvent) : undefined;
-    const recorded = Promise.all([durable, told]).then(() => undefined);
-    recorded.catch(() => undefined);
-    for (const { work, resolve, reject } of waiting) {
-      if (work.kind === 'intent') resolve(recorded);
-      else durable.then(() => resolve(durable), reject);
+    if (waiting.some(({ work }) => work.kind === 'intent')) {
+      // One wait for all: the audit log takes events in order.
+      const recorded = this.#outbox.delivered(lastEvent);
+      const told = (): void => {
+        this.#groupMs = performance.now() - beganMs;
+      };
+      recorded.then(told, () => undefined);
+      for (const { work, resolve } of waiting) if (work.kind === 'intent') resolve(recorded);
     }
-    if (soon.length === 0) return;
+    for (const { work, resolve, reject } of waiting)
+      if (work.kind !== 'intent')
+        committed.syncNow().then(() => resolve(committed.durable), reject);
     this.#committed(soon);
     const forget = (): void => {
       for (const { callId } of soon) this.#unwritten.delete(callId);
     };
     // Not synced means not known to be there; they stay, and nobody is told otherwise.
-    durable.then(forget, () => undefined);
+    committed.durable.then(forget, (error: unknown) => {
+      this.#log.error('the journal of model calls could not be synced', { error });
+    });
   }
 
-  async #recover(batch: Batch, error: unknown): Promise<unknown> {
+  async #recover(batch: Batch, error: unknown): Promise<GroupWritten> {
     const { waiting, soon } = batch;
     const works = worksOf(batch).length;
     // One row that cannot be written is a bug here; it must not take its neighbours along.
     if (!(error instanceof Fault) && works > 1) {
       for (const one of waiting) await this.#writeAlone({ ...batch, waiting: [one], soon: [] });
       for (const one of soon) await this.#writeAlone({ ...batch, waiting: [], soon: [one] });
-      return undefined;
+      return { syncNow: async () => undefined };
     }
     for (const { reject } of waiting) reject(error);
     if (soon.length > 0) {
@@ -352,15 +351,15 @@ export class Journal {
       this.#soon.unshift(...soon);
       this.#plan(AGAIN_MS);
     }
-    return error;
+    return { error };
   }
 
   async #writeAlone(batch: Batch): Promise<void> {
     try {
-      const { durable } = await this.#db.commit((sql) => {
+      const committed = await this.#db.commit((sql) => {
         batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
       });
-      this.#finish(batch, durable);
+      this.#finish(batch, committed);
     } catch (error) {
       for (const { reject } of batch.waiting) reject(error);
       this.#committed(batch.soon);

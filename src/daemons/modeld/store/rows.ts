@@ -78,7 +78,12 @@ export class RowWriter {
   }
 }
 
-function writeIntent(sql: SqlNow, { seq, intent: i }: { seq: number; intent: Intent }): void {
+type IntentRow = Omit<Intent, 'needsOutcomes' | 'parts' | 'event'>;
+
+export function writeIntent(
+  sql: SqlNow,
+  { seq, intent: i }: { seq: number; intent: IntentRow },
+): void {
   sql.run(
     `INSERT INTO model_calls (seq, call_id, attempt, status, run_id, fence, principal, agent,
       task_id, root_task_id, via, model, provider, upstream_model, rehearsal, purpose,
@@ -108,7 +113,9 @@ function writeIntent(sql: SqlNow, { seq, intent: i }: { seq: number; intent: Int
   );
 }
 
-function writeOutcome(sql: SqlNow, o: Outcome): void {
+type OutcomeRow = Omit<Outcome, 'callId' | 'freed' | 'spent' | 'event'>;
+
+export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
   sql.run(
     `UPDATE model_calls SET status = ?, provider = ?, upstream_model = ?, ended_ms = ?,
       stop_reason = ?, response = ?, error = ?, tries = ?, input_tokens = ?, output_tokens = ?,
@@ -144,7 +151,7 @@ function addSpent(all: Map<BudgetKey, Spent>, one: Spent): void {
   }
 }
 
-function writeSpent(sql: SqlNow, { key, tokens, costMicrousd }: Spent): void {
+export function writeSpent(sql: SqlNow, { key, tokens, costMicrousd }: Spent): void {
   if (tokens === 0 && costMicrousd === 0) return;
   sql.run(
     `INSERT INTO budget_spent (subject, name, period, tokens, cost) VALUES (?, ?, ?, ?, ?)

@@ -52,12 +52,18 @@ export type ModeldOptions = {
   config?: Record<string, unknown>;
   stateDir?: string;
   clock?: Clock;
+  /** What the audit log has from an earlier life. */
+  audited?: readonly NewEvent[];
+  /** Throws to stand for an audit log that does not say what it has. */
+  own?: () => void;
   /** Throws to stand for an audit log that takes nothing. */
   audit?: (events: NewEvent[]) => Promise<void>;
   moment?: (name: string) => void;
   /** Every agent may use every model unless this says more. */
   policy?: { agents?: object; site?: string };
 };
+
+const OWN_PAGE = 2;
 
 const ANY_MODEL = {
   agents: { coder: {}, other: {} },
@@ -96,7 +102,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
   const stateDir = options.stateDir ?? freshStateDir();
   const clock = options.clock ?? systemClock();
   publishPolicy(stateDir, { ...ANY_MODEL, ...options.policy });
-  const events: NewEvent[] = [];
+  const events: NewEvent[] = [...(options.audited ?? [])];
   const artifacts = new Map<string, Artifact>();
   const moments: string[] = [];
   const logLines: string[] = [];
@@ -105,6 +111,13 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
       await options.audit?.(body.events);
       events.push(...body.events);
       return { size: events.length, accepted: body.events.length };
+    },
+    own: async ({ params, query }) => {
+      options.own?.();
+      const found = events
+        .map((event, seq) => ({ ...event, seq }))
+        .filter((event) => event.source_store === params.store && event.source_seq > query.after);
+      return { events: found.slice(0, OWN_PAGE) };
     },
   });
   const agentd = dispatchOf(agentdRoutes, { getArtifact: artifactHandler(artifacts) });
