@@ -1,67 +1,15 @@
 // The outbox: events leave in order, again after a failure, and nothing acts before its event is
 // recorded.
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { fault } from '../wire/errors.ts';
-import { type EventDraft, NewEvent } from '../wire/events.ts';
+import type { EventDraft, NewEvent } from '../wire/events.ts';
 import { manualClock } from './clock.ts';
 import { silentLog } from './log.ts';
-import { OUTBOX_TABLES, type Outbox, openOutbox } from './outbox.ts';
+import { OUTBOX_TABLES, openOutbox } from './outbox.ts';
 import type { Database } from './sql/database.ts';
 import { openSqlite, type SqliteDatabase } from './sql/sqlite.ts';
-
-const dir = mkdtempSync(join(tmpdir(), 'agentd-x-'));
-after(() => rmSync(dir, { recursive: true, force: true }));
-let made = 0;
-
-type Bench = {
-  db: Database;
-  outbox: Outbox;
-  /** What the audit log took, in its order; repeats included. */
-  taken: NewEvent[];
-  /** While set, the audit log takes nothing. */
-  down: { is: boolean };
-  add(name: string, fails?: boolean): Promise<number>;
-  close(): Promise<void>;
-};
-
-async function openBench(
-  file = join(dir, `${made++}.sqlite`),
-  down = { is: false },
-): Promise<Bench> {
-  const db = openSqlite({ file, migrations: [OUTBOX_TABLES] });
-  const taken: NewEvent[] = [];
-  const outbox = await openOutbox({
-    db,
-    source: 'toold',
-    clock: manualClock(1_800_000_000_000),
-    log: silentLog,
-    async append(events) {
-      await new Promise((resolve) => setImmediate(resolve));
-      if (down.is) throw fault('unavailable', 'the log is away');
-      taken.push(...events.map((event) => NewEvent.parse(event)));
-    },
-  });
-  return {
-    ...{ db, outbox, taken, down },
-    add: (name, fails = false) =>
-      db.write(async (sql) => {
-        const seq = await outbox.add(sql, { id: name, event: 'task.created' });
-        if (fails) throw new Error('on purpose');
-        return seq;
-      }),
-    async close() {
-      outbox.stop();
-      await db.close();
-    },
-  };
-}
-
-const idsOf = (events: NewEvent[]) => events.map((event) => event.id);
+import { idsOf, newFile, openBench } from './testing/outbox.ts';
 
 describe('outbox', () => {
   it('more events than it keeps in memory are read back, in order and once each', async () => {
@@ -169,7 +117,7 @@ describe('outbox', () => {
   });
 
   it('after a restart resends what may not have arrived, and numbers go on', async () => {
-    const file = join(dir, 'restart.sqlite');
+    const file = newFile();
     const before = await openBench(file, { is: true });
     await before.add('a');
     await before.add('b');
@@ -190,7 +138,7 @@ describe('outbox', () => {
   });
 
   it('gives no number twice that a loss of power took from a store with none before', async () => {
-    const file = join(dir, 'first-lost.sqlite');
+    const file = newFile();
     const before = await openBench(file);
     await before.outbox.delivered(await before.add('a'));
     await before.db.write((sql) => sql.run('DELETE FROM outbox'));
@@ -201,7 +149,7 @@ describe('outbox', () => {
   });
 
   it('forgets what was delivered and still never gives a number twice', async () => {
-    const file = join(dir, 'many.sqlite');
+    const file = newFile();
     const bench = await openBench(file);
     const count = () =>
       bench.db.read((sql) => sql.one<{ c: number }>('SELECT COUNT(*) AS c FROM outbox'));
@@ -220,7 +168,7 @@ describe('outbox', () => {
   });
 
   it('takes several at once, and sends those again that the log had not taken', async () => {
-    const file = join(dir, `${made++}.sqlite`);
+    const file = newFile();
     const down = { is: false };
     const bench = await openBench(file, down);
     const db = bench.db as SqliteDatabase;
@@ -253,7 +201,7 @@ describe('outbox', () => {
   });
 
   it('goes on when it cannot remove what was delivered', async () => {
-    const inner = openSqlite({ file: join(dir, `${made++}.sqlite`), migrations: [OUTBOX_TABLES] });
+    const inner = openSqlite({ file: newFile(), migrations: [OUTBOX_TABLES] });
     let removals = 0;
     const db: Database = {
       read: (work) => inner.read(work),
@@ -342,7 +290,7 @@ describe('outbox', () => {
     );
     await fc.assert(
       fc.asyncProperty(steps, async (plan) => {
-        const file = join(dir, `${made++}.sqlite`);
+        const file = newFile();
         let bench = await openBench(file);
         const all: NewEvent[] = [];
         const committed: string[] = [];

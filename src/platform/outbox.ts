@@ -28,6 +28,13 @@ export type Outbox = {
   add(sql: Sql, draft: EventDraft): Promise<number>;
   /** The same for several, in one statement. Gives the number of the last. */
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
+  /**
+   * Inside a transaction too: sends an event before the transaction commits, which is to write it
+   * with `addTold`. Not while any other number is not acknowledged. Should the transaction be lost,
+   * the log has what the table has not; until it is written nothing else is added.
+   */
+  tellFirst(draft: EventDraft): Told | undefined;
+  addTold(sql: SqlNow, told: Told): void;
   /** Call after the transaction: wakes the relay. */
   poke(): void;
   /** Resolves when the audit log has everything up to this number durably. */
@@ -64,6 +71,7 @@ const READY_MAX = 4_000;
 const UNSYNCED_MAX = 100_000;
 
 type Committed = { seq: number; text: string };
+export type Told = Readonly<Committed>;
 
 function eventsOf(seq: number, text: string): Committed[] {
   const lines = text.split('\n');
@@ -113,6 +121,8 @@ export async function openOutbox(options: {
   let stopped = false;
   let failingSince: number | undefined;
   let waiters: Waiter[] = [];
+  /** Told before its transaction, which has not been committed. */
+  let unwritten: Told | undefined;
   /** Committed by this process and not acknowledged, in order. */
   let ready: Committed[] = [];
   /** The table has, or may have, events that are not in `ready`. */
@@ -176,21 +186,24 @@ export async function openOutbox(options: {
     return `${JSON.stringify(draft).slice(0, -1)},${own}`;
   };
 
-  /** What comes next, from memory unless the table may have more. */
-  const nextBatch = async (): Promise<Committed[]> => {
-    if (isBehind) {
-      const before = overflows;
-      const rows = await unsent(BATCH_MAX);
-      if (rows.length > 0) return rows;
-      // Whatever was committed up to here is acknowledged; what comes now is in `ready`.
-      if (overflows === before) isBehind = !hasCommits;
-    }
+  const nextReady = (): Committed[] => {
     ready = ready.filter(({ seq }) => seq > acked);
     return ready.slice(0, BATCH_MAX);
   };
 
+  /** The table may have more than the memory. */
+  const nextBehind = async (): Promise<Committed[]> => {
+    const before = overflows;
+    const rows = await unsent(BATCH_MAX);
+    if (rows.length > 0) return rows;
+    // Whatever was committed up to here is acknowledged; what comes now is in `ready`.
+    if (overflows === before) isBehind = !hasCommits;
+    return nextReady();
+  };
+
   const relayOnce = async (): Promise<boolean> => {
-    const rows = await nextBatch();
+    // What is in memory goes out before anything else happens.
+    const rows = isBehind ? await nextBehind() : nextReady();
     if (rows.length === 0) {
       failingSince = undefined;
       return false;
@@ -226,6 +239,9 @@ export async function openOutbox(options: {
   const outbox: Outbox = {
     opened,
     async add(sql, draft) {
+      // A higher number in the table would hide that the table lacks this one.
+      if (unwritten !== undefined)
+        throw fault('storage_full', 'an earlier event could not be written yet; nothing was done');
       const seq = last + 1;
       const text = write(draft, seq);
       last = seq;
@@ -246,6 +262,22 @@ export async function openOutbox(options: {
         for (const [i, text] of texts.entries()) keepReady({ seq: first + i, text });
       });
       return seq;
+    },
+    tellFirst(draft) {
+      if (isBehind || running || stopped || last !== acked) return undefined;
+      const seq = last + 1;
+      const told = { seq, text: write(draft, seq) };
+      last = seq;
+      unwritten = told;
+      keepReady(told);
+      outbox.poke();
+      return told;
+    },
+    addTold(sql, told) {
+      sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', told.seq, told.text);
+      sql.afterCommit(() => {
+        if (unwritten === told) unwritten = undefined;
+      });
     },
     poke() {
       again = true;

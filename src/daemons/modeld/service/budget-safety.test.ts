@@ -38,31 +38,39 @@ const BEHAVIOURS = [
   'hangs',
 ] as const;
 
-const caller = fc.record({
-  /** 0 is the operator. */
-  who: fc.nat({ max: RUNS }),
-  wanted: fc.integer({ min: 1, max: 400 }),
-  text: fc.integer({ min: 0, max: 80 }),
-  starts: fc.nat({ max: 12 }),
-  /** After how many turns its caller leaves. */
-  leaves: fc.option(fc.nat({ max: 20 }), { freq: 3 }),
-  isNamed: fc.boolean(),
-  part: fc.record({
-    behaviour: fc.constantFrom(...BEHAVIOURS),
-    turns: fc.nat({ max: 6 }),
-    share: fc.integer({ min: 0, max: 100 }).map((percent) => percent / 100),
-  }),
-});
-type Caller = typeof caller extends fc.Arbitrary<infer T> ? T : never;
+const callerWithin = (turns: number) =>
+  fc.record({
+    /** 0 is the operator. */
+    who: fc.nat({ max: RUNS }),
+    wanted: fc.integer({ min: 1, max: 400 }),
+    text: fc.integer({ min: 0, max: 80 }),
+    starts: fc.nat({ max: turns }),
+    /** After how many turns its caller leaves. */
+    leaves: fc.option(fc.nat({ max: 20 }), { freq: 3 }),
+    isNamed: fc.boolean(),
+    part: fc.record({
+      behaviour: fc.constantFrom(...BEHAVIOURS),
+      turns: fc.nat({ max: 6 }),
+      share: fc.integer({ min: 0, max: 100 }).map((percent) => percent / 100),
+    }),
+  });
+const crowd = fc.array(callerWithin(12), { minLength: 50, maxLength: 200 });
+/** Most of them find nobody else there. */
+const few = fc.array(callerWithin(30), { minLength: 1, maxLength: 8 });
+type Callers = typeof crowd extends fc.Arbitrary<infer T> ? T : never;
+type Caller = Callers[number];
 
 const epoch = fc.record({
-  callers: fc.array(caller, { minLength: 50, maxLength: 200 }),
+  callers: fc.oneof(crowd, few),
   /** In which turn the process dies, alone or with the machine; undefined: it stops in order. */
   dies: fc.option(fc.record({ turn: fc.nat({ max: 25 }), withPower: fc.boolean() }), {
     nil: undefined,
   }),
+  /** From which turn on, and for how many, no transaction gets to its end. */
+  full: fc.record({ from: fc.nat({ max: 30 }), turns: fc.nat({ max: 4 }) }),
 });
 type Death = { turn: number; withPower: boolean };
+type Full = { from: number; turns: number };
 const limits = fc.record({
   site: fc.integer({ min: 2_000, max: 60_000 }),
   dayCost: fc.integer({ min: 4_000, max: 200_000 }),
@@ -70,11 +78,14 @@ const limits = fc.record({
   task: fc.integer({ min: 500, max: 15_000 }),
 });
 
+type Mortal = LateDatabase & { die(): Promise<void>; isFull: boolean };
+
 /** A database whose process can die: from then on nothing is written and nothing answers. */
-function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
+function mortal(inner: LateDatabase): Mortal {
   let isDead = false;
   const never = () => new Promise<never>(() => {});
-  return {
+  const db: Mortal = {
+    isFull: false,
     write: async (work) => {
       if (isDead) return never();
       try {
@@ -92,7 +103,9 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
       if (isDead) return never();
       const committed = await inner.commit((sql) => {
         if (isDead) throw fault('stopping', 'dead');
-        return work(sql);
+        const done = work(sql);
+        if (db.isFull) throw fault('storage_full', 'no room');
+        return done;
       });
       const { value, durable } = committed;
       const syncNow = () => (isDead ? never() : committed.syncNow());
@@ -105,6 +118,7 @@ function mortal(inner: LateDatabase): LateDatabase & { die(): Promise<void> } {
       await inner.close();
     },
   };
+  return db;
 }
 
 const FILES = ['modeld.sqlite', 'modeld.sqlite-wal'];
@@ -198,7 +212,9 @@ function assertWithin(views: readonly BudgetView[]): void {
 const viewsOf = ({ service }: Open): BudgetView[] =>
   service.budgets.keys().map((key) => service.budgets.view(key));
 
-const EXPECTED = ['budget', 'provider_refused', 'provider_malformed', 'canceled', 'stopping'];
+const EXPECTED = [
+  ...['budget', 'provider_refused', 'provider_malformed', 'canceled', 'stopping', 'storage_full'],
+];
 
 async function callOnce(opened: Open, one: Caller, name: string): Promise<void> {
   const { service, parts } = opened;
@@ -230,11 +246,16 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
 /** One life of the process. Gives what the provider billed in it. */
 async function live(
   opened: Open,
-  { callers, dies }: { callers: Caller[]; dies: Death | undefined },
+  { callers, dies, full }: { callers: Callers; dies: Death | undefined; full: Full },
   life: number,
 ): Promise<Bill> {
   const { service, upstream, db, outbox } = opened;
   upstream.onStep = () => assertWithin(viewsOf(opened));
+  void turns(full.from).then(async () => {
+    db.isFull = true;
+    await turns(full.turns);
+    db.isFull = false;
+  });
   const calls = callers.map((one, i) => callOnce(opened, one, `#${life}.${i}`));
   if (dies !== undefined) {
     await turns(dies.turn);

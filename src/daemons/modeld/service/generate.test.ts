@@ -39,9 +39,10 @@ describe('generate', () => {
     });
     await modeld.operator.generate({ body: { model: 'coder-large', messages: [said('order')] } });
     assert.equal(isRecorded, true);
-    const order = modeld.moments.slice(-4);
+    const order = modeld.moments.slice(-5);
     assert.deepEqual(order, [
       'modeld.before-intent',
+      'modeld.after-told',
       'modeld.after-intent',
       'modeld.after-attempt-durable',
       'modeld.after-upstream',

@@ -6,7 +6,7 @@ import type { Reservation, Spent } from '../budgets.ts';
 import { type Amount, type BudgetKey, tokensOf } from '../rules/budget.ts';
 import { toMask } from '../rules/labels.ts';
 import type { Route } from '../rules/models.ts';
-import type { Intent, Outcome } from '../store/journal.ts';
+import type { Intent, Outcome } from '../store/entries.ts';
 import type { Part } from '../store/parts.ts';
 import type { Order } from './calls.ts';
 import { attemptedEvent, endedEvent } from './events.ts';

@@ -104,7 +104,10 @@ describe('what lasts', () => {
     const reserved = audited.at(-1)!.data!.reserved_tokens as number;
 
     const second = await startModeld({ stateDir: disk, config: config(), audited });
-    assert.match(second.logLines.join('\n'), /lost here with the power.*"calls":2,"outcomes":1/);
+    assert.match(
+      second.logLines.join('\n'),
+      /lost here with the last crash.*"calls":2,"outcomes":1/,
+    );
     await until(
       () => second.events.some(({ id }) => id === `${unnamed.call_id}.ended.1`),
       'the end of the last call',
@@ -138,6 +141,36 @@ describe('what lasts', () => {
     const third = await startModeld({ stateDir: disk, config: config(), audited: second.events });
     assert.doesNotMatch(third.logLines.join('\n'), /lost here/);
     await third.stop();
+  });
+
+  test('a crash after the log was told and before the commit leaves the attempt in both', async () => {
+    const stateDir = freshStateDir();
+    let crashed = '';
+    const first = await startModeld({
+      ...{ stateDir, config: config() },
+      moment: (name) => {
+        if (name === 'modeld.after-told') crashed = snapshot(stateDir);
+      },
+    });
+    const asked = { model: 'default', messages: [said('nobody knows')] };
+    const { call_id } = await first.operator.generate({ body: asked });
+    await first.stop();
+    const audited = first.events.filter(({ id }) => id === `${call_id}.attempted.1`);
+    assert.equal(audited.length, 1);
+    const second = await startModeld({ stateDir: crashed, config: config(), audited });
+    await until(
+      () => second.events.some(({ id }) => id === `${call_id}.ended.1`),
+      'the end of the attempt',
+    );
+    const { calls } = await second.operator.listCalls({ query: {} });
+    assert.deepEqual(
+      calls.map((call) => [call.call_id, call.status]),
+      [[call_id, 'unknown']],
+    );
+    const { budgets } = await second.operator.listBudgets({});
+    const site = budgets.find((one) => one.subject === 'site')!;
+    assert.equal(site.tokens_spent, audited[0]!.data!.reserved_tokens);
+    await second.stop();
   });
 
   test('a start waits for an audit log that does not answer yet', async () => {

@@ -5,7 +5,8 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import { budgetsOf, dayOf } from '../rules/budget.ts';
 import { type CallRow, readBySeq } from '../store/calls.ts';
-import type { Journal, Outcome } from '../store/journal.ts';
+import type { Outcome } from '../store/entries.ts';
+import type { Journal } from '../store/journal.ts';
 import { unknownEvent } from './events.ts';
 
 const CHUNK = 500;

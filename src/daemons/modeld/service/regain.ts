@@ -1,6 +1,6 @@
-// After a loss of power. A call is durable in the audit log before it is in the journal's own file,
-// so what the file lost is written again from the log: that the call was made, for whom, and what
-// it was charged. What was said in it is gone.
+// After a loss of power, or a crash just before a commit. A call is durable in the audit log before
+// it is in the journal's own file, so what the file has not is written again from the log: that the
+// call was made, for whom, and what it was charged. What was said in it is gone.
 import type { Log } from '../../../platform/log.ts';
 import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
@@ -9,7 +9,7 @@ import type { NewEvent } from '../../../wire/events.ts';
 import { budgetsOf, dayOf } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { CallRow } from '../store/calls.ts';
-import type { Intent } from '../store/journal.ts';
+import type { Intent } from '../store/entries.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
 
 /** The events of this store that the log has beyond a number, in order; some of them suffice. */

@@ -55,9 +55,15 @@ export async function openService(parts: ServiceParts) {
   const nowMs = () => clock.nowMs();
   const regained = await regainCalls(db, parts.lost);
   if (regained.calls + regained.outcomes > 0)
-    log.warn('model calls were lost here with the power and are back from the audit log', regained);
+    log.warn(
+      'model calls were lost here with the last crash and are back from the audit log',
+      regained,
+    );
   const open = await db.read(openSeqs);
-  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db), open });
+  const journal = new Journal({
+    ...{ db, outbox, log, open, moment: parts.moment },
+    lastSeq: await lastSeq(db),
+  });
   // Before any budget is read: what was left open is part of what was spent.
   await settleLeftCalls(open, { db, journal, nowMs });
   if (open.length > 0)

@@ -14,6 +14,8 @@ const statuses = async (db: Database): Promise<string[]> => {
   return rows.map(({ status }) => status);
 };
 
+const aTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 describe('the journal', () => {
   test('what comes at once goes in one transaction, and its outcomes with the next', async () => {
     const { journal, state, events, db, close } = await openJournal();
@@ -92,6 +94,47 @@ describe('the journal', () => {
     await recorded;
     assert.equal(events.length, 1);
     await until(() => syncs > before, 'a sync');
+    await close();
+  });
+
+  test('a lone intent is told before it is committed, and several are not', async () => {
+    const { journal, state, db, events, close } = await openJournal();
+    await aTurn(); // The outbox has seen that nothing was left in its table.
+    const first = await journal.intent(intent(1));
+    assert.deepEqual(state.moments, ['modeld.after-told']);
+    await first.recorded;
+    assert.equal(events.length, 1);
+    const rest = await Promise.all([2, 3].map((n) => journal.intent(intent(n))));
+    await Promise.all(rest.map(({ recorded }) => recorded));
+    assert.equal(state.moments.length, 1);
+    const rows = await db.read((sql) => sql.all<{ seq: number }>('SELECT seq FROM outbox'));
+    assert.deepEqual(
+      rows.map(({ seq }) => seq),
+      [1, 3],
+    );
+    await close();
+  });
+
+  test('what was told and could not be committed is written when there is room, with its end', async () => {
+    const { journal, state, db, events, close } = await openJournal();
+    await (await journal.intent(intent(1))).recorded;
+    await aTurn();
+    state.isFull = 'at the end';
+    const { seq, recorded } = await journal.intent(intent(2));
+    await rejects(recorded, 'storage_full');
+    assert.equal(journal.isIdle(), false);
+    journal.outcomeSoon(outcome(seq));
+    await rejects(journal.flush(), 'storage_full');
+    await rejects(journal.intent(intent(3)), 'storage_full');
+    assert.deepEqual(await statuses(db), ['running']);
+    state.isFull = false;
+    await until(() => journal.isIdle(), 'attempt and end on the disk');
+    assert.deepEqual(await statuses(db), ['running', 'completed']);
+    await (await journal.intent(intent(4))).recorded;
+    assert.deepEqual(
+      events.map(({ id }) => id),
+      ['call_1.attempted.1', 'call_2.attempted.1', 'call_2.ended.1', 'call_4.attempted.1'],
+    );
     await close();
   });
 

@@ -1,77 +1,18 @@
 // Writing calls down: intents and outcomes that come at the same time share one transaction and one
-// wait for the audit log, which makes the intents durable; what a loss of power takes from here is
-// got back from there. An outcome nobody waits for joins a group of intents, or goes with others of
+// wait for the audit log, which makes the intents durable; what a crash takes from here is got back
+// from there. An outcome nobody waits for joins a group of intents, or goes with others of
 // its kind after a moment: a lone caller need not wait for what became of the call before. One that
 // could not be written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Committed, LateDatabase } from '../../../platform/sql/late-sync.ts';
-import { Fault, type FaultBody } from '../../../wire/errors.ts';
-import type { EventDraft } from '../../../wire/events.ts';
-import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
-import type { Spent } from '../budgets.ts';
+import { Fault } from '../../../wire/errors.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Part } from './parts.ts';
+import type { Intent, IntentWork, Outcome, Work } from './entries.ts';
 import { RowWriter } from './rows.ts';
-
-export type Intent = {
-  callId: string;
-  attempt: number;
-  runId: string | null;
-  fence: number | null;
-  principal: string;
-  agent: string;
-  taskId: string | null;
-  rootTaskId: string | null;
-  via: 'neutral' | 'openai' | 'anthropic' | 'embed';
-  model: string;
-  provider: string;
-  upstreamModel: string;
-  rehearsal: boolean;
-  purpose: string;
-  requestHash: string;
-  /** Hashes of the messages in order, hex without spaces. */
-  context: string;
-  /** Hash of the part with the rest of the request. */
-  params: string;
-  reserved: Amount;
-  /**
-   * The reservation takes what earlier calls left of theirs: their outcomes must not be lost
-   * without it, or both would be charged in full.
-   */
-  needsOutcomes: boolean;
-  createdMs: number;
-  parts: Part[];
-  event: EventDraft;
-};
-
-export type Outcome = {
-  seq: number;
-  callId: string;
-  status: Exclude<ModelCallView['status'], 'running'>;
-  provider: string;
-  upstreamModel: string;
-  stopReason: StopReason | null;
-  /** Null when the provider did not say. */
-  usage: Usage | null;
-  /** What the budgets were charged: the usage, or the bound where nobody knows. */
-  charged: Amount;
-  /** What the attempt's own reservation was more than that. */
-  freed: Amount;
-  response: Part | null;
-  error: FaultBody | null;
-  tries: number;
-  endedMs: number;
-  spent: Spent[];
-  event: EventDraft;
-};
 
 export type Written = { seq: number; recorded: Promise<void> };
 
-export type Work =
-  | { kind: 'intent'; seq: number; intent: Intent }
-  | { kind: 'outcome'; outcome: Outcome }
-  | { kind: 'raise'; seq: number; reserved: Amount };
 type Waiting = {
   work: Work;
   resolve: (recorded: Promise<void>) => void;
@@ -83,6 +24,8 @@ type Waiting = {
 type Batch = {
   isTaken: boolean;
   isForOutcomes: boolean;
+  /** Told to the log in a transaction that failed. */
+  owed: IntentWork[];
   waiting: Waiting[];
   soon: Outcome[];
   lastEvent: number;
@@ -110,11 +53,13 @@ export class Journal {
   readonly #outbox: Outbox;
   readonly #log: Log;
   readonly #writer: RowWriter;
+  readonly #moment: (name: string) => void;
   #nextSeq: number;
   /** Calls that have no outcome on the disk, in their order. */
   readonly #open = new Set<number>();
   #waiting: Waiting[] = [];
   #soon: Outcome[] = [];
+  #owed: IntentWork[] = [];
   /** Calls whose outcome is known here and not on the disk. */
   readonly #unwritten = new Set<string>();
   readonly #freed: Amount = { tokens: 0, costMicrousd: 0 };
@@ -135,7 +80,9 @@ export class Journal {
     log: Log;
     lastSeq: number;
     open: readonly number[];
+    moment(name: string): void;
   }) {
+    this.#moment = options.moment;
     this.#db = options.db;
     this.#outbox = options.outbox;
     this.#log = options.log;
@@ -144,7 +91,11 @@ export class Journal {
     for (const seq of options.open) this.#open.add(seq);
   }
 
-  /** Resolves when the intent is committed; `recorded` when the audit log has it durably. */
+  /**
+   * Resolves when the intent is committed; `recorded` when the audit log has it durably. Throws
+   * when there is nothing of it anywhere; `recorded` does when the log was told and the commit
+   * failed.
+   */
   intent(intent: Intent): Promise<Written> {
     const seq = this.#nextSeq++;
     this.#open.add(seq);
@@ -216,7 +167,8 @@ export class Journal {
 
   /** True when everything that is known here is on the disk. */
   isIdle(): boolean {
-    return this.#waiting.length === 0 && this.#soon.length === 0 && this.#unwritten.size === 0;
+    const isWritten = this.#owed.length === 0 && this.#unwritten.size === 0;
+    return isWritten && this.#waiting.length === 0 && this.#soon.length === 0;
   }
 
   /** Writes everything that waits; throws when it cannot be written. */
@@ -274,6 +226,7 @@ export class Journal {
     batch.isTaken = true;
     batch.beganMs = performance.now();
     this.#isPlanned = false;
+    batch.owed = this.#owed.splice(0);
     batch.waiting = this.#waiting.splice(0);
     if (batch.waiting.length > 0) this.#wasAlone = batch.waiting.length === 1;
     if (batch.isForOutcomes || this.#takesOutcomes(batch.waiting))
@@ -287,12 +240,14 @@ export class Journal {
 
   async #writeGroup({ isForOutcomes = false } = {}): Promise<GroupWritten> {
     const batch: Batch = {
-      ...{ isForOutcomes, isTaken: false, waiting: [], soon: [], lastEvent: 0, beganMs: 0 },
+      ...{ isForOutcomes, isTaken: false, owed: [], waiting: [], soon: [] },
+      ...{ lastEvent: 0, beganMs: 0 },
     };
     let committed: Committed<void>;
     try {
       committed = await this.#db.commit((sql) => {
         this.#take(batch);
+        this.#tellFirst(batch);
         batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
       });
     } catch (error) {
@@ -301,6 +256,18 @@ export class Journal {
     }
     this.#finish(batch, committed);
     return committed;
+  }
+
+  /**
+   * A lone intent is told before it is committed, which is done while the log syncs. Whatever ends
+   * this process in between, the log has the attempt, and the next start gives it back.
+   */
+  #tellFirst({ owed, waiting, soon }: Batch): void {
+    if (owed.length > 0 || soon.length > 0 || waiting.length !== 1) return;
+    const { work } = waiting[0]!;
+    if (work.kind !== 'intent') return;
+    work.told = this.#outbox.tellFirst(work.intent.event);
+    if (work.told !== undefined) this.#moment('modeld.after-told');
   }
 
   /** A lower bound: what is given back by outcomes of this very group counts from the next on. */
@@ -337,21 +304,42 @@ export class Journal {
   }
 
   async #recover(batch: Batch, error: unknown): Promise<GroupWritten> {
-    const { waiting, soon } = batch;
+    const { owed, waiting, soon } = batch;
     const works = worksOf(batch).length;
     // One row that cannot be written is a bug here; it must not take its neighbours along.
     if (!(error instanceof Fault) && works > 1) {
-      for (const one of waiting) await this.#writeAlone({ ...batch, waiting: [one], soon: [] });
-      for (const one of soon) await this.#writeAlone({ ...batch, waiting: [], soon: [one] });
+      for (const one of owed)
+        await this.#writeAlone({ ...batch, owed: [one], waiting: [], soon: [] });
+      for (const one of waiting)
+        await this.#writeAlone({ ...batch, owed: [], waiting: [one], soon: [] });
+      for (const one of soon)
+        await this.#writeAlone({ ...batch, owed: [], waiting: [], soon: [one] });
       return { syncNow: async () => undefined };
     }
-    for (const { reject } of waiting) reject(error);
+    if (error instanceof Fault) this.#owed.unshift(...owed);
+    else this.#lose(owed, error);
+    for (const one of waiting) this.#refuse(one, error);
     if (soon.length > 0) {
       this.#log.warn('outcomes of model calls could not be written; trying again', { error });
       this.#soon.unshift(...soon);
       this.#plan(AGAIN_MS);
     }
     return { error };
+  }
+
+  /** What the log was told will be written, and that it came to nothing; the caller says that. */
+  #refuse({ work, resolve, reject }: Waiting, error: unknown): void {
+    if (work.kind === 'intent' && work.told !== undefined) {
+      this.#owed.push(work);
+      const refused = Promise.reject(error);
+      refused.catch(() => undefined);
+      resolve(refused);
+    } else reject(error);
+  }
+
+  #lose(owed: readonly IntentWork[], error: unknown): void {
+    for (const { intent } of owed)
+      this.#log.error('the attempt at a model call was lost', { call_id: intent.callId, error });
   }
 
   async #writeAlone(batch: Batch): Promise<void> {
@@ -361,7 +349,8 @@ export class Journal {
       });
       this.#finish(batch, committed);
     } catch (error) {
-      for (const { reject } of batch.waiting) reject(error);
+      for (const one of batch.waiting) this.#refuse(one, error);
+      this.#lose(batch.owed, error);
       this.#committed(batch.soon);
       for (const { callId } of batch.soon) {
         this.#unwritten.delete(callId);
@@ -371,8 +360,8 @@ export class Journal {
   }
 }
 
-function worksOf({ waiting, soon }: Batch): Work[] {
+function worksOf({ owed, waiting, soon }: Batch): Work[] {
   // Outcomes first: the order of the audit log is then the order in which things happened.
   const outcomes = soon.map((outcome): Work => ({ kind: 'outcome', outcome }));
-  return [...outcomes, ...waiting.map(({ work }) => work)];
+  return [...owed, ...outcomes, ...waiting.map(({ work }) => work)];
 }

@@ -6,7 +6,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
 import { hourOf } from './calls.ts';
-import type { Intent, Outcome, Work } from './journal.ts';
+import type { Intent, Outcome, Work } from './entries.ts';
 import { type Part, PartWriter } from './parts.ts';
 
 /** So many calls may be looked at again after a crash. */
@@ -31,13 +31,16 @@ export class RowWriter {
     const events: EventDraft[] = [];
     const parts: Part[] = [];
     let nowMs = 0;
+    let told = 0;
     for (const work of works) {
       if (work.kind === 'intent') {
         writeIntent(sql, work);
         this.#markHour(sql, work.intent.createdMs, work.seq);
         nowMs = Math.max(nowMs, work.intent.createdMs);
         parts.push(...work.intent.parts);
-        events.push(work.intent.event);
+        if (work.told === undefined) events.push(work.intent.event);
+        else this.#outbox.addTold(sql, work.told);
+        told = Math.max(told, work.told?.seq ?? 0);
       } else if (work.kind === 'outcome') {
         writeOutcome(sql, work.outcome);
         nowMs = Math.max(nowMs, work.outcome.endedMs);
@@ -56,7 +59,7 @@ export class RowWriter {
     this.#parts.writeAll(sql, parts, nowMs);
     this.#markOpen(sql, openSeq);
     for (const one of spent.values()) writeSpent(sql, one);
-    return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
+    return events.length === 0 ? told : this.#outbox.addAll(sql, events);
   }
 
   /** The first of an hour has the lowest number, also when the clock goes back. */

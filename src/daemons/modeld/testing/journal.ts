@@ -9,7 +9,8 @@ import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/la
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { type Intent, Journal, type Outcome } from '../store/journal.ts';
+import type { Intent, Outcome } from '../store/entries.ts';
+import { Journal } from '../store/journal.ts';
 import { MIGRATIONS } from '../store/tables.ts';
 import { freshStateDir } from './harness.ts';
 
@@ -33,13 +34,22 @@ export async function openJournal({
   const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
     ...(sync === undefined ? {} : { sync }),
   });
-  const state = { isFull: false, transactions: 0 };
+  const state = {
+    isFull: false as boolean | 'at the end',
+    transactions: 0,
+    moments: [] as string[],
+  };
   const db: LateDatabase = {
     ...inner,
     commit: (work) => {
       state.transactions++;
-      if (state.isFull) return Promise.reject(fault('storage_full', 'no room'));
-      return inner.commit(work);
+      const full = fault('storage_full', 'no room');
+      if (state.isFull === true) return Promise.reject(full);
+      return inner.commit((sql) => {
+        const value = work(sql);
+        if (state.isFull === 'at the end') throw full;
+        return value;
+      });
     },
   };
   const events: NewEvent[] = [];
@@ -50,7 +60,10 @@ export async function openJournal({
     append: async (batch) => events.push(...batch),
     log: silentLog,
   });
-  const journal = new Journal({ db, outbox, log: silentLog, lastSeq, open });
+  const journal = new Journal({
+    ...{ db, outbox, log: silentLog, lastSeq, open },
+    moment: (name) => state.moments.push(name),
+  });
   const close = async () => {
     outbox.stop();
     await db.close();
