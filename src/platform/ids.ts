@@ -34,15 +34,33 @@ function countUp(bytes: Uint8Array): void {
   }
 }
 
+const RANDOM_BYTES = 10;
+/** So many are asked for at once: asking costs more than the bytes. */
+const ASKED_TIMES = 64;
+
+function inPortions(random: Random): () => Uint8Array {
+  let pool: Uint8Array = new Uint8Array(0);
+  let at = 0;
+  return () => {
+    if (at === pool.length) {
+      pool = random(RANDOM_BYTES * ASKED_TIMES);
+      at = 0;
+    }
+    at += RANDOM_BYTES;
+    return pool.subarray(at - RANDOM_BYTES, at);
+  };
+}
+
 /** Ids of one maker grow strictly, also within a millisecond. */
 export function idMaker(clock: Clock, random: Random = randomBytes): NewId {
   const bytes = new Uint8Array(16);
+  const nextRandom = inPortions(random);
   let lastMs = -1;
   return <T extends string>(kind: string): T => {
     const ms = clock.nowMs();
     if (ms > lastMs) {
       lastMs = ms;
-      bytes.set(random(10), 6);
+      bytes.set(nextRandom(), 6);
       bytes[6]! &= 127; // room to count up
       let head = ms;
       for (let i = 5; i >= 0; i--, head = Math.floor(head / 256)) bytes[i] = head % 256;

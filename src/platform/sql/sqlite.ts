@@ -84,7 +84,8 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   };
   const after: (() => void)[] = [];
   const sqlNow: SqlNow = {
-    run: (text, ...values) => void prepare(text).run(...values),
+    // `run` would make an object that says how much changed.
+    run: (text, ...values) => void prepare(text).get(...values),
     one: <T = Row>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
     all: <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
