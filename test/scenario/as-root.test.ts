@@ -17,7 +17,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { userInfo } from 'node:os';
+import { getPriority, userInfo } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Fault } from '../../src/wire/errors.ts';
@@ -86,6 +86,21 @@ for (const mode of ['embedded', 'split'] as const) {
       const programs = new Set(roots.filter((program) => program !== ''));
       assert.deepEqual([...programs].sort(), ['keeper', 'warden']);
       assert.equal(runtime.info.uid, OWN_UID);
+    });
+
+    it('daemons get their turn before agents, and the warden before them', () => {
+      const pids = treeOf(runtime.process.pid!);
+      const niceOf = (program: string): number[] => {
+        const all = pids.filter((pid) => programOf(pid).startsWith(program));
+        return [...new Set(all.map(getPriority))];
+      };
+      const own = getPriority();
+      const capabilities = BigInt(`0x${lineOf(process.pid, 'CapEff')}`);
+      const mayNice = ((capabilities >> 23n) & 1n) === 1n;
+      const wanted = (nice: number): number[] => [mayNice ? nice : own];
+      assert.deepEqual(niceOf('keeper'), [own]);
+      assert.deepEqual(niceOf('node'), wanted(-5));
+      assert.deepEqual(niceOf('warden'), wanted(-10));
     });
 
     it('what lasts is theirs alone, and root reads and asks as before', async () => {
