@@ -3,7 +3,7 @@
 // new attempt.
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import { budgetsOf, dayOf } from '../rules/budget.ts';
+import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
 import { type CallRow, readBySeq } from '../store/calls.ts';
 import type { Outcome } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
@@ -24,13 +24,7 @@ export async function settleLeftCalls(
 
 function unknownOutcome(row: CallRow, nowMs: number): Outcome {
   const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
-  const keys = budgetsOf({
-    runId: row.run_id,
-    agent: row.agent,
-    taskId: row.task_id,
-    rootTaskId: row.root_task_id,
-    day: dayOf(row.created_ms),
-  });
+  const keys = budgetsOfRow(row);
   const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
   return {
     seq: row.seq,
@@ -49,4 +43,15 @@ function unknownOutcome(row: CallRow, nowMs: number): Outcome {
     spent: keys.map((key) => ({ key, ...charged })),
     event: unknownEvent(row),
   };
+}
+
+/** Who paid for a call that was written down. */
+export function budgetsOfRow(row: CallRow): BudgetKey[] {
+  return budgetsOf({
+    runId: row.run_id,
+    agent: row.agent,
+    taskId: row.task_id,
+    rootTaskId: row.root_task_id,
+    day: dayOf(row.created_ms),
+  });
 }

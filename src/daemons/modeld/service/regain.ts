@@ -6,11 +6,11 @@ import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { budgetsOf, dayOf } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { CallRow } from '../store/calls.ts';
 import type { Intent } from '../store/entries.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { budgetsOfRow } from './recover.ts';
 
 /** The events of this store that the log has beyond a number, in order; some of them suffice. */
 export type AskLog = (after: number) => Promise<readonly NewEvent[]>;
@@ -126,14 +126,7 @@ function regainOutcome(sql: SqlNow, event: NewEvent): boolean {
     tries: count('tries'),
     endedMs: Date.parse(event.ts),
   });
-  const keys = budgetsOf({
-    runId: row.run_id,
-    agent: row.agent,
-    taskId: row.task_id,
-    rootTaskId: row.root_task_id,
-    day: dayOf(row.created_ms),
-  });
-  for (const key of keys) writeSpent(sql, { key, ...charged });
+  for (const key of budgetsOfRow(row)) writeSpent(sql, { key, ...charged });
   return true;
 }
 
