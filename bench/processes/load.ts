@@ -61,6 +61,9 @@ function makeRequest(order: LoadOrder, tail = ''): () => string {
   return () => head + filled();
 }
 
+/** All answers are read into this, one after another: each is taken out before the next comes. */
+const buffer = Buffer.alloc(65_536);
+
 class Caller {
   readonly #socket: net.Socket;
   readonly #done: (sentAt: number, failed: string | undefined) => boolean;
@@ -76,11 +79,20 @@ class Caller {
   ) {
     this.#next = next;
     this.#done = done;
-    this.#socket =
-      'port' in target ? net.connect(target.port, '127.0.0.1') : net.connect(target.socketPath);
+    const onread = {
+      buffer,
+      callback: (bytes: number): boolean => {
+        this.#read(buffer.toString('latin1', 0, bytes));
+        return true;
+      },
+    };
+    this.#socket = net.connect(
+      'port' in target
+        ? { port: target.port, host: '127.0.0.1', onread }
+        : { path: target.socketPath, onread },
+    );
     this.#socket.setNoDelay(true);
     this.#socket.on('connect', () => this.#ask());
-    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
     this.#socket.on('error', onEnd);
     this.#socket.on('close', () => onEnd());
   }
@@ -90,8 +102,8 @@ class Caller {
     this.#socket.write(this.#next(), 'latin1');
   }
 
-  #read(chunk: Buffer): void {
-    this.#text += chunk.toString('latin1');
+  #read(text: string): void {
+    this.#text = this.#text === '' ? text : this.#text + text;
     const message = readMessage(this.#text);
     if (message === undefined) return;
     this.#text = this.#text.slice(message.length);
