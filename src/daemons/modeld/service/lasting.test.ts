@@ -170,6 +170,9 @@ describe('what lasts', () => {
     const { budgets } = await second.operator.listBudgets({});
     const site = budgets.find((one) => one.subject === 'site')!;
     assert.equal(site.tokens_spent, audited[0]!.data!.reserved_tokens);
+    await second.operator.generate({ body: asked });
+    const since = new Date(Date.now() - 3_600_000).toISOString();
+    assert.equal((await second.operator.usage({ query: { since } })).total.calls, 2);
     await second.stop();
   });
 

@@ -7,9 +7,9 @@ import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import type { CallRow } from '../store/calls.ts';
+import { type CallRow, hourOf } from '../store/calls.ts';
 import type { Intent } from '../store/entries.ts';
-import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { markHour, writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
 import { budgetsOfRow } from './recover.ts';
 
 /** The events of this store that the log has beyond a number, in order; some of them suffice. */
@@ -63,13 +63,16 @@ export async function regainCalls(
 function regainIntent(sql: SqlNow, event: NewEvent): boolean {
   if (find(sql, event) !== undefined) return false;
   const last = sql.one<{ seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM model_calls')!;
-  writeIntent(sql, { seq: last.seq + 1, intent: intentOf(event) });
+  const [seq, intent] = [last.seq + 1, intentOf(event)];
+  writeIntent(sql, { seq, intent });
+  markHour(sql, hourOf(intent.createdMs), seq);
   return true;
 }
 
 function intentOf(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] {
   const data = event.data ?? {};
-  const provider = String(data.provider);
+  // Earlier versions did not say to whom.
+  const provider = String(data.provider ?? '');
   return {
     callId: event.call_id!,
     attempt: Number(data.attempt),
@@ -82,7 +85,7 @@ function intentOf(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] 
     via: data.via as Intent['via'],
     model: event.model!,
     provider,
-    upstreamModel: String(data.upstream_model),
+    upstreamModel: String(data.upstream_model ?? event.model),
     rehearsal: provider === REHEARSAL,
     purpose: '',
     requestHash: String(data.request_hash),

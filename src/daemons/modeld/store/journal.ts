@@ -332,7 +332,7 @@ export class Journal {
     if (work.kind === 'intent' && work.told !== undefined) {
       this.#owed.push(work);
       const refused = Promise.reject(error);
-      refused.catch(() => undefined);
+      refused.catch(() => undefined); // The caller waits for it a little later, and is told.
       resolve(refused);
     } else reject(error);
   }

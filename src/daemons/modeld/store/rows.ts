@@ -66,7 +66,7 @@ export class RowWriter {
   #markHour(sql: SqlNow, createdMs: number, seq: number): void {
     const hour = hourOf(createdMs);
     if (hour === this.#hour) return;
-    sql.run('INSERT OR IGNORE INTO call_hours (hour, seq) VALUES (?, ?)', hour, seq);
+    markHour(sql, hour, seq);
     sql.afterCommit(() => {
       this.#hour = hour;
     });
@@ -79,6 +79,10 @@ export class RowWriter {
       this.#markedSeq = openSeq;
     });
   }
+}
+
+export function markHour(sql: SqlNow, hour: number, seq: number): void {
+  sql.run('INSERT OR IGNORE INTO call_hours (hour, seq) VALUES (?, ?)', hour, seq);
 }
 
 type IntentRow = Omit<Intent, 'needsOutcomes' | 'parts' | 'event'>;
