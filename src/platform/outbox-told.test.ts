@@ -19,8 +19,8 @@ describe('an event that is told before its transaction', () => {
   it('is on its way before anything is committed, in its place among the others', async () => {
     const bench = await openQuiet();
     const told = await (bench.db as SqliteDatabase).writeNow((sql) => {
-      const first = bench.outbox.tellFirst(draft('b'))!;
-      assert.equal(bench.outbox.tellFirst(draft('no')), undefined, 'one is on its way');
+      const first = bench.outbox.tellFirst([draft('b')])!;
+      assert.equal(bench.outbox.tellFirst([draft('no')]), undefined, 'one is on its way');
       bench.outbox.addTold(sql, first);
       return first;
     });
@@ -33,15 +33,41 @@ describe('an event that is told before its transaction', () => {
     await bench.close();
   });
 
+  it('may be one of several, which have one row', async () => {
+    const bench = await openQuiet();
+    await (bench.db as SqliteDatabase).writeNow((sql) => {
+      bench.outbox.addTold(sql, bench.outbox.tellFirst(['b', 'c', 'd'].map(draft))!);
+    });
+    await bench.outbox.delivered(await bench.add('e'));
+    assert.deepEqual(
+      bench.taken.map(({ id, source_seq }) => [id, source_seq]),
+      [
+        ['a', 1],
+        ['b', 2],
+        ['c', 3],
+        ['d', 4],
+        ['e', 5],
+      ],
+    );
+    const rows = await bench.db.read((sql) =>
+      sql.all<{ seq: number }>('SELECT seq FROM outbox ORDER BY seq'),
+    );
+    assert.deepEqual(
+      rows.map(({ seq }) => seq),
+      [1, 4, 5],
+    );
+    await bench.close();
+  });
+
   it('is not, while another number is not acknowledged or was taken back', async () => {
     const bench = await openQuiet();
     bench.down.is = true;
     await bench.add('b');
-    assert.equal(bench.outbox.tellFirst(draft('no')), undefined);
+    assert.equal(bench.outbox.tellFirst([draft('no')]), undefined);
     bench.down.is = false;
     assert.equal(await bench.outbox.drain(20_000), true);
     await assert.rejects(bench.add('gone', true));
-    assert.equal(bench.outbox.tellFirst(draft('no')), undefined);
+    assert.equal(bench.outbox.tellFirst([draft('no')]), undefined);
     assert.deepEqual(idsOf(bench.taken), ['a', 'b']);
     await bench.close();
   });
@@ -51,7 +77,7 @@ describe('an event that is told before its transaction', () => {
     const db = bench.db as SqliteDatabase;
     let told: Told | undefined;
     const lost = db.writeNow((sql) => {
-      told = bench.outbox.tellFirst(draft('b'))!;
+      told = bench.outbox.tellFirst([draft('b')])!;
       bench.outbox.addTold(sql, told);
       throw new Error('on purpose');
     });

@@ -29,11 +29,11 @@ export type Outbox = {
   /** The same for several, in one statement. Gives the number of the last. */
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
   /**
-   * Inside a transaction too: sends an event before the transaction commits, which is to write it
+   * Inside a transaction too: sends events before the transaction commits, which is to write them
    * with `addTold`. Not while any other number is not acknowledged. Should the transaction be lost,
    * the log has what the table has not; until it is written nothing else is added.
    */
-  tellFirst(draft: EventDraft): Told | undefined;
+  tellFirst(drafts: readonly EventDraft[]): Told | undefined;
   addTold(sql: SqlNow, told: Told): void;
   /** Call after the transaction: wakes the relay. */
   poke(): void;
@@ -71,7 +71,8 @@ const READY_MAX = 4_000;
 const UNSYNCED_MAX = 100_000;
 
 type Committed = { seq: number; text: string };
-export type Told = Readonly<Committed>;
+/** `seq` is the number of the last. */
+export type Told = { readonly seq: number; readonly texts: readonly string[] };
 
 function eventsOf(seq: number, text: string): Committed[] {
   const lines = text.split('\n');
@@ -186,6 +187,21 @@ export async function openOutbox(options: {
     return `${JSON.stringify(draft).slice(0, -1)},${own}`;
   };
 
+  const writeAll = (drafts: readonly EventDraft[]): Told => {
+    const first = last + 1;
+    const texts = drafts.map((draft, i) => write(draft, first + i));
+    last += texts.length;
+    return { seq: last, texts };
+  };
+
+  const insert = (sql: SqlNow, { seq, texts }: Told): void =>
+    sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, texts.join('\n'));
+
+  const keepAllReady = ({ seq, texts }: Told): void => {
+    const first = seq - texts.length + 1;
+    for (const [i, text] of texts.entries()) keepReady({ seq: first + i, text });
+  };
+
   const nextReady = (): Committed[] => {
     ready = ready.filter(({ seq }) => seq > acked);
     return ready.slice(0, BATCH_MAX);
@@ -253,28 +269,21 @@ export async function openOutbox(options: {
       return seq;
     },
     addAll(sql, drafts) {
-      const first = last + 1;
-      const texts = drafts.map((draft, i) => write(draft, first + i));
-      last += texts.length;
-      const seq = last;
-      sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, texts.join('\n'));
-      sql.afterCommit(() => {
-        for (const [i, text] of texts.entries()) keepReady({ seq: first + i, text });
-      });
-      return seq;
+      const made = writeAll(drafts);
+      insert(sql, made);
+      sql.afterCommit(() => keepAllReady(made));
+      return made.seq;
     },
-    tellFirst(draft) {
+    tellFirst(drafts) {
       if (isBehind || running || stopped || last !== acked) return undefined;
-      const seq = last + 1;
-      const told = { seq, text: write(draft, seq) };
-      last = seq;
+      const told = writeAll(drafts);
       unwritten = told;
-      keepReady(told);
+      keepAllReady(told);
       outbox.poke();
       return told;
     },
     addTold(sql, told) {
-      sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', told.seq, told.text);
+      insert(sql, told);
       sql.afterCommit(() => {
         if (unwritten === told) unwritten = undefined;
       });

@@ -58,11 +58,15 @@ export type Outcome = {
   endedMs: number;
   spent: Spent[];
   event: EventDraft;
+  isTold?: boolean;
 };
 
-/** `told`: the log was told before the transaction. */
-export type IntentWork = { kind: 'intent'; seq: number; intent: Intent; told?: Told | undefined };
+/** `isTold`, of outcomes too: the event is among those that the log was told of first. */
+export type IntentWork = { kind: 'intent'; seq: number; intent: Intent; isTold?: boolean };
+/** The events that the log was told of before the transaction they belong to. */
+export type ToldWork = { kind: 'told'; told: Told };
 export type Work =
+  | ToldWork
   | IntentWork
   | { kind: 'outcome'; outcome: Outcome }
   | { kind: 'raise'; seq: number; reserved: Amount };

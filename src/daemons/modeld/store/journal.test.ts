@@ -97,21 +97,41 @@ describe('the journal', () => {
     await close();
   });
 
-  test('a lone intent is told before it is committed, and several are not', async () => {
+  const outboxRows = async (db: Database): Promise<number[]> => {
+    const rows = await db.read((sql) => sql.all<{ seq: number }>('SELECT seq FROM outbox'));
+    return rows.map(({ seq }) => seq);
+  };
+
+  test('intents are told before they are committed, one or several, with the outcomes they take along', async () => {
     const { journal, state, db, events, close } = await openJournal();
     await aTurn(); // The outbox has seen that nothing was left in its table.
     const first = await journal.intent(intent(1));
     assert.deepEqual(state.moments, ['modeld.after-told']);
     await first.recorded;
-    assert.equal(events.length, 1);
-    const rest = await Promise.all([2, 3].map((n) => journal.intent(intent(n))));
+    await aTurn();
+    journal.outcomeSoon(outcome(first.seq));
+    const more = [2, 3].map((n) => intent(n, { needsOutcomes: true }));
+    const rest = await Promise.all(more.map((one) => journal.intent(one)));
+    assert.equal(state.moments.length, 2);
+    assert.deepEqual(await statuses(db), ['completed', 'running', 'running']);
     await Promise.all(rest.map(({ recorded }) => recorded));
-    assert.equal(state.moments.length, 1);
-    const rows = await db.read((sql) => sql.all<{ seq: number }>('SELECT seq FROM outbox'));
     assert.deepEqual(
-      rows.map(({ seq }) => seq),
-      [1, 3],
+      events.map(({ id }) => id),
+      ['call_1.attempted.1', 'call_1.ended.1', 'call_2.attempted.1', 'call_3.attempted.1'],
     );
+    assert.deepEqual(await outboxRows(db), [1, 4]);
+    await close();
+  });
+
+  test('whoever waits for an outcome is not told of one that may be lost', async () => {
+    const { journal, state, events, close } = await openJournal();
+    await (await journal.intent(intent(1))).recorded;
+    await aTurn();
+    const told = state.moments.length;
+    const [second] = await Promise.all([journal.intent(intent(2)), journal.outcome(outcome(1))]);
+    await second.recorded;
+    assert.equal(state.moments.length, told);
+    assert.equal(events.length, 3);
     await close();
   });
 
@@ -135,6 +155,38 @@ describe('the journal', () => {
       events.map(({ id }) => id),
       ['call_1.attempted.1', 'call_2.attempted.1', 'call_2.ended.1', 'call_4.attempted.1'],
     );
+    await close();
+  });
+
+  test('a group that was told and could not be committed is written whole when there is room, nothing twice', async () => {
+    const { journal, state, db, events, close } = await openJournal();
+    await (await journal.intent(intent(1))).recorded;
+    await aTurn();
+    journal.outcomeSoon(outcome(1));
+    state.isFull = 'at the end';
+    const needing = [2, 3].map((n) => intent(n, { needsOutcomes: true }));
+    const group = await Promise.all(needing.map((one) => journal.intent(one)));
+    for (const { recorded } of group) await rejects(recorded, 'storage_full');
+    assert.deepEqual(journal.freed, { tokens: 7, costMicrousd: 6 });
+    assert.equal(journal.awaits('call_1'), true);
+    for (const { seq } of group) journal.outcomeSoon(outcome(seq));
+    await rejects(journal.flush(), 'storage_full');
+    await rejects(journal.intent(intent(4)), 'storage_full');
+    assert.deepEqual(await statuses(db), ['running']);
+    state.isFull = false;
+    // Alone and without need of an outcome, it takes along what is owed all the same.
+    await (await journal.intent(intent(5))).recorded;
+    assert.deepEqual(await statuses(db), ['completed', 'completed', 'completed', 'running']);
+    await until(() => journal.isIdle(), 'all of it on the disk');
+    assert.deepEqual(journal.freed, { tokens: 0, costMicrousd: 0 });
+    assert.deepEqual(
+      events.map(({ id }) => id),
+      [
+        ...['call_1.attempted.1', 'call_1.ended.1', 'call_2.attempted.1', 'call_3.attempted.1'],
+        ...['call_2.ended.1', 'call_3.ended.1', 'call_5.attempted.1'],
+      ],
+    );
+    assert.deepEqual((await outboxRows(db)).slice(0, -1), [1, 4]);
     await close();
   });
 
@@ -197,6 +249,24 @@ describe('the journal', () => {
       ['fulfilled', 'rejected', 'fulfilled'],
     );
     assert.equal((await statuses(db)).length, 2);
+    await close();
+  });
+
+  test('not when the log was told before either', async () => {
+    const { journal, db, events, close } = await openJournal();
+    await (await journal.intent(intent(1))).recorded;
+    await aTurn();
+    const [second, broken] = await Promise.all([
+      journal.intent(intent(2)),
+      journal.intent(intent(1)),
+    ]);
+    await second.recorded;
+    await assert.rejects(broken.recorded, /UNIQUE/);
+    await (await journal.intent(intent(3))).recorded;
+    await until(() => journal.isIdle(), 'an end of it');
+    assert.deepEqual(await statuses(db), ['running', 'running', 'running']);
+    assert.equal(events.length, 4);
+    assert.deepEqual(await outboxRows(db), [1, 3, 4]);
     await close();
   });
 });

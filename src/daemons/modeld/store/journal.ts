@@ -1,14 +1,15 @@
 // Writing calls down: intents and outcomes that come at the same time share one transaction and one
 // wait for the audit log, which makes the intents durable; what a crash takes from here is got back
-// from there. An outcome nobody waits for joins a group of intents, or goes with others of
-// its kind after a moment: a lone caller need not wait for what became of the call before. One that
-// could not be written (full disk) is kept and tried again.
+// from there. The log is told first where it can be, and this commits while the log syncs.
+// An outcome nobody waits for joins a group of intents, or goes with others of its kind after a
+// moment: a lone caller need not wait for what became of the call before. One that could not be
+// written (full disk) is kept and tried again.
 import type { Log } from '../../../platform/log.ts';
-import type { Outbox } from '../../../platform/outbox.ts';
+import type { Outbox, Told } from '../../../platform/outbox.ts';
 import type { Committed, LateDatabase } from '../../../platform/sql/late-sync.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Intent, IntentWork, Outcome, Work } from './entries.ts';
+import type { Intent, IntentWork, Outcome, ToldWork, Work } from './entries.ts';
 import { RowWriter } from './rows.ts';
 
 export type Written = { seq: number; recorded: Promise<void> };
@@ -18,6 +19,7 @@ type Waiting = {
   resolve: (recorded: Promise<void>) => void;
   reject: (e: unknown) => void;
 };
+type Owed = ToldWork | IntentWork;
 /**
  * What goes into one transaction. It is taken when the transaction begins, so that late ones join.
  */
@@ -25,7 +27,8 @@ type Batch = {
   isTaken: boolean;
   isForOutcomes: boolean;
   /** Told to the log in a transaction that failed. */
-  owed: IntentWork[];
+  owed: Owed[];
+  told: Told | undefined;
   waiting: Waiting[];
   soon: Outcome[];
   lastEvent: number;
@@ -59,7 +62,7 @@ export class Journal {
   readonly #open = new Set<number>();
   #waiting: Waiting[] = [];
   #soon: Outcome[] = [];
-  #owed: IntentWork[] = [];
+  #owed: Owed[] = [];
   /** Calls whose outcome is known here and not on the disk. */
   readonly #unwritten = new Set<string>();
   readonly #freed: Amount = { tokens: 0, costMicrousd: 0 };
@@ -205,14 +208,26 @@ export class Journal {
     const isBusy = nowMs - this.#lastIntentMs < gatherMs;
     this.#lastIntentMs = nowMs;
     const others = this.#underWay - this.#waiting.length;
-    if (this.#gathering !== undefined && this.#waiting.length >= GROUP_TIMES * others)
+    if (this.#gathering !== undefined && this.#waiting.length >= GROUP_TIMES * others) {
       this.#gathered();
+      // What else is there in this turn is a group of its own, written while the log has the first.
+      // One for all would leave this process without work meanwhile, more would cost more.
+      this.#writeAfterTurn();
+    }
     if (this.#isPlanned) return;
     this.#isPlanned = true;
     if (others === 0 && this.#wasAlone) queueMicrotask(() => void this.#writeGroup());
-    // Whatever this turn of the loop still brings joins the group.
-    else if (!isBusy || others < OTHERS_MIN) setImmediate(() => void this.#writeGroup());
+    else if (!isBusy || others < OTHERS_MIN) this.#writeAfterTurn();
     else this.#gathering = setTimeout(() => this.#gathered(), gatherMs);
+  }
+
+  /** Whatever this turn of the loop still brings joins the group. */
+  #writeAfterTurn(): void {
+    this.#isPlanned = true;
+    setImmediate(() => {
+      if (this.#waiting.length > 0) void this.#writeGroup();
+      else this.#isPlanned = false;
+    });
   }
 
   #gathered(): void {
@@ -229,18 +244,19 @@ export class Journal {
     batch.owed = this.#owed.splice(0);
     batch.waiting = this.#waiting.splice(0);
     if (batch.waiting.length > 0) this.#wasAlone = batch.waiting.length === 1;
-    if (batch.isForOutcomes || this.#takesOutcomes(batch.waiting))
-      batch.soon = this.#soon.splice(0);
+    if (batch.isForOutcomes || this.#takesOutcomes(batch)) batch.soon = this.#soon.splice(0);
   }
 
-  #takesOutcomes(waiting: readonly Waiting[]): boolean {
+  #takesOutcomes({ owed, waiting }: Batch): boolean {
+    // Outcomes may be among what is owed: the table must not have their events without them.
+    if (owed.length > 0) return true;
     if (waiting.length > FEW || this.#soon.length >= SOON_MAX) return true;
     return waiting.some(({ work }) => work.kind !== 'intent' || work.intent.needsOutcomes);
   }
 
   async #writeGroup({ isForOutcomes = false } = {}): Promise<GroupWritten> {
     const batch: Batch = {
-      ...{ isForOutcomes, isTaken: false, owed: [], waiting: [], soon: [] },
+      ...{ isForOutcomes, isTaken: false, owed: [], told: undefined, waiting: [], soon: [] },
       ...{ lastEvent: 0, beganMs: 0 },
     };
     let committed: Committed<void>;
@@ -259,15 +275,19 @@ export class Journal {
   }
 
   /**
-   * A lone intent is told before it is committed, which is done while the log syncs. Whatever ends
-   * this process in between, the log has the attempt, and the next start gives it back.
+   * Intents are told before they are committed, which is done while the log syncs. Whatever ends
+   * this process in between, the log has the attempts, and the next start gives them back.
    */
-  #tellFirst({ owed, waiting, soon }: Batch): void {
-    if (owed.length > 0 || soon.length > 0 || waiting.length !== 1) return;
-    const { work } = waiting[0]!;
-    if (work.kind !== 'intent') return;
-    work.told = this.#outbox.tellFirst(work.intent.event);
-    if (work.told !== undefined) this.#moment('modeld.after-told');
+  #tellFirst(batch: Batch): void {
+    const { owed, waiting, soon } = batch;
+    const works = waiting.map(({ work }) => work);
+    // Who waits for an outcome or more money hears what became of it, and may say it again.
+    if (owed.length > 0 || works.length === 0 || !works.every(isIntent)) return;
+    const events = [...soon, ...works.map(({ intent }) => intent)].map(({ event }) => event);
+    batch.told = this.#outbox.tellFirst(events);
+    if (batch.told === undefined) return;
+    for (const one of [...soon, ...works]) one.isTold = true;
+    this.#moment('modeld.after-told');
   }
 
   /** A lower bound: what is given back by outcomes of this very group counts from the next on. */
@@ -304,16 +324,18 @@ export class Journal {
   }
 
   async #recover(batch: Batch, error: unknown): Promise<GroupWritten> {
-    const { owed, waiting, soon } = batch;
+    const { waiting, soon } = batch;
     const works = worksOf(batch).length;
+    const owed = owedBy(batch);
     // One row that cannot be written is a bug here; it must not take its neighbours along.
     if (!(error instanceof Fault) && works > 1) {
+      const rest = { ...batch, told: undefined, lastEvent: batch.told?.seq ?? 0 };
       for (const one of owed)
-        await this.#writeAlone({ ...batch, owed: [one], waiting: [], soon: [] });
+        await this.#writeAlone({ ...rest, owed: [one], waiting: [], soon: [] });
       for (const one of waiting)
-        await this.#writeAlone({ ...batch, owed: [], waiting: [one], soon: [] });
+        await this.#writeAlone({ ...rest, owed: [], waiting: [one], soon: [] });
       for (const one of soon)
-        await this.#writeAlone({ ...batch, owed: [], waiting: [], soon: [one] });
+        await this.#writeAlone({ ...rest, owed: [], waiting: [], soon: [one] });
       return { syncNow: async () => undefined };
     }
     if (error instanceof Fault) this.#owed.unshift(...owed);
@@ -329,7 +351,7 @@ export class Journal {
 
   /** What the log was told will be written, and that it came to nothing; the caller says that. */
   #refuse({ work, resolve, reject }: Waiting, error: unknown): void {
-    if (work.kind === 'intent' && work.told !== undefined) {
+    if (work.kind === 'intent' && work.isTold === true) {
       this.#owed.push(work);
       const refused = Promise.reject(error);
       refused.catch(() => undefined); // The caller waits for it a little later, and is told.
@@ -337,15 +359,20 @@ export class Journal {
     } else reject(error);
   }
 
-  #lose(owed: readonly IntentWork[], error: unknown): void {
-    for (const { intent } of owed)
-      this.#log.error('the attempt at a model call was lost', { call_id: intent.callId, error });
+  #lose(owed: readonly Owed[], error: unknown): void {
+    for (const work of owed) {
+      const what = isIntent(work)
+        ? { call_id: work.intent.callId }
+        : { events: work.told.texts.length };
+      this.#log.error('the attempt at a model call was lost', { ...what, error });
+    }
   }
 
   async #writeAlone(batch: Batch): Promise<void> {
     try {
       const committed = await this.#db.commit((sql) => {
-        batch.lastEvent = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
+        const last = this.#writer.writeAll(sql, worksOf(batch), this.#openSeq());
+        batch.lastEvent = Math.max(batch.lastEvent, last);
       });
       this.#finish(batch, committed);
     } catch (error) {
@@ -360,8 +387,14 @@ export class Journal {
   }
 }
 
-function worksOf({ owed, waiting, soon }: Batch): Work[] {
+const isIntent = (work: Work): work is IntentWork => work.kind === 'intent';
+
+function owedBy({ owed, told }: Batch): Owed[] {
+  return told === undefined ? owed : [...owed, { kind: 'told', told }];
+}
+
+function worksOf(batch: Batch): Work[] {
   // Outcomes first: the order of the audit log is then the order in which things happened.
-  const outcomes = soon.map((outcome): Work => ({ kind: 'outcome', outcome }));
-  return [...owed, ...outcomes, ...waiting.map(({ work }) => work)];
+  const outcomes = batch.soon.map((outcome): Work => ({ kind: 'outcome', outcome }));
+  return [...owedBy(batch), ...outcomes, ...batch.waiting.map(({ work }) => work)];
 }

@@ -38,15 +38,16 @@ export class RowWriter {
         this.#markHour(sql, work.intent.createdMs, work.seq);
         nowMs = Math.max(nowMs, work.intent.createdMs);
         parts.push(...work.intent.parts);
-        if (work.told === undefined) events.push(work.intent.event);
-        else this.#outbox.addTold(sql, work.told);
-        told = Math.max(told, work.told?.seq ?? 0);
+        if (work.isTold !== true) events.push(work.intent.event);
       } else if (work.kind === 'outcome') {
         writeOutcome(sql, work.outcome);
         nowMs = Math.max(nowMs, work.outcome.endedMs);
         if (work.outcome.response !== null) parts.push(work.outcome.response);
-        events.push(work.outcome.event);
+        if (work.outcome.isTold !== true) events.push(work.outcome.event);
         for (const one of work.outcome.spent) addSpent(spent, one);
+      } else if (work.kind === 'told') {
+        this.#outbox.addTold(sql, work.told);
+        told = Math.max(told, work.told.seq);
       } else {
         sql.run(
           'UPDATE model_calls SET reserved_tokens = ?, reserved_cost = ? WHERE seq = ?',
@@ -120,7 +121,7 @@ export function writeIntent(
   );
 }
 
-type OutcomeRow = Omit<Outcome, 'callId' | 'freed' | 'spent' | 'event'>;
+type OutcomeRow = Omit<Outcome, 'callId' | 'freed' | 'spent' | 'event' | 'isTold'>;
 
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
   sql.run(
