@@ -72,6 +72,22 @@ describe('an event that is told before its transaction', () => {
     await bench.close();
   });
 
+  it('is not, among more than the relay keeps in memory', async () => {
+    const bench = await openQuiet();
+    const db = bench.db as SqliteDatabase;
+    const ids = Array.from({ length: 4_000 }, (_, i) => `b${i}`);
+    assert.equal(bench.outbox.tellFirst(ids.map(draft)), undefined);
+    const most = ids.slice(1);
+    const { seq } = await db.writeNow((sql) => {
+      const told = bench.outbox.tellFirst(most.map(draft))!;
+      bench.outbox.addTold(sql, told);
+      return told;
+    });
+    await bench.outbox.delivered(seq);
+    assert.deepEqual(idsOf(bench.taken), ['a', ...most]);
+    await bench.close();
+  });
+
   it('lets nothing else be added until it is written', async () => {
     const bench = await openQuiet();
     const db = bench.db as SqliteDatabase;

@@ -276,6 +276,8 @@ export async function openOutbox(options: {
     },
     tellFirst(drafts) {
       if (isBehind || running || stopped || last !== acked) return undefined;
+      // More than the memory holds is read back from the table, where these are not yet.
+      if (drafts.length >= READY_MAX) return undefined;
       const told = writeAll(drafts);
       unwritten = told;
       keepAllReady(told);
