@@ -252,15 +252,24 @@ describe('the journal', () => {
     await close();
   });
 
-  test('not when the log was told before either', async () => {
-    const { journal, db, events, close } = await openJournal();
+  test('not when the log was told before either, and the others wait for the log', async () => {
+    const { journal, state, db, events, close } = await openJournal();
     await (await journal.intent(intent(1))).recorded;
     await aTurn();
+    const log = Promise.withResolvers<void>();
+    state.logWaits = log.promise;
     const [second, broken] = await Promise.all([
       journal.intent(intent(2)),
       journal.intent(intent(1)),
     ]);
-    await second.recorded;
+    let isRecorded = false;
+    const recorded = second.recorded.then(() => {
+      isRecorded = true;
+    });
+    await aTurn();
+    assert.equal(isRecorded, false);
+    log.resolve();
+    await recorded;
     await assert.rejects(broken.recorded, /UNIQUE/);
     await (await journal.intent(intent(3))).recorded;
     await until(() => journal.isIdle(), 'an end of it');

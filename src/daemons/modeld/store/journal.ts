@@ -361,10 +361,13 @@ export class Journal {
 
   #lose(owed: readonly Owed[], error: unknown): void {
     for (const work of owed) {
-      const what = isIntent(work)
-        ? { call_id: work.intent.callId }
-        : { events: work.told.texts.length };
-      this.#log.error('the attempt at a model call was lost', { ...what, error });
+      if (isIntent(work)) {
+        const call_id = work.intent.callId;
+        this.#log.error('the attempt at a model call was lost', { call_id, error });
+      } else {
+        const upTo = work.told.seq;
+        this.#log.error('events that the log was told of are not in the outbox', { upTo, error });
+      }
     }
   }
 

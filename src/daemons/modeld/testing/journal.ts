@@ -38,6 +38,8 @@ export async function openJournal({
     isFull: false as boolean | 'at the end',
     transactions: 0,
     moments: [] as string[],
+    /** The audit log waits for this before it takes events. */
+    logWaits: Promise.resolve(),
   };
   const db: LateDatabase = {
     ...inner,
@@ -57,7 +59,10 @@ export async function openJournal({
     db,
     source: 'modeld',
     clock: systemClock(),
-    append: async (batch) => events.push(...batch),
+    async append(batch) {
+      await state.logWaits;
+      events.push(...batch);
+    },
     log: silentLog,
   });
   const journal = new Journal({
