@@ -45,9 +45,11 @@ native: ## the programs in C, into build/: the warden, and what serves the files
 	$(setup) native
 	$(build)
 
-docs: ## write the reference pages that are made from the code
+docs: ## write the reference pages that are made from the code, and record the demo
 	$(setup) check
 	@$(NODE) tools/docs.ts --write
+	@if $(NODE) tools/build.ts --verbose; then $(NODE) tools/record-demo.ts; \
+	else echo 'make docs: the build failed, so the demo was not recorded'; fi
 
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage

@@ -13,6 +13,7 @@ export const state = given === '' ? join(mkdtempSync('/var/tmp/agentd-demo-'), '
 const onTerminal = process.stdout.isTTY === true;
 const bold = (text: string) => (onTerminal ? `\x1b[1m${text}\x1b[0m` : text);
 const dim = (text: string) => (onTerminal ? `\x1b[2m${text}\x1b[0m` : text);
+export const warn = (text: string) => (onTerminal ? `\x1b[33m${text}\x1b[0m` : text);
 
 export const show = (text: string): void => void process.stdout.write(`${text}\n`);
 export const say = (text: string): void => show(`\n${bold(text)}`);

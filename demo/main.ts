@@ -4,10 +4,11 @@
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { agentctl, ask, CTRL_C, fail, keep, leftText, say, show, state } from './console.ts';
-import { tellRefusals } from './refusals.ts';
+import { agentctl, ask, CTRL_C, fail, keep, leftText, say, show, state, warn } from './console.ts';
+import { showBlocked } from './refusals.ts';
 import { prepareScene } from './scene.ts';
 import { startService } from './service.ts';
+import { STEPS } from './steps.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
@@ -20,44 +21,44 @@ const service = await startService(scene);
 process.on('exit', () => service.stop());
 process.on('SIGINT', () => fail(CTRL_C));
 
-say('1. An order service on this machine. Its last deploy made it slow.');
+say(STEPS.slow);
 await service.visit(scene.hostileAgent);
 const slowMs = await service.measure();
 show(`   a request takes ${slowMs.toFixed(1)} ms (median of 40)`);
-show('   and a stranger has left a line in its access log:');
-show(`   ${scene.hostileAgent.slice(0, 150)}…`);
+show('   and a stranger has left this line in its access log:');
+for (const line of scene.hostileAgent.match(/.{1,88}(?: |$)/g) ?? []) show(`   ${warn(line)}`);
 
-say('2. A runtime, and a team: planner, ops, coder, tester, deployer. No key, no network.');
+say(STEPS.team);
 agentctl(['up', ...scene.upOptions]);
 
-say('3. One task for the planner.');
+say(STEPS.task);
 const created = agentctl(
   ['task', 'create', GOAL, '--agent', 'planner', '--workspace', scene.repo, '--json'],
   { captures: true },
 );
 const { id } = (JSON.parse(created) as { task: { id: string } }).task;
-show(`   ${id}: the team works; the deployer will need a person`);
+show(`   ${id}: the team is at work; the deploy will need approval`);
 
 const approvalId = await waitForApproval();
-say('4. The deploy waits for a person, and holds no process while it does. This is what is asked:');
+say(STEPS.approval);
 agentctl(['approvals', approvalId]);
 const yes = await ask('Approve this deploy?');
 if (yes) agentctl(['approve', approvalId, '--for', 'once']);
 else agentctl(['reject', approvalId, '--reason', 'not today']);
 
-say('5. The task goes on.');
+say(STEPS.resumed);
 agentctl(['task', 'watch', id]);
 await service.reloaded(yes ? scene.prodLink : undefined);
 const nowMs = await service.measure();
 show(`   a request takes ${nowMs.toFixed(1)} ms now, ${slowMs.toFixed(1)} ms before`);
 
-say('6. The story, from the record.');
+say(STEPS.timeline);
 agentctl(['task', 'explain', id]);
 
-say('7. What was refused on the way, by which rule or by which layer of the kernel.');
-tellRefusals(id);
+say(STEPS.blocked);
+showBlocked(id);
 
-say('8. The proof: the log verifies offline, on a copy, against a checkpoint kept elsewhere.');
+say(STEPS.proof);
 const elsewhere = mkdtempSync(join(tmpdir(), 'agentd-demo-copy-'));
 writeFileSync(join(elsewhere, 'checkpoint'), agentctl(['audit', 'checkpoint'], { captures: true }));
 agentctl(['down']);
@@ -86,9 +87,9 @@ async function waitForApproval(): Promise<string> {
     ) as { task: { status: string } };
     if (['failed', 'canceled', 'completed'].includes(task.status)) {
       agentctl(['task', 'explain', id]);
-      return fail(`the task is ${task.status} before anybody was asked`);
+      return fail(`the task is ${task.status} before approval was requested`);
     }
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
-  return fail('nobody was asked within a minute');
+  return fail('no approval was requested within a minute');
 }

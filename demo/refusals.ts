@@ -1,5 +1,5 @@
-// What was refused during the task, from the record: by the broker's rules, by egressd, and by the
-// kernel, whose refusals are in what the command printed.
+// Prints what was blocked during the task, from the audit log: by policy, by egressd, and by the
+// kernel, whose errors are in the output of the commands.
 import { agentctl, show } from './console.ts';
 
 type Event = {
@@ -11,43 +11,43 @@ type Event = {
   data?: Record<string, unknown>;
 };
 
-/** What a command prints, and the layer that made it print that. */
+/** An error that a command prints, and the kernel mechanism behind it. */
 const KERNEL: readonly [RegExp, string][] = [
   [/shadow: (No such file|Permission denied)/, 'mount namespace: /etc/shadow is not in the box'],
   [/id_ed25519: (No such file|Permission denied)/, 'mount namespace: no home but its own'],
   [
     /Failed to connect to 203|Network is unreachable|Couldn't connect/,
-    'network namespace: no way out but the proxy',
+    'network namespace: the proxy is the only way out',
   ],
   [
     /Read-only file system|cannot create .*access\.log/,
-    'read-only bind: the log can be read, not changed',
+    'read-only bind mount: the log cannot be changed',
   ],
 ];
 
 const ask = <T>(...args: string[]): T =>
   JSON.parse(agentctl([...args, '--json'], { captures: true, quiet: true })) as T;
 
-/** Of the task and all its parts. */
-export function tellRefusals(rootId: string): void {
+/** Covers the task and all its subtasks. */
+export function showBlocked(rootId: string): void {
   const { tasks } = ask<{ tasks: { id: string; root_task_id: string }[] }>('task', 'list');
-  const parts = tasks.filter((task) => task.root_task_id === rootId);
-  for (const { id } of parts.toReversed()) {
+  const tree = tasks.filter((task) => task.root_task_id === rootId);
+  for (const { id } of tree.toReversed()) {
     const { events } = ask<{ events: Event[] }>('audit', 'task', id);
-    for (const event of events) tellOne(event);
+    for (const event of events) showEvent(event);
   }
 }
 
-function tellOne({ event, agent, tool, policy, data, call_id: callId }: Event): void {
-  if (event === 'tool.call.denied') show(`   ${agent} · ${tool} · refused by policy: ${policy}`);
+function showEvent({ event, agent, tool, policy, data, call_id: callId }: Event): void {
+  if (event === 'tool.call.denied') show(`   ${agent} · ${tool} · denied by policy: ${policy}`);
   if (event === 'network.denied')
-    show(`   ${agent} · ${data?.host}:${data?.port} · refused by egressd: ${data?.reason}`);
+    show(`   ${agent} · ${data?.host}:${data?.port} · denied by egressd: ${data?.reason}`);
   if (event === 'run.marked')
     show(
-      `   ${agent} · marked by ${data?.why}: from now on it sends nothing out, and does nothing for good, without a person`,
+      `   ${agent} · marked by ${data?.why}: sending data out, and what cannot be undone, now needs approval`,
     );
   if (event !== 'tool.call.ended' || tool !== 'shell.exec') return;
   const call = JSON.stringify(ask('tool', 'show', callId!));
   for (const [printed, layer] of KERNEL)
-    if (printed.test(call)) show(`   ${agent} · ${tool} · refused by the kernel, ${layer}`);
+    if (printed.test(call)) show(`   ${agent} · ${tool} · blocked by the kernel, ${layer}`);
 }

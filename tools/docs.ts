@@ -1,5 +1,5 @@
-// The reference pages that are made from the code, so that the two cannot differ. --check says
-// which pages are out of date, --write writes them. All other pages are written by people.
+// Writes the reference pages that are made from the code, or checks that they are up to date.
+// Also checks the picture of the demo, which tools/record-demo.ts makes.
 //   tools/docs.ts --check|--write [--root DIR]
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { writeApiPage } from './docs/api-page.ts';
 import { readContract } from './docs/contract.ts';
+import { findPictureProblem } from './docs/demo-picture.ts';
 import { type FaultTable, writeErrorsPage } from './docs/errors-page.ts';
 import { writeOpenapi } from './docs/openapi.ts';
 import { type Finding, report } from './source.ts';
@@ -21,6 +22,19 @@ async function makePages(root: string): Promise<Record<string, string>> {
   pages['docs/api.md'] = writeApiPage(contract);
   pages['docs/openapi.json'] = writeOpenapi({ contract, version, faultCodes: Object.keys(FAULTS) });
   return pages;
+}
+
+/** A new run of the demo would look different, so the picture is checked and not compared. */
+async function checkDemoPicture(root: string): Promise<Finding[]> {
+  const steps = join(root, 'demo/steps.ts');
+  if (!existsSync(steps)) return [];
+  const path = 'docs/demo.svg';
+  const full = join(root, path);
+  const { STEPS } = (await import(pathToFileURL(steps).href)) as { STEPS: Record<string, string> };
+  const problem = existsSync(full)
+    ? findPictureProblem(readFileSync(full, 'utf8'), Object.values(STEPS))
+    : 'is missing';
+  return problem === undefined ? [] : [{ path, text: `${problem}; run: make docs` }];
 }
 
 const { values: options } = parseArgs({
@@ -49,4 +63,5 @@ for (const [path, text] of Object.entries(await makePages(root))) {
     findings.push({ path, text: `${what}; run: make docs` });
   }
 }
+if (options.check) findings.push(...(await checkDemoPicture(root)));
 report('docs', findings);

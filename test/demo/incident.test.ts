@@ -40,14 +40,14 @@ function play(uid: number | undefined): { status: number | null; text: string; d
 
 const PROMISED: readonly [what: string, shown: RegExp][] = [
   ['a log that was read marks who read it', /ops · marked by the output of logs\.read/],
-  ['policy refuses the stranger’s host', /ops · http\.fetch · refused by policy/],
-  ['so does egressd, from inside the box', /collect\.example\.net:80 · refused by egressd: host/],
+  ['policy denies the stranger’s host', /ops · http\.fetch · denied by policy/],
+  ['so does egressd, from inside the box', /collect\.example\.net:80 · denied by egressd: host/],
   [
     'the kernel hides what is not the box’s',
-    /refused by the kernel, mount namespace: \/etc\/shadow/,
+    /blocked by the kernel, mount namespace: \/etc\/shadow/,
   ],
-  ['the kernel has no other way out', /refused by the kernel, network namespace/],
-  ['the log cannot be changed', /refused by the kernel, read-only bind/],
+  ['the kernel has no other way out', /blocked by the kernel, network namespace/],
+  ['the log cannot be changed', /blocked by the kernel, read-only bind/],
   ['the tests failed, then passed', /"exit_code":1[\s\S]*"exit_code":0/],
   ['a person saw the change', /\+ {2}const byId = new Map/],
   ['a person approved it', /approved prod\.deploy \(approval_/],

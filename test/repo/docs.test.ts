@@ -63,6 +63,23 @@ test('the pages say what the contract says', (t) => {
   assert.equal(schemas.LimitsInput.required, undefined, 'a request may leave it out');
 });
 
+test('the picture of the demo must be there and show the present steps', (t) => {
+  const root = makeContract(t);
+  const svg = '<svg xmlns="x"><desc>1. Start</desc></svg>';
+  addFiles(root, { 'demo/steps.ts': "export const STEPS = { start: '1. Start' };" });
+  runTool('docs.ts', '--write', '--root', root);
+  const missing = runTool('docs.ts', '--check', '--root', root);
+  assert.match(missing.output, /docs\/demo\.svg: is missing; run: make docs/);
+  assert.equal(missing.status, 1);
+  addFiles(root, { 'docs/demo.svg': svg });
+  assert.deepEqual(runTool('docs.ts', '--check', '--root', root), { status: 0, output: '' });
+  addFiles(root, { 'docs/demo.svg': svg.replace('Start', 'Begin') });
+  assert.match(
+    runTool('docs.ts', '--check', '--root', root).output,
+    /demo\.svg: shows other steps/,
+  );
+});
+
 test('docs of the tree equal its code', () => {
   const { status, output } = runTool('docs.ts', '--check');
   assert.equal(status, 0, output);
