@@ -14,6 +14,7 @@ git     | git             | test check                 | to list the files of th
 curl    | curl            | test                       | to call the API as any script would
 cc      | build-essential | cli demo test bench native | to build what starts every sandbox
 setpriv | util-linux      | test                       | to run the warden as an ordinary user
+script  | bsdutils        | test                       | to run the demo in a terminal
 '
 npm_why='to fetch the locked packages'
 

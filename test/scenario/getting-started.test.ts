@@ -49,13 +49,10 @@ function makeClone(dir: string): void {
     mkdirSync(dirname(join(dir, path)), { recursive: true });
     cpSync(join(ROOT, path), join(dir, path), { preserveTimestamps: true });
   }
-  const isOutput = (path: string): boolean => path !== join(ROOT, 'build', 'node');
-  const build = join(dir, 'build');
-  cpSync(join(ROOT, 'build'), build, {
-    recursive: true,
-    preserveTimestamps: true,
-    filter: isOutput,
-  });
+  const [built, build] = [join(ROOT, 'build'), join(dir, 'build')];
+  const notNeeded = ['node', 'peers', '.cache'].map((name) => join(built, name));
+  const filter = (path: string): boolean => !notNeeded.includes(path);
+  cpSync(built, build, { recursive: true, preserveTimestamps: true, filter });
   // A copy, since another user may not be able to reach the original.
   copyFileSync(process.execPath, join(build, 'node'), constants.COPYFILE_FICLONE);
   chmodSync(join(build, 'node'), 0o755);

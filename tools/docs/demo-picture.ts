@@ -8,6 +8,9 @@ const BYTES_MAX = 150_000;
 /** For each step of the demo, the lines that the picture shows of it. */
 export type Excerpts<Step extends string> = Readonly<Record<Step, readonly RegExp[]>>;
 
+/** The rest of a table cell that did not fit into the line above. */
+const CONTINUATION = /^ {10,}\S/;
+
 /** Returns the excerpt of each step. Throws where a pattern matches no line of its step. */
 export function selectRows<Step extends string>(
   rows: readonly Row[],
@@ -35,8 +38,6 @@ export function selectRows<Step extends string>(
     return [rows[starts[i]!]!, ...shown];
   });
 }
-/** The rest of a table cell that did not fit into the line above. */
-const CONTINUATION = /^ {10,}\S/;
 
 const FONT_PX = 13;
 const CHAR_PX = 7.8;
@@ -134,8 +135,9 @@ export function findPictureProblem(svg: string, steps: readonly string[]): strin
 function findUnbalancedTag(svg: string): string | undefined {
   const open: string[] = [];
   const tag = /<(\/?)([a-z]+)((?: [\w-]+="[^"<]*")*)(\/?)>|<|&(?!(?:amp|lt|gt);)/gi;
-  for (const [text, close, name, , selfClosing] of svg.matchAll(tag)) {
-    if (name === undefined) return svg.slice(svg.indexOf(text)).slice(0, 40);
+  for (const match of svg.matchAll(tag)) {
+    const [text, close, name, , selfClosing] = match;
+    if (name === undefined) return svg.slice(match.index, match.index + 40);
     if (close === '/') {
       if (open.pop() !== name) return text;
     } else if (selfClosing !== '/') open.push(name);
