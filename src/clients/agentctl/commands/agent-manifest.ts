@@ -5,7 +5,7 @@ import type { Manifest } from '../../../wire/manifest.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import { toYaml } from '../show/yaml.ts';
-import { assertOffered } from './which-model.ts';
+import { assertOffered } from './catalog.ts';
 
 const OPTIONS = ['description', 'persona', 'model', 'replicas'] as const;
 

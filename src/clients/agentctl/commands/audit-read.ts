@@ -7,7 +7,7 @@ import type { Out } from '../out.ts';
 import type { Runtime } from '../runtime.ts';
 import { eventLine } from '../show/event.ts';
 import { happeningLine, withoutAttempts } from '../show/happening.ts';
-import { findTool } from './find-tool.ts';
+import { findTool } from './catalog.ts';
 
 const PAGE = 1000;
 

@@ -1,13 +1,36 @@
 // agentctl doctor: says by trying what works here, what does not, the command that fixes it, and
 // what is not protected in this version.
-import { FAULTS } from '../../../wire/errors.ts';
+import { FAULTS, Fault } from '../../../wire/errors.ts';
+import type { FeaturesView } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
+import { findRunning } from '../running.ts';
+import type { Runtime } from '../runtime.ts';
 import { plain } from '../show/plain.ts';
 import { pad, wrap } from '../show/width.ts';
-import { runChecks } from './doctor/checks.ts';
-import type { Finding } from './doctor/finding.ts';
+import {
+  checkAudit,
+  checkClock,
+  checkDisk,
+  checkKey,
+  checkLock,
+  checkNode,
+  checkRuntimeDir,
+  checkState,
+  isReadable,
+} from './doctor/environment.ts';
+import { type Finding, fail } from './doctor/finding.ts';
 import { notProtected } from './doctor/not-protected.ts';
+import {
+  checkDaemons,
+  checkManifests,
+  checkMode,
+  checkModels,
+  checkRights,
+  checkRules,
+  checkTools,
+} from './doctor/runtime.ts';
+import { checkSandboxes } from './doctor/sandboxes.ts';
 
 const STYLES: Record<Finding['status'], Style> = {
   ok: 'green',
@@ -40,4 +63,45 @@ export async function doctor(session: Session): Promise<number> {
     ),
   ]);
   return checks.some(({ status }) => status === 'fail') ? FAULTS.conflict.exit : 0;
+}
+
+async function runChecks(
+  session: Session,
+): Promise<{ findings: Finding[]; sandboxes: FeaturesView | undefined }> {
+  const { stateDir, env } = session;
+  // Of what cannot be looked into, nothing more can be said.
+  if (!isReadable(stateDir)) {
+    const refused = fail('state', `this user may not look into ${stateDir}`, `ls -ld ${stateDir}`);
+    return { findings: [checkNode(process.versions.node), refused], sandboxes: undefined };
+  }
+  const running = await findRunning(stateDir);
+  const found: Finding[] = [
+    checkNode(process.versions.node),
+    checkState(stateDir),
+    checkKey(stateDir),
+    checkRuntimeDir(stateDir, env, running?.info),
+    checkLock(stateDir, running?.info),
+    checkMode(stateDir, running),
+  ];
+  const runtime = running === undefined ? undefined : connect(session, found);
+  if (runtime !== undefined) {
+    found.push(await checkRights(runtime), ...(await checkDaemons(runtime)));
+    found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
+    found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
+  }
+  const held = await checkSandboxes(stateDir, runtime);
+  found.push(...held.findings);
+  found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));
+  return { findings: found, sandboxes: held.view };
+}
+
+/** One that cannot even be asked is one more finding: the rest is looked at all the same. */
+function connect(session: Session, found: Finding[]): Runtime | undefined {
+  try {
+    return session.runtime();
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    found.push(fail('sockets', error.message, 'agentctl down; agentctl up'));
+    return undefined;
+  }
 }

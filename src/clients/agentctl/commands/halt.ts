@@ -4,9 +4,8 @@ import { join } from 'node:path';
 import { diskFault } from '../../../platform/disk-fault.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
+import { asOwnerOf, makeStateDir } from '../make-state-dir.ts';
 import { some } from '../show/amounts.ts';
-import { makeStateDir } from '../state-made.ts';
-import { asOwnerOf } from '../state-owner.ts';
 
 const isAway = (error: unknown): boolean =>
   error instanceof Fault && ['not_reachable', 'unavailable', 'stopping'].includes(error.code);

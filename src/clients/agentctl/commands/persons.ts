@@ -4,9 +4,9 @@
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { pause } from '../follow.ts';
+import { asOwnerOf } from '../make-state-dir.ts';
 import { renderTable } from '../show/table.ts';
 import { assertReadable } from '../state.ts';
-import { asOwnerOf } from '../state-owner.ts';
 
 const KNOWN_AFTER_MS = 600;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;

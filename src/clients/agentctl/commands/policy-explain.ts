@@ -8,7 +8,7 @@ import type { Runtime } from '../runtime.ts';
 import { clock } from '../show/event.ts';
 import { plain } from '../show/plain.ts';
 import { renderFields } from '../show/table.ts';
-import { proofOf } from './audit-proof.ts';
+import { proofOf } from './audit-files.ts';
 import { ANSWER_STYLES } from './policy.ts';
 
 type Explanation = {

@@ -9,7 +9,7 @@ import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
 import { outdatedFault } from '../state.ts';
-import { isOnlyRehearsal, type Models, modelsText } from './which-model.ts';
+import { isOnlyRehearsal, type Models, modelsText } from './catalog.ts';
 
 type Facts = {
   status: StatusView;

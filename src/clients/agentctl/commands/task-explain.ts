@@ -1,5 +1,10 @@
-// agentctl task explain: the story of a task, from everything the daemons recorded.
+// agentctl task explain and replay: the timeline of a task from the records, and running it again
+// with the recorded responses.
+
+import { FAULTS } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
+import { some } from '../show/amounts.ts';
+import { oneLine } from '../show/plain.ts';
 import { gatherStory } from '../story/gather.ts';
 import { renderSteps, totalsText } from '../story/render-steps.ts';
 import { tellStory, totalsOf } from '../story/tell.ts';
@@ -14,4 +19,26 @@ export async function explain({ args, out, runtime }: Session): Promise<void> {
     '',
     out.paint('dim', totalsText(totals)),
   ]);
+}
+
+export async function replay({ args, out, runtime }: Session): Promise<number> {
+  const request = { params: { id: args.words[0]! } };
+  const answer = await runtime().ask('agentd', 'replayTask', request, { deadlineMs: 120_000 });
+  const { same, calls, differences, result_same, run_id } = answer.replay;
+  out.give(answer, () => {
+    if (same) {
+      return [`${out.paint('green', 'same')}  ${run_id}: ${some(calls, 'call')} and the result`];
+    }
+    const found = `${some(differences.length, 'difference')} in ${some(calls, 'call')}`;
+    return [
+      `${out.paint('red', 'differs')}  ${run_id}: ${found}`,
+      ...differences.flatMap(({ at, expected, got }) => [
+        `  at ${oneLine(at)}`,
+        `    recorded  ${oneLine(expected)}`,
+        `    now       ${oneLine(got)}`,
+      ]),
+      result_same ? 'The result is the same.' : 'The result is another.',
+    ];
+  });
+  return same ? 0 : FAULTS.replay_differs.exit;
 }

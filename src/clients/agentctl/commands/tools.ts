@@ -8,7 +8,7 @@ import { plain } from '../show/plain.ts';
 import { problemLines } from '../show/problem.ts';
 import { type Cell, renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
-import { findTool } from './find-tool.ts';
+import { findTool } from './catalog.ts';
 
 const RISKS: Readonly<Record<ToolView['risk'], Style>> = {
   low: 'green',

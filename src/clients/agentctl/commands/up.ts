@@ -6,13 +6,16 @@ import type { Readable } from 'node:stream';
 import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import { exitInterrupted, onInterrupt } from '../interrupt.ts';
+import { asOwnerOf, makeStateDir } from '../make-state-dir.ts';
 import { findKeeper, findProgram } from '../programs.ts';
 import { findRunning } from '../running.ts';
-import { makeStateDir } from '../state-made.ts';
-import { asOwnerOf } from '../state-owner.ts';
+import { some } from '../show/amounts.ts';
+import { problemLines } from '../show/problem.ts';
+import { renderFields } from '../show/table.ts';
+import { noAgentsText } from './agents.ts';
+import { modelsText } from './catalog.ts';
 import { lastWords } from './runtime-log.ts';
 import { readyOrFault, untilUp } from './up-ready.ts';
-import { describeStart } from './up-report.ts';
 
 const logBytesMax = 20_000_000;
 
@@ -138,4 +141,52 @@ async function runHere(
   session.out.note('Ctrl-C stops it.');
   const code = await exited;
   return code === 0 ? 0 : FAULTS.internal.exit;
+}
+
+/** `copies`: databases of an earlier version, as they were before this start changed them. */
+async function describeStart(
+  { out, stateDir, runtime }: Session,
+  copies: readonly string[],
+): Promise<void> {
+  const { info } = runtime();
+  const [models, team] = await Promise.all([
+    runtime().ask('modeld', 'listModels', {}),
+    runtime().ask('agentd', 'listAgents', {}),
+  ]);
+  const rehearsal = models.models.every((model) => model.rehearsal);
+  const names = team.agents.map(({ name }) => name);
+  const document = {
+    ...info,
+    state_dir: stateDir,
+    rehearsal,
+    agents: names,
+    problems: team.problems,
+    copies,
+  };
+  out.give({ runtime: document }, () => [
+    `${out.paint('green', 'The runtime is up')}: ${info.mode}, pid ${info.pid}`,
+    ...renderFields(
+      [
+        ['state', stateDir],
+        ['copies', copies.length === 0 ? undefined : copiesText(copies)],
+        ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
+        ['model', modelsText(models)],
+        [
+          'agents',
+          names.length === 0 ? 'none' : `${some(names.length, 'agent')}: ${names.join(', ')}`,
+        ],
+      ],
+      out.paint,
+      out.columns,
+    ),
+    ...team.problems.flatMap((problem) => problemLines(problem, out.paint)),
+    '',
+    names.length === 0
+      ? noAgentsText(team.problems.length)
+      : 'Next: agentctl task create "what you want done" --wait',
+  ]);
+}
+
+function copiesText(copies: readonly string[]): string {
+  return `an earlier version wrote this; as it was: ${copies.toSorted().join(', ')}`;
 }

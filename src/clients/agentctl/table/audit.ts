@@ -66,7 +66,7 @@ export const auditCommands: readonly Command[] = [
     words: [{ name: 'EVENT' }],
     help: 'the proof that an event is in the log, for others to check',
     details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
-    load: async () => (await import('../commands/audit-proof.ts')).prove,
+    load: async () => (await import('../commands/audit-files.ts')).prove,
   },
   {
     path: ['audit', 'export'],
@@ -77,11 +77,11 @@ export const auditCommands: readonly Command[] = [
   {
     path: ['audit', 'checkpoint'],
     help: 'the newest signed checkpoint, to keep elsewhere',
-    load: async () => (await import('../commands/audit-proof.ts')).checkpoint,
+    load: async () => (await import('../commands/audit-files.ts')).checkpoint,
   },
   {
     path: ['audit', 'rotate-key'],
     help: 'sign with a new key from now on',
-    load: async () => (await import('../commands/audit-proof.ts')).rotateKey,
+    load: async () => (await import('../commands/audit-files.ts')).rotateKey,
   },
 ];

@@ -121,7 +121,7 @@ export const taskCommands: readonly Command[] = [
     path: ['task', 'replay'],
     words: [ID],
     help: 'run it again from the recorded answers and say where it differs',
-    load: async () => (await import('../commands/task-replay.ts')).replay,
+    load: async () => (await import('../commands/task-explain.ts')).replay,
   },
   {
     path: ['task', 'graph'],

@@ -7,7 +7,7 @@ import type { Runtime } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
 import { userAndUid } from '../../user-name.ts';
-import { isOnlyRehearsal, modelsText } from '../which-model.ts';
+import { isOnlyRehearsal, modelsText } from '../catalog.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
 const DAEMONS = Object.keys(PATHS) as DaemonName[];

@@ -1,7 +1,9 @@
-// Which model answers, in one sentence: nobody shall take a rehearsal for a model.
+// Finds tools and models by name, and states which model responds, so that a rehearsal is never
+// mistaken for a model.
 import { nearest } from '../../../platform/nearest.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
+import type { ToolView } from '../../../wire/toold.ts';
 import type { Runtime } from '../runtime.ts';
 
 export type Models = { models: readonly ModelView[]; providers: readonly ProviderView[] };
@@ -33,4 +35,11 @@ export async function assertOffered(runtime: Runtime, name: string | undefined):
   throw fault('not_found', `no provider offers the model ${name}${guess}`, {
     hint: 'See agentctl model list; add one with agentctl model add.',
   });
+}
+
+export async function findTool(runtime: Runtime, name: string): Promise<ToolView> {
+  const { tools } = await runtime.ask('toold', 'listTools', {});
+  const found = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
+  if (found !== undefined) return found;
+  throw fault('not_found', `there is no tool ${name}`, { hint: 'See: agentctl tool list' });
 }

@@ -1,0 +1,79 @@
+// Creates the state directory, with an error for each way that fails, and writes files in it as
+// its owner when run as root: a link planted there must not lead root elsewhere, and the files
+// must belong to the daemons. Not mkdir with `recursive`: below /proc that never returns.
+import { closeSync, fstatSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fault } from '../../wire/errors.ts';
+
+const HINT = 'Name another with --state or AGENTD_STATE, one that this user may write.';
+
+export function makeStateDir(stateDir: string): void {
+  make(stateDir, stateDir);
+  asOwnerOf(stateDir, (here) => make(join(here, 'logs'), stateDir));
+  const { uid } = statSync(stateDir);
+  // As root it may be the daemons' own: which user that is, the configuration says.
+  if (uid === process.getuid?.() || process.getuid?.() === 0) return;
+  throw fault(
+    'bad_config',
+    `the state directory ${stateDir} belongs to another user (uid ${uid})`,
+    {
+      hint: 'Use it as that user, or name another with --state or AGENTD_STATE.',
+    },
+  );
+}
+
+/** With those above it. Says what mkdir said: Node's own way calls a read-only disk ENOENT. */
+export function makeAll(dir: string, mode: number): void {
+  const missing: string[] = [];
+  let at = dir;
+  while (statSync(at, { throwIfNoEntry: false }) === undefined && at !== dirname(at)) {
+    missing.unshift(at);
+    at = dirname(at);
+  }
+  for (const one of missing) mkdirSync(one, { mode });
+}
+
+function make(dir: string, stateDir: string): void {
+  try {
+    makeAll(dir, 0o700);
+  } catch (cause) {
+    const { code = 'error' } = cause as NodeJS.ErrnoException;
+    const what = `the state directory ${stateDir} cannot be made (${code})`;
+    throw fault('bad_config', what, { hint: HINT, cause });
+  }
+}
+
+/**
+ * `work` gets the way to the directory: that user may not be able to enter what is above it, as
+ * root's home.
+ */
+export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
+  if (process.getuid?.() !== 0) return work(dir);
+  const fd = openSync(dir, 'r');
+  const groups = process.getgroups!();
+  try {
+    const { uid, gid } = fstatSync(fd);
+    if (uid === 0) return work(dir);
+    process.setgroups!([]);
+    process.setegid!(gid);
+    process.seteuid!(uid);
+    return work(`/proc/self/fd/${fd}`);
+  } catch (error) {
+    throw inTheWordsOf(dir, error, `/proc/self/fd/${fd}`);
+  } finally {
+    process.seteuid!(0);
+    process.setegid!(0);
+    process.setgroups!(groups);
+    closeSync(fd);
+  }
+}
+
+/** The way by the descriptor says nothing to whoever reads the error. */
+function inTheWordsOf(dir: string, error: unknown, way: string): unknown {
+  const { path } = error as NodeJS.ErrnoException;
+  if (error instanceof Error && path?.startsWith(way) === true) {
+    (error as NodeJS.ErrnoException).path = dir + path.slice(way.length);
+    error.message = error.message.replaceAll(way, dir);
+  }
+  return error;
+}
