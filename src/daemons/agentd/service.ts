@@ -1,11 +1,12 @@
 // The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended.
 // What is decided is in rules; what lasts is in the store; processes and peers are reached through
 // small interfaces.
-import type { Clock, Timer } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Once } from '../../platform/sql/once.ts';
+import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
@@ -51,12 +52,8 @@ export type Service = {
 
 export function makeService(parts: ServiceParts): Service {
   const { store, config, clock, newId, log } = parts;
-  let scheduling = false;
-  let again = false;
-  let taking = false;
-  let draining = false;
-  let timer: Timer | undefined;
-  let armedForMs = Number.POSITIVE_INFINITY;
+  /** Until the runs of the process before this one are recovered, none is started. */
+  let hasRecovered = false;
 
   const limitsOf = async (task: TaskRow): Promise<TaskLimits> => {
     const agent =
@@ -106,9 +103,9 @@ export function makeService(parts: ServiceParts): Service {
       );
   };
 
-  const work = async (): Promise<void> => {
-    do {
-      again = false;
+  const scheduler = makeWakeLoop({
+    clock,
+    async work() {
       const next = await store.nextDueMs();
       const due =
         next !== undefined && next <= clock.nowMs() ? (await store.processDue()).expiredLeases : [];
@@ -120,36 +117,13 @@ export function makeService(parts: ServiceParts): Service {
         stopUnwaited(key, detail);
       }
       await claimAndStart();
-    } while (again);
-    await arm();
-  };
-
-  const arm = async (): Promise<void> => {
-    const next = await store.nextDueMs();
-    if (next === armedForMs && timer !== undefined) return;
-    timer?.cancel();
-    timer = undefined;
-    armedForMs = next ?? Number.POSITIVE_INFINITY;
-    if (next !== undefined && taking)
-      timer = clock.at(next, () => {
-        timer = undefined;
-        schedule();
-      });
-  };
-
+      return store.nextDueMs();
+    },
+    backoffMs: { min: 100, max: 1_000 },
+    onError: (error) => log.error('scheduling failed; trying again', { error }),
+  });
   const schedule = (): void => {
-    again = true;
-    if (scheduling || !taking) return;
-    scheduling = true;
-    work()
-      .catch((error: unknown) => {
-        log.error('scheduling failed; trying again', { error });
-        setTimeout(schedule, 500).unref();
-      })
-      .finally(() => {
-        scheduling = false;
-        if (again) schedule();
-      });
+    if (hasRecovered) scheduler.wake();
   };
 
   const newTaskFrom = async (input: CreateTask, by: string): Promise<NewTask> => {
@@ -268,15 +242,9 @@ export function makeService(parts: ServiceParts): Service {
     async begin() {
       const lost = await store.recoverRuns();
       if (lost > 0) log.info('runs of an earlier life are taken up again', { runs: lost });
-      if (draining) return;
-      taking = true;
+      hasRecovered = true;
       schedule();
     },
-    async drain() {
-      draining = true;
-      taking = false;
-      timer?.cancel();
-      while (scheduling) await new Promise((resolve) => setTimeout(resolve, 5));
-    },
+    drain: () => scheduler.stop(),
   };
 }

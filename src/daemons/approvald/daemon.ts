@@ -1,11 +1,11 @@
 // approvald as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import type { Timer } from '../../platform/clock.ts';
 import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { peopleIn } from '../../platform/people.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -16,53 +16,54 @@ import { makeNoticeCommand } from './adapters/notice-command.ts';
 import { assertWebhookUrl, makeWebhook, noticeSigner } from './adapters/webhook.ts';
 import { makeHandlers } from './api.ts';
 import { type ApprovaldConfig, approvaldConfig } from './config.ts';
-import { type Carry, type Delivery, makeDelivery } from './delivery.ts';
-import { makeExpiry } from './expiry.ts';
+import { makeDelivery, type SendNotice } from './delivery.ts';
 import { makeMayDecide } from './may-decide.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS } from './store/rows.ts';
 import { makeStore } from './store/store.ts';
-import { makeTelling, type Telling } from './telling.ts';
+import { makeWaitNotifier } from './wait-notifier.ts';
 
 const AUDIT_WAIT_MS = 2_000;
-const RECONCILE_EVERY_MS = 60_000;
+const EXPIRY_BACKOFF_MS = { min: 1_000, max: 5_000 };
+const RECONCILE_INTERVAL_MS = 60_000;
 
 async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof approvaldRoutes>> {
   const { clock, config, log, stateDir, newId, random, moment, metrics } = floor;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
-  const carriers = carriersOf(config, signing);
+  const channels = openChannels(config, signing);
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'approvald', clock, append, log });
-  let telling: Telling | undefined;
-  let delivery: Delivery | undefined;
-  let reconciling: Timer | undefined;
-  let stopped = false;
-
   /** After every change: something may have ended, or be due sooner than before. */
   const onCommitted = (): void => {
-    telling?.poke();
-    delivery?.poke();
+    notifier.wake();
+    delivery.wake();
   };
   const store = makeStore({
     ...{ db, outbox, clock, newId, random, config, signing, onCommitted },
-    targets: [...carriers.keys()],
+    targets: [...channels.keys()],
   });
-  const expiry = makeExpiry({ store, clock, log });
-  const reconcile = (): void => {
-    if (stopped) return;
-    telling
-      ?.reconcile()
-      .catch((error: unknown) => log.debug('runs could not be looked at', { error }))
-      .finally(() => {
-        if (!stopped) reconciling = clock.at(clock.nowMs() + RECONCILE_EVERY_MS, reconcile);
-      });
-  };
   const agentd = floor.peer('agentd', agentdRoutes);
-  telling = makeTelling({ store, agentd, clock, log });
+  const notifier = makeWaitNotifier({ store, agentd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
-  delivery = makeDelivery({ store, carriers, attemptsMax, clock, log });
+  const delivery = makeDelivery({ store, channels, attemptsMax, clock, log });
+  const expiry = makeWakeLoop({
+    clock,
+    work: store.lapseDue,
+    backoffMs: EXPIRY_BACKOFF_MS,
+    onError: (error) => log.warn('expiring approvals failed; retrying', { error }),
+  });
+  const reconciliation = makeWakeLoop({
+    clock,
+    async work() {
+      await notifier.reconcile();
+      return clock.nowMs() + RECONCILE_INTERVAL_MS;
+    },
+    backoffMs: { min: RECONCILE_INTERVAL_MS, max: RECONCILE_INTERVAL_MS },
+    onError: (error) => log.debug('looking for ended runs failed', { error }),
+  });
+  const loops = [expiry, notifier, delivery, reconciliation];
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
     ...{ log, clock },
@@ -76,18 +77,11 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
   return {
     handlers: makeHandlers({ service, store, signing, clock }),
     async begin() {
-      telling?.poke();
-      delivery?.poke();
-      expiry.begin();
-      reconcile();
+      for (const loop of loops) loop.wake();
     },
     async stop() {
-      stopped = true;
       policy.close();
-      reconciling?.cancel();
-      await expiry.stop();
-      await telling?.stop();
-      await delivery?.stop();
+      await Promise.all(loops.map((loop) => loop.stop()));
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();
@@ -95,25 +89,25 @@ async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof appr
   };
 }
 
-function carriersOf(config: ApprovaldConfig, signing: SigningKey): Map<string, Carry> {
-  const carriers = new Map<string, Carry>();
+function openChannels(config: ApprovaldConfig, signing: SigningKey): Map<string, SendNotice> {
+  const channels = new Map<string, SendNotice>();
   if (config.notice_command !== undefined) {
     const run = makeNoticeCommand({
       argv: config.notice_command,
       timeoutMs: config.notice_command_timeout_ms,
       path: '/usr/local/bin:/usr/bin:/bin',
     });
-    carriers.set('command', ({ body }) => run(body));
+    channels.set('command', ({ body }) => run(body));
   }
   for (const { url, secret_file } of config.webhooks) {
     assertWebhookUrl(url);
     const sign = noticeSigner(secret_file, signing);
-    carriers.set(
+    channels.set(
       `webhook ${url}`,
       makeWebhook({ url, sign, timeoutMs: config.webhook_timeout_ms }),
     );
   }
-  return carriers;
+  return channels;
 }
 
 export const approvald = daemon({

@@ -1,4 +1,4 @@
-// Notices are brought until they arrive, also one that comes while nothing more seemed to be due.
+// Notices are delivered until they arrive, also one that comes just after the last look for more.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { eventually } from '../../../test/support/runtime.ts';
@@ -7,7 +7,7 @@ import { silentLog } from '../../platform/log.ts';
 import { makeDelivery } from './delivery.ts';
 import type { DueNotice } from './store/store.ts';
 
-test('one that is told of just after the last look is brought, too', async () => {
+test('a notice that comes just after the last look is delivered, too', async () => {
   const due: DueNotice[] = [];
   const carried: string[] = [];
   let onLastLook = () => {};
@@ -26,12 +26,12 @@ test('one that is told of just after the last look is brought, too', async () =>
   };
   const delivery = makeDelivery({
     store,
-    carriers: new Map([['here', async ({ id }) => void carried.push(id)]]),
+    channels: new Map([['here', async ({ id }) => void carried.push(id)]]),
     ...{ attemptsMax: 3, clock: manualClock(0), log: silentLog },
   });
   const tell = (id: string): void => {
     due.push({ id, target: 'here', body: '{}', attempts: 0 });
-    delivery.poke();
+    delivery.wake();
   };
   onLastLook = () => {
     onLastLook = () => {};

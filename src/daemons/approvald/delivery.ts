@@ -1,81 +1,58 @@
-// Bringing notices to where they go, again and again with growing pauses, until they are taken or
-// given up. They are kept in the store, so a restart loses none.
-import type { Clock, Timer } from '../../platform/clock.ts';
+// Delivers notices to their targets, with growing delays, until they are accepted or the attempts
+// are used up. They are kept in the store, so a restart loses none.
+import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
+import { makeWakeLoop, type WakeLoop } from '../../platform/wake-loop.ts';
 import type { DueNotice, Store } from './store/store.ts';
 
-/** Takes one notice to one place; throws when it did not arrive. */
-export type Carry = (notice: { id: string; body: string; nowMs: number }) => Promise<void>;
-export type Delivery = { poke(): void; stop(): Promise<void> };
+/** Sends a notice to one target; throws when it did not arrive. */
+export type SendNotice = (notice: { id: string; body: string; nowMs: number }) => Promise<void>;
 
-const PAUSE_MS_MIN = 1_000;
-const PAUSE_MS_MAX = 600_000;
+const NOTICE_BACKOFF_MS = { min: 1_000, max: 600_000 };
+/** For a store that fails: a notice whose delivery cannot be recorded is sent again each time. */
+const STORE_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
-export function makeDelivery(parts: {
+export function makeDelivery(options: {
   store: Pick<Store, 'dueNotices' | 'nextNotice' | 'noticeDone' | 'noticeLater'>;
-  carriers: ReadonlyMap<string, Carry>;
+  channels: ReadonlyMap<string, SendNotice>;
   attemptsMax: number;
   clock: Clock;
   log: Log;
-}): Delivery {
-  const { store, carriers, attemptsMax, clock, log } = parts;
-  let running: Promise<void> | undefined;
-  let again = false;
-  let stopped = false;
-  let timer: Timer | undefined;
+}): Pick<WakeLoop, 'wake' | 'stop'> {
+  const { store, channels, attemptsMax, clock, log } = options;
 
   const deliver = async ({ id, target, body, attempts }: DueNotice): Promise<void> => {
-    const carry = carriers.get(target);
-    // A place that is no longer configured.
-    if (carry === undefined) return void (await store.noticeDone(id));
+    const send = channels.get(target);
+    // The target is no longer configured.
+    if (send === undefined) return void (await store.noticeDone(id));
     try {
-      await carry({ id, body, nowMs: clock.nowMs() });
+      await send({ id, body, nowMs: clock.nowMs() });
       await store.noticeDone(id);
     } catch (error) {
-      const givesUp = attempts + 1 >= attemptsMax;
-      log.warn(givesUp ? 'a notice was given up' : 'a notice did not arrive; trying again', {
+      const isLast = attempts + 1 >= attemptsMax;
+      log.warn(isLast ? 'a notice was given up' : 'a notice did not arrive; trying again', {
         ...{ id, target, attempts: attempts + 1, error },
       });
-      if (givesUp) return void (await store.noticeDone(id));
-      const pauseMs = Math.min(PAUSE_MS_MIN * 2 ** attempts, PAUSE_MS_MAX);
-      await store.noticeLater(id, clock.nowMs() + pauseMs);
+      if (isLast) return void (await store.noticeDone(id));
+      const delayMs = Math.min(NOTICE_BACKOFF_MS.min * 2 ** attempts, NOTICE_BACKOFF_MS.max);
+      await store.noticeLater(id, clock.nowMs() + delayMs);
     }
   };
 
-  const deliverAll = async (): Promise<void> => {
-    do {
-      again = false;
-      for (;;) {
-        const due = stopped ? [] : await store.dueNotices(clock.nowMs());
-        if (due.length === 0) break;
-        await Promise.all(due.map(deliver));
-      }
-    } while (again && !stopped);
-    const next = stopped ? undefined : await store.nextNotice();
-    timer?.cancel();
-    if (next !== undefined) timer = clock.at(next, poke);
-  };
-
-  function poke(): void {
-    again = true;
-    if (stopped || running !== undefined || carriers.size === 0) return;
-    running = deliverAll()
-      .catch((error: unknown) => {
-        if (!stopped) log.warn('notices could not be delivered', { error });
-      })
-      .finally(() => {
-        running = undefined;
-        // Poked after the last look at what is due.
-        if (again) poke();
-      });
-  }
+  const loop = makeWakeLoop({
+    clock,
+    async work() {
+      await Promise.all((await store.dueNotices(clock.nowMs())).map(deliver));
+      return store.nextNotice();
+    },
+    backoffMs: STORE_BACKOFF_MS,
+    onError: (error) => log.warn('notices could not be delivered', { error }),
+  });
 
   return {
-    poke,
-    async stop() {
-      stopped = true;
-      timer?.cancel();
-      await running;
+    wake() {
+      if (channels.size > 0) loop.wake();
     },
+    stop: loop.stop,
   };
 }

@@ -3,11 +3,11 @@
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
 import type { People } from '../../platform/people.ts';
+import type { WakeLoop } from '../../platform/wake-loop.ts';
 import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ApprovaldConfig } from './config.ts';
-import type { Expiry } from './expiry.ts';
 import type { DecideQuestion, MayDecide } from './may-decide.ts';
 import { isSamePerson, type Person } from './rules.ts';
 import type { Answer } from './store/answers.ts';
@@ -42,7 +42,8 @@ export function makeService(parts: {
   mayDecide: MayDecide;
   /** Those with a key of their own. */
   people: Pick<People, 'names'>;
-  expiry: Pick<Expiry, 'note'>;
+  /** Woken when an approval is pending that may be the next to expire. */
+  expiry: Pick<WakeLoop, 'wake'>;
   metrics: Pick<Metrics, 'count'>;
   moment(name: string): void;
 }): Service {
@@ -94,7 +95,7 @@ export function makeService(parts: {
       outbox.assertTaking();
       moment('approvald.before-ask');
       const { approval, status } = await store.ask(body);
-      if (status === 'pending') expiry.note(Number(approval.expires_ms));
+      if (status === 'pending') expiry.wake();
       moment('approvald.after-ask');
       metrics.count('approvals_requested', { status });
       return { approval: await view(approval.id), status };

@@ -1,12 +1,11 @@
-// Agentd is told of every answer, also of one that comes just when all the others were told; and
-// what is due just when others lapse does so, too.
+// Agentd is notified of every decision: of one that comes just after the last of the others, and of
+// more than the store returns at a time.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
 import { silentLog } from '../../platform/log.ts';
-import { makeExpiry } from './expiry.ts';
 import type { Untold } from './store/store.ts';
-import { makeTelling } from './telling.ts';
+import { makeWaitNotifier } from './wait-notifier.ts';
 
 const untoldOf = (callId: string): Untold =>
   ({
@@ -15,7 +14,7 @@ const untoldOf = (callId: string): Untold =>
   }) as unknown as Untold;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-test('an answer that comes while the last of the others is told is told, whenever that is', async () => {
+test('a decision made while agentd is notified of the last one is passed on, too', async () => {
   for (let later = 0; later < 30; later++) {
     const untold = [untoldOf('first')];
     const told: string[] = [];
@@ -31,39 +30,38 @@ test('an answer that comes while the last of the others is told is told, wheneve
       withdraw: async () => 0,
     };
     const agentd = { approvalEnded: async () => ({ ended: true }) };
-    const telling = makeTelling({
+    const notifier = makeWaitNotifier({
       ...{ store, clock: manualClock(0), log: silentLog },
       agentd: agentd as never,
     });
     const answerLater = async () => {
       for (let turn = 0; turn < later; turn++) await undefined;
       untold.push(untoldOf('second'));
-      telling.poke();
+      notifier.wake();
     };
-    telling.poke();
+    notifier.wake();
     await settle();
     await settle();
     assert.deepEqual(told, ['first', 'second'], `${later} turns later`);
-    await telling.stop();
+    await notifier.stop();
   }
 });
 
-test('what is due while others lapse lapses after them', async () => {
-  const clock = manualClock(0);
-  const begun: PromiseWithResolvers<number | undefined>[] = [];
-  const lapseDue = () => {
-    const one = Promise.withResolvers<number | undefined>();
-    begun.push(one);
-    return one.promise;
-  };
-  const expiry = makeExpiry({ store: { lapseDue } as never, clock, log: silentLog });
-  expiry.begin();
-  expiry.note(100);
-  clock.advance(100);
-  assert.equal(begun.length, 1, 'one at a time');
-  begun[0]!.resolve(undefined);
+test('decisions beyond what the store returns at a time are passed on without a wake-up', async () => {
+  const untold = ['a', 'b', 'c', 'd', 'e'].map(untoldOf);
+  const notified: string[] = [];
+  const notifier = makeWaitNotifier({
+    store: {
+      untold: async () => untold.slice(0, 2),
+      markTold: async (callId) => untold.splice(0, 1).length + notified.push(callId),
+      waitingRuns: async () => [],
+      withdraw: async () => 0,
+    },
+    agentd: { approvalEnded: async () => ({ ended: true }) } as never,
+    ...{ clock: manualClock(0), log: silentLog },
+  });
+  notifier.wake();
   await settle();
-  assert.equal(begun.length, 2);
-  begun[1]!.resolve(undefined);
-  await expiry.stop();
+  assert.deepEqual(notified, ['a', 'b', 'c', 'd', 'e']);
+  await notifier.stop();
 });

@@ -1,0 +1,95 @@
+// Tells agentd that calls need not wait for an approval any more, until agentd has acknowledged it;
+// and withdraws the approval requests of runs that have ended.
+import type { Clock } from '../../platform/clock.ts';
+import { isFault } from '../../platform/daemon.ts';
+import type { Client } from '../../platform/link.ts';
+import type { Log } from '../../platform/log.ts';
+import { makeWakeLoop } from '../../platform/wake-loop.ts';
+import type { agentdRoutes } from '../../wire/agentd.ts';
+import type { RunId } from '../../wire/words.ts';
+import type { Store, Untold } from './store/store.ts';
+
+type Agentd = Pick<Client<typeof agentdRoutes>, 'approvalEnded' | 'getRun'>;
+type WaitNotifier = {
+  /** An approval was decided or has expired: tell agentd now. */
+  wake(): void;
+  /** Withdraws the requests of runs that have ended. */
+  reconcile(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+const BACKOFF_MS = { min: 100, max: 5_000 };
+/** A call that never opened its wait, because it died first, is not retried for ever. */
+const GIVE_UP_AFTER_MS = 600_000;
+
+export function makeWaitNotifier(options: {
+  store: Pick<Store, 'untold' | 'markTold' | 'waitingRuns' | 'withdraw'>;
+  agentd: Agentd;
+  clock: Clock;
+  log: Log;
+}): WaitNotifier {
+  const { store, agentd, clock, log } = options;
+  let retryMs = BACKOFF_MS.min;
+
+  const notify = async (call: Untold): Promise<boolean> => {
+    const { ended } = await agentd.approvalEnded({
+      params: { id: call.approval_id },
+      body: {
+        run_id: call.run_id,
+        call_id: call.call_id,
+        outcome: call.status === 'expired' ? 'expired' : 'answered',
+        decision: call.status === 'pending' ? 'canceled' : call.status,
+        by: call.decided_by ?? 'service:approvald',
+      },
+    });
+    // Not ended: the call has still to open its wait.
+    const isDone = ended || clock.nowMs() > Number(call.expires_ms) + GIVE_UP_AFTER_MS;
+    if (isDone) await store.markTold(call.call_id);
+    return isDone;
+  };
+
+  const notifyAll = async (): Promise<number | undefined> => {
+    const calls = await store.untold();
+    let left = 0;
+    for (const call of calls) {
+      const isDone = await notify(call).catch((error: unknown) => {
+        if (isFault(error, 'not_found')) return store.markTold(call.call_id).then(() => true);
+        log.debug('notifying agentd of a decision failed; retrying', { error });
+        return false;
+      });
+      if (!isDone) left++;
+    }
+    if (left === 0) {
+      retryMs = BACKOFF_MS.min;
+      // The store returns a limited number at a time.
+      return calls.length === 0 ? undefined : clock.nowMs();
+    }
+    const nextMs = clock.nowMs() + retryMs;
+    retryMs = Math.min(2 * retryMs, BACKOFF_MS.max);
+    return nextMs;
+  };
+
+  const loop = makeWakeLoop({
+    clock,
+    work: notifyAll,
+    backoffMs: BACKOFF_MS,
+    onError: (error) => log.warn('notifying agentd of decisions failed; retrying', { error }),
+  });
+
+  return {
+    wake() {
+      retryMs = BACKOFF_MS.min;
+      loop.wake();
+    },
+    async reconcile() {
+      for (const runId of await store.waitingRuns()) {
+        const hasEnded = await agentd.getRun({ params: { id: runId as RunId } }).then(
+          ({ run }) => run.status === 'ended',
+          (error: unknown) => isFault(error, 'not_found'),
+        );
+        if (hasEnded) await store.withdraw({ run_id: runId });
+      }
+    },
+    stop: loop.stop,
+  };
+}
