@@ -1,6 +1,7 @@
 // Taking events and giving them back: each event once, acknowledged when durable; readers by
 // number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
+import { makeTurns } from '../../platform/turns.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
@@ -51,7 +52,7 @@ export function makeService({
 }): AuditService {
   const followers = new Set<() => void>();
   // One batch of a source at a time: a batch that is sent again must find the first one counted.
-  const turns = new Map<string, Promise<unknown>>();
+  const inTurn = makeTurns();
 
   const read = (seqs: number[]): AuditEvent[] => {
     const events: AuditEvent[] = [];
@@ -103,7 +104,7 @@ export function makeService({
     }
   }
 
-  const appendInTurn = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
+  const appendNew = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
     const { fresh, repeats } = sortOut(events, taken);
     if (repeats.length > 0) await checkRepeats(repeats, fresh);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
@@ -125,13 +126,7 @@ export function makeService({
           'forbidden_caller',
           `${by} handed over ${foreign.id} as an event of ${foreign.source}`,
         );
-      const store = originOf(events[0]!);
-      const turn = (turns.get(store) ?? Promise.resolve()).then(() => appendInTurn(events));
-      turns.set(
-        store,
-        turn.catch(() => undefined),
-      );
-      return turn;
+      return inTurn(originOf(events[0]!), () => appendNew(events));
     },
     async own(origin, after) {
       const found: AuditEvent[] = [];
