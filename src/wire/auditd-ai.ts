@@ -1,6 +1,6 @@
 // auditd-ai's contract: append for the daemons, reading and proving for people.
 import * as z from 'zod';
-import { AuditEvent, isPlainEvent, NewEvent } from './events.ts';
+import { AuditEvent, NewEvent } from './events.ts';
 import { route, routes } from './route.ts';
 import { PageQuery } from './words.ts';
 
@@ -40,20 +40,12 @@ const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable
 const EVENTS_MAX = 5_000;
 const DAEMONS = ['agentd', 'toold', 'modeld', 'sandboxd', 'approvald', 'egressd'] as const;
 
-function isPlainAppend(body: unknown): boolean {
-  if (typeof body !== 'object' || body === null || Object.keys(body).length !== 1) return false;
-  const { events } = body as { events?: unknown };
-  if (!Array.isArray(events) || events.length === 0 || events.length > EVENTS_MAX) return false;
-  return events.every(isPlainEvent);
-}
-
 export const auditRoutes = routes({
   append: route({
     method: 'POST',
     path: '/v1/audit/append',
     callers: DAEMONS,
     body: z.strictObject({ events: z.array(NewEvent).min(1).max(EVENTS_MAX) }),
-    isPlainBody: isPlainAppend,
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,
     lines: true,

@@ -102,86 +102,11 @@ export const NewEvent = z.strictObject({
 export type NewEvent = z.infer<typeof NewEvent>;
 
 /** An event as a daemon writes it into its outbox: the outbox adds time and source. */
-export type EventDraft = Omit<NewEvent, 'ts' | 'source' | 'source_store' | 'source_seq'>;
+const EventDraft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
+export type EventDraft = z.infer<typeof EventDraft>;
+
+export const isPlainDraft = (draft: EventDraft): boolean => EventDraft.safeParse(draft).success;
 
 /** An event as the log has it. */
 export const AuditEvent = NewEvent.extend({ seq: z.int().nonnegative() });
 export type AuditEvent = z.infer<typeof AuditEvent>;
-
-const KINDS: ReadonlySet<string> = new Set(EVENT_KINDS);
-const TEXT_MAX: Readonly<Record<string, number>> = {
-  ...{ id: 128, principal: 256, agent: 256, task_id: 256, root_task_id: 256, run_id: 256 },
-  ...{ call_id: 256, tool: 256, model: 256, artifact: 256, status: 256, policy: 512 },
-};
-const DATA_TEXT_MAX = 1_024;
-
-function isPlainData(data: unknown): boolean {
-  if (typeof data !== 'object' || data === null) return false;
-  if (Object.getPrototypeOf(data) !== Object.prototype) return false;
-  for (const name in data) {
-    if (name === '__proto__') return false;
-    const value: unknown = (data as Record<string, unknown>)[name];
-    if (typeof value === 'string' ? value.length > DATA_TEXT_MAX : !isPlainValue(value))
-      return false;
-  }
-  return true;
-}
-
-function isPlainValue(value: unknown): boolean {
-  return value === null || typeof value === 'boolean' || Number.isFinite(value);
-}
-
-function isPlainMember(name: string, value: unknown): boolean {
-  const most = TEXT_MAX[name];
-  if (most !== undefined) return typeof value === 'string' && value.length <= most;
-  if (name === 'data') return isPlainData(value);
-  if (name === 'allowed') return typeof value === 'boolean';
-  return name === 'event' && KINDS.has(value as string);
-}
-
-/**
- * True only for what the schema takes. It knows the usual forms and is many times faster; what it
- * does not know goes to the schema.
- */
-export function isPlainDraft(draft: EventDraft): boolean {
-  if (typeof draft.id !== 'string' || draft.id === '' || !KINDS.has(draft.event)) return false;
-  for (const name in draft) if (!isPlainMember(name, draft[name as keyof EventDraft])) return false;
-  return true;
-}
-
-let lastTime = '';
-
-/** As our own clock writes it. */
-function isUsualTime(value: unknown): boolean {
-  if (typeof value !== 'string' || value.length !== 24) return false;
-  const time = new Date(value);
-  return !Number.isNaN(time.getTime()) && time.toISOString() === value;
-}
-
-/** Events of one batch are of few moments. */
-function isTimestamp(value: unknown): boolean {
-  if (value === lastTime) return true;
-  if (!isUsualTime(value) && !Timestamp.safeParse(value).success) return false;
-  lastTime = value as string;
-  return true;
-}
-
-function isPlainOwn(name: string, value: unknown): boolean {
-  if (name === 'ts') return isTimestamp(value);
-  if (name === 'source' || name === 'source_store')
-    return typeof value === 'string' && value.length <= 256;
-  return name === 'source_seq' && Number.isSafeInteger(value) && (value as number) > 0;
-}
-
-/** The same for events that have all the outbox adds. */
-export function isPlainEvent(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  const { id, event, ts, source, source_store, source_seq } = value as Partial<NewEvent>;
-  if (typeof id !== 'string' || id === '' || event === undefined || ts === undefined) return false;
-  if (source === undefined || source_store === undefined || source_seq === undefined) return false;
-  for (const name in value) {
-    const member: unknown = (value as Record<string, unknown>)[name];
-    if (!isPlainMember(name, member) && !isPlainOwn(name, member)) return false;
-  }
-  return true;
-}
