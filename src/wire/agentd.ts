@@ -22,8 +22,8 @@ import {
   ArtifactId,
   ContextId,
   FileProblem,
-  PageQuery,
   Principal,
+  pageQuery,
   RunId,
   TaskId,
   WaitId,
@@ -78,7 +78,7 @@ export const agentdRoutes = routes({
     path: '/v1/tasks',
     callers: ['operator'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(50),
       status: TaskStatus.optional(),
       agent: AgentName.optional(),
       parent_task_id: TaskId.optional(),
@@ -136,7 +136,7 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/runs',
     callers: ['operator'],
-    query: z.strictObject({ ...PageQuery, task_id: TaskId.optional() }),
+    query: z.strictObject({ ...pageQuery(50), task_id: TaskId.optional() }),
     output: z.object({ runs: z.array(RunView), cursor: z.string().nullable() }),
   }),
   getRun: route({
@@ -205,7 +205,7 @@ export const agentdRoutes = routes({
     path: '/v1/waits',
     callers: ['operator'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(50),
       status: z.enum(['open', 'ended']).optional(),
       kind: WaitKind.optional(),
       task_id: TaskId.optional(),
@@ -241,7 +241,7 @@ export const agentdRoutes = routes({
     path: '/v1/messages',
     callers: ['operator'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(50),
       context_id: ContextId.optional(),
       task_id: TaskId.optional(),
       to: Principal.optional(),
@@ -263,7 +263,7 @@ export const agentdRoutes = routes({
     path: '/v1/artifacts',
     callers: ['operator'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(50),
       task_id: TaskId.optional(),
       context_id: ContextId.optional(),
     }),

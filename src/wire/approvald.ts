@@ -7,9 +7,9 @@ import {
   ApprovalId,
   CallId,
   Label,
-  PageQuery,
   PermitId,
   Principal,
+  pageQuery,
   RunId,
   Sha256,
   TaskId,
@@ -295,7 +295,7 @@ export const approvaldRoutes = routes({
     path: '/v1/approvals',
     callers: ['operator'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(100),
       status: ApprovalStatus.optional(),
       task_id: TaskId.optional(),
       root_task_id: TaskId.optional(),
@@ -362,7 +362,7 @@ export const approvaldRoutes = routes({
     method: 'GET',
     path: '/v1/permits',
     callers: ['operator'],
-    query: z.strictObject({ ...PageQuery, active: z.enum(['true', 'false']).optional() }),
+    query: z.strictObject({ ...pageQuery(100), active: z.enum(['true', 'false']).optional() }),
     output: z.object({ permits: z.array(PermitView), cursor: z.string().nullable() }),
   }),
   revokePermit: route({

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { AuditEvent, NewEvent } from './events.ts';
 import { route, routes } from './route.ts';
-import { PageQuery } from './words.ts';
+import { pageQuery } from './words.ts';
 
 export const CheckpointView = z.object({
   size: z.int(),
@@ -24,7 +24,7 @@ export const ProofView = z.object({
 export type ProofView = z.infer<typeof ProofView>;
 
 const EventsQuery = z.strictObject({
-  ...PageQuery,
+  ...pageQuery(100),
   /** Events after this seq; -1 or absent: from the start. */
   after: z.coerce.number().int().min(-1).optional(),
   order: z.enum(['asc', 'desc']).optional(),
@@ -34,7 +34,7 @@ const EventsQuery = z.strictObject({
   /** 1: stay connected and stream new events (SSE, `id:` is the seq). */
   follow: z.enum(['0', '1']).optional(),
 });
-const ListQuery = z.strictObject({ ...PageQuery, order: z.enum(['asc', 'desc']).optional() });
+const ListQuery = z.strictObject({ ...pageQuery(100), order: z.enum(['asc', 'desc']).optional() });
 const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
 
 const EVENTS_MAX = 5_000;

@@ -20,7 +20,7 @@ import {
   UsageRow,
 } from './modeld/views.ts';
 import { route, routes } from './route.ts';
-import { CallId, RunId, TaskId, Timestamp } from './words.ts';
+import { CallId, pageQuery, RunId, TaskId, Timestamp } from './words.ts';
 
 export * from './modeld/generate.ts';
 export * from './modeld/views.ts';
@@ -118,10 +118,9 @@ export const modeldRoutes = routes({
     path: '/v1/models/calls',
     callers: ['operator', 'agentd'],
     query: z.strictObject({
+      ...pageQuery(100),
       run_id: RunId.optional(),
       task_id: TaskId.optional(),
-      limit: z.coerce.number().int().min(1).max(1000).optional(),
-      cursor: z.string().max(200).optional(),
     }),
     output: z.object({ calls: z.array(ModelCallView), cursor: z.string().nullable() }),
   }),

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
-import { AgentName, BoxId, CallId, PageQuery, RunId, TaskId, Timestamp } from './words.ts';
+import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './words.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;
@@ -226,7 +226,7 @@ export const sandboxdRoutes = routes({
     method: 'GET',
     path: '/v1/sandboxes',
     callers: ['operator'],
-    query: z.strictObject({ ...PageQuery, open: z.enum(['true', 'false']).optional() }),
+    query: z.strictObject({ ...pageQuery(100), open: z.enum(['true', 'false']).optional() }),
     output: z.object({ boxes: z.array(BoxView), cursor: z.string().nullable() }),
   }),
   /** Who agents are on this host; asks nothing of the kernel, unlike `features`. */

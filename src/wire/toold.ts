@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
 import { route, routes } from './route.ts';
-import { CallId, FileProblem, PageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
+import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -164,7 +164,7 @@ export const tooldRoutes = routes({
     path: '/v1/tools/calls',
     callers: ['operator', 'agentd'],
     query: z.strictObject({
-      ...PageQuery,
+      ...pageQuery(100),
       run_id: RunId.optional(),
       task_id: TaskId.optional(),
       tool: z.string().max(64).optional(),

@@ -73,10 +73,11 @@ export type Timestamp = z.infer<typeof Timestamp>;
 
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hex digits');
 export const Cursor = z.string().max(200);
-export const PageQuery = {
-  limit: z.coerce.number().int().min(1).max(1000).optional(),
+/** What the query of every list has. */
+export const pageQuery = (limitDefault: number) => ({
+  limit: z.coerce.number().int().min(1).max(1000).default(limitDefault),
   cursor: Cursor.optional(),
-};
+});
 
 /** What is wrong in a file that a person wrote, and what to do about it. */
 export const FileProblem = z.object({

@@ -1,6 +1,7 @@
 // approvald's routes: callers and values in, the service's answers out. Decides nothing.
 import type { Clock } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
+import { cutPage, readIdCursor } from '../../platform/page.ts';
 import type { SigningKey } from '../../platform/signed-json.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
@@ -8,8 +9,6 @@ import { fault } from '../../wire/errors.ts';
 import type { Service } from './service.ts';
 import { permitView, summaryOf } from './store/rows.ts';
 import type { Store } from './store/store.ts';
-
-const PAGE_DEFAULT = 100;
 
 export function makeHandlers(parts: {
   service: Service;
@@ -27,15 +26,13 @@ export function makeHandlers(parts: {
       public_key_pem: signing.publicKeyPem,
     }),
     async listApprovals({ query }) {
-      const { limit = PAGE_DEFAULT, cursor, ...filter } = query;
-      const before = readCursor(cursor, 'approval');
-      const rows = await store.approvals(filter, { before, limit: limit + 1 });
-      const page = rows.slice(0, limit);
-      return {
-        approvals: page.map(summaryOf),
-        cursor: rows.length > limit ? page.at(-1)!.id : null,
-        pending: await store.pending(),
-      };
+      const { limit, cursor: before, ...filter } = query;
+      const found = await store.approvals(filter, {
+        before: readIdCursor(before, 'approval'),
+        limit: limit + 1,
+      });
+      const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
+      return { approvals: rows.map(summaryOf), cursor, pending: await store.pending() };
     },
     getApproval: async ({ params }) => ({ approval: await service.view(params.id) }),
     async approve({ caller, params, body }) {
@@ -63,19 +60,16 @@ export function makeHandlers(parts: {
       return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
     },
     async listPermits({ query }) {
-      const { limit = PAGE_DEFAULT, cursor, active } = query;
+      const { limit, active } = query;
       const nowMs = clock.nowMs();
-      const rows = await store.permits({
-        before: readCursor(cursor, 'permit'),
+      const found = await store.permits({
+        before: readIdCursor(query.cursor, 'permit'),
         limit: limit + 1,
         active: active === undefined ? undefined : active === 'true',
         nowMs,
       });
-      const page = rows.slice(0, limit);
-      return {
-        permits: page.map((row) => permitView(row, nowMs)),
-        cursor: rows.length > limit ? page.at(-1)!.id : null,
-      };
+      const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
+      return { permits: rows.map((row) => permitView(row, nowMs)), cursor };
     },
     async revokePermit({ caller, params }) {
       const row = await store.revoke(params.id, asPerson(caller).principal);
@@ -87,10 +81,4 @@ export function makeHandlers(parts: {
 function asPerson(caller: Caller): OperatorCaller {
   if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people answer approvals');
   return caller;
-}
-
-function readCursor(cursor: string | undefined, kind: string): string | undefined {
-  if (cursor !== undefined && !new RegExp(`^${kind}_[0-9a-z]{26}$`).test(cursor))
-    throw fault('bad_request', `query cursor: must be one that a page of ${kind}s gave`);
-  return cursor;
 }

@@ -1,6 +1,7 @@
 // Taking events and giving them back: each event once, acknowledged when durable; readers by
 // number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
+import { readNumberCursor } from '../../platform/page.ts';
 import { makeTurns } from '../../platform/turns.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
@@ -11,7 +12,7 @@ import { type EventFilter, findReused, type Origin, originOf, sortOut, wants } f
 import type { AuditIndex, Where } from './store/store.ts';
 
 export type Page = { events: AuditEvent[]; cursor: string | null };
-export type PageOptions = { limit?: number | undefined; cursor?: string | undefined };
+export type PageOptions = { limit: number; cursor?: string | undefined };
 
 export type AuditService = {
   /** `by` is the daemon that hands them over; it speaks for itself only. */
@@ -32,7 +33,6 @@ export type AuditService = {
   rotateKey(by: string): Promise<{ vkey: string; previous: string }>;
 };
 
-const PAGE = 100;
 /** A store that has lost more than a loss of power can take is an older copy. */
 const OWN = { page: 1_000, most: 100_000 };
 const BEAT_MS = 15_000;
@@ -137,10 +137,8 @@ export function makeService({
       }
       return found.reverse().slice(0, OWN.page);
     },
-    async list(where, { limit = PAGE, cursor, after, order = 'asc' }) {
-      const at = cursor === undefined ? undefined : Number(cursor);
-      if (cursor !== undefined && !/^\d{1,15}$/.test(cursor))
-        throw fault('bad_request', 'the cursor is not one of this list');
+    async list(where, { limit, cursor, after, order = 'asc' }) {
+      const at = readNumberCursor(cursor);
       const seqs = await index.find({
         where,
         limit,

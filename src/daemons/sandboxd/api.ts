@@ -2,6 +2,7 @@
 // comes, and a reader that goes away ends the command.
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
+import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import { fault } from '../../wire/errors.ts';
 import type { FileAsk } from '../../wire/sandboxd/files.ts';
 import type {
@@ -16,7 +17,6 @@ import type { Command, CommandExit } from './adapters/warden.ts';
 import type { Service } from './service.ts';
 import type { BoxRow, Store } from './store.ts';
 
-const PAGE_DEFAULT = 100;
 const GROWS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
 
 export function makeHandlers(service: Service, store: Store): Handlers<typeof sandboxdRoutes> {
@@ -37,16 +37,12 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       return { path: body.path };
     },
     async listBoxes({ query }) {
-      const { limit = PAGE_DEFAULT, cursor, open } = query;
-      const before = cursor === undefined ? Number.MAX_SAFE_INTEGER : readCursor(cursor);
+      const { limit, open } = query;
+      const before = readNumberCursor(query.cursor) ?? Number.MAX_SAFE_INTEGER;
       const only = open === undefined ? undefined : open === 'true';
-      const rows = await store.list({ before, limit: limit + 1, open: only });
-      const page = rows.slice(0, limit);
-      const last = page.at(-1);
-      return {
-        boxes: page.map(viewOf),
-        cursor: rows.length > limit && last !== undefined ? String(last.place) : null,
-      };
+      const found = await store.list({ before, limit: limit + 1, open: only });
+      const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
+      return { boxes: rows.map(viewOf), cursor };
     },
     startRunner: ({ body }) => service.startRunner(body),
     runnerEnds: ({ query, signal }) => runners.ends(query, signal),
@@ -136,12 +132,6 @@ function endOf(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
       stderr_bytes: exit.stderrBytes,
     },
   };
-}
-
-function readCursor(cursor: string): number {
-  if (!/^\d{1,15}$/.test(cursor))
-    throw fault('bad_request', 'cursor is not one that this route gave');
-  return Number(cursor);
 }
 
 function viewOf(row: BoxRow): BoxView {

@@ -1,6 +1,7 @@
 // toold's routes: callers and values in, the service's answers out. Decides nothing.
 import { toTimestamp } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
+import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import { isBasicTool } from '../../policy/capabilities.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -11,8 +12,6 @@ import type { Marks } from './marks.ts';
 import type { Runs } from './runs.ts';
 import type { Service } from './service.ts';
 import type { CallRow, Store } from './store.ts';
-
-const PAGE_DEFAULT = 100;
 
 export function makeHandlers(options: {
   service: Service;
@@ -47,14 +46,11 @@ export function makeHandlers(options: {
       return { call: viewOf(row) };
     },
     async listCalls({ query }) {
-      const { limit = PAGE_DEFAULT, cursor, ...filter } = query;
-      const before = cursor === undefined ? Number.MAX_SAFE_INTEGER : readCursor(cursor);
-      const rows = await store.listCalls(filter, before, limit + 1);
-      const page = rows.slice(0, limit);
-      return {
-        calls: page.map(viewOf),
-        cursor: rows.length > limit ? String(page[page.length - 1]!.place) : null,
-      };
+      const { limit, cursor: after, ...filter } = query;
+      const before = readNumberCursor(after) ?? Number.MAX_SAFE_INTEGER;
+      const found = await store.listCalls(filter, before, limit + 1);
+      const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
+      return { calls: rows.map(viewOf), cursor };
     },
     async checkArguments({ params, body }) {
       toolNamed(params.name);
@@ -91,12 +87,6 @@ function runOrNone(caller: Caller): RunCaller | undefined {
 function asRun(caller: Caller): RunCaller {
   if (caller.kind !== 'run') throw fault('forbidden_caller', 'only a run calls tools');
   return caller;
-}
-
-function readCursor(cursor: string): number {
-  if (!/^\d{1,15}$/.test(cursor))
-    throw fault('bad_request', 'query cursor: must be one that a page of calls gave');
-  return Number(cursor);
 }
 
 function viewOf(row: CallRow): ToolCallView {

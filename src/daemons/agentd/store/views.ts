@@ -1,6 +1,7 @@
 // Reading agentd's store: one task or many, trees, agents, counts. Lists are newest first, by
 // keyset.
 import type { Clock } from '../../../platform/clock.ts';
+import { readIdCursor } from '../../../platform/page.ts';
 import type { Database, Sql, Value } from '../../../platform/sql/database.ts';
 import type {
   AgentView,
@@ -33,7 +34,7 @@ import { findTask } from './tasks.ts';
 import { findWait } from './waits.ts';
 
 export type Page<T> = { rows: T[]; cursor: string | null };
-export type ListOptions = { limit?: number | undefined; cursor?: string | undefined };
+export type ListOptions = { limit: number; cursor?: string | undefined };
 
 export type Views = {
   taskRow(id: string): Promise<TaskRow>;
@@ -72,7 +73,6 @@ export type Views = {
   nextDueMs(): Promise<number | undefined>;
 };
 
-const PAGE = 50;
 const TREE_MAX = 2_000;
 
 async function list<R extends { id: string }>(
@@ -88,13 +88,12 @@ async function list<R extends { id: string }>(
     where.push(`${column} = ?`);
     values.push(value);
   }
-  if (page.cursor !== undefined) {
-    if (!/^[a-z]+_[0-9a-z]{26}$/.test(page.cursor))
-      throw fault('bad_request', 'cursor is not one that an earlier page gave');
+  const before = readIdCursor(page.cursor);
+  if (before !== undefined) {
     where.push('id < ?');
-    values.push(page.cursor);
+    values.push(before);
   }
-  const limit = page.limit ?? PAGE;
+  const { limit } = page;
   const clause = where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`;
   const rows = await sql.all<R>(
     `SELECT * FROM ${table} ${clause} ORDER BY id DESC LIMIT ?`,

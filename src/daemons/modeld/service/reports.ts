@@ -1,5 +1,6 @@
 // What can be asked about calls that were made: what was used, which calls there are, what one
 // said; and trying a model.
+import { cutPage, readNumberCursor } from '../../../platform/page.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
@@ -13,7 +14,6 @@ import type { Upstream } from './ports.ts';
 import type { Providers } from './providers.ts';
 
 const FORGOTTEN = '[forgotten]';
-const PAGE = 100;
 
 export type UsageAsk = {
   agent: string | undefined;
@@ -23,7 +23,7 @@ export type UsageAsk = {
 export type ListAsk = {
   runId: string | undefined;
   taskId: string | undefined;
-  limit: number | undefined;
+  limit: number;
   cursor: string | undefined;
 };
 export type ReportsParts = {
@@ -72,19 +72,13 @@ export class Reports {
   async list(asked: ListAsk) {
     const { db } = this.#parts;
     await this.#catchUp();
-    const limit = asked.limit ?? PAGE;
-    const before = asked.cursor === undefined ? undefined : readCursor(asked.cursor);
-    const page = await db.read((sql) =>
-      listCalls(sql, {
-        runId: asked.runId,
-        taskId: asked.taskId,
-        before,
-        limit: limit + 1,
-      }),
+    const { runId, taskId, limit } = asked;
+    const before = readNumberCursor(asked.cursor);
+    const found = await db.read((sql) =>
+      listCalls(sql, { runId, taskId, before, limit: limit + 1 }),
     );
-    const rows = page.slice(0, limit);
-    const last = page.length > limit ? rows.at(-1) : undefined;
-    return { calls: rows.map(callView), cursor: last === undefined ? null : String(last.seq) };
+    const { rows, cursor } = cutPage(found, limit, ({ seq }) => seq);
+    return { calls: rows.map(callView), cursor };
   }
 
   async get(
@@ -124,13 +118,6 @@ function totalOf(rows: readonly UsageRow[]): {
     },
     cost_microusd: sum((row) => row.cost_microusd),
   };
-}
-
-function readCursor(cursor: string): number {
-  const seq = Number(cursor);
-  if (!Number.isSafeInteger(seq) || seq < 0)
-    throw fault('bad_request', 'cursor is not one that an earlier page gave');
-  return seq;
 }
 
 export type TestResult = {
