@@ -16,6 +16,7 @@ import {
 import { type Answering, type Call, makePool, type Pool } from './http1/client.ts';
 import { type AnswerHead, assertTarget, type SentHeaders, writeHeaders } from './http1/head.ts';
 import { LineCalls } from './line-calls.ts';
+import { fillPath, queryOf, withQuery } from './request-path.ts';
 
 export type CallOptions = {
   signal?: AbortSignal | undefined;
@@ -52,20 +53,6 @@ type AnyRequest = {
   query?: Record<string, unknown>;
   body?: unknown;
 };
-
-function fillPath(path: string, params: Record<string, unknown> | undefined): string {
-  if (params === undefined) return path;
-  return path.replace(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(String(params?.[name])),
-  );
-}
-
-function queryOf(query: Record<string, unknown> | undefined): Record<string, string> {
-  const result: Record<string, string> = {};
-  for (const [name, value] of Object.entries(query ?? {}))
-    if (value !== undefined) result[name] = String(value);
-  return result;
-}
 
 export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T> {
   const client: Record<string, unknown> = {};
@@ -184,11 +171,6 @@ function isBare(options: CallOptions, query: Record<string, string>): boolean {
   const { signal, deadlineMs, idempotencyKey, trace } = options;
   const isPlain = signal === undefined && deadlineMs === undefined && idempotencyKey === undefined;
   return isPlain && trace === 'none';
-}
-
-function withQuery(path: string, query: Record<string, string>): string {
-  for (const _ in query) return `${path}?${new URLSearchParams(query).toString()}`;
-  return path;
 }
 
 type JsonRequest = {

@@ -1,6 +1,7 @@
 // Asking the daemons of a runtime over the operator's sockets. Typed by the contracts, checked by
 // the daemons; faults come back as they were there.
 import type { IncomingMessage } from 'node:http';
+import { fillPath, queryOf, withQuery } from '../../platform/request-path.ts';
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { fault, faultFromBody } from '../../wire/errors.ts';
 import type { DaemonName } from '../../wire/peers.ts';
@@ -58,11 +59,11 @@ export function connectRuntime(stateDir: string, as?: string): Runtime {
   assertRuntimeDir(info.runtime_dir, stateDir);
   const headers = { authorization: `Bearer ${key}`, 'agentd-person': as ?? personName() };
 
-  const place = (daemon: DaemonName, name: string, request: AnyRequest) => {
+  const place = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
     const paths: Readonly<Record<string, string>> = PATHS[daemon];
     const [method, path] = paths[name]!.split(' ') as [string, string];
     const socketPath = `${info.runtime_dir}/${daemon}/operator/${daemon}.sock`;
-    return { socketPath, method, path: fillPath(path, request) };
+    return { socketPath, method, path: withQuery(fillPath(path, params), queryOf(query)) };
   };
 
   return {
@@ -137,16 +138,6 @@ function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: s
     });
   }
   return error;
-}
-
-function fillPath(path: string, request: AnyRequest): string {
-  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(String(request.params?.[name])),
-  );
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(request.query ?? {}))
-    if (value !== undefined) query.set(name, String(value));
-  return query.size === 0 ? filled : `${filled}?${query}`;
 }
 
 function personName(): string {

@@ -1,0 +1,19 @@
+// The path of a request: a route's path with its parameters and query filled in.
+
+export function fillPath(path: string, params: Record<string, unknown> | undefined): string {
+  if (params === undefined) return path;
+  return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])));
+}
+
+/** Leaves out what is undefined. */
+export function queryOf(query: Record<string, unknown> | undefined): Record<string, string> {
+  const result: Record<string, string> = {};
+  for (const [name, value] of Object.entries(query ?? {}))
+    if (value !== undefined) result[name] = String(value);
+  return result;
+}
+
+export function withQuery(path: string, query: Record<string, string>): string {
+  for (const _ in query) return `${path}?${new URLSearchParams(query).toString()}`;
+  return path;
+}
