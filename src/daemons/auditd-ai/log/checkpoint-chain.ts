@@ -8,6 +8,7 @@ import {
   readCurrentNote,
 } from './checkpoint-files.ts';
 import { readPublicKeys } from './keys.ts';
+import type { TreeHead } from './merkle.ts';
 import * as notes from './note.ts';
 import type { Rotation } from './rotation.ts';
 
@@ -17,7 +18,6 @@ export type ChainProblem = {
 };
 type Entry = notes.Checkpoint & { note: notes.Note; where: string; isKeptElsewhere: boolean };
 type Handover = { seq: number; pair: [notes.Verifier, notes.Verifier] };
-type Head = { size: number; root: Buffer };
 
 type ChainOptions = {
   /** Notes kept outside of the directory, as text. */
@@ -28,7 +28,7 @@ type ChainOptions = {
 
 export class CheckpointChain {
   /** Tree heads that were signed by the key in force, in the order of their size. */
-  readonly signed: Head[] = [];
+  readonly signed: TreeHead[] = [];
   readonly problems: ChainProblem[] = [];
   readonly remarks: string[] = [];
   origin: string | undefined;

@@ -2,7 +2,7 @@
 // something is wrong. The leaf hashes in tree/L00 tell it exactly, as far as a signed root covers
 // them; past that, the seq that each line says it has.
 import { contradicts, type LeafFile } from './leaf-file.ts';
-import { hashLeaf, hashLeafAt, toRaw } from './merkle.ts';
+import { hashLeaf, hashLeafAt, type TreeHead, toRaw } from './merkle.ts';
 import type { SegmentWalk } from './segment-walk.ts';
 import type { LineCursor } from './segments.ts';
 import { readSeq } from './segments.ts';
@@ -29,7 +29,6 @@ type Place = { segment: string; line: number; index: number };
 /** Lines that stand next to each other with seqs that follow each other. */
 type Run = Place & { first: number; last: number };
 type Foreign = Place & { claimed: number; slot: number };
-type Head = { size: number; root: Buffer };
 
 const RUNS_MAX = 4_000;
 const FOREIGN_MAX = 20_000;
@@ -39,7 +38,7 @@ const RENUMBER_FAILURES_MAX = 2_000;
 type DiagnoseInput = {
   walk: SegmentWalk;
   leaves: LeafFile;
-  signed: readonly Head[];
+  signed: readonly TreeHead[];
   lastGoodSize: number;
   firstBadSize: number | undefined;
   lineCount: number;

@@ -2,7 +2,7 @@
 // signs the file, so it is believed only as far as a signed root covers it.
 import fs from 'node:fs';
 import path from 'node:path';
-import { Frontier, fromRaw, HASH_BYTES, type RawHash } from './merkle.ts';
+import { Frontier, fromRaw, HASH_BYTES, type RawHash, type TreeHead } from './merkle.ts';
 
 /** The leaf hashes of tree/L00, read in blocks. */
 export class LeafFile {
@@ -29,7 +29,7 @@ export class LeafFile {
   }
 
   /** How many of the leaf hashes are those that were signed. */
-  countSigned(signed: readonly { size: number; root: Buffer }[]): number {
+  countSigned(signed: readonly TreeHead[]): number {
     const edge = new Frontier();
     let trusted = 0;
     for (const { size, root } of signed.toSorted((a, b) => a.size - b.size)) {

@@ -10,6 +10,8 @@ export type RawHash = string;
 /** Gives the complete node `index` of `level`; level 0 holds the leaves. */
 export type NodeSource = { readNode(level: number, index: number): Buffer };
 export type NodeSink = (level: number, node: RawHash) => void;
+/** The root over the first `size` leaves. */
+export type TreeHead = { size: number; root: Buffer };
 
 export const EMPTY_ROOT: Buffer = hash('sha256', Buffer.alloc(0), 'buffer');
 

@@ -2,7 +2,7 @@
 // with Ed25519 keys. Where notes are kept and which key is trusted when is left to others.
 import { createPublicKey, hash, type KeyObject, sign, verify } from 'node:crypto';
 import { fault } from '../../../wire/errors.ts';
-import { HASH_BYTES } from './merkle.ts';
+import { HASH_BYTES, type TreeHead } from './merkle.ts';
 
 const ED25519 = 0x01;
 const PUBLIC_KEY_BYTES = 32;
@@ -20,7 +20,7 @@ export type Signer = Verifier & { sign(text: string): Buffer };
 
 type NoteSignature = { name: string; keyId: number; signature: Buffer };
 export type Note = { text: string; signatures: NoteSignature[] };
-export type Checkpoint = { origin: string; size: number; root: Buffer };
+export type Checkpoint = TreeHead & { origin: string };
 
 const malformed = (what: string) => fault('bad_request', `malformed signed note: ${what}`);
 

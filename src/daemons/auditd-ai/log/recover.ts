@@ -8,7 +8,15 @@ import type { Fault } from '../../../wire/errors.ts';
 import { damaged } from './damage.ts';
 import { type LogDisk, replaceFile, syncDir } from './disk.ts';
 import type { LevelFiles } from './level-files.ts';
-import { EMPTY_ROOT, Frontier, hashLeafAt, type NodeSink, type RawHash, rootAt } from './merkle.ts';
+import {
+  EMPTY_ROOT,
+  Frontier,
+  hashLeafAt,
+  type NodeSink,
+  type RawHash,
+  rootAt,
+  type TreeHead,
+} from './merkle.ts';
 import { findPart, type LogPart, withFile } from './reader.ts';
 import {
   CURRENT_SEGMENT,
@@ -20,8 +28,8 @@ import {
   readSeq,
 } from './segments.ts';
 
-type Head = { size: number; root: Buffer };
 export type CutTail = { file: string; seq: number; sizeBytes: number };
+
 /** All segments, in order and without gaps between them; the last is the current one. */
 function listParts(dir: string): LogPart[] {
   fs.rmSync(path.join(dir, NEXT_SEGMENT), { force: true });
@@ -142,7 +150,7 @@ function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): Fr
 export function rebuildLevels(
   parts: readonly LogPart[],
   levels: LevelFiles,
-  signed: Head,
+  signed: TreeHead,
 ): Frontier {
   // A first pass without writing: the old files may be all that tells which event was changed.
   if (!hashLines(parts, signed.size).root().equals(signed.root)) {
@@ -162,7 +170,7 @@ export function rebuildLevels(
   return edge;
 }
 
-function restoreTree(parts: LogPart[], levels: LevelFiles, signed: Head): Frontier {
+function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): Frontier {
   if (levels.covers(signed.size) && rootAt(levels, signed.size).equals(signed.root)) {
     const edge = Frontier.at(levels, signed.size);
     levels.reset(signed.size);
@@ -205,7 +213,11 @@ export type Recovered = {
 
 export function recoverLog(
   dir: string,
-  { levels, checkpoint, disk }: { levels: LevelFiles; checkpoint: Head | undefined; disk: LogDisk },
+  {
+    levels,
+    checkpoint,
+    disk,
+  }: { levels: LevelFiles; checkpoint: TreeHead | undefined; disk: LogDisk },
 ): Recovered {
   const parts = listParts(dir);
   if (checkpoint === undefined && parts.some(({ sizeBytes }) => sizeBytes > 0)) {

@@ -6,7 +6,7 @@ import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-f
 import { damaged } from './damage.ts';
 import { type LogDisk, storageFault } from './disk.ts';
 import { type KeyRing, readPublicKeys } from './keys.ts';
-import type { Frontier } from './merkle.ts';
+import type { Frontier, TreeHead } from './merkle.ts';
 import * as notes from './note.ts';
 
 export type LogClock = {
@@ -14,7 +14,7 @@ export type LogClock = {
   at(atMs: number, fn: () => void): { cancel(): void };
 };
 
-export type SignedCheckpoint = { note: string; size: number; root: Buffer };
+export type SignedCheckpoint = TreeHead & { note: string };
 type Current = SignedCheckpoint & { isKept: boolean; signatures: number };
 
 function parseSigned(text: string, file: string) {
