@@ -18,10 +18,10 @@ import {
   encodeBoxCommand,
   encodeBoxPlan,
   encodePlan,
-  LIMITS,
   type Limits,
   type Plan,
 } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { LIMITS } from '../../src/daemons/sandboxd/testing/limits.ts';
 import { buildHostile } from './support/warden.ts';
 import { FRAME, frame } from './support/warden-client.ts';
 

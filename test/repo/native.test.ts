@@ -7,7 +7,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { encodePlan, LIMITS } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { encodePlan } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { LIMITS } from '../../src/daemons/sandboxd/testing/limits.ts';
 import { projectRoot } from './fixture.ts';
 
 const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];

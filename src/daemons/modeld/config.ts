@@ -5,7 +5,7 @@ import { Label } from '../../wire/words.ts';
 
 export const LABELS = Label.options;
 /** What a provider may see when nothing else is said. */
-export const LABELS_ALLOWED_DEFAULT = LABELS.filter((l) => l !== 'secret' && l !== 'personal');
+const LABELS_ALLOWED_DEFAULT = LABELS.filter((l) => l !== 'secret' && l !== 'personal');
 
 const name = z
   .string()

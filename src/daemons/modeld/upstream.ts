@@ -7,11 +7,11 @@ import { type Circuit, makeCircuit } from './adapters/circuit.ts';
 import { type Gate, makeGate, type Pass } from './adapters/gate.ts';
 import { costMicrousd, type PriceBook } from './adapters/prices.ts';
 import {
+  type CallLimits,
   makeProviderClient,
   type Provider,
   type ProviderCall,
   type ProviderClient,
-  type ProviderLimits,
 } from './adapters/provider-client.ts';
 import { runRoutes } from './adapters/retry.ts';
 import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
@@ -30,7 +30,7 @@ type Connection = {
   settings: ProviderSettings;
   gate: Gate;
   circuit: Circuit;
-  limits: Partial<ProviderLimits>;
+  limits: CallLimits;
 };
 export type Hop = { route: Route; connection: Connection; prepared: Prepared };
 

@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
 import type { Limits } from './adapters/plan.ts';
-import { LIMITS } from './adapters/plan.ts';
 import type { Command, CommandExit } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
 import { makeRooms } from './room.ts';
+import { LIMITS } from './testing/limits.ts';
 
 const MIB = 1_048_576;
 const EXIT: Exclude<CommandExit, 'gone'> = {

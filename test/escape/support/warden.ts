@@ -18,14 +18,14 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  type Bind,
-  type BoxCommand,
-  type Guard,
-  LIMITS,
-  type Limits,
-  type Plan,
+import type {
+  Bind,
+  BoxCommand,
+  Guard,
+  Limits,
+  Plan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
+import { LIMITS } from '../../../src/daemons/sandboxd/testing/limits.ts';
 import { eventually } from '../../support/runtime.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './host.ts';
 import { type OpenBox, type Outcome, WardenClient } from './warden-client.ts';

@@ -12,6 +12,7 @@ import { listSealed } from './segments.ts';
 import type { VerifyReport } from './verify.ts';
 
 export const ORIGIN = 'test.example/audit';
+const SETTINGS = { origin: ORIGIN, segmentBytesMax: 1 << 20, checkpointEveryMs: 1_000 };
 
 export function makeDir(t: TestContext): string {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'agentd-log-'));
@@ -46,7 +47,7 @@ export function manualClock() {
 }
 
 export function open(dir: string, options: Partial<LogOptions> = {}): Promise<AuditLog> {
-  return openLog({ dir, origin: ORIGIN, clock: manualClock(), ...options });
+  return openLog({ dir, clock: manualClock(), ...SETTINGS, ...options });
 }
 
 export const body = (n: number, more: object = {}): string =>

@@ -24,9 +24,9 @@ export type LogOptions = {
    */
   origin: string;
   clock: LogClock;
-  segmentBytesMax?: number;
+  segmentBytesMax: number;
   /** A log that grew is signed at least this often. */
-  checkpointEveryMs?: number;
+  checkpointEveryMs: number;
   /** Of the checkpoints signed by the clock, one per this time goes to checkpoints.log. */
   archiveEveryMs?: number;
   lineBytesMax?: number;
@@ -37,8 +37,6 @@ export type LogOptions = {
 };
 
 const DEFAULTS = {
-  segmentBytesMax: 64 << 20,
-  checkpointEveryMs: 1_000,
   archiveEveryMs: 60_000,
   lineBytesMax: 1 << 20,
   queueBytesMax: 64 << 20,

@@ -36,8 +36,8 @@ type Site = { dir: string; log: AuditLog; index: AuditIndex };
 async function openSite(dir: string, say: Log = silentLog): Promise<Site> {
   const log = await openLog({
     dir: join(dir, 'audit'),
-    origin: 'test/audit',
     clock: systemClock(),
+    ...{ origin: 'test/audit', segmentBytesMax: 1 << 20, checkpointEveryMs: 1_000 },
   });
   return { dir, log, index: await openIndex({ file: join(dir, 'index.sqlite'), log, say }) };
 }

@@ -10,8 +10,6 @@ export type GateLimits = {
   queueMax: number;
 };
 
-export const GATE: GateLimits = { inFlightMax: 64, queueMax: 1_024 };
-
 export type Pass = {
   /** Gives the place back. The tokens really used correct what was taken for them. */
   release(tokensUsed?: number): void;
@@ -57,7 +55,7 @@ function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): numb
 
 type Waiter = { tokens: number; admit(): void };
 
-export function makeGate(provider: string, clock: Clock, limits: GateLimits = GATE): Gate {
+export function makeGate(provider: string, clock: Clock, limits: GateLimits): Gate {
   const requests = makeBucket(limits.requestsPerMinute, clock.nowMs());
   const tokens = makeBucket(limits.tokensPerMinute, clock.nowMs());
   const line = new Set<Waiter>();

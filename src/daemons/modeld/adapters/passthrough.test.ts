@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, test } from 'node:test';
 import fc from 'fast-check';
 import { systemClock } from '../../../platform/clock.ts';
+import { LIMITS } from '../testing/provider-calls.ts';
 import { anthropic } from './anthropic.ts';
 import type { Dialect } from './dialect.ts';
 import { openai } from './openai.ts';
@@ -135,7 +136,7 @@ async function through(options: {
     baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     readKey: () => undefined,
   };
-  const call = { provider, body: '{}', stream: true as const, deadlineMs: 5_000 };
+  const call = { provider, body: '{}', stream: true as const, deadlineMs: 5_000, limits: LIMITS };
   const upstream = await client.callProvider(call);
   const { items, ended } = await passStream({
     dialect,
@@ -262,7 +263,7 @@ test('a slow client holds the provider back', async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const provider: Provider = { name: 'p', dialect: 'openai', baseUrl, readKey: () => undefined };
-  const call = { provider, body: '{}', stream: true as const, deadlineMs: 10_000 };
+  const call = { provider, body: '{}', stream: true as const, deadlineMs: 10_000, limits: LIMITS };
   const upstream = await client.callProvider(call);
   const { items } = await passStream({
     dialect: openai,

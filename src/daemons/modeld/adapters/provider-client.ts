@@ -24,13 +24,10 @@ export type ProviderLimits = {
   idleTimeoutMs: number;
   sizeBytesMax: number;
 };
+/** The configuration has no limit of the size. */
+export type CallLimits = Omit<ProviderLimits, 'sizeBytesMax'> & { sizeBytesMax?: number };
 
-export const PROVIDER_LIMITS: ProviderLimits = {
-  connectTimeoutMs: 10_000,
-  firstByteTimeoutMs: 300_000,
-  idleTimeoutMs: 120_000,
-  sizeBytesMax: 32 * 1024 * 1024,
-};
+const SIZE_BYTES_MAX = 32 * 1024 * 1024;
 
 export type ProviderCall = {
   provider: Provider;
@@ -42,7 +39,7 @@ export type ProviderCall = {
   signal?: AbortSignal | undefined;
   /** Headers that belong to the body. */
   headers?: Record<string, string>;
-  limits?: Partial<ProviderLimits>;
+  limits: CallLimits;
 };
 
 export type WholeAnswer = {
@@ -77,7 +74,7 @@ export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): Pr
     return target;
   };
   const callProvider = async (call: ProviderCall): Promise<WholeAnswer | StreamedAnswer> => {
-    const limits = { ...PROVIDER_LIMITS, ...call.limits };
+    const limits = { sizeBytesMax: SIZE_BYTES_MAX, ...call.limits };
     return new Attempt(call, targetOf(call.provider), limits, options.clock).run();
   };
   return {

@@ -10,6 +10,7 @@ import { after, before, describe, it } from 'node:test';
 import type { TLSSocket } from 'node:tls';
 import { systemClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
+import { LIMITS } from '../testing/provider-calls.ts';
 import { makeProviderClient } from './provider-client.ts';
 
 const hasOpenssl = (): boolean => {
@@ -59,7 +60,13 @@ describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no opens
       readKey: () => 'sk-1',
     };
     await assert.rejects(
-      client.callProvider({ provider, body: '{}', stream: false, deadlineMs: 5_000 }),
+      client.callProvider({
+        provider,
+        body: '{}',
+        stream: false,
+        deadlineMs: 5_000,
+        limits: LIMITS,
+      }),
       (error: Fault) => {
         assert.ok(error instanceof Fault);
         assert.equal(error.code, 'provider_down');
@@ -76,7 +83,8 @@ describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no opens
       const client = makeProviderClient({ clock: { nowMs: () => Date.now() } });
       const provider = { name: 'acme', dialect: 'openai', baseUrl: 'https://localhost:${port}', readKey: () => 'k' };
       for (let i = 0; i < 3; i++) {
-        const call = { provider, body: '{}', stream: false, deadlineMs: 5_000 };
+        const limits = ${JSON.stringify(LIMITS)};
+        const call = { provider, body: '{}', stream: false, deadlineMs: 5_000, limits };
         console.log(JSON.stringify((await client.callProvider(call)).json));
       }
       client.close();`;

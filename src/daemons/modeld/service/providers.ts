@@ -7,7 +7,7 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/words.ts';
-import { LABELS, LABELS_ALLOWED_DEFAULT, type ModeldConfig, ProviderConfig } from '../config.ts';
+import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import {
   hasRealModel,
@@ -43,7 +43,7 @@ export type ProvidersParts = {
 };
 
 const REHEARSAL_KEY = 'rehearsal';
-const CONCURRENCY = 64;
+const REHEARSAL_CONCURRENCY = 256;
 
 export class Providers {
   readonly #parts: ProvidersParts;
@@ -282,7 +282,6 @@ function fromStore(stored: StoredProvider, key: string | undefined): Live {
   const provider = ProviderConfig.parse({
     dialect: stored.dialect,
     base_url: stored.baseUrl,
-    labels_allowed: LABELS_ALLOWED_DEFAULT,
     models: stored.models,
   });
   const live = fromConfig(stored.name, provider, key);
@@ -295,7 +294,7 @@ function rehearsal(address: string): Live {
     dialect: 'anthropic',
     base_url: address,
     labels_allowed: LABELS,
-    concurrency: CONCURRENCY * 4,
+    concurrency: REHEARSAL_CONCURRENCY,
   });
   const live = fromConfig(REHEARSAL, provider, REHEARSAL_KEY);
   return { ...live, hasKey: false };

@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { eventually } from '../../../../test/support/runtime.ts';
-import { LIMITS, type Plan } from './plan.ts';
+import { LIMITS } from '../testing/limits.ts';
+import type { Plan } from './plan.ts';
 import { makeWarden, type Warden } from './warden.ts';
 
 const plan: Plan = {
