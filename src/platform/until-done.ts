@@ -1,5 +1,6 @@
 // Something that is tried again, ever more seldom, as long as what stands in its way passes by
 // itself.
+import { Fault } from '../wire/errors.ts';
 
 export type Patience = {
   /** Whether to try again after this; the rest is thrown. */
@@ -12,6 +13,9 @@ export type Patience = {
 };
 
 const PAUSE_MS_FIRST = 50;
+
+/** A fault that the table of faults marks as worth a retry. */
+export const isTransient = (error: unknown): boolean => error instanceof Fault && error.retry;
 
 export async function untilDone<T>(work: () => Promise<T>, patience: Patience): Promise<T> {
   const { passes, pauseMsMax, forMsMax = Number.POSITIVE_INFINITY, inBackground } = patience;

@@ -7,7 +7,11 @@ import { isUp } from './state.ts';
 
 const bridgeMs = 30_000;
 const againAfterMs = 500;
-const AWAY: readonly FaultCode[] = ['not_reachable', 'unavailable', 'stopping'];
+const DOWN: readonly FaultCode[] = ['not_reachable', 'unavailable', 'stopping'];
+
+/** The runtime, or the daemon that was asked, does not run now. */
+export const isRuntimeDown = (error: unknown): boolean =>
+  error instanceof Fault && DOWN.includes(error.code);
 
 /** Gives up when the runtime itself is gone, when it takes too long, or with `signal`. */
 export async function bridge<T>(
@@ -20,9 +24,8 @@ export async function bridge<T>(
     try {
       return await ask();
     } catch (error) {
-      const isAway = error instanceof Fault && AWAY.includes(error.code);
       const isOver = signal.aborted || performance.now() > untilMs || !isUp(stateDir);
-      if (!isAway || isOver) throw error;
+      if (!isRuntimeDown(error) || isOver) throw error;
       await pause(againAfterMs, signal);
     }
   }

@@ -3,10 +3,10 @@
 // every activation.
 
 import { toTimestamp } from '../../platform/clock.ts';
-import { isFault, type RunSockets } from '../../platform/daemon.ts';
+import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { type Patience, untilDone } from '../../platform/until-done.ts';
+import { isTransient, type Patience, untilDone } from '../../platform/until-done.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -61,9 +61,8 @@ export type LiveActivations = Activations & {
 const AGAIN_MS_MAX = 5_000;
 const AWAY_MS_MAX = 600_000;
 
-const isAway = (error: unknown): boolean => isFault(error) && error.retry;
-const AWAY: Patience = {
-  ...{ passes: isAway, pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX, inBackground: true },
+const RETRY: Patience = {
+  ...{ passes: isTransient, pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX, inBackground: true },
 };
 
 export function makeActivations(parts: ActivationParts): LiveActivations {
@@ -137,8 +136,8 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
     // back with every run that it was not told to leave, so it is told then.
     const orLater = (at: string, work: () => Promise<unknown>) =>
       work().catch((error: unknown) => {
-        if (isAway(error)) void untilDone(work, AWAY).catch((last: unknown) => orSaid(at, last));
-        else orSaid(at, error);
+        if (!isTransient(error)) return orSaid(at, error);
+        void untilDone(work, RETRY).catch((last: unknown) => orSaid(at, last));
       });
     await Promise.all([
       orLater('toold', () => parts.toold.dismissRun(asked)),

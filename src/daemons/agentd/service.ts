@@ -6,10 +6,11 @@ import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Once } from '../../platform/sql/once.ts';
+import { isTransient } from '../../platform/until-done.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
-import { Fault, fault } from '../../wire/errors.ts';
+import { fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
@@ -82,7 +83,7 @@ export function makeService(parts: ServiceParts): Service {
               {
                 detail: `could not start: ${(error as Error).message}`,
                 crashesMax: config.crashes_max,
-                counts: !(error instanceof Fault && error.retry),
+                counts: !isTransient(error),
                 pauseMs: 1_000,
               },
             )

@@ -1,9 +1,8 @@
 // The way out of each run through egressd: opened with what policy allows, narrowed when the run
 // has read text from outside, and closed with the run, whoever of the two dies meanwhile.
 import type { Log } from '../../platform/log.ts';
-import { untilDone } from '../../platform/until-done.ts';
+import { isTransient, untilDone } from '../../platform/until-done.ts';
 import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
-import { Fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { Run } from './runs.ts';
 import type { EgressdClient } from './tools/http.ts';
@@ -36,8 +35,7 @@ export function makeWaysOut(options: {
   /** Again and again while egressd is away: it opens what it was not told to close. */
   const insist = (what: string, work: () => Promise<void>): Promise<void> =>
     untilDone(work, {
-      passes: (error) => error instanceof Fault && error.retry,
-      ...{ pauseMsMax: PAUSE_MS_MAX, inBackground: true },
+      ...{ passes: isTransient, pauseMsMax: PAUSE_MS_MAX, inBackground: true },
     }).catch((error: unknown) => log.error(what, { error }));
 
   const dropNow = (runId: RunId, fence: number): Promise<void> =>

@@ -2,13 +2,10 @@
 import { closeSync, existsSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { diskFault } from '../../../platform/disk-fault.ts';
-import { Fault } from '../../../wire/errors.ts';
+import { isRuntimeDown } from '../bridge.ts';
 import type { Session } from '../command.ts';
 import { asOwnerOf, makeStateDir } from '../make-state-dir.ts';
 import { some } from '../show/amounts.ts';
-
-const isAway = (error: unknown): boolean =>
-  error instanceof Fault && ['not_reachable', 'unavailable', 'stopping'].includes(error.code);
 
 export async function halt({ args, out, stateDir, runtime }: Session): Promise<void> {
   const reason = args.text('reason');
@@ -20,7 +17,7 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
       'Lift it with: agentctl unhalt',
     ]);
   } catch (error) {
-    if (!isAway(error)) throw error;
+    if (!isRuntimeDown(error)) throw error;
     const file = join(stateDir, 'HALT');
     if (!existsSync(stateDir)) makeStateDir(stateDir);
     asOwnerOf(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
@@ -48,7 +45,7 @@ export async function unhalt({ out, stateDir, runtime }: Session): Promise<void>
     out.give({ unhalt: answer }, () => ['The halt is lifted: agents work again.']);
   } catch (error) {
     const file = join(stateDir, 'HALT');
-    if (!isAway(error) || !existsSync(file)) throw error;
+    if (!isRuntimeDown(error) || !existsSync(file)) throw error;
     asOwnerOf(stateDir, (here) => rmSync(join(here, 'HALT')));
     out.give({ unhalt: { halted: false, file } }, () => [
       `No runtime answers; removed ${file}. The next one starts without a halt.`,

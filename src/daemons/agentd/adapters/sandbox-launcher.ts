@@ -70,7 +70,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
 
   /** Being away is usual and soon over; anything else is said, and is not asked again at once. */
   const pauseAfter = async (error: unknown, what: string, about: object): Promise<void> => {
-    const known = isAway(error);
+    const known = isBusy(error);
     if (!known) log.error(what, { ...about, error });
     await pause(known ? AGAIN_MS : FAILED_AGAIN_MS);
   };
@@ -169,7 +169,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
       };
     },
     async stopAll() {
-      const patience = { passes: isAway, pauseMsMax: AGAIN_MS, forMsMax: AWAY_MS_MAX };
+      const patience = { passes: isBusy, pauseMsMax: AGAIN_MS, forMsMax: AWAY_MS_MAX };
       return (await untilDone(() => sandboxd.endRunners({}), patience)).ended;
     },
   };
@@ -186,8 +186,8 @@ const GONE: RunExit = {
   ...{ code: null, signal: null, stderrTail: 'sandboxd went away', wasEnded: true },
 };
 
-/** There, but not now. */
-const isAway = (error: unknown): boolean =>
+/** sandboxd exists, but does not answer now: it is restarting or has too much to do. */
+const isBusy = (error: unknown): boolean =>
   error instanceof Fault && ['unavailable', 'overloaded', 'deadline'].includes(error.code);
 
 function exitOf({ code, signal, ended_by, stderr_tail }: RunnerEnd): RunExit {
