@@ -5,9 +5,9 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync 
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { daemonsOf } from '../daemons/sandboxd/identities.ts';
-import { isWithin } from '../daemons/sandboxd/rules.ts';
 import { runtimeDirOf } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
+import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
 import { handOver, openToPass, readRootsFile } from './hand-over.ts';
 import { assertNative } from './native.ts';
@@ -31,7 +31,7 @@ function paths(told: Told, config: RuntimeConfig, program: string) {
   const named = [
     ...pathsIn(config),
     ...[SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, join(rootDir(), 'node_modules')],
-  ].filter((path) => path !== undefined && existsSync(path) && !isWithin(told.stateDir, path));
+  ].filter((path) => path !== undefined && existsSync(path) && !isWithin(path, told.stateDir));
   return {
     secret: [...secretsIn(config), ...credentials()].filter(isRootsSecret),
     need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),

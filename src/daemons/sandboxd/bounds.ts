@@ -2,11 +2,11 @@
 // from the configuration before anything else starts, and never changed while it runs.
 import { existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import { runnerPlace, runnerPlaceOnHost, systemBinds, toolBinds } from './adapters/host-places.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type Host, identityMode } from './identities.ts';
-import { isWithin } from './rules.ts';
 
 /** The daemons whose sockets a runner gets. */
 export const RUNNER_DAEMONS = ['agentd', 'toold', 'modeld'] as const;
@@ -54,7 +54,7 @@ function declared(path: string, theirs: readonly string[]): string {
       at = next;
       continue;
     }
-    if (theirs.some((dir) => isWithin(dir, at)) || ++links > LINKS_MAX)
+    if (theirs.some((dir) => isWithin(at, dir)) || ++links > LINKS_MAX)
       throw fault('bad_config', `${path} leads through the link ${next}, which agents may change`, {
         hint: 'Name the directory itself, or move the link to where only you can write.',
       });
@@ -85,7 +85,7 @@ function idLines({ config, host }: BoundsPlaces): string[] {
 /** Only those that no other one of the list holds already. */
 function outermost(paths: readonly string[]): string[] {
   const all = [...new Set(paths)];
-  return all.filter((path) => !all.some((other) => other !== path && isWithin(other, path)));
+  return all.filter((path) => !all.some((other) => other !== path && isWithin(path, other)));
 }
 
 const sharedLine = (path: string): string => `share ${path}`;

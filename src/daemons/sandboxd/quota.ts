@@ -4,6 +4,7 @@
 import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeLanes } from '../../platform/turns.ts';
+import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
 
@@ -234,11 +235,10 @@ const unlimited: Allowance = {
 
 /** What lies in another of them is measured with that. */
 function topmost(places: readonly QuotaPlace[]): QuotaPlace[] {
-  const isBelow = (path: string, top: string) => path === top || path.startsWith(`${top}/`);
   return places.filter(
     ({ path }, i) =>
       !places.some(
-        (other, j) => j !== i && isBelow(path, other.path) && (path !== other.path || j < i),
+        (other, j) => j !== i && isWithin(path, other.path) && (path !== other.path || j < i),
       ),
   );
 }

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { isWithin } from '../../policy/paths.ts';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
-import { boxBinds, hostBinds, isPlainPath, isWithin, type Places, PROTECTED } from './rules.ts';
+import { boxBinds, hostBinds, isPlainPath, type Places, PROTECTED } from './rules.ts';
 
 const places: Places = {
   system: [
@@ -20,14 +21,14 @@ const places: Places = {
 
 /** What the kernel would say of a path, by the same order the warden uses: the last that covers. */
 function accessOf(binds: Bind[], path: string): 'none' | 'read' | 'write' {
-  if (binds.some(({ kind, dst }) => kind === 'mask' && isWithin(dst, path))) return 'none';
+  if (binds.some(({ kind, dst }) => kind === 'mask' && isWithin(path, dst))) return 'none';
   const cover = binds
-    .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(dst, path))
+    .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(path, dst))
     .toSorted((a, b) => a.dst.length - b.dst.length)
     .at(-1);
   if (cover === undefined) return 'none';
   if (cover.kind === 'ro') return 'read';
-  return binds.some(({ kind, dst }) => kind.startsWith('protect') && isWithin(dst, path))
+  return binds.some(({ kind, dst }) => kind.startsWith('protect') && isWithin(path, dst))
     ? 'read'
     : 'write';
 }
@@ -56,7 +57,7 @@ const rules: fc.Arbitrary<BoxRules> = fc.record({
   deny: fc.array(path, { maxLength: 3 }),
 });
 const plain = path.filter(isPlainPath);
-const systemShows = (asked: string) => isWithin('/usr', asked) || isWithin('/etc/ssl', asked);
+const systemShows = (asked: string) => isWithin(asked, '/usr') || isWithin(asked, '/etc/ssl');
 
 describe('box plans', () => {
   it('allow no path that the rules do not allow', () => {
@@ -64,10 +65,10 @@ describe('box plans', () => {
       fc.property(rules, plain, (given, asked) => {
         const { binds } = boxBinds(given, places, () => true);
         const access = accessOf(binds, asked);
-        const any = (roots: string[]) => roots.some((root) => isWithin(root, asked));
-        if (given.deny.some((root) => isPlainPath(root) && isWithin(root, asked)))
+        const any = (roots: string[]) => roots.some((root) => isWithin(asked, root));
+        if (given.deny.some((root) => isPlainPath(root) && isWithin(asked, root)))
           assert.equal(access, 'none');
-        if (places.secrets.some((root) => isWithin(root, asked))) assert.equal(access, 'none');
+        if (places.secrets.some((root) => isWithin(asked, root))) assert.equal(access, 'none');
         if (access === 'write') assert.ok(any(given.write), `${asked} is writable`);
         if (access === 'read')
           assert.ok(any([...given.read, ...given.write]) || systemShows(asked));
@@ -97,7 +98,7 @@ describe('box plans', () => {
           const declared = [...given.read, ...given.write, '/usr', '/etc/ssl'];
           const own = [places.workspace, places.home];
           assert.ok(
-            [...declared, ...own].some((root) => isWithin(root, src!)),
+            [...declared, ...own].some((root) => isWithin(src!, root)),
             src,
           );
         }
@@ -214,11 +215,11 @@ describe('box plans', () => {
         const { binds } = boxBinds(given, { ...places, workspace, secrets }, () => true);
         if (accessOf(binds, asked) === 'none') return;
         const shown = binds
-          .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(dst, asked))
+          .filter(({ kind, dst }) => (kind === 'ro' || kind === 'rw') && isWithin(asked, dst))
           .toSorted((a, b) => a.dst.length - b.dst.length)
           .at(-1)!;
         const source = shown.src + asked.slice(shown.dst.length);
-        assert.ok(!secrets.some((root) => isWithin(root, source)), `${asked} is ${source}`);
+        assert.ok(!secrets.some((root) => isWithin(source, root)), `${asked} is ${source}`);
       }),
       { numRuns: 3_000 },
     );

@@ -1,5 +1,6 @@
 // What policy allows, as what the kernel is told: a pure function from rules and places to the
 // paths of a box. A denied path wins; what no rule names is not in the box at all.
+import { isWithin } from '../../policy/paths.ts';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
 
@@ -30,11 +31,6 @@ export const PROTECTED: readonly { path: string; kind: 'protectFile' | 'protectD
 /** Every box has these of its own; the host's are never shown. */
 const OWN = ['/proc', '/dev', '/sys', '/tmp', '/run', '/agentd'];
 
-/** True when `path` is `root` or below it. */
-export function isWithin(root: string, path: string): boolean {
-  return root === '/' || path === root || path.startsWith(`${root}/`);
-}
-
 /** No `..`, no `.`, no doubled or trailing slash: the words are the place. */
 export function isPlainPath(path: string): boolean {
   return path === '/' || /^(\/(?!\.{1,2}(\/|$))[^/\0]+)+$/.test(path);
@@ -42,8 +38,8 @@ export function isPlainPath(path: string): boolean {
 
 /** The host's directory that a path in the box lies in, when that has another name there. */
 function placeOf(path: string, places: Places): { at: string; host: string } | undefined {
-  if (isWithin(WORKSPACE, path)) return { at: WORKSPACE, host: places.workspace };
-  if (isWithin(places.homeAt, path)) return { at: places.homeAt, host: places.home };
+  if (isWithin(path, WORKSPACE)) return { at: WORKSPACE, host: places.workspace };
+  if (isWithin(path, places.homeAt)) return { at: places.homeAt, host: places.home };
   return undefined;
 }
 
@@ -67,21 +63,21 @@ export function boxBinds(
   const odd = rules.deny.find((path) => !isPlainPath(path));
   if (odd !== undefined) return { binds: [], missing: [...rules.read, ...rules.write] };
   const isDenied = (path: string) =>
-    denied.some((root) => isWithin(root, path)) ||
-    places.secrets.some((root) => isWithin(root, path));
+    denied.some((root) => isWithin(path, root)) ||
+    places.secrets.some((root) => isWithin(path, root));
   const sources = [...denied.map((path) => sourceOf(path, places)), ...places.secrets];
   /** Though it is not by its name in the box. A workspace or a home may itself lie among keys. */
   const isDeniedSource = (path: string): boolean => {
     const [src, place] = [sourceOf(path, places), placeOf(path, places)];
     return sources.some(
-      (root) => isWithin(root, src) && (place === undefined || isWithin(place.host, root)),
+      (root) => isWithin(src, root) && (place === undefined || isWithin(root, place.host)),
     );
   };
   const missing: string[] = [];
   const declared: Bind[] = [];
   const declare = (kind: 'ro' | 'rw', path: string): void => {
     if (path === '/' || !isPlainPath(path) || isDenied(path) || isDeniedSource(path)) return;
-    if (OWN.some((own) => isWithin(own, path))) return;
+    if (OWN.some((own) => isWithin(path, own))) return;
     const src = sourceOf(path, places);
     if (exists(src)) declared.push({ kind, src, dst: path });
     else missing.push(path);
@@ -93,15 +89,15 @@ export function boxBinds(
   const system = places.system.filter(({ dst }) => !isDenied(dst));
   // What the operator shows to all is not shown again, unless to write in it.
   const shown = declared.filter(
-    ({ kind, dst }) => kind === 'rw' || !system.some((bind) => isWithin(bind.dst, dst)),
+    ({ kind, dst }) => kind === 'rw' || !system.some((bind) => isWithin(dst, bind.dst)),
   );
   const binds = [...system, ...shown];
   const covering = (path: string) =>
-    binds.findLast((bind) => bind.kind !== 'symlink' && isWithin(bind.dst, path));
+    binds.findLast((bind) => bind.kind !== 'symlink' && isWithin(path, bind.dst));
   /** As the box shows it: a workspace or a home is not seen under its name on the host. */
   const namesOf = (hostPath: string): string[] =>
     binds.flatMap((bind) => {
-      if (bind.src === undefined || bind.kind === 'symlink' || !isWithin(bind.src, hostPath))
+      if (bind.src === undefined || bind.kind === 'symlink' || !isWithin(hostPath, bind.src))
         return [];
       const name = bind.dst + hostPath.slice(bind.src.length);
       return covering(name) === bind ? [name] : [];
@@ -111,7 +107,7 @@ export function boxBinds(
   for (const path of new Set([...closed, ...sources.flatMap(namesOf)]))
     if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
   const masks = [...seals];
-  const isClosed = (path: string) => masks.some(({ dst }) => isWithin(dst, path));
+  const isClosed = (path: string) => masks.some(({ dst }) => isWithin(path, dst));
   for (const { path, kind } of PROTECTED) {
     if (covering(path)?.kind !== 'rw') continue;
     // Also where the agent may write to the same directory under its name on the host.

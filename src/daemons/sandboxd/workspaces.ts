@@ -4,12 +4,13 @@ import { mkdirSync, realpathSync } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../../platform/log.ts';
+import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { Renamed } from './box-words.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identity } from './identities.ts';
-import { isWithin, WORKSPACE } from './rules.ts';
+import { WORKSPACE } from './rules.ts';
 import type { Store } from './store.ts';
 
 /** `layers` are read-only, lowest first; what is written goes to `upper`. */
@@ -48,7 +49,7 @@ export function makeWorkspaces(options: {
 
   /** What is above them is shown without them; what is in them cannot be shown at all. */
   const assertAllowed = async (path: string): Promise<void> => {
-    if (options.secrets().some((secret) => isWithin(secret, path)))
+    if (options.secrets().some((secret) => isWithin(path, secret)))
       throw fault('denied', `${path} may not be used as a workspace: keys are kept there`, {
         hint: 'Work in another directory.',
       });
@@ -100,8 +101,8 @@ export function makeWorkspaces(options: {
  * warden does: it follows no link either.
  */
 async function assertInPlace(path: string, roots: readonly string[]): Promise<void> {
-  const isBelow = (root: string) => path === root || path.startsWith(`${root.replace(/\/$/, '')}/`);
-  if (!roots.some(isBelow) || /\/\.\.?(\/|$)/.test(path))
+  const isAllowed = roots.some((root) => isWithin(path, root.replace(/(?<=.)\/$/, '')));
+  if (!isAllowed || /\/\.\.?(\/|$)/.test(path))
     throw fault('denied', `${path} may not be used as a workspace`, {
       hint: 'An operator can allow it: sandboxd.workspace_roots in agentd.yaml.',
     });

@@ -97,9 +97,6 @@ export const boxPath = (workspace: string) =>
     .transform((path) => posix.resolve(workspace, path))
     .describe('relative to the workspace, or absolute');
 
-export const isWithin = (path: string, top: string): boolean =>
-  path === top || path.startsWith(top.endsWith('/') ? top : `${top}/`);
-
 export const reads = (path: string): Touch => ({ action: 'file.read', path });
 export const writes = (path: string): Touch => ({ action: 'file.write', path });
 export const deletes = (path: string): Touch => ({ action: 'file.delete', path });

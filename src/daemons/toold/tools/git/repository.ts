@@ -1,8 +1,9 @@
 // Which repository a path belongs to, and that everything it points to lies in the workspace: a
 // repository can say that its parts are anywhere, and git would believe it.
 import { posix } from 'node:path';
+import { isWithin } from '../../../../policy/paths.ts';
 import { fault } from '../../../../wire/errors.ts';
-import { type Box, isWithin } from '../box.ts';
+import type { Box } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 
 export type Repository = {

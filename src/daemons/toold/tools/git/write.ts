@@ -1,7 +1,8 @@
 // git.branch and git.worktree: what changes a repository's branches and where they are checked out.
 import * as z from 'zod';
+import { isWithin } from '../../../../policy/paths.ts';
 import { fault } from '../../../../wire/errors.ts';
-import { boxPath, isWithin, reads, writes } from '../box.ts';
+import { boxPath, reads, writes } from '../box.ts';
 import { type Tool, tool } from '../tool.ts';
 import { BranchName, CHANGES, Ref, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
