@@ -14,7 +14,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 }
 
 /** The index after the string whose opening quote is before `from`; the end when it has none. */
-function skipString(text: string, from: number): number {
+export function skipString(text: string, from: number): number {
   for (let at = from; ; ) {
     const end = text.indexOf('"', at);
     if (end < 0) return text.length;

@@ -48,6 +48,8 @@ export type Principal = z.infer<typeof Principal>;
 /** Where a piece of text came from. The platform stamps it; nobody may wash it off. */
 export const Label = z.enum(['person', 'own', 'agent', 'tool', 'outside', 'secret', 'personal']);
 export type Label = z.infer<typeof Label>;
+/** The labels that spread to whatever is made from the text; the others only say who wrote it. */
+export const MARKS = ['outside', 'secret', 'personal'] as const satisfies readonly Label[];
 
 /** Days and hours that do not exist are read as others or as none: they do not come back. */
 function isTime(text: string): boolean {

@@ -2,6 +2,7 @@
 // come after. Pure: it sees the tasks it is given. Ending children with their parent is the
 // store's.
 import type { TaskStatus } from '../../wire/agentd.ts';
+import { isEnded } from './rules.ts';
 
 export type TaskNode = {
   id: string;
@@ -9,15 +10,6 @@ export type TaskNode = {
   after: readonly string[];
   status: TaskStatus;
 };
-
-type EndedStatus = 'completed' | 'failed' | 'canceled' | 'rejected';
-
-const ENDED: ReadonlySet<TaskStatus> = new Set<EndedStatus>([
-  'completed',
-  'failed',
-  'canceled',
-  'rejected',
-]);
 
 /**
  * The circle a new task would close, from it and back to it, or undefined. A task waits for what it
@@ -31,7 +23,7 @@ export function findCycle(
   const open = new Map<string, readonly string[]>();
   const children = new Map<string, string[]>();
   for (const task of tasks) {
-    if (ENDED.has(task.status) || task.id === draft.id) continue;
+    if (isEnded(task.status) || task.id === draft.id) continue;
     open.set(task.id, task.after);
     if (task.parentTaskId !== null) addTo(children, task.parentTaskId, task.id);
   }
@@ -71,7 +63,7 @@ export type Readiness =
 
 /** Whether a task may start, given what it comes after. One blocker that ended badly decides. */
 export function readinessOf(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]): Readiness {
-  const lost = blockers.find(({ status }) => ENDED.has(status) && status !== 'completed');
+  const lost = blockers.find(({ status }) => isEnded(status) && status !== 'completed');
   if (lost !== undefined) {
     const reason = `${lost.id}, which it comes after, is ${lost.status}`;
     return { status: 'rejected', by: lost.id, reason };

@@ -1,12 +1,9 @@
 // What a run has seen, as far as the broker must know it. agentd keeps the marks of tasks; here
 // are those of workspaces, so that a file carries them from one run to the next.
-import type { CallId, Label } from '../../wire/words.ts';
+import { type CallId, type Label, MARKS } from '../../wire/words.ts';
 import type { Run } from './runs.ts';
 import type { Store } from './store.ts';
 import { type AgentdClient, peerOptions, type Tool } from './tools/tool.ts';
-
-/** The labels that spread to whatever is made from the text; agentd holds to the same. */
-const SPREADING: ReadonlySet<Label> = new Set<Label>(['outside', 'secret', 'personal']);
 
 export type Marks = {
   /** The marks that policy must know of before this tool is used. */
@@ -69,12 +66,12 @@ export function makeMarks(options: {
 
     async note(noted) {
       const { run, tool } = noted;
-      const brings = (tool.brings ?? []).filter((label) => SPREADING.has(label));
+      const brings = MARKS.filter((mark) => tool.brings?.includes(mark));
       await tell(noted, brings, `the output of ${tool.name}`);
       if (tool.box === undefined) return;
       const here = await store.workspaceMarks(placesOf(run));
       await tell(noted, here, 'files in the workspace');
-      const own = [...run.labels].filter((label) => SPREADING.has(label) && !here.includes(label));
+      const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
       if (tool.box === 'write' && own.length > 0) await store.markWorkspace(placesOf(run), own);
     },
 

@@ -1,15 +1,12 @@
 // Marks inside a transaction: the labels of a task that say what its runs have seen. They only
 // ever grow, and everything that a marked run makes or sends carries them on.
-import type { Label } from '../../../wire/words.ts';
+import { type Label, MARKS } from '../../../wire/words.ts';
 import { isEnded } from '../rules.ts';
 import type { TaskRow } from './rows.ts';
 import type { Tx } from './tx.ts';
 
-/** The labels that spread. The others say only who wrote a text. */
-const SPREADING: ReadonlySet<string> = new Set(['outside', 'secret', 'personal']);
-
 export const spreading = (labels: readonly string[]): Label[] =>
-  labels.filter((label): label is Label => SPREADING.has(label));
+  MARKS.filter((mark) => labels.includes(mark));
 
 /** `by` names what brought the mark, so that the events tell where it came from. */
 export async function markTask(

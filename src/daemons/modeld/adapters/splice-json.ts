@@ -1,32 +1,19 @@
 // Changing a few top-level members of a JSON object's text and leaving every other byte as it was:
 // numbers keep their digits, unknown members their order and spelling. The text must be valid JSON.
+import { skipString } from '../../../platform/json.ts';
 import type { JsonObject } from './reading.ts';
 
 const QUOTE = 34;
 const COMMA = 44;
-const BACKSLASH = 92;
 
 type Member = { key: string; from: number; to: number };
-
-/** The index after the closing quote of the string that opens at `at`. */
-function skipString(text: string, at: number): number {
-  let end = at + 1;
-  for (;;) {
-    end = text.indexOf('"', end);
-    if (end === -1) return text.length;
-    let slashes = 0;
-    while (text.charCodeAt(end - 1 - slashes) === BACKSLASH) slashes++;
-    end++;
-    if (slashes % 2 === 0) return end;
-  }
-}
 
 /** The index after the value that starts at `at`: long strings are jumped over, not read. */
 function skipValue(text: string, at: number): number {
   let depth = 0;
   for (let i = at; i < text.length; i++) {
     const c = text.charCodeAt(i);
-    if (c === QUOTE) i = skipString(text, i) - 1;
+    if (c === QUOTE) i = skipString(text, i + 1) - 1;
     else if (c === 123 || c === 91) depth++;
     else if (c === 125 || c === 93) {
       if (depth === 0) return i;
@@ -50,7 +37,7 @@ function findMembers(text: string): { members: Member[]; open: number } {
   const members: Member[] = [];
   let at = skipSpace(text, open + 1);
   while (text.charCodeAt(at) === QUOTE) {
-    const keyEnd = skipString(text, at);
+    const keyEnd = skipString(text, at + 1);
     // A key may be spelled with escapes, and a reader at the other end would still see it.
     const key = JSON.parse(text.slice(at, keyEnd)) as string;
     const from = skipSpace(text, text.indexOf(':', keyEnd) + 1);

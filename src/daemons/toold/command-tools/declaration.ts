@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { nearest } from '../../../platform/nearest.ts';
 import { readHostRule } from '../../../policy/hosts.ts';
+import { MARKS } from '../../../wire/words.ts';
 import { checkDashes, namesIn } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
@@ -92,7 +93,7 @@ const Shape = z.strictObject({
   reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
   idempotent: z.boolean(),
   /** What its output may hold: logs and answers of servers are `outside`. */
-  brings: z.array(z.enum(['outside', 'secret', 'personal'])).default([]),
+  brings: z.array(z.enum(MARKS)).default([]),
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
   /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */

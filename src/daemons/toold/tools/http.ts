@@ -2,17 +2,10 @@
 // may change something at most once per call, so asking again does no harm; where nobody knows what
 // came of it, a person is asked.
 import * as z from 'zod';
+import { isFault } from '../../../platform/daemon.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { EgressRule, egressdRoutes, FetchAnswer } from '../../../wire/egressd.ts';
-import {
-  type Effect,
-  isFault,
-  openOutcome,
-  peerOptions,
-  type Tool,
-  type Touch,
-  tool,
-} from './tool.ts';
+import { type Effect, openOutcome, peerOptions, type Tool, type Touch, tool } from './tool.ts';
 
 export type EgressdClient = Client<typeof egressdRoutes>;
 export type Fetching = Pick<EgressdClient, 'fetch' | 'getFetch' | 'forgetFetch'>;

@@ -1,5 +1,6 @@
 // message.send: one message to a colleague or a person; agentd checks who may write to whom.
 import * as z from 'zod';
+import { isFault } from '../../../platform/daemon.ts';
 import { MessageType, type WaitView } from '../../../wire/agentd.ts';
 import { MessageId, Principal } from '../../../wire/words.ts';
 import {
@@ -7,7 +8,6 @@ import {
   type Effect,
   errorOf,
   forRun,
-  isFault,
   type Outcome,
   peerOptions,
   type Tool,
@@ -34,7 +34,7 @@ function replyOutcome(wait: WaitView): Outcome {
 /** A service or gateway that is absent stays absent, so asking again would be in vain. */
 function absentReceiver(error: unknown, to: string): Effect {
   const isFixed = /^(service|external):/.test(to);
-  if (!isFault(error) || error.code !== 'unavailable' || !isFixed) throw error;
+  if (!isFault(error, 'unavailable') || !isFixed) throw error;
   const hint = 'Nobody takes this message here: do without it.';
   return { error: { ...errorOf(error), hint, retry: false } };
 }

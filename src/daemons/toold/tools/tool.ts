@@ -5,7 +5,7 @@ import type { Client } from '../../../platform/link.ts';
 import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts';
-import { Fault, fault } from '../../../wire/errors.ts';
+import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { Violation } from '../containment.ts';
@@ -189,5 +189,3 @@ export function answerText(wait: WaitView): string | undefined {
   if (typeof answer === 'string') return answer;
   return typeof text === 'string' ? text : undefined;
 }
-
-export const isFault = (error: unknown): error is Fault => error instanceof Fault;
