@@ -4,6 +4,7 @@
 import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
+import { makeDiskGuard } from './disk-guard.ts';
 
 export type Disk = {
   /** Throws when one of the disks that hold these has no room for agents. */
@@ -12,7 +13,6 @@ export type Disk = {
   guard(command: Command, paths: readonly string[]): Command;
 };
 
-const LOOK_EVERY_MS = 100;
 const NOTE = 'the disk is full, but for what is kept from agents';
 
 export function makeDisk(
@@ -20,8 +20,7 @@ export function makeDisk(
   free: (path: string) => number = freeBytes,
   isShort: (path: string) => boolean = isShortOfFiles,
 ): Disk {
-  const guarded = new Map<Command, { paths: readonly string[]; isEnded: boolean }>();
-  let looking: NodeJS.Timeout | undefined;
+  const guard = makeDiskGuard();
 
   const findFull = (paths: readonly string[]): string | undefined =>
     reserveBytes === 0
@@ -33,14 +32,6 @@ export function makeDisk(
       return findFull(paths) === undefined;
     } catch {
       return false; // Nobody knows what is left, so nobody writes there.
-    }
-  };
-
-  const look = (): void => {
-    for (const [command, one] of guarded) {
-      if (one.isEnded || isRoomy(one.paths)) continue;
-      one.isEnded = true;
-      command.kill();
     }
   };
 
@@ -60,22 +51,7 @@ export function makeDisk(
         },
       );
     },
-    guard(command, paths) {
-      if (reserveBytes === 0) return command;
-      const one = { paths, isEnded: false };
-      guarded.set(command, one);
-      looking ??= setInterval(look, LOOK_EVERY_MS).unref();
-      const ended = command.ended.then((exit) => {
-        guarded.delete(command);
-        if (guarded.size === 0) {
-          clearInterval(looking);
-          looking = undefined;
-        }
-        return one.isEnded && exit !== 'gone'
-          ? { ...exit, endedBy: 'disk' as const, note: NOTE }
-          : exit;
-      });
-      return { ...command, ended };
-    },
+    guard: (command, paths) =>
+      reserveBytes === 0 ? command : guard(command, () => (isRoomy(paths) ? undefined : NOTE)),
   };
 }

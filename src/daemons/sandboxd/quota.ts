@@ -7,6 +7,7 @@ import { makeLanes } from '../../platform/turns.ts';
 import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Command } from './adapters/warden.ts';
+import { CHECK_INTERVAL_MS, makeDiskGuard } from './disk-guard.ts';
 
 /** `beforeBytes` was there when the task tree came, and is not counted. */
 export type QuotaPlace = { path: string; beforeBytes: number };
@@ -31,7 +32,6 @@ export type Quota = {
   of(places: readonly QuotaPlace[], limitBytes: number): Allowance;
 };
 
-const LOOK_EVERY_MS = 100;
 /** A measure this old is taken again, whatever the disk says: others may have freed room there. */
 const OLD_MS = { busy: 2_000, quiet: 10_000, idle: 30_000 } as const;
 /** Of the time, walks take at most this part: of one large tree, and where it may be too much. */
@@ -54,15 +54,6 @@ type Meter = {
   walking: Promise<void> | undefined;
 };
 
-type Guarded = {
-  allowance: Counted;
-  ceilingBytes: number;
-  isLooking: boolean;
-  /** In a row. */
-  failures: number;
-  /** Why it was ended. */
-  note?: string;
-};
 type Counted = {
   /** By the last measure, and what may have come since. Undefined: never measured. */
   estimate(): { bytes: number; grownBytes: number; ageMs: number; tookMs: number } | undefined;
@@ -78,8 +69,7 @@ export function makeQuota(options: {
 }): Quota {
   const { measure, log, free = freeBytes, nowMs = () => performance.now() } = options;
   const meters = new Map<string, Meter>();
-  const guarded = new Map<Command, Guarded>();
-  let looking: NodeJS.Timeout | undefined;
+  const guardDisk = makeDiskGuard();
 
   const inLane = makeLanes(WALKS_AT_ONCE);
   const walk = (meter: Meter): Promise<void> => {
@@ -131,48 +121,28 @@ export function makeQuota(options: {
     const now = counted.estimate();
     if (now === undefined) return true;
     const { bytes, grownBytes, ageMs, tookMs } = now;
-    if (bytes > counted.limitBytes && ageMs >= Math.max(LOOK_EVERY_MS, REST.near * tookMs))
+    if (bytes > counted.limitBytes && ageMs >= Math.max(CHECK_INTERVAL_MS, REST.near * tookMs))
       return true;
     const usual = grownBytes > GROWN_BYTES ? OLD_MS.busy : OLD_MS.quiet;
     return ageMs >= Math.max(usual, REST.usual * tookMs);
   };
 
-  const look = async (command: Command, one: Guarded): Promise<void> => {
-    if (one.isLooking || one.note !== undefined) return;
-    one.isLooking = true;
-    try {
-      if (!isDue(one.allowance)) return;
-      const useBytes = await one.allowance.measure();
-      one.failures = 0;
-      if (useBytes <= one.ceilingBytes) return;
-      one.note = `its files take ${inWords(useBytes)}, and ${inWords(one.allowance.limitBytes)} are allowed`;
-      command.kill();
-    } catch (error) {
-      if (one.failures++ === 0) log.error('what a box has written cannot be measured', { error });
-      if (one.failures < FAILURES_MAX) return;
-      one.note = 'how much its files take could not be measured';
-      command.kill();
-    } finally {
-      one.isLooking = false;
-    }
-  };
-
-  const guard = (command: Command, allowance: Counted, ceilingBytes: number): Command => {
-    const one: Guarded = { allowance, ceilingBytes, isLooking: false, failures: 0 };
-    guarded.set(command, one);
-    looking ??= setInterval(() => {
-      for (const [running, its] of guarded) void look(running, its);
-    }, LOOK_EVERY_MS).unref();
-    const ended = command.ended.then((exit) => {
-      guarded.delete(command);
-      if (guarded.size === 0) {
-        clearInterval(looking);
-        looking = undefined;
+  const guard = (command: Command, counted: Counted, ceilingBytes: number): Command => {
+    let failures = 0;
+    return guardDisk(command, async () => {
+      try {
+        if (!isDue(counted)) return undefined;
+        const useBytes = await counted.measure();
+        failures = 0;
+        if (useBytes <= ceilingBytes) return undefined;
+        return `its files take ${inWords(useBytes)}, and ${inWords(counted.limitBytes)} are allowed`;
+      } catch (error) {
+        if (failures++ === 0) log.error('what a box has written cannot be measured', { error });
+        return failures < FAILURES_MAX
+          ? undefined
+          : 'how much its files take could not be measured';
       }
-      if (one.note === undefined || exit === 'gone') return exit;
-      return { ...exit, endedBy: 'disk' as const, note: one.note };
     });
-    return { ...command, ended };
   };
 
   return {
