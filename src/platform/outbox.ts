@@ -28,13 +28,6 @@ export type Outbox = {
   add(sql: Sql, draft: EventDraft): Promise<number>;
   /** The same for several, in one statement. Gives the number of the last. */
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
-  /**
-   * Inside a transaction too: sends events before the transaction commits, which is to write them
-   * with `addTold`. Not while any other number is not acknowledged. Should the transaction be lost,
-   * the log has what the table has not; until it is written nothing else is added.
-   */
-  tellFirst(drafts: readonly EventDraft[]): Told | undefined;
-  addTold(sql: SqlNow, told: Told): void;
   /** Call after the transaction: wakes the relay. */
   poke(): void;
   /** Resolves when the audit log has everything up to this number durably. */
@@ -71,8 +64,6 @@ const READY_MAX = 4_000;
 const UNSYNCED_MAX = 100_000;
 
 type Committed = { seq: number; text: string };
-/** `seq` is the number of the last. */
-export type Told = { readonly seq: number; readonly texts: readonly string[] };
 
 function eventsOf(seq: number, text: string): Committed[] {
   const lines = text.split('\n');
@@ -122,8 +113,6 @@ export async function openOutbox(options: {
   let stopped = false;
   let failingSince: number | undefined;
   let waiters: Waiter[] = [];
-  /** Told before its transaction, which has not been committed. */
-  let unwritten: Told | undefined;
   /** Committed by this process and not acknowledged, in order. */
   let ready: Committed[] = [];
   /** The table has, or may have, events that are not in `ready`. */
@@ -187,21 +176,6 @@ export async function openOutbox(options: {
     return `${JSON.stringify(draft).slice(0, -1)},${own}`;
   };
 
-  const writeAll = (drafts: readonly EventDraft[]): Told => {
-    const first = last + 1;
-    const texts = drafts.map((draft, i) => write(draft, first + i));
-    last += texts.length;
-    return { seq: last, texts };
-  };
-
-  const insert = (sql: SqlNow, { seq, texts }: Told): void =>
-    sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', seq, texts.join('\n'));
-
-  const keepAllReady = ({ seq, texts }: Told): void => {
-    const first = seq - texts.length + 1;
-    for (const [i, text] of texts.entries()) keepReady({ seq: first + i, text });
-  };
-
   const nextReady = (): Committed[] => {
     ready = ready.filter(({ seq }) => seq > acked);
     return ready.slice(0, BATCH_MAX);
@@ -255,9 +229,6 @@ export async function openOutbox(options: {
   const outbox: Outbox = {
     opened,
     async add(sql, draft) {
-      // A higher number in the table would hide that the table lacks this one.
-      if (unwritten !== undefined)
-        throw fault('storage_full', 'an earlier event could not be written yet; nothing was done');
       const seq = last + 1;
       const text = write(draft, seq);
       last = seq;
@@ -269,26 +240,15 @@ export async function openOutbox(options: {
       return seq;
     },
     addAll(sql, drafts) {
-      const made = writeAll(drafts);
-      insert(sql, made);
-      sql.afterCommit(() => keepAllReady(made));
-      return made.seq;
-    },
-    tellFirst(drafts) {
-      if (isBehind || running || stopped || last !== acked) return undefined;
-      // More than the memory holds is read back from the table, where these are not yet.
-      if (drafts.length >= READY_MAX) return undefined;
-      const told = writeAll(drafts);
-      unwritten = told;
-      keepAllReady(told);
-      outbox.poke();
-      return told;
-    },
-    addTold(sql, told) {
-      insert(sql, told);
-      sql.afterCommit(() => {
-        if (unwritten === told) unwritten = undefined;
+      const added = drafts.map((draft, i) => {
+        const seq = last + 1 + i;
+        return { seq, text: write(draft, seq) };
       });
+      last += added.length;
+      const lines = added.map(({ text }) => text).join('\n');
+      sql.run('INSERT INTO outbox (seq, event) VALUES (?, ?)', last, lines);
+      sql.afterCommit(() => added.forEach(keepReady));
+      return last;
     },
     poke() {
       again = true;

@@ -15,7 +15,6 @@ const EFFECT_MOMENTS = [
   'toold.after-effect',
   'toold.after-outcome',
   'modeld.before-intent',
-  'modeld.after-told',
   'modeld.after-intent',
   'modeld.after-attempt-durable',
   'modeld.after-upstream',

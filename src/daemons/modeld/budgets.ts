@@ -133,18 +133,6 @@ export class Budgets {
     return { amount, outputTokensMax: fit.outputTokensMax, entries };
   }
 
-  /** Whether all its budgets would still hold if so much more had been used. */
-  hasRoom({ entries }: Reservation, more: Readonly<Amount>): boolean {
-    if (more.tokens === 0 && more.costMicrousd === 0) return true;
-    return entries.every((entry) => {
-      const { tokens, costMicrousd } = this.#left(entry);
-      return (
-        (tokens === null || tokens >= more.tokens) &&
-        (costMicrousd === null || costMicrousd >= more.costMicrousd)
-      );
-    });
-  }
-
   /** Gives the reservation back and books what was really used. To be called once. */
   settle(reservation: Reservation, actual: Amount): Spent[] {
     const booked: Spent[] = [];

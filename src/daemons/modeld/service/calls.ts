@@ -12,7 +12,7 @@ import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
 import type { Resolved, Route } from '../rules/models.ts';
 import type { Intent, Outcome } from '../store/entries.ts';
-import type { Journal } from '../store/journal.ts';
+import type { Journal, WrittenIntent } from '../store/journal.ts';
 import type { CallContext } from './context.ts';
 import { Crowd } from './crowd.ts';
 import { refusedEvent } from './events.ts';
@@ -96,12 +96,11 @@ export class Calls {
     if (order.who.run !== undefined) order.verdict = await this.#judge(order);
     const held = this.#hold(order);
     this.#enter(held);
-    let recorded: Promise<void>;
+    let intent: WrittenIntent;
     try {
       moment('modeld.before-intent');
-      const written = await journal.intent(this.#intentOf(held));
-      held.seq = written.seq;
-      recorded = written.recorded;
+      intent = await journal.intent(intentOf(held));
+      held.seq = intent.seq;
       moment('modeld.after-intent');
     } catch (error) {
       this.#undo(held);
@@ -109,7 +108,7 @@ export class Calls {
     }
     try {
       const send = this.#readyToAsk(held);
-      await recorded;
+      await intent.recorded();
       moment('modeld.after-attempt-durable');
       const { signal } = order.controller;
       if (signal.aborted) throw abortFault(signal);
@@ -155,13 +154,6 @@ export class Calls {
       this.#noteRefusal(order, error);
       throw error;
     }
-  }
-
-  #intentOf(held: Held): Intent {
-    const { budgets, journal } = this.#parts;
-    return intentOf(held, {
-      needsOutcomes: !budgets.hasRoom(held.reservations[0]!, journal.freed),
-    });
   }
 
   /** Nothing of it was written. */
@@ -261,7 +253,7 @@ export class Calls {
       const { ended } = performed;
       const end = ended instanceof Promise ? await ended : ended;
       // The answer goes first, unless a replay must find its outcome.
-      if (!held.order.isReplayed) await nextTurn();
+      if (!held.order.isReplayed) await new Promise((resolve) => setImmediate(resolve));
       const { charged, written } = this.#end(held, { performed, end });
       if (written !== undefined) await written;
       if (end.fault !== undefined) throw end.fault;
@@ -291,7 +283,7 @@ export class Calls {
     metrics.count('model_tokens', {}, charged.tokens);
     metrics.count('model_cost_microusd', {}, charged.costMicrousd);
     if (held.order.isReplayed) return { charged, written: this.#write(outcome) };
-    journal.outcomeSoon(outcome);
+    journal.deferOutcome(outcome);
     return { charged };
   }
 
@@ -299,19 +291,6 @@ export class Calls {
     await this.#parts.journal.outcome(outcome);
     this.#parts.moment('modeld.after-outcome');
   }
-}
-
-let turn: Promise<void> | undefined;
-
-/** One for all who wait for the same turn. */
-function nextTurn(): Promise<void> {
-  turn ??= new Promise((resolve) => {
-    setImmediate(() => {
-      turn = undefined;
-      resolve();
-    });
-  });
-  return turn;
 }
 
 function aMoment(): Promise<void> {

@@ -60,10 +60,7 @@ export function chargeOf({ bound, tries, plan }: Held, { performed, end }: How):
   return { tokens: lost.tokens + own.tokens, costMicrousd: lost.costMicrousd + own.costMicrousd };
 }
 
-export function intentOf(
-  { order, routes, bound, createdMs }: Held,
-  { needsOutcomes }: Pick<Intent, 'needsOutcomes'>,
-): Intent {
+export function intentOf({ order, routes, bound, createdMs }: Held): Intent {
   const { who, context, model } = order;
   return {
     callId: order.callId,
@@ -84,7 +81,6 @@ export function intentOf(
     context: context.messages.map((part) => part.hash).join(''),
     params: context.params.hash,
     reserved: bound,
-    needsOutcomes,
     createdMs,
     parts: [...context.messages, context.params],
     event: attemptedEvent(order, routes[0]!, bound),
@@ -110,7 +106,6 @@ export function outcomeOf(
     stopReason: answer?.stopReason ?? null,
     usage: answer?.usageReported === true ? answer.usage : null,
     charged,
-    freed: freedOf(held, charged),
     response: answer === undefined ? null : responsePart(order, how),
     error: reason?.toBody() ?? null,
     tries: tries.count,
@@ -125,14 +120,6 @@ export function outcomeOf(
       tries,
       tookMs: nowMs - createdMs,
     }),
-  };
-}
-
-function freedOf({ bound, reservations }: Held, charged: Amount): Amount {
-  const reserved = times(bound, reservations.length);
-  return {
-    tokens: Math.max(0, reserved.tokens - charged.tokens),
-    costMicrousd: Math.max(0, reserved.costMicrousd - charged.costMicrousd),
   };
 }
 

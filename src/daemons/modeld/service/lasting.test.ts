@@ -143,39 +143,6 @@ describe('what lasts', () => {
     await third.stop();
   });
 
-  test('a crash after the log was told and before the commit leaves the attempt in both', async () => {
-    const stateDir = freshStateDir();
-    let crashed = '';
-    const first = await startModeld({
-      ...{ stateDir, config: config() },
-      moment: (name) => {
-        if (name === 'modeld.after-told') crashed = snapshot(stateDir);
-      },
-    });
-    const asked = { model: 'default', messages: [said('nobody knows')] };
-    const { call_id } = await first.operator.generate({ body: asked });
-    await first.stop();
-    const audited = first.events.filter(({ id }) => id === `${call_id}.attempted.1`);
-    assert.equal(audited.length, 1);
-    const second = await startModeld({ stateDir: crashed, config: config(), audited });
-    await until(
-      () => second.events.some(({ id }) => id === `${call_id}.ended.1`),
-      'the end of the attempt',
-    );
-    const { calls } = await second.operator.listCalls({ query: {} });
-    assert.deepEqual(
-      calls.map((call) => [call.call_id, call.status]),
-      [[call_id, 'unknown']],
-    );
-    const { budgets } = await second.operator.listBudgets({});
-    const site = budgets.find((one) => one.subject === 'site')!;
-    assert.equal(site.tokens_spent, audited[0]!.data!.reserved_tokens);
-    await second.operator.generate({ body: asked });
-    const since = new Date(Date.now() - 3_600_000).toISOString();
-    assert.equal((await second.operator.usage({ query: { since } })).total.calls, 2);
-    await second.stop();
-  });
-
   test('a start waits for an audit log that does not answer yet', async () => {
     let asked = 0;
     const modeld = await startModeld({

@@ -4,22 +4,24 @@
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
-import { type CallRow, readBySeq } from '../store/calls.ts';
+import { type CallRow, runningCalls } from '../store/calls.ts';
 import type { Outcome } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { unknownEvent } from './events.ts';
 
-const CHUNK = 500;
-
-export async function settleLeftCalls(
-  open: readonly number[],
-  { db, journal, nowMs }: { db: Database; journal: Journal; nowMs: () => number },
-): Promise<void> {
-  for (let from = 0; from < open.length; from += CHUNK) {
-    const seqs = open.slice(from, from + CHUNK);
-    const rows = await db.read(async (sql) => Promise.all(seqs.map((seq) => readBySeq(sql, seq))));
-    await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
-  }
+/** Returns how many there were. */
+export async function settleLeftCalls({
+  db,
+  journal,
+  nowMs,
+}: {
+  db: Database;
+  journal: Journal;
+  nowMs: () => number;
+}): Promise<number> {
+  const rows = await db.read(runningCalls);
+  await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
+  return rows.length;
 }
 
 function unknownOutcome(row: CallRow, nowMs: number): Outcome {
@@ -35,7 +37,6 @@ function unknownOutcome(row: CallRow, nowMs: number): Outcome {
     stopReason: null,
     usage: null,
     charged,
-    freed: { tokens: 0, costMicrousd: 0 },
     response: null,
     error: reason.toBody(),
     tries: row.tries,

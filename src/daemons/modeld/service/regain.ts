@@ -7,9 +7,9 @@ import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { type CallRow, hourOf } from '../store/calls.ts';
+import type { CallRow } from '../store/calls.ts';
 import type { Intent } from '../store/entries.ts';
-import { markHour, writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
 import { budgetsOfRow } from './recover.ts';
 
 /** The events of this store that the log has beyond a number, in order; some of them suffice. */
@@ -63,9 +63,7 @@ export async function regainCalls(
 function regainIntent(sql: SqlNow, event: NewEvent): boolean {
   if (find(sql, event) !== undefined) return false;
   const last = sql.one<{ seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM model_calls')!;
-  const [seq, intent] = [last.seq + 1, intentOf(event)];
-  writeIntent(sql, { seq, intent });
-  markHour(sql, hourOf(intent.createdMs), seq);
+  writeIntent(sql, { seq: last.seq + 1, intent: intentOf(event) });
   return true;
 }
 

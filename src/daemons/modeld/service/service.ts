@@ -13,7 +13,6 @@ import type { EventDraft, NewEvent } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
 import type { LimitConfig, ModeldConfig } from '../config.ts';
 import { dayOf } from '../rules/budget.ts';
-import { openSeqs } from '../store/calls.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { spentNow, standingLimits } from '../store/settings.ts';
@@ -59,17 +58,11 @@ export async function openService(parts: ServiceParts) {
       'model calls were lost here with the last crash and are back from the audit log',
       regained,
     );
-  const open = await db.read(openSeqs);
-  const journal = new Journal({
-    ...{ db, outbox, log, open, moment: parts.moment },
-    lastSeq: await lastSeq(db),
-  });
+  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
   // Before any budget is read: what was left open is part of what was spent.
-  await settleLeftCalls(open, { db, journal, nowMs });
-  if (open.length > 0)
-    log.warn('model calls were left without an outcome and are charged in full', {
-      left: open.length,
-    });
+  const left = await settleLeftCalls({ db, journal, nowMs });
+  if (left > 0)
+    log.warn('model calls were left without an outcome and are charged in full', { left });
   const budgets = await openBudgets(db, config, dayOf(nowMs()));
   const providers = await Providers.open(parts);
   const runs = makeRuns({ db, budgets, sockets, journal, policy, log });

@@ -95,9 +95,6 @@ export function callView(row: CallRow): ModelCallView {
   };
 }
 
-/** `call_hours` counts in these. */
-export const hourOf = (ms: number): number => Math.floor(ms / 3_600_000);
-
 export async function attemptsOf(sql: Sql, callId: string): Promise<RecordedAttempt[]> {
   const rows = await sql.all<Pick<CallRow, 'attempt' | 'status' | 'request_hash' | 'error'>>(
     `SELECT attempt, status, request_hash, error FROM model_calls
@@ -124,17 +121,9 @@ export function readAttempt(
   );
 }
 
-/** Calls without an outcome: while modeld runs they are under way, at its start they were left. */
-export async function openSeqs(sql: Sql): Promise<number[]> {
-  const rows = await sql.all<{ seq: number }>(
-    `SELECT seq FROM model_calls
-     WHERE seq >= (SELECT seq FROM calls_open) AND status = 'running' ORDER BY seq`,
-  );
-  return rows.map(({ seq }) => seq);
-}
-
-export async function readBySeq(sql: Sql, seq: number): Promise<CallRow> {
-  return (await sql.one<CallRow>('SELECT * FROM model_calls WHERE seq = ?', seq))!;
+/** Calls without an outcome: at the start of modeld, those that a crash left. */
+export function runningCalls(sql: Sql): Promise<CallRow[]> {
+  return sql.all<CallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
 }
 
 export function readLatest(sql: Sql, callId: string): Promise<CallRow | undefined> {
@@ -191,8 +180,6 @@ export async function sumUsage(
   };
   add('task_id = ?', asked.taskId);
   add('created_ms >= ?', asked.sinceMs);
-  if (asked.sinceMs !== undefined)
-    add('seq >= (SELECT MIN(seq) FROM call_hours WHERE hour >= ?)', hourOf(asked.sinceMs));
   add('agent = ?', asked.agent);
   const rows = await sql.all<CallRow & { calls: number }>(
     `SELECT agent, upstream_model, provider, COUNT(*) AS calls,

@@ -1,6 +1,5 @@
-// What the journal writes: the intent before a call, its outcome after, and what a transaction is
-// given of them.
-import type { Told } from '../../../platform/outbox.ts';
+// The entries of the journal: the intent before a model call, its outcome after it, and what else
+// joins their transactions.
 import type { FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
@@ -29,11 +28,6 @@ export type Intent = {
   /** Hash of the part with the rest of the request. */
   params: string;
   reserved: Amount;
-  /**
-   * The reservation takes what earlier calls left of theirs: their outcomes must not be lost
-   * without it, or both would be charged in full.
-   */
-  needsOutcomes: boolean;
   createdMs: number;
   parts: Part[];
   event: EventDraft;
@@ -50,23 +44,17 @@ export type Outcome = {
   usage: Usage | null;
   /** What the budgets were charged: the usage, or the bound where nobody knows. */
   charged: Amount;
-  /** What the attempt's own reservation was more than that. */
-  freed: Amount;
   response: Part | null;
   error: FaultBody | null;
   tries: number;
   endedMs: number;
   spent: Spent[];
   event: EventDraft;
-  isTold?: boolean;
 };
 
-/** `isTold`, of outcomes too: the event is among those that the log was told of first. */
-export type IntentWork = { kind: 'intent'; seq: number; intent: Intent; isTold?: boolean };
-/** The events that the log was told of before the transaction they belong to. */
-export type ToldWork = { kind: 'told'; told: Told };
 export type Work =
-  | ToldWork
-  | IntentWork
+  | { kind: 'intent'; seq: number; intent: Intent }
   | { kind: 'outcome'; outcome: Outcome }
-  | { kind: 'raise'; seq: number; reserved: Amount };
+  | { kind: 'raise'; seq: number; reserved: Amount }
+  /** Writes nothing: its transaction comes after those of all entries before it. */
+  | { kind: 'flush' };

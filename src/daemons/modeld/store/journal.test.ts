@@ -1,9 +1,10 @@
-// The journal when the disk does not take what it is given, and that calls at the same time share
-// one transaction.
+// The journal: entries that arrive together share one transaction, keep their order, and survive a
+// disk that refuses them.
 import assert from 'node:assert/strict';
 import { fdatasync } from 'node:fs';
 import { describe, test } from 'node:test';
 import type { Database } from '../../../platform/sql/database.ts';
+import type { NewEvent } from '../../../wire/events.ts';
 import { rejects, until } from '../testing/harness.ts';
 import { intent, openJournal, outcome } from '../testing/journal.ts';
 
@@ -14,198 +15,102 @@ const statuses = async (db: Database): Promise<string[]> => {
   return rows.map(({ status }) => status);
 };
 
-const aTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const spentTokens = async (db: Database): Promise<number> => {
+  const row = await db.read((sql) => sql.one<{ tokens: number }>('SELECT * FROM budget_spent'));
+  return row?.tokens ?? 0;
+};
 
-describe('the journal', () => {
-  test('what comes at once goes in one transaction, and its outcomes with the next', async () => {
+const idsOf = (events: readonly NewEvent[]): string[] => events.map(({ id }) => id);
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe('groups', () => {
+  test('entries that arrive together share a transaction, and outcomes join the next one', async () => {
     const { journal, state, events, db, close } = await openJournal();
     const before = state.transactions;
     const written = await Promise.all([1, 2, 3, 4, 5].map((n) => journal.intent(intent(n))));
     assert.equal(state.transactions, before + 1);
-    await Promise.all(written.map(({ recorded }) => recorded));
+    await Promise.all(written.map(({ recorded }) => recorded()));
     assert.equal(events.length, 5);
-    for (const { seq } of written) journal.outcomeSoon(outcome(seq));
+    for (const { seq } of written) journal.deferOutcome(outcome(seq));
     assert.equal(journal.awaits('call_1'), true);
-    assert.deepEqual(journal.freed, { tokens: 35, costMicrousd: 30 });
-    const { recorded } = await journal.intent(intent(6, { needsOutcomes: true }));
+    const sixth = await journal.intent(intent(6));
     assert.equal(state.transactions, before + 2);
-    assert.deepEqual(journal.freed, { tokens: 0, costMicrousd: 0 });
-    await recorded;
-    await until(() => !journal.awaits('call_1'), 'the outcomes on the disk');
-    const rows = await statuses(db);
-    assert.equal(rows.filter((status) => status === 'completed').length, 5);
-    const spent = await db.read((sql) => sql.one<{ tokens: number }>('SELECT * FROM budget_spent'));
-    assert.equal(spent?.tokens, 15);
+    assert.deepEqual(await statuses(db), [...Array(5).fill('completed'), 'running']);
+    assert.equal(await spentTokens(db), 15);
+    await sixth.recorded();
+    assert.deepEqual(idsOf(events).slice(5), [
+      ...[1, 2, 3, 4, 5].map((n) => `call_${n}.ended.1`),
+      'call_6.attempted.1',
+    ]);
+    await until(() => journal.isIdle(), 'the outcomes on the disk');
     await close();
   });
 
-  test('a lone intent that needs no outcome does not wait for one', async (t) => {
+  test('an outcome that no caller waits for is written after a delay', async (t) => {
     const { journal, db, events, close } = await openJournal();
-    const first = await journal.intent(intent(1));
+    const { seq } = await journal.intent(intent(1));
     t.mock.timers.enable({ apis: ['setTimeout'] });
-    journal.outcomeSoon(outcome(first.seq));
-    const second = await journal.intent(intent(2));
-    await second.recorded;
-    assert.deepEqual(await statuses(db), ['running', 'running']);
-    assert.equal(journal.awaits('call_1'), true);
-    t.mock.timers.tick(20);
+    journal.deferOutcome(outcome(seq));
+    t.mock.timers.tick(19);
+    for (let n = 0; n < 5; n++) await nextTurn();
+    assert.deepEqual(await statuses(db), ['running']);
+    t.mock.timers.tick(1);
     t.mock.timers.reset();
     await until(() => journal.isIdle(), 'the outcome on the disk');
-    assert.deepEqual(await statuses(db), ['completed', 'running']);
-    await until(() => events.length === 3, 'its event in the audit log');
-    await close();
-  });
-
-  test('an outcome nobody waits for is written soon', async () => {
-    const { journal, db, close } = await openJournal();
-    const { seq } = await journal.intent(intent(1));
-    journal.outcomeSoon(outcome(seq));
-    await until(() => !journal.awaits('call_1'), 'the outcome on the disk');
     assert.deepEqual(await statuses(db), ['completed']);
+    await until(() => events.length === 2, 'its event in the audit log');
     await close();
   });
 
-  test('a full disk refuses intents, keeps outcomes, and writes them when it can', async () => {
+  test('a flush makes every outcome durable', async () => {
     const { journal, state, db, close } = await openJournal();
-    const first = await journal.intent(intent(1));
-    const second = await journal.intent(intent(2));
-    state.isFull = true;
-    await rejects(journal.intent(intent(3)), 'storage_full');
-    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
-    journal.outcomeSoon(outcome(second.seq));
-    await rejects(journal.flush(), 'storage_full');
-    assert.equal(journal.awaits('call_1'), true);
-    state.isFull = false;
-    await until(() => journal.isIdle(), 'both outcomes on the disk');
-    assert.deepEqual(await statuses(db), ['completed', 'completed']);
+    const { seq } = await journal.intent(intent(1));
+    journal.deferOutcome(outcome(seq));
+    await journal.flush();
+    assert.equal(journal.isIdle(), true);
+    assert.deepEqual(await statuses(db), ['completed']);
+    const before = state.transactions;
+    await journal.flush();
+    assert.equal(state.transactions, before, 'nothing is left to write');
     await close();
   });
 
-  test('an intent waits for the audit log alone, and what it committed is synced soon', async () => {
+  test('more than one transaction holds are written in several, in order', async () => {
+    const { journal, state, events, close } = await openJournal();
+    const before = state.transactions;
+    const numbers = Array.from({ length: 600 }, (_, n) => n + 1);
+    const written = await Promise.all(numbers.map((n) => journal.intent(intent(n))));
+    assert.equal(state.transactions, before + 3);
+    await written.at(-1)!.recorded();
+    assert.deepEqual(
+      idsOf(events),
+      numbers.map((n) => `call_${n}.attempted.1`),
+    );
+    await close();
+  });
+
+  test('an intent waits for the audit log alone, and its file is synced soon after', async () => {
     let syncs = 0;
-    const { journal, events, close } = await openJournal({
+    const { journal, state, events, close } = await openJournal({
       sync: (fd, done) => {
         syncs++;
         fdatasync(fd, done);
       },
     });
+    const log = Promise.withResolvers<void>();
+    state.logWaits = log.promise;
     const before = syncs;
     const { recorded } = await journal.intent(intent(1));
-    await recorded;
-    assert.equal(events.length, 1);
-    await until(() => syncs > before, 'a sync');
-    await close();
-  });
-
-  const outboxRows = async (db: Database): Promise<number[]> => {
-    const rows = await db.read((sql) => sql.all<{ seq: number }>('SELECT seq FROM outbox'));
-    return rows.map(({ seq }) => seq);
-  };
-
-  test('intents are told before they are committed, one or several, with the outcomes they take along', async () => {
-    const { journal, state, db, events, close } = await openJournal();
-    await aTurn(); // The outbox has seen that nothing was left in its table.
-    const first = await journal.intent(intent(1));
-    assert.deepEqual(state.moments, ['modeld.after-told']);
-    await first.recorded;
-    await aTurn();
-    journal.outcomeSoon(outcome(first.seq));
-    const more = [2, 3].map((n) => intent(n, { needsOutcomes: true }));
-    const rest = await Promise.all(more.map((one) => journal.intent(one)));
-    assert.equal(state.moments.length, 2);
-    assert.deepEqual(await statuses(db), ['completed', 'running', 'running']);
-    await Promise.all(rest.map(({ recorded }) => recorded));
-    assert.deepEqual(
-      events.map(({ id }) => id),
-      ['call_1.attempted.1', 'call_1.ended.1', 'call_2.attempted.1', 'call_3.attempted.1'],
-    );
-    assert.deepEqual(await outboxRows(db), [1, 4]);
-    await close();
-  });
-
-  test('whoever waits for an outcome is not told of one that may be lost', async () => {
-    const { journal, state, events, close } = await openJournal();
-    await (await journal.intent(intent(1))).recorded;
-    await aTurn();
-    const told = state.moments.length;
-    const [second] = await Promise.all([journal.intent(intent(2)), journal.outcome(outcome(1))]);
-    await second.recorded;
-    assert.equal(state.moments.length, told);
-    assert.equal(events.length, 3);
-    await close();
-  });
-
-  test('what was told and could not be committed is written when there is room, with its end', async () => {
-    const { journal, state, db, events, close } = await openJournal();
-    await (await journal.intent(intent(1))).recorded;
-    await aTurn();
-    state.isFull = 'at the end';
-    const { seq, recorded } = await journal.intent(intent(2));
-    await rejects(recorded, 'storage_full');
-    assert.equal(journal.isIdle(), false);
-    journal.outcomeSoon(outcome(seq));
-    await rejects(journal.flush(), 'storage_full');
-    await rejects(journal.intent(intent(3)), 'storage_full');
-    assert.deepEqual(await statuses(db), ['running']);
-    state.isFull = false;
-    await until(() => journal.isIdle(), 'attempt and end on the disk');
-    assert.deepEqual(await statuses(db), ['running', 'completed']);
-    await (await journal.intent(intent(4))).recorded;
-    assert.deepEqual(
-      events.map(({ id }) => id),
-      ['call_1.attempted.1', 'call_2.attempted.1', 'call_2.ended.1', 'call_4.attempted.1'],
-    );
-    await close();
-  });
-
-  test('a group that was told and could not be committed is written whole when there is room, nothing twice', async () => {
-    const { journal, state, db, events, close } = await openJournal();
-    await (await journal.intent(intent(1))).recorded;
-    await aTurn();
-    journal.outcomeSoon(outcome(1));
-    state.isFull = 'at the end';
-    const needing = [2, 3].map((n) => intent(n, { needsOutcomes: true }));
-    const group = await Promise.all(needing.map((one) => journal.intent(one)));
-    for (const { recorded } of group) await rejects(recorded, 'storage_full');
-    assert.deepEqual(journal.freed, { tokens: 7, costMicrousd: 6 });
-    assert.equal(journal.awaits('call_1'), true);
-    for (const { seq } of group) journal.outcomeSoon(outcome(seq));
-    await rejects(journal.flush(), 'storage_full');
-    await rejects(journal.intent(intent(4)), 'storage_full');
-    assert.deepEqual(await statuses(db), ['running']);
-    state.isFull = false;
-    // Alone and without need of an outcome, it takes along what is owed all the same.
-    await (await journal.intent(intent(5))).recorded;
-    assert.deepEqual(await statuses(db), ['completed', 'completed', 'completed', 'running']);
-    await until(() => journal.isIdle(), 'all of it on the disk');
-    assert.deepEqual(journal.freed, { tokens: 0, costMicrousd: 0 });
-    assert.deepEqual(
-      events.map(({ id }) => id),
-      [
-        ...['call_1.attempted.1', 'call_1.ended.1', 'call_2.attempted.1', 'call_3.attempted.1'],
-        ...['call_2.ended.1', 'call_3.ended.1', 'call_5.attempted.1'],
-      ],
-    );
-    assert.deepEqual((await outboxRows(db)).slice(0, -1), [1, 4]);
-    await close();
-  });
-
-  test('what the disk did not sync is told to whoever waits, and nothing is written after it', async () => {
-    let isGood = true;
-    const { journal, db, close } = await openJournal({
-      sync: (fd, done) => {
-        if (isGood) fdatasync(fd, done);
-        else setImmediate(() => done(new Error('EIO')));
-      },
+    let isRecorded = false;
+    const waiting = recorded().then(() => {
+      isRecorded = true;
     });
-    const first = await journal.intent(intent(1));
-    await first.recorded;
-    isGood = false;
-    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
-    await rejects(journal.intent(intent(2)), 'storage_full');
-    await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
-    assert.deepEqual(await statuses(db), ['completed']);
-    assert.equal(journal.awaits('call_1'), true);
+    await until(() => syncs > before, 'a sync');
+    assert.equal(isRecorded, false);
+    log.resolve();
+    await waiting;
+    assert.equal(events.length, 1);
     await close();
   });
 
@@ -236,46 +141,99 @@ describe('the journal', () => {
     assert.equal(waiting.length, 0);
     await close();
   });
+});
 
-  test('a row that cannot be written does not take its neighbours along', async () => {
-    const { journal, db, close } = await openJournal();
-    const results = await Promise.allSettled([
+describe('a disk that refuses', () => {
+  for (const isFull of [true, 'at the end'] as const)
+    test(`intents are refused, outcomes kept and written later, none twice (${isFull})`, async () => {
+      const { journal, state, db, events, close } = await openJournal();
+      const first = await journal.intent(intent(1));
+      const second = await journal.intent(intent(2));
+      state.isFull = isFull;
+      await rejects(journal.intent(intent(3)), 'storage_full');
+      await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
+      journal.deferOutcome(outcome(second.seq));
+      await rejects(journal.flush(), 'storage_full');
+      assert.equal(journal.awaits('call_1'), true);
+      assert.deepEqual(await statuses(db), ['running', 'running']);
+      state.isFull = false;
+      await until(() => journal.isIdle(), 'both outcomes on the disk');
+      assert.deepEqual(await statuses(db), ['completed', 'completed']);
+      assert.equal(await spentTokens(db), 6);
+      await (await journal.intent(intent(4))).recorded();
+      assert.deepEqual(idsOf(events), [
+        ...['call_1.attempted.1', 'call_2.attempted.1'],
+        ...['call_1.ended.1', 'call_2.ended.1', 'call_4.attempted.1'],
+      ]);
+      await close();
+    });
+
+  test('no intent overtakes an outcome before it, though they are in different groups', async () => {
+    const { journal, state, db, close } = await openJournal();
+    const numbers = Array.from({ length: 300 }, (_, n) => n + 1);
+    const open = await Promise.all(numbers.map((n) => journal.intent(intent(n))));
+    for (const { seq } of open) journal.deferOutcome(outcome(seq));
+    state.refuseAfter = 0;
+    await rejects(journal.intent(intent(301)), 'storage_full');
+    assert.deepEqual([...new Set(await statuses(db))], ['running']);
+    // Control: with room it takes all of them along.
+    await journal.intent(intent(302));
+    const found = await statuses(db);
+    assert.deepEqual([found.length, found.indexOf('running')], [301, 300]);
+    await close();
+  });
+});
+
+describe('an entry that cannot be written', () => {
+  test('an intent is refused alone, and its neighbours wait for the audit log', async () => {
+    const { journal, state, db, events, close } = await openJournal();
+    const log = Promise.withResolvers<void>();
+    state.logWaits = log.promise;
+    const [first, broken, second] = await Promise.allSettled([
       journal.intent(intent(1)),
       journal.intent(intent(1)),
       journal.intent(intent(2)),
     ]);
-    assert.deepEqual(
-      results.map(({ status }) => status),
-      ['fulfilled', 'rejected', 'fulfilled'],
-    );
+    assert.ok(first.status === 'fulfilled' && second.status === 'fulfilled');
+    assert.match(String((broken as PromiseRejectedResult).reason), /UNIQUE/);
+    let isRecorded = false;
+    const recorded = second.value.recorded().then(() => {
+      isRecorded = true;
+    });
+    await nextTurn();
+    assert.equal(isRecorded, false);
+    log.resolve();
+    await recorded;
+    assert.deepEqual(idsOf(events), ['call_1.attempted.1', 'call_2.attempted.1']);
     assert.equal((await statuses(db)).length, 2);
     await close();
   });
 
-  test('not when the log was told before either, and the others wait for the log', async () => {
-    const { journal, state, db, events, close } = await openJournal();
-    await (await journal.intent(intent(1))).recorded;
-    await aTurn();
-    const log = Promise.withResolvers<void>();
-    state.logWaits = log.promise;
-    const [second, broken] = await Promise.all([
-      journal.intent(intent(2)),
+  test('an outcome is dropped and logged, and does not hold up those after it', async () => {
+    const { journal, db, logged, close } = await openJournal();
+    const [first, second] = await Promise.all([1, 2].map((n) => journal.intent(intent(n))));
+    const event = { id: '', event: 'model.call.ended' } as const;
+    journal.deferOutcome({ ...outcome(first!.seq), event });
+    await journal.outcome(outcome(second!.seq));
+    assert.equal(journal.isIdle(), true);
+    assert.deepEqual(await statuses(db), ['running', 'completed']);
+    assert.match(logged.join(), /outcome of a model call was lost.*call_1/);
+    await close();
+  });
+
+  test('when the disk refuses one of its neighbours, those behind are refused too', async () => {
+    const { journal, state, db, close } = await openJournal();
+    const { seq } = await journal.intent(intent(1));
+    journal.deferOutcome(outcome(seq));
+    state.refuseAfter = 1;
+    const [broken, behind] = await Promise.allSettled([
       journal.intent(intent(1)),
+      journal.intent(intent(2)),
     ]);
-    let isRecorded = false;
-    const recorded = second.recorded.then(() => {
-      isRecorded = true;
-    });
-    await aTurn();
-    assert.equal(isRecorded, false);
-    log.resolve();
-    await recorded;
-    await assert.rejects(broken.recorded, /UNIQUE/);
-    await (await journal.intent(intent(3))).recorded;
-    await until(() => journal.isIdle(), 'an end of it');
-    assert.deepEqual(await statuses(db), ['running', 'running', 'running']);
-    assert.equal(events.length, 4);
-    assert.deepEqual(await outboxRows(db), [1, 3, 4]);
+    for (const { reason } of [broken, behind] as PromiseRejectedResult[])
+      assert.equal(reason.code, 'storage_full');
+    await until(() => journal.isIdle(), 'the outcome on the disk');
+    assert.deepEqual(await statuses(db), ['completed']);
     await close();
   });
 });

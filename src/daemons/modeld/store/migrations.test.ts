@@ -1,11 +1,12 @@
-// A database that the first release wrote opens, and everything in it is found again.
+// Databases of earlier versions open, and everything in them is found again.
 import assert from 'node:assert/strict';
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { sha256Hex } from '../../../platform/json.ts';
-import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
+import { runningCalls, sumUsage } from './calls.ts';
 import { PartWriter, readPart } from './parts.ts';
 import { MIGRATIONS } from './tables.ts';
 
@@ -60,4 +61,35 @@ describe("modeld's database of the first release", () => {
     assert.equal(kept?.n, names.length);
     await before.close();
   });
+});
+
+test('calls from before their indexes came back are found by time and by status', async () => {
+  const file = join(dir, 'marks.sqlite');
+  const old = openSqlite({ file, migrations: MIGRATIONS.slice(0, 5) });
+  const add = (sql: SqlNow, seq: number, status: string, createdMs: number): void =>
+    sql.run(
+      `INSERT INTO model_calls (seq, call_id, attempt, status, principal, agent, via, model,
+         provider, upstream_model, rehearsal, purpose, request_hash, context, params,
+         reserved_tokens, reserved_cost, created_ms)
+       VALUES (?, ?, 1, ?, 'p', '', 'openai', 'm', 'p', 'm', 0, '', '', x'00', '', 0, 0, ?)`,
+      ...[seq, `call_${seq}`, status, createdMs],
+    );
+  await old.writeNow((sql) => {
+    add(sql, 3, 'completed', 5_000);
+    add(sql, 4, 'running', 6_000);
+    // The clock was set back.
+    add(sql, 5, 'completed', 2_000);
+  });
+  await old.close();
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  assert.deepEqual(
+    (await db.read(runningCalls)).map(({ seq }) => seq),
+    [4],
+  );
+  const since = async (sinceMs: number): Promise<number | undefined> => {
+    const asked = { agent: undefined, taskId: undefined, sinceMs };
+    return (await db.read((sql) => sumUsage(sql, asked)))[0]?.calls;
+  };
+  assert.deepEqual([await since(0), await since(5_000), await since(6_001)], [3, 2, undefined]);
+  await db.close();
 });

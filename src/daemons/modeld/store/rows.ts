@@ -1,54 +1,40 @@
-// The statements of one journal transaction. A budget that many outcomes of it touch is written
-// once, and all its events are one row of the outbox.
+// Writes the rows of one journal transaction. A budget that several of its outcomes charge is
+// written once, and all its events are one row of the outbox.
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
-import { hourOf } from './calls.ts';
 import type { Intent, Outcome, Work } from './entries.ts';
 import { type Part, PartWriter } from './parts.ts';
-
-/** So many calls may be looked at again after a crash. */
-const MARK_EVERY = 1_000;
 
 export class RowWriter {
   readonly #outbox: Outbox;
   readonly #parts = new PartWriter();
-  #hour = -1;
-  #markedSeq = 0;
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
   }
 
-  /**
-   * Gives the number of the last event, 0 when there is none. No call before `openSeq` is without
-   * an outcome.
-   */
-  writeAll(sql: SqlNow, works: readonly Work[], openSeq: number): number {
+  /** Returns the number of the last event, 0 when there is none. */
+  writeAll(sql: SqlNow, works: readonly Work[]): number {
     const spent = new Map<BudgetKey, Spent>();
     const events: EventDraft[] = [];
     const parts: Part[] = [];
     let nowMs = 0;
-    let told = 0;
     for (const work of works) {
       if (work.kind === 'intent') {
         writeIntent(sql, work);
-        this.#markHour(sql, work.intent.createdMs, work.seq);
         nowMs = Math.max(nowMs, work.intent.createdMs);
         parts.push(...work.intent.parts);
-        if (work.isTold !== true) events.push(work.intent.event);
+        events.push(work.intent.event);
       } else if (work.kind === 'outcome') {
         writeOutcome(sql, work.outcome);
         nowMs = Math.max(nowMs, work.outcome.endedMs);
         if (work.outcome.response !== null) parts.push(work.outcome.response);
-        if (work.outcome.isTold !== true) events.push(work.outcome.event);
+        events.push(work.outcome.event);
         for (const one of work.outcome.spent) addSpent(spent, one);
-      } else if (work.kind === 'told') {
-        this.#outbox.addTold(sql, work.told);
-        told = Math.max(told, work.told.seq);
-      } else {
+      } else if (work.kind === 'raise') {
         sql.run(
           'UPDATE model_calls SET reserved_tokens = ?, reserved_cost = ? WHERE seq = ?',
           work.reserved.tokens,
@@ -58,35 +44,12 @@ export class RowWriter {
       }
     }
     this.#parts.writeAll(sql, parts, nowMs);
-    this.#markOpen(sql, openSeq);
     for (const one of spent.values()) writeSpent(sql, one);
-    return events.length === 0 ? told : this.#outbox.addAll(sql, events);
-  }
-
-  /** The first of an hour has the lowest number, also when the clock goes back. */
-  #markHour(sql: SqlNow, createdMs: number, seq: number): void {
-    const hour = hourOf(createdMs);
-    if (hour === this.#hour) return;
-    markHour(sql, hour, seq);
-    sql.afterCommit(() => {
-      this.#hour = hour;
-    });
-  }
-
-  #markOpen(sql: SqlNow, openSeq: number): void {
-    if (openSeq - this.#markedSeq < MARK_EVERY) return;
-    sql.run('UPDATE calls_open SET seq = ?', openSeq);
-    sql.afterCommit(() => {
-      this.#markedSeq = openSeq;
-    });
+    return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
   }
 }
 
-export function markHour(sql: SqlNow, hour: number, seq: number): void {
-  sql.run('INSERT OR IGNORE INTO call_hours (hour, seq) VALUES (?, ?)', hour, seq);
-}
-
-type IntentRow = Omit<Intent, 'needsOutcomes' | 'parts' | 'event'>;
+type IntentRow = Omit<Intent, 'parts' | 'event'>;
 
 export function writeIntent(
   sql: SqlNow,
@@ -121,7 +84,7 @@ export function writeIntent(
   );
 }
 
-type OutcomeRow = Omit<Outcome, 'callId' | 'freed' | 'spent' | 'event' | 'isTold'>;
+type OutcomeRow = Omit<Outcome, 'callId' | 'spent' | 'event'>;
 
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
   sql.run(

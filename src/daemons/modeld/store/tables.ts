@@ -131,10 +131,18 @@ INSERT INTO calls_open (seq) VALUES (COALESCE(
   (SELECT MAX(seq) + 1 FROM model_calls), 1));
 DROP INDEX model_calls_running;`;
 
+/** The indexes are back: keeping the marks right was more code than they saved time. */
+const INDEXES_AGAIN = `
+DROP TABLE call_hours;
+DROP TABLE calls_open;
+CREATE INDEX model_calls_by_time ON model_calls (created_ms);
+CREATE INDEX model_calls_running ON model_calls (seq) WHERE status = 'running';`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`,
   RUN_LABELS,
   PROVIDER_PRICE,
   MARKS,
+  INDEXES_AGAIN,
 ];

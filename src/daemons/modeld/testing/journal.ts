@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
-import { silentLog } from '../../../platform/log.ts';
+import { makeLog, silentLog } from '../../../platform/log.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
@@ -19,15 +19,7 @@ after(() => {
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
 });
 
-export async function openJournal({
-  sync,
-  lastSeq = 0,
-  open = [],
-}: {
-  sync?: Sync;
-  lastSeq?: number;
-  open?: number[];
-} = {}) {
+export async function openJournal({ sync }: { sync?: Sync } = {}) {
   const dir = freshStateDir();
   dirs.push(dir);
   const file = join(dir, 'm.sqlite');
@@ -36,8 +28,9 @@ export async function openJournal({
   });
   const state = {
     isFull: false as boolean | 'at the end',
+    /** How many transactions are taken before one is refused; none is when negative. */
+    refuseAfter: -1,
     transactions: 0,
-    moments: [] as string[],
     /** The audit log waits for this before it takes events. */
     logWaits: Promise.resolve(),
   };
@@ -46,7 +39,7 @@ export async function openJournal({
     commit: (work) => {
       state.transactions++;
       const full = fault('storage_full', 'no room');
-      if (state.isFull === true) return Promise.reject(full);
+      if (state.isFull === true || state.refuseAfter-- === 0) return Promise.reject(full);
       return inner.commit((sql) => {
         const value = work(sql);
         if (state.isFull === 'at the end') throw full;
@@ -65,15 +58,14 @@ export async function openJournal({
     },
     log: silentLog,
   });
-  const journal = new Journal({
-    ...{ db, outbox, log: silentLog, lastSeq, open },
-    moment: (name) => state.moments.push(name),
-  });
+  const logged: string[] = [];
+  const log = makeLog((line) => logged.push(line));
+  const journal = new Journal({ db, outbox, log, lastSeq: 0 });
   const close = async () => {
     outbox.stop();
     await db.close();
   };
-  return { db, journal, events, state, close };
+  return { db, journal, events, state, logged, close };
 }
 
 export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
@@ -95,7 +87,6 @@ export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
   context: 'ab'.repeat(32),
   params: 'p',
   reserved: { tokens: 10, costMicrousd: 10 },
-  needsOutcomes: false,
   createdMs: 1,
   parts: [{ hash: 'ab'.repeat(32), body: '"x"', labels: 1, source: 's' }],
   event: { id: `call_${n}.attempted.1`, event: 'model.call.attempted' },
@@ -111,7 +102,6 @@ export const outcome = (seq: number): Outcome => ({
   stopReason: 'end',
   usage: null,
   charged: { tokens: 3, costMicrousd: 4 },
-  freed: { tokens: 7, costMicrousd: 6 },
   response: null,
   error: null,
   tries: 1,
