@@ -18,7 +18,7 @@ import { makePriceBook, rowOf } from './adapters/prices.ts';
 import { makeHandlers } from './api.ts';
 import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
-import { lostEvents } from './service/regain.ts';
+import { fetchLostEvents } from './service/restore-from-audit.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
 import { MIGRATIONS } from './store/tables.ts';
@@ -64,13 +64,13 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   };
   try {
     const { store, seq } = outbox.opened;
-    const ask = async (after: number) =>
+    const fetchPage = async (after: number) =>
       (await audit.own({ params: { store }, query: { after } })).events;
     const service = await openService({
       config,
       db,
       outbox,
-      lost: await lostEvents(ask, seq, log),
+      lost: await fetchLostEvents(fetchPage, seq, log),
       keys: openKeys(stateDir),
       upstream,
       policy,

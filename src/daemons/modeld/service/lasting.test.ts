@@ -104,10 +104,7 @@ describe('what lasts', () => {
     const reserved = audited.at(-1)!.data!.reserved_tokens as number;
 
     const second = await startModeld({ stateDir: disk, config: config(), audited });
-    assert.match(
-      second.logLines.join('\n'),
-      /lost here with the last crash.*"calls":2,"outcomes":1/,
-    );
+    assert.match(second.logLines.join('\n'), /restored from the audit log.*"calls":2,"outcomes":1/);
     await until(
       () => second.events.some(({ id }) => id === `${unnamed.call_id}.ended.1`),
       'the end of the last call',
@@ -139,7 +136,7 @@ describe('what lasts', () => {
     await second.stop();
 
     const third = await startModeld({ stateDir: disk, config: config(), audited: second.events });
-    assert.doesNotMatch(third.logLines.join('\n'), /lost here/);
+    assert.doesNotMatch(third.logLines.join('\n'), /restored from/);
     await third.stop();
   });
 

@@ -23,9 +23,8 @@ import { Generate, type Patience } from './generate.ts';
 import { makePermit } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
-import { settleLeftCalls } from './recover.ts';
-import { regainCalls } from './regain.ts';
 import { Reports, type TryRoute, testModel } from './reports.ts';
+import { restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
 import { makeRuns } from './runs.ts';
 import { Settings } from './settings.ts';
 
@@ -52,12 +51,9 @@ export type Service = Awaited<ReturnType<typeof openService>>;
 export async function openService(parts: ServiceParts) {
   const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
-  const regained = await regainCalls(db, parts.lost);
-  if (regained.calls + regained.outcomes > 0)
-    log.warn(
-      'model calls were lost here with the last crash and are back from the audit log',
-      regained,
-    );
+  const restored = await restoreFromAudit(db, parts.lost);
+  if (restored.calls + restored.outcomes > 0)
+    log.warn('model calls lost in the last crash were restored from the audit log', restored);
   const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
   // Before any budget is read: what was left open is part of what was spent.
   const left = await settleLeftCalls({ db, journal, nowMs });

@@ -1,0 +1,193 @@
+// Restores at startup what a crash took from the journal. A call is durable in the audit log before
+// it is in the journal's own file, so after a loss of power missing rows are written again from the
+// log: that the call was made, for whom and at what charge, without its texts. Calls that are left
+// without an outcome are then charged in full, because they may have reached a model.
+import type { Log } from '../../../platform/log.ts';
+import type { Database } from '../../../platform/sql/database.ts';
+import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { SqlNow } from '../../../platform/sql/sqlite.ts';
+import { untilDone } from '../../../platform/until-done.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
+import { REHEARSAL } from '../rules/models.ts';
+import { type CallRow, runningCalls } from '../store/calls.ts';
+import type { Intent, Outcome } from '../store/entries.ts';
+import type { Journal } from '../store/journal.ts';
+import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { unknownEvent } from './events.ts';
+
+/** Fetches a page of this store's events after a number, in order; an empty page is the end. */
+export type FetchEvents = (after: number) => Promise<readonly NewEvent[]>;
+
+const BACKOFF_MS_MAX = 500;
+const OUTAGE_MS_MAX = 10_000;
+
+/** Resolves to the events that the audit log has and this store lost. */
+export async function fetchLostEvents(
+  fetchPage: FetchEvents,
+  after: number,
+  log: Log,
+): Promise<NewEvent[]> {
+  let isLogged = false;
+  const isUnavailable = (error: unknown): boolean => {
+    if (!(error instanceof Fault) || error.code !== 'unavailable') return false;
+    if (!isLogged) log.warn('waiting for the audit log', { error });
+    isLogged = true;
+    return true;
+  };
+  const lost: NewEvent[] = [];
+  for (let last = after; ; ) {
+    const page = await untilDone(() => fetchPage(last), {
+      passes: isUnavailable,
+      pauseMsMax: BACKOFF_MS_MAX,
+      forMsMax: OUTAGE_MS_MAX,
+    });
+    if (page.length === 0) return lost;
+    lost.push(...page);
+    last = page.at(-1)!.source_seq;
+  }
+}
+
+/** Resolves to how many calls and outcomes were restored. Existing rows stay as they are. */
+export async function restoreFromAudit(
+  db: LateDatabase,
+  events: readonly NewEvent[],
+): Promise<{ calls: number; outcomes: number }> {
+  if (events.length === 0) return { calls: 0, outcomes: 0 };
+  const { value, syncNow } = await db.commit((sql) => {
+    const count = { calls: 0, outcomes: 0 };
+    for (const event of events) {
+      if (event.event === 'model.call.attempted' && restoreIntent(sql, event)) count.calls++;
+      if (event.event === 'model.call.ended' && restoreOutcome(sql, event)) count.outcomes++;
+    }
+    return count;
+  });
+  await syncNow();
+  return value;
+}
+
+/**
+ * Charges calls without an outcome what was reserved for them and ends them as unknown. Asked
+ * again, such a call begins a new attempt. Resolves to how many there were.
+ */
+export async function settleLeftCalls(options: {
+  db: Database;
+  journal: Journal;
+  nowMs: () => number;
+}): Promise<number> {
+  const { db, journal, nowMs } = options;
+  const rows = await db.read(runningCalls);
+  await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
+  return rows.length;
+}
+
+function restoreIntent(sql: SqlNow, event: NewEvent): boolean {
+  if (find(sql, event) !== undefined) return false;
+  const last = sql.one<{ seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM model_calls')!;
+  writeIntent(sql, { seq: last.seq + 1, intent: intentOf(event) });
+  return true;
+}
+
+function intentOf(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] {
+  const data = event.data ?? {};
+  // Events of earlier versions do not name the provider.
+  const provider = String(data.provider ?? '');
+  return {
+    callId: event.call_id!,
+    attempt: Number(data.attempt),
+    runId: event.run_id ?? null,
+    fence: null,
+    principal: event.principal!,
+    agent: event.agent ?? '',
+    taskId: event.task_id ?? null,
+    rootTaskId: event.root_task_id ?? null,
+    via: data.via as Intent['via'],
+    model: event.model!,
+    provider,
+    upstreamModel: String(data.upstream_model ?? event.model),
+    rehearsal: provider === REHEARSAL,
+    purpose: '',
+    requestHash: String(data.request_hash),
+    context: '',
+    params: '',
+    reserved: {
+      tokens: Number(data.reserved_tokens),
+      costMicrousd: Number(data.reserved_microusd),
+    },
+    createdMs: Date.parse(event.ts),
+  };
+}
+
+/** The answer was lost, so asking again makes a new attempt; the charge is known. */
+function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
+  const row = find(sql, event);
+  if (row?.status !== 'running') return false;
+  const data = event.data ?? {};
+  const count = (name: string): number => Number(data[name] ?? 0);
+  const charged = { tokens: count('charged_tokens'), costMicrousd: count('cost_microusd') };
+  const reason = fault('unavailable', `the answer of ${row.call_id} was lost with the power`);
+  writeOutcome(sql, {
+    seq: row.seq,
+    status: 'unknown',
+    provider: String(data.provider),
+    upstreamModel: String(data.upstream_model),
+    stopReason: null,
+    usage:
+      data.input_tokens === undefined
+        ? null
+        : {
+            input_tokens: count('input_tokens'),
+            output_tokens: count('output_tokens'),
+            cache_read_tokens: count('cache_read_tokens'),
+            cache_write_tokens: count('cache_write_tokens'),
+            reasoning_tokens: count('reasoning_tokens'),
+          },
+    charged,
+    response: null,
+    error: reason.toBody(),
+    tries: count('tries'),
+    endedMs: Date.parse(event.ts),
+  });
+  for (const key of budgetsOfRow(row)) writeSpent(sql, { key, ...charged });
+  return true;
+}
+
+function find(sql: SqlNow, { call_id, data }: NewEvent): CallRow | undefined {
+  return sql.one<CallRow>(
+    'SELECT * FROM model_calls WHERE call_id = ? AND attempt = ?',
+    call_id!,
+    Number(data?.attempt),
+  );
+}
+
+function unknownOutcome(row: CallRow, nowMs: number): Outcome {
+  const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
+  const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
+  return {
+    seq: row.seq,
+    callId: row.call_id,
+    status: 'unknown',
+    provider: row.provider,
+    upstreamModel: row.upstream_model,
+    stopReason: null,
+    usage: null,
+    charged,
+    response: null,
+    error: reason.toBody(),
+    tries: row.tries,
+    endedMs: nowMs,
+    spent: budgetsOfRow(row).map((key) => ({ key, ...charged })),
+    event: unknownEvent(row),
+  };
+}
+
+function budgetsOfRow(row: CallRow): BudgetKey[] {
+  return budgetsOf({
+    runId: row.run_id,
+    agent: row.agent,
+    taskId: row.task_id,
+    rootTaskId: row.root_task_id,
+    day: dayOf(row.created_ms),
+  });
+}
