@@ -1,8 +1,22 @@
-// Errors of the file system in the words of the fault table: what could not be done with which
-// path, and why. Small, because the command line loads it.
+// Turns errors of the file system into faults: a full disk is `storage_full`, any other failure of
+// the disk is `storage_broken`. Small, because the command line loads it.
 import { type Fault, fault } from '../wire/errors.ts';
 
-const FULL = ['ENOSPC', 'EDQUOT'];
+const errnoOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code;
+
+/** True for a full disk and for a quota that is used up. */
+export const isDiskFull = (error: unknown): boolean =>
+  ['ENOSPC', 'EDQUOT'].includes(errnoOf(error) ?? '');
+
+/** Returns the fault for storage that failed, where the path itself is known to be right. */
+export function storageFault(doing: string, cause: unknown): Fault {
+  const errno = errnoOf(cause) ?? String(cause);
+  const extra = { cause, details: { errno } };
+  return isDiskFull(cause)
+    ? fault('storage_full', `${doing} failed: the disk is full (${errno})`, extra)
+    : fault('storage_broken', `${doing} failed (${errno})`, extra);
+}
+
 const PATH_WORDS: Readonly<Record<string, string>> = {
   EROFS: 'that file system is read-only',
   EACCES: 'this user may not',
@@ -14,17 +28,16 @@ const PATH_WORDS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: 'the name is too long',
 };
 
-/** What the disk refused; nothing when the error is of another kind, and then it is a bug. */
+/** Returns undefined when the error is not one of the file system: then it is a bug. */
 export function diskFault(error: unknown): Fault | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = '', syscall, path } = error as NodeJS.ErrnoException;
   if (syscall === undefined) return undefined;
   const what = [syscall, path].filter((part) => part !== undefined).join(' ');
-  if (FULL.includes(code))
+  if (isDiskFull(error))
     return fault('storage_full', `${what}: the disk is full (${code})`, { cause: error });
   if (code === 'EIO')
     return fault('storage_broken', `${what}: the disk cannot be read or written (${code})`, {
-      hint: 'Look at the disk: dmesg says what it said.',
       cause: error,
     });
   const words = PATH_WORDS[code];

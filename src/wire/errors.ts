@@ -168,7 +168,7 @@ export const FAULTS = {
     http: 500,
     exit: 70,
     retry: false,
-    hint: 'Restore the state directory from a backup.',
+    hint: 'Check the disk (dmesg lists its errors); restore damaged files from a backup.',
   },
   deadline: {
     http: 504,

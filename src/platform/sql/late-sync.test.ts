@@ -1,10 +1,11 @@
-// A log that could not be synced, for whatever reason: whoever waits for it is told, nothing is
-// written after it, and the database can still be closed.
+// A database that is synced after its commits: commits share a sync, and after a failed one the
+// process is ended and nothing is written any more.
 import assert from 'node:assert/strict';
 import { fdatasync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import type { Fault } from '../../wire/errors.ts';
 import { type Sync, syncLate } from './late-sync.ts';
 import { openSqlite, type SqlNow } from './sqlite.ts';
 
@@ -16,13 +17,16 @@ const MIGRATIONS = ['CREATE TABLE t (k TEXT PRIMARY KEY);'];
 async function open({ sync, isLogGone = false }: { sync?: Sync; isLogGone?: boolean } = {}) {
   const file = join(dir, `${made++}.sqlite`);
   const inner = openSqlite({ file, migrations: MIGRATIONS });
-  return syncLate(inner, isLogGone ? join(dir, 'gone') : file, sync === undefined ? {} : { sync });
+  const problems: Fault[] = [];
+  const onFailedSync = (problem: Fault): void => void problems.push(problem);
+  const options = sync === undefined ? { onFailedSync } : { onFailedSync, sync };
+  return { problems, ...(await syncLate(inner, isLogGone ? join(dir, 'gone') : file, options)) };
 }
 const put = (k: string) => (sql: SqlNow) => sql.run('INSERT INTO t (k) VALUES (?)', k);
 const begun = async (syncs: unknown[]): Promise<void> => {
   while (syncs.length === 0) await new Promise((resolve) => setImmediate(resolve));
 };
-const BROKEN = { code: 'storage_full', message: /could not be synced/ };
+const BROKEN = { code: 'storage_broken', retry: false, message: /^syncing .*-wal .*failed/ };
 
 describe('late sync', () => {
   it('a log that cannot be opened is a failed sync, and stops no close', async () => {
@@ -33,6 +37,11 @@ describe('late sync', () => {
     await assert.rejects(
       db.write((sql) => sql.run('INSERT INTO t (k) VALUES (?)', 'c')),
       BROKEN,
+    );
+    assert.deepEqual(
+      db.problems.map(({ code }) => code),
+      ['storage_broken'],
+      'the process is ended once',
     );
     await db.close();
   });

@@ -2,8 +2,9 @@
 // another thread syncs it while this one goes on. What `write` gives is durable, and what `commit`
 // gives says when it is: soon, or at once for whoever cannot wait.
 import { closeSync, fdatasync, openSync } from 'node:fs';
-import { type Fault, fault } from '../../wire/errors.ts';
+import type { Fault } from '../../wire/errors.ts';
 import type { Database } from './database.ts';
+import { endProcess, failedSyncFault, type OnFailedSync } from './failed-sync.ts';
 import type { SqliteDatabase, SqlNow } from './sqlite.ts';
 
 export type LateDatabase = Database & {
@@ -22,6 +23,7 @@ export type Sync = (fd: number, done: (error: Error | null) => void) => void;
 
 export type LateOptions = {
   sync?: Sync;
+  onFailedSync?: OnFailedSync;
   /**
    * How long the log may get. Copying it waits for the disk twice, and a page that changes often is
    * copied once.
@@ -33,7 +35,7 @@ export type LateOptions = {
 export async function syncLate(
   inner: SqliteDatabase,
   file: string,
-  { sync = fdatasync, ...tuning }: LateOptions = {},
+  { sync = fdatasync, onFailedSync = endProcess, ...tuning }: LateOptions = {},
 ): Promise<LateDatabase> {
   // SQLite itself then syncs the log only before it copies it into the database, which keeps the
   // database whole. That every commit is durable is seen to here.
@@ -42,7 +44,7 @@ export async function syncLate(
     await inner.read((sql) => sql.all(`PRAGMA wal_autocheckpoint = ${tuning.logPagesMax}`));
   if (tuning.cacheKbMax !== undefined)
     await inner.read((sql) => sql.all(`PRAGMA cache_size = -${tuning.cacheKbMax}`));
-  const log = new LogSync(`${file}-wal`, sync);
+  const log = new LogSync(`${file}-wal`, sync, onFailedSync);
   return {
     async commit(work) {
       log.assertWhole();
@@ -71,6 +73,7 @@ const SOON_MS = 20;
 class LogSync {
   readonly #file: string;
   readonly #sync: Sync;
+  readonly #onFailedSync: OnFailedSync;
   #fd: number | undefined;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
@@ -79,12 +82,13 @@ class LogSync {
   #hurry: (() => void) | undefined;
   #broken: Fault | undefined;
 
-  constructor(file: string, sync: Sync) {
+  constructor(file: string, sync: Sync, onFailedSync: OnFailedSync) {
     this.#file = file;
     this.#sync = sync;
+    this.#onFailedSync = onFailedSync;
   }
 
-  /** After a failed sync nobody knows what the disk has: only a new start can tell. */
+  /** Throws after a failed sync, for as long as the process is still there. */
   assertWhole(): void {
     if (this.#broken !== undefined) throw this.#broken;
   }
@@ -161,10 +165,8 @@ class LogSync {
         this.#sync(fd, (error) => (error === null ? resolve() : reject(error)));
       });
     } catch (cause) {
-      this.#broken = fault('storage_full', `${this.#file} could not be synced to the disk`, {
-        cause,
-        hint: 'Look after the disk of the state directory, then start the runtime again.',
-      });
+      this.#broken = failedSyncFault(this.#file, cause);
+      this.#onFailedSync(this.#broken);
       throw this.#broken;
     }
   }

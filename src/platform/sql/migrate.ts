@@ -16,6 +16,7 @@ import {
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { fault } from '../../wire/errors.ts';
+import { isDiskFull, storageFault } from '../disk-fault.ts';
 import type { Log } from '../log.ts';
 import type { Migrations } from './database.ts';
 
@@ -93,11 +94,7 @@ function copyWhole(file: string, target: string): void {
     syncFile(dirname(target));
   } catch (cause) {
     rmSync(unfinished, { force: true });
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code !== 'ENOSPC' && code !== 'EDQUOT') throw cause;
-    throw fault('storage_full', `${file} could not be copied before it is changed: ${message}`, {
-      cause,
-    });
+    throw isDiskFull(cause) ? storageFault(`copying ${file} before it is changed`, cause) : cause;
   }
 }
 

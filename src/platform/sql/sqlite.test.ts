@@ -1,7 +1,6 @@
 // SQLite as a Database: writes that wait are made durable together and each rolled back alone,
 // reads see only what is committed, and files of other versions are refused or migrated.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
@@ -337,55 +336,5 @@ describe('sqlite: versions', () => {
       'this is not a database, but it is long enough to be taken for one. '.repeat(99),
     );
     assert.throws(() => open(file), { code: 'storage_broken' });
-  });
-});
-
-const canMount = process.getuid?.() === 0 && mountWorks();
-
-function mountWorks(): boolean {
-  const probe = join(dir, 'probe');
-  mkdirSync(probe);
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', probe], { stdio: 'ignore' });
-    execFileSync('umount', [probe]);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-describe('sqlite: a full disk', {
-  skip: canMount ? false : 'needs root to mount a small tmpfs',
-}, () => {
-  it('refuses with storage_full, keeps what was acknowledged, and goes on when there is space', async () => {
-    const small = join(dir, 'small');
-    mkdirSync(small);
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small]);
-    try {
-      const file = join(small, 'x.sqlite');
-      const db = open(file);
-      const acknowledged: string[] = [];
-      let refused: unknown;
-      for (let i = 0; refused === undefined && i < 1_000; i++) {
-        const k = `k${String(i).padStart(4, '0')}${'x'.repeat(10_000)}`;
-        await put(db, k, i).then(
-          () => acknowledged.push(k),
-          (error: unknown) => {
-            refused = error;
-          },
-        );
-      }
-      assert.equal((refused as { code: string }).code, 'storage_full');
-      assert.ok(acknowledged.length > 5);
-      await assert.rejects(put(db, 'y'.repeat(50_000), 1), { code: 'storage_full' });
-      assert.deepEqual(await keys(db), acknowledged);
-      execFileSync('mount', ['-o', 'remount,size=16m', small]);
-      await put(db, 'z', 1);
-      await db.close();
-      assert.deepEqual(peek(file), [...acknowledged, 'z']);
-      assert.ok(existsSync(file) && readdirSync(small).length >= 1);
-    } finally {
-      execFileSync('umount', ['-l', small]);
-    }
   });
 });

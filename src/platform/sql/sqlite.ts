@@ -4,7 +4,9 @@ import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { Database, Row, Sql, Value } from './database.ts';
+import { endProcess, type OnFailedSync } from './failed-sync.ts';
 import { type MigrateOptions, migrate } from './migrate.ts';
+import { isFailedSync, sqliteFault } from './sqlite-fault.ts';
 
 const GROUP_MAX = 256;
 const QUEUE_MAX = 20_000;
@@ -15,26 +17,7 @@ type Waiting = {
   reject: (e: unknown) => void;
 };
 
-function translate(error: unknown, file: string): unknown {
-  const { code, errcode, message } = error as { code?: string; errcode?: number; message?: string };
-  if (code === 'ERR_INVALID_STATE') return fault('stopping', `${file} is closed`, { cause: error });
-  if (code !== 'ERR_SQLITE_ERROR') return error;
-  const primary = (errcode ?? 0) & 255;
-  const extra = { cause: error };
-  if (primary === 13) return fault('storage_full', `the disk that holds ${file} is full`, extra);
-  if (primary === 10) {
-    // A full disk shows as a failed write of the journal on some file systems.
-    return /full|space/i.test(message ?? '')
-      ? fault('storage_full', `the disk that holds ${file} is full`, extra)
-      : fault('storage_full', `${file} could not be written: ${message}`, extra);
-  }
-  if (primary === 11 || primary === 26)
-    return fault('storage_broken', `${file} is damaged: ${message}`, extra);
-  return error;
-}
-
-/** With a log, it is said when the file was of an earlier version. */
-export type SqliteOptions = MigrateOptions;
+export type SqliteOptions = MigrateOptions & { onFailedSync?: OnFailedSync };
 
 /** Statements that are done when they return. */
 export type SqlNow = {
@@ -58,13 +41,15 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   closeToOthers(file);
   const db = new DatabaseSync(file);
   try {
-    db.exec(
-      'PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=5000;',
-    );
+    db.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;');
+    // After a failed sync the log may have a hole on the disk that the kernel's cache hides, and a
+    // loss of power would take all commits behind it. So what an earlier process left is written
+    // to the database now, and the log begins anew.
+    db.exec('PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout=5000;');
     migrate(db, options);
   } catch (error) {
     db.close();
-    throw translate(error, file);
+    throw sqliteFault(error, file);
   }
   const statements = new Map<string, StatementSync>();
   const prepare = (text: string): StatementSync => {
@@ -91,7 +76,8 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
     all: <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
     afterCommit: (work) => void after.push(work),
   };
-  return new OneConnection({ db, file, sql, sqlNow, after });
+  const { onFailedSync = endProcess } = options;
+  return new OneConnection({ db, file, sql, sqlNow, after, onFailedSync });
 }
 
 /**
@@ -121,6 +107,7 @@ class OneConnection implements SqliteDatabase {
   private readonly file: string;
   private readonly sql: Sql;
   private readonly sqlNow: SqlNow;
+  private readonly onFailedSync: OnFailedSync;
   private readonly ends: { begin: StatementSync; commit: StatementSync };
   /** What is to be called when the group in progress is committed. */
   private readonly after: (() => void)[];
@@ -135,12 +122,14 @@ class OneConnection implements SqliteDatabase {
     sql: Sql;
     sqlNow: SqlNow;
     after: (() => void)[];
+    onFailedSync: OnFailedSync;
   }) {
     this.db = parts.db;
     this.file = parts.file;
     this.sql = parts.sql;
     this.sqlNow = parts.sqlNow;
     this.after = parts.after;
+    this.onFailedSync = parts.onFailedSync;
     this.ends = {
       begin: this.db.prepare('BEGIN IMMEDIATE'),
       commit: this.db.prepare('COMMIT'),
@@ -174,10 +163,16 @@ class OneConnection implements SqliteDatabase {
     } catch (error) {
       this.after.length = 0;
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
-      throw translate(error, this.file);
+      throw this.reasonOf(error);
     }
     for (const work of this.after.splice(0)) work();
     return value;
+  }
+
+  private reasonOf(error: unknown): unknown {
+    const reason = sqliteFault(error, this.file);
+    if (isFailedSync(error)) this.onFailedSync(reason as Fault);
+    return reason;
   }
 
   private assertOpen(): void {
@@ -194,7 +189,7 @@ class OneConnection implements SqliteDatabase {
       while (this.db.isTransaction) await nextTurn();
       return await work(this.sql);
     } catch (error) {
-      throw translate(error, this.file);
+      throw this.reasonOf(error);
     }
   }
 
@@ -231,7 +226,7 @@ class OneConnection implements SqliteDatabase {
     } catch (error) {
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
       this.after.length = 0;
-      const reason = translate(error, this.file) as Fault;
+      const reason = this.reasonOf(error) as Fault;
       // Rejecting twice is harmless: a promise settles once.
       for (const waiting of group) waiting.reject(reason);
       return;
@@ -248,7 +243,7 @@ class OneConnection implements SqliteDatabase {
       this.db.exec('RELEASE one');
       return { value };
     } catch (error) {
-      const translated = translate(error, this.file);
+      const translated = this.reasonOf(error);
       this.after.length = before;
       // SQLite may have rolled the whole transaction back itself (disk full): then the group fails.
       if (!this.db.isTransaction) throw translated;

@@ -3,8 +3,9 @@
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { sha256Hex } from '../../../platform/json.ts';
-import { type Fault, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 
 export type BlobStore = {
   /** Returns when it is on disk. Storing the same bytes again does nothing, or repairs them. */
@@ -27,7 +28,7 @@ export type BlobStoreOptions = {
 export async function openBlobStore({ dir, write }: BlobStoreOptions): Promise<BlobStore> {
   const store = new Store(dir, write ?? ((file, bytes) => file.writeFile(bytes)));
   await store.prepare().catch((error: unknown) => {
-    throw translate(error, `the objects in ${dir} cannot be used`);
+    throw storageFault(`opening the objects in ${dir}`, error);
   });
   return store;
 }
@@ -60,7 +61,7 @@ class Store implements BlobStore {
     const work =
       other ??
       this.#store(hash, bytes).catch((error: unknown) => {
-        throw translate(error, `the object ${hash} could not be stored`);
+        throw storageFault(`storing object ${hash}`, error);
       });
     this.#underWay.set(hash, work);
     try {
@@ -76,7 +77,7 @@ class Store implements BlobStore {
     const bytes = await readFile(path).catch((error: unknown) => {
       throw isMissing(error)
         ? fault('not_found', `there is no object ${hash}`, { cause: error })
-        : translate(error, `the object ${hash} could not be read`);
+        : storageFault(`reading object ${hash}`, error);
     });
     if (sha256Hex(bytes) !== hash) {
       throw fault(
@@ -100,7 +101,7 @@ class Store implements BlobStore {
       return (await stat(path)).size;
     } catch (error) {
       if (isMissing(error)) return undefined;
-      throw translate(error, `the object ${hash} could not be looked at`);
+      throw storageFault(`reading object ${hash}`, error);
     }
   }
 
@@ -167,12 +168,4 @@ async function syncDir(dir: string): Promise<void> {
   }
 }
 
-const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException)?.code;
-const isMissing = (error: unknown): boolean => codeOf(error) === 'ENOENT';
-
-function translate(error: unknown, what: string): Fault {
-  const code = codeOf(error);
-  const full = code === 'ENOSPC' || code === 'EDQUOT';
-  const why = full ? 'the disk is full' : (error as Error).message;
-  return fault(full ? 'storage_full' : 'storage_broken', `${what}: ${why}`, { cause: error });
-}
+const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT';

@@ -1,8 +1,8 @@
-// Writing so that it lasts: the calls that may fail for lack of space (passed in, so that tests can
-// make them fail), files replaced whole, and the words of the operating system turned into faults.
+// Writes files durably: the calls that may fail (passed in, so that tests can make them fail), and
+// files that are replaced as a whole.
 import fs from 'node:fs';
 import path from 'node:path';
-import { type Fault, fault } from '../../../wire/errors.ts';
+import { storageFault } from '../../../platform/disk-fault.ts';
 
 export type LogDisk = {
   /** Writes at `position`, or at the end of the file; may write less than it was given. */
@@ -19,19 +19,8 @@ export const systemDisk: LogDisk = {
   truncate: (fd, sizeBytes) => fs.ftruncateSync(fd, sizeBytes),
 };
 
-const errno = (cause: unknown): string | undefined => (cause as NodeJS.ErrnoException).code;
-
-export const isMissing = (cause: unknown): boolean => errno(cause) === 'ENOENT';
-
-export function storageFault(doing: string, cause: unknown): Fault {
-  const code = errno(cause) ?? String(cause);
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
-  return fault(
-    isFull ? 'storage_full' : 'storage_broken',
-    `${doing} failed: ${isFull ? 'the disk is full' : 'the disk answered'} (${code})`,
-    { cause, details: { errno: code } },
-  );
-}
+export const isMissing = (cause: unknown): boolean =>
+  (cause as NodeJS.ErrnoException).code === 'ENOENT';
 
 export function writeAll(disk: LogDisk, fd: number, bytes: Buffer, position: number | null): void {
   for (let done = 0; done < bytes.length; ) {

@@ -4,15 +4,9 @@
 import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import {
-  isMissing,
-  type LogDisk,
-  readIfThere,
-  replaceFile,
-  storageFault,
-  syncDir,
-} from './disk.ts';
+import { isMissing, type LogDisk, readIfThere, replaceFile, syncDir } from './disk.ts';
 import { makeSigner, parseVkey, type Signer, type Verifier } from './note.ts';
 
 const KEYS_DIR = 'keys';

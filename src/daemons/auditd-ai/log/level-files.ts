@@ -3,8 +3,9 @@
 // (no fsync).
 import fs from 'node:fs';
 import path from 'node:path';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { isMissing, type LogDisk, storageFault, writeAll } from './disk.ts';
+import { isMissing, type LogDisk, writeAll } from './disk.ts';
 import { fromRaw, HASH_BYTES, hashNode, type NodeSource, type RawHash } from './merkle.ts';
 
 const TREE_DIR = 'tree';

@@ -4,9 +4,10 @@
 // the caller, and so is that only one process opens a directory.
 import fs from 'node:fs';
 import path from 'node:path';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type Appended, AppendQueue, encodeGroup, type Waiting } from './append-queue.ts';
-import { type LogDisk, storageFault, systemDisk } from './disk.ts';
+import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
 import * as merkle from './merkle.ts';

@@ -1,8 +1,8 @@
 // Reading lines back by seq, over all segments. Only what the log has acknowledged is shown.
 import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { damaged } from './damage.ts';
-import { storageFault } from './disk.ts';
 import { findOffset, LineCursor } from './segments.ts';
 
 /** A segment as readers see it: only its first `sizeBytes` are part of the log. */

@@ -1,10 +1,11 @@
 // Signed checkpoints of a live log: when they are made, by which keys, and which of them are
 // archived. Their form is note.ts's, their files checkpoint-files.ts's, the keys keys.ts's.
 
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-files.ts';
 import { damaged } from './damage.ts';
-import { type LogDisk, storageFault } from './disk.ts';
+import type { LogDisk } from './disk.ts';
 import { type KeyRing, readPublicKeys } from './keys.ts';
 import type { Frontier, TreeHead } from './merkle.ts';
 import * as notes from './note.ts';

@@ -2,8 +2,9 @@
 // sealed and followed by a new one. What the bytes mean is log.ts's business.
 import fs from 'node:fs';
 import path from 'node:path';
+import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type LogDisk, storageFault, syncDir, writeAll } from './disk.ts';
+import { type LogDisk, syncDir, writeAll } from './disk.ts';
 import { CURRENT_SEGMENT, NEXT_SEGMENT, sealedName } from './segments.ts';
 
 export class SegmentWriter {

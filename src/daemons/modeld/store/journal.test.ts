@@ -184,6 +184,25 @@ describe('a disk that refuses', () => {
   });
 });
 
+test('after a failed sync nothing is written, and no outcome is recorded again', async () => {
+  let isGood = true;
+  const { journal, db, events, close } = await openJournal({
+    sync: (fd, done) => {
+      if (isGood) fdatasync(fd, done);
+      else setImmediate(() => done(new Error('EIO')));
+    },
+  });
+  const { seq } = await journal.intent(intent(1));
+  isGood = false;
+  await rejects(journal.outcome(outcome(seq)), 'storage_broken');
+  await rejects(journal.intent(intent(2)), 'storage_broken');
+  await rejects(journal.flush(), 'storage_broken');
+  assert.equal(journal.awaits('call_1'), true);
+  assert.deepEqual(await statuses(db), ['completed']);
+  await until(() => events.length === 2, 'the event of the outcome, once');
+  await close();
+});
+
 describe('an entry that cannot be written', () => {
   test('an intent is refused alone, and its neighbours wait for the audit log', async () => {
     const { journal, state, db, events, close } = await openJournal();

@@ -24,6 +24,7 @@ export async function openJournal({ sync }: { sync?: Sync } = {}) {
   dirs.push(dir);
   const file = join(dir, 'm.sqlite');
   const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
+    onFailedSync: () => undefined,
     ...(sync === undefined ? {} : { sync }),
   });
   const state = {
