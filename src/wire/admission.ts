@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { route, routes } from './route.ts';
 import { AgentName, Label, RunId, TaskId } from './words.ts';
 
-/** What is said of every run when an activation of it starts. */
+/** The fields of an admission that are the same at every daemon. */
 export const admitted = {
   fence: z.int().positive(),
   mode: z.enum(['live', 'replay']),
@@ -13,6 +13,7 @@ export const admitted = {
   root_task_id: TaskId,
   labels: z.array(Label).max(16),
 };
+export type RunAdmission = z.infer<z.ZodObject<typeof admitted>>;
 
 export const admissionRoutes = <B extends z.ZodType>(body: B) =>
   routes({

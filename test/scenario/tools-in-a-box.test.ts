@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { makeBoxes } from '../../src/daemons/toold/boxes.ts';
-import type { Run } from '../../src/daemons/toold/runs.ts';
+import type { ToolRun } from '../../src/daemons/toold/runs.ts';
 import { fileTools } from '../../src/daemons/toold/tools/files.ts';
 import { gitTools } from '../../src/daemons/toold/tools/git.ts';
 import { logTools } from '../../src/daemons/toold/tools/logs.ts';
@@ -99,11 +99,11 @@ for (const mode of MODES) {
         runOf: () => runOf('coder'),
         ...{ clock: systemClock(), log: silentLog },
       });
-      const runs = new Map<string, Run>();
-      const runOf = (agent: string): Run => {
+      const runs = new Map<string, ToolRun>();
+      const runOf = (agent: string): ToolRun => {
         const runId = derivedId<RunId>('run', 'tools-in-a-box', mode, agent);
         const run = { runId, fence: 1, agent, taskId, rootTaskId: taskId, workspace: null };
-        const found = runs.get(agent) ?? ({ ...run, labels: new Set() } as unknown as Run);
+        const found = runs.get(agent) ?? ({ ...run, labels: new Set() } as unknown as ToolRun);
         runs.set(agent, found);
         return found;
       };

@@ -8,7 +8,7 @@ import type { BoxRules, DeclaredRules } from '../../policy/box-rules.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import { makeBoxes } from './boxes.ts';
 import type { PlaceRequest } from './command-tools/make.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import { showExec } from './tools/box.ts';
 
 const RULES: BoxRules = {
@@ -32,7 +32,7 @@ const ENDED = {
 const run = {
   ...{ runId: derivedId<RunId>('run', 'one'), fence: 1, agent: 'coder', workspace: null },
   labels: new Set(),
-} as unknown as Run;
+} as unknown as ToolRun;
 
 function makeWorld() {
   const open = new Set<string>();

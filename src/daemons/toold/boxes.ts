@@ -18,7 +18,7 @@ import { withDenials } from './denials.ts';
 import type { Grants } from './grants.ts';
 import { makeHostPlace } from './host-place.ts';
 import { makeRulesWatch, type Watched } from './rules-watch.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import { type Box, type ExecResult, notBegun } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
@@ -28,15 +28,15 @@ export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 export type Boxes = {
   /** A path that rules ask about is open only in a box for calls that were decided on it. */
-  of(run: Run, call: InBox): Promise<Box>;
+  of(run: ToolRun, call: InBox): Promise<Box>;
   /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
-  openEgress(run: Run): Promise<BoxRules['network']>;
+  openEgress(run: ToolRun): Promise<BoxRules['network']>;
   /** A sandbox of its own for one command of a declared tool. */
   host: Place;
   /** It has read something: what it may reach is narrowed at once. */
-  narrow(run: Run): Promise<void>;
+  narrow(run: ToolRun): Promise<void>;
   /** The run is over, or this activation of it. */
-  close(run: Run): Promise<void>;
+  close(run: ToolRun): Promise<void>;
 };
 
 type InBox = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
@@ -67,7 +67,7 @@ export function makeBoxes(options: {
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
-  runOf: (runId: RunId) => Run;
+  runOf: (runId: RunId) => ToolRun;
   clock: Clock;
   log: Log;
 }): Boxes {
@@ -77,10 +77,10 @@ export function makeBoxes(options: {
   /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
   const leaving = new Set<Held>();
 
-  const rulesOf = async (run: Run, touched: readonly string[] = []): Promise<BoxRules> =>
+  const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<BoxRules> =>
     policy.boxRulesOf(run.agent, await options.grants.of(run), touched);
 
-  const open = async (run: Run, rules: BoxRules): Promise<Open> => {
+  const open = async (run: ToolRun, rules: BoxRules): Promise<Open> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
     const egressSocket = rules.network.mode === 'none' ? null : await ways.put(run, rules);
@@ -114,7 +114,7 @@ export function makeBoxes(options: {
   };
 
   /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
-  const watched = (run: Run, entry: Held, box: Open): Watched => {
+  const watched = (run: ToolRun, entry: Held, box: Open): Watched => {
     let network = JSON.stringify(box.rules.network);
     return {
       async isNarrower() {
@@ -137,7 +137,7 @@ export function makeBoxes(options: {
     };
   };
 
-  const execIn = async (run: Run, entry: Held, box: Open, work: () => Promise<ExecResult>) => {
+  const execIn = async (run: ToolRun, entry: Held, box: Open, work: () => Promise<ExecResult>) => {
     entry.running++;
     try {
       const done = await watch.during(watched(run, entry, box), work);
@@ -156,7 +156,7 @@ export function makeBoxes(options: {
     if (held.get(entry.key) === entry) held.delete(entry.key);
   };
 
-  const current = async (run: Run, call: InBox): Promise<{ entry: Held; box: Open }> => {
+  const current = async (run: ToolRun, call: InBox): Promise<{ entry: Held; box: Open }> => {
     const { signal, touched } = call;
     const rules = await rulesOf(run, touched);
     const key = [run.runId, ...rules.opened].join(' ');

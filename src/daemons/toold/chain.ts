@@ -9,7 +9,7 @@ import type { Grants } from './grants.ts';
 import { isShortened, type Job } from './job.ts';
 import { runsCommands } from './marks.ts';
 import { neutralise, previewOf } from './output.ts';
-import { keyOf, type Run } from './runs.ts';
+import { keyOf, type ToolRun } from './runs.ts';
 import type { Store } from './store.ts';
 import type { Registry } from './tools/registry.ts';
 import type { Tool } from './tools/tool.ts';
@@ -51,7 +51,7 @@ export function makeChains(options: {
    * A command can send wherever its box reaches, whatever else it is said to do; one outside the
    * box that needs a host has the run's whole way out.
    */
-  const hostsOf = async (run: Run, tool: Tool, input: unknown): Promise<string[]> => {
+  const hostsOf = async (run: ToolRun, tool: Tool, input: unknown): Promise<string[]> => {
     const isTold = input !== undefined || tool.isDeclared === true;
     const named = ((isTold && tool.touches?.(input)) || []).flatMap((touch) =>
       touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
@@ -65,7 +65,7 @@ export function makeChains(options: {
   };
 
   /** `input` undefined: nobody said, so it may be the worst there is. */
-  const brings = async (run: Run, tool: Tool, input: unknown, part: ChainLink['part']) => {
+  const brings = async (run: ToolRun, tool: Tool, input: unknown, part: ChainLink['part']) => {
     const links: ChainLink[] = [];
     const isCommand = tool.box !== undefined || tool.isDeclared === true;
     const hosts = isCommand ? await hostsOf(run, tool, input) : [];
@@ -86,7 +86,7 @@ export function makeChains(options: {
     return links;
   };
 
-  const beside = async (run: Run, other: Other): Promise<ChainLink[]> => {
+  const beside = async (run: ToolRun, other: Other): Promise<ChainLink[]> => {
     const tool = registry.get(other.tool);
     // What it has not got is refused whatever a person says here.
     if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];

@@ -31,7 +31,8 @@ import type { BoxOf } from './job.ts';
 import { makeMarks } from './marks.ts';
 import { makePermissions } from './permission.ts';
 import { makeFinishResult } from './results.ts';
-import { makeRuns, type Run } from './runs.ts';
+import { makeRunRows } from './run-rows.ts';
+import { makeRuns, type ToolRun } from './runs.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import type { OpenHost } from './tools/network.ts';
@@ -70,10 +71,10 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   const boxes = makeBoxes({
     ...{ sandboxd, egressd, ways, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
-    runOf: (runId) => runs.held(runId),
+    runOf: (runId) => runs.live(runId),
     ...{ policy, clock, log },
   });
-  const hasReceived = async ({ runId }: Run): Promise<boolean> => {
+  const hasReceived = async ({ runId }: ToolRun): Promise<boolean> => {
     const ask = () => egressd.getEgress({ params: { id: runId } }, soon);
     try {
       // One that is started again soon knows: what was done need not be withheld for it.
@@ -89,7 +90,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   };
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
   const runs = makeRuns({
-    ...{ store, sockets: floor.runSockets, nowMs: () => clock.nowMs(), log },
+    ...{ db, rows: makeRunRows(() => clock.nowMs()), store, sockets: floor.runSockets, log },
     onGone(run) {
       grants.forget(run);
       void marks
@@ -99,11 +100,11 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
     },
   });
   const fetch: typeof egressd.fetch = async (request, asked) => {
-    await boxes.openEgress(runs.held(request.params.id as RunId));
+    await boxes.openEgress(runs.live(request.params.id as RunId));
     return egressd.fetch(request, asked);
   };
   const openHost: OpenHost = async ({ runId, callId }, { host, port, approvalId }) => {
-    const run = runs.held(runId);
+    const run = runs.live(runId);
     await grants.add(run, { host, port, callId, approvalId, nowMs: clock.nowMs() });
     const { granted } = await boxes.openEgress(run);
     const isOpen = granted.some((one) => one.host === host && one.port === port);

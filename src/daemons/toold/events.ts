@@ -6,9 +6,9 @@ import type { EventDraft } from '../../wire/events.ts';
 import type { Allowed, Verdict } from './permission.ts';
 import type { Output } from './results.ts';
 import type { Denied } from './rules.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 
-export type Subject = { run: Run; callId: string; tool: string; argumentsHash: string };
+export type Subject = { run: ToolRun; callId: string; tool: string; argumentsHash: string };
 
 const about = ({ run, callId, tool }: Subject) => ({
   principal: `agent:${run.agent}`,

@@ -8,14 +8,14 @@ import type { CallId } from '../../wire/words.ts';
 import type { Subject } from './events.ts';
 import { previewOf } from './output.ts';
 import { type CallError, checksUntil, type Denied } from './rules.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import type { NewCall } from './store.ts';
 import type { Box } from './tools/box.ts';
 import { errorOf, type Tool, type ToolContext } from './tools/tool.ts';
 
 /** One call as one activation asks it. */
 export type Job = {
-  run: Run;
+  run: ToolRun;
   callId: CallId;
   toolName: string;
   /** Undefined when there is no such tool. */

@@ -1,36 +1,36 @@
 // What a run has seen, as far as the broker must know it. agentd keeps the marks of tasks; here
 // are those of workspaces, so that a file carries them from one run to the next.
 import { type CallId, type Label, MARKS } from '../../wire/words.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import type { Store } from './store.ts';
 import { type AgentdClient, peerOptions, type Tool } from './tools/tool.ts';
 
 export type Marks = {
   /** The marks that policy must know of before this tool is used. */
-  of(run: Run, tool: Tool): Promise<readonly Label[]>;
+  of(run: ToolRun, tool: Tool): Promise<readonly Label[]>;
   /** Told before the effect, so that nobody sees an output that has not marked them. */
   note(call: Noted): Promise<void>;
   /** After the effect, before anybody sees it: a command may have fetched something by itself. */
   noteFetched(call: Noted): Promise<void>;
   /** It has these marks now, by what agentd handed out. */
-  learn(run: Run, labels: readonly Label[]): Promise<void>;
+  learn(run: ToolRun, labels: readonly Label[]): Promise<void>;
   /** The run is over, perhaps in the middle of a command: what that fetched stays marked. */
-  noteGone(run: Run): Promise<void>;
+  noteGone(run: ToolRun): Promise<void>;
 };
 
-type Noted = { run: Run; callId: CallId; tool: Tool };
+type Noted = { run: ToolRun; callId: CallId; tool: Tool };
 
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
   store: Pick<Store, 'workspaceMarks' | 'markWorkspace'>;
   /** A run has a new mark: what is open to it may have to be narrowed. */
-  onMarked: (run: Run) => Promise<void>;
+  onMarked: (run: ToolRun) => Promise<void>;
   /** Whether anything ever came in through the way out of this run's box. */
-  hasReceived: (run: Run) => Promise<boolean>;
+  hasReceived: (run: ToolRun) => Promise<boolean>;
 }): Marks {
   const { agentd, store } = options;
 
-  const learn = async (run: Run, labels: readonly Label[]): Promise<void> => {
+  const learn = async (run: ToolRun, labels: readonly Label[]): Promise<void> => {
     const before = run.labels.size;
     for (const label of labels) run.labels.add(label);
     if (run.labels.size > before) await options.onMarked(run);
@@ -48,7 +48,7 @@ export function makeMarks(options: {
   };
 
   /** A file that was fetched is never without its mark, whoever reads it. */
-  const markFetched = async (run: Run): Promise<boolean> => {
+  const markFetched = async (run: ToolRun): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
     await store.markWorkspace(placesOf(run), ['outside']);
     return true;
@@ -90,7 +90,7 @@ export function makeMarks(options: {
 }
 
 /** Where its files are: those of the task tree, and a directory that other trees may use too. */
-const placesOf = ({ rootTaskId, workspace }: Run): string[] =>
+const placesOf = ({ rootTaskId, workspace }: ToolRun): string[] =>
   workspace === null ? [rootTaskId] : [rootTaskId, workspace];
 
 /** What stays in the box and can be undone is decided alike for marked runs and others. */

@@ -19,7 +19,7 @@ import {
   type Question,
   refusal,
 } from './rules.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import type { Tool } from './tools/tool.ts';
 
 /** What policy says of one call: the strictest of all its answers, and what it was asked about. */
@@ -27,7 +27,7 @@ export type Verdict = Answer & { facts: CallFacts };
 
 export type Authority = {
   judge(asked: {
-    run: Run;
+    run: ToolRun;
     tool: Tool;
     input: unknown;
     labels: readonly Label[];
@@ -149,7 +149,7 @@ export function makePermissions(options: {
   };
 }
 
-const grantOf = ({ tools, grantExpiresMs, callsMax }: Run) => ({
+const grantOf = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
   ...{ tools, expiresAtMs: grantExpiresMs, callsMax },
 });
 

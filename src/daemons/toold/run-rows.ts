@@ -1,42 +1,50 @@
-// The runs that were admitted, with their highest fence, and the marks of the places they work in.
+// toold's rows of admitted runs with their highest fence, and of the marks of workspaces.
+import type { RunRows } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
-import { fault } from '../../wire/errors.ts';
 import type { AdmitRunBody } from '../../wire/toold.ts';
 import type { Label, RunId } from '../../wire/words.ts';
 
-export function makeRunRows(db: Database) {
+const SAVE =
+  'INSERT INTO runs (run_id, task_id, agent, fence, live, admission, admitted_ms) ' +
+  'VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (run_id) DO UPDATE SET task_id = excluded.task_id, ' +
+  'agent = excluded.agent, fence = excluded.fence, live = 1, admission = excluded.admission, ' +
+  'admitted_ms = excluded.admitted_ms';
+const END =
+  'INSERT INTO runs (run_id, task_id, agent, fence, live, admission, admitted_ms) ' +
+  "VALUES (?, '', '', ?, 0, '', ?) ON CONFLICT (run_id) DO UPDATE SET " +
+  'fence = excluded.fence, live = 0';
+
+export function makeRunRows(nowMs: () => number): RunRows<AdmitRunBody> {
   return {
-    /** Remembers the run and its fence for ever; a lower fence than before is refused. */
-    async admitRun(runId: string, admission: AdmitRunBody, nowMs: number): Promise<void> {
-      const changed = await db.write((sql) =>
-        sql.run(
-          'INSERT INTO runs (run_id, task_id, agent, fence, live, admission, admitted_ms) ' +
-            'VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (run_id) DO UPDATE SET ' +
-            'fence = excluded.fence, live = 1, admission = excluded.admission, ' +
-            'admitted_ms = excluded.admitted_ms WHERE excluded.fence >= runs.fence',
-          runId,
-          admission.task_id,
-          admission.agent,
-          admission.fence,
-          JSON.stringify(admission),
-          nowMs,
-        ),
+    async read(sql, runId) {
+      const row = await sql.one<{ fence: number; live: number }>(
+        'SELECT fence, live FROM runs WHERE run_id = ?',
+        runId,
       );
-      if (changed === 0)
-        throw fault('stale_fence', `${runId} was admitted before with a higher fence`);
+      return row && { fence: row.fence, isLive: row.live === 1 };
     },
+    async save(sql, runId, admission) {
+      const { task_id, agent, fence } = admission;
+      await sql.run(SAVE, runId, task_id, agent, fence, JSON.stringify(admission), nowMs());
+    },
+    async end(sql, runId, fence) {
+      await sql.run(END, runId, fence, nowMs());
+    },
+    async live(sql) {
+      const rows = await sql.all<{ run_id: RunId; admission: string }>(
+        'SELECT run_id, admission FROM runs WHERE live = 1',
+      );
+      return rows.map(({ run_id, admission }) => ({
+        runId: run_id,
+        admission: JSON.parse(admission) as AdmitRunBody,
+      }));
+    },
+  };
+}
 
-    dismissRun: (runId: string, fence: number): Promise<boolean> =>
-      db.write(async (sql) => {
-        const changed = await sql.run(
-          'UPDATE runs SET live = 0 WHERE run_id = ? AND fence <= ? AND live = 1',
-          runId,
-          fence,
-        );
-        return changed > 0;
-      }),
-
-    /** Of all these places together. */
+export function makeWorkspaceMarks(db: Database) {
+  return {
+    /** The marks of all these places together. */
     workspaceMarks: async (places: readonly string[]): Promise<Label[]> => {
       const marks = places.map(() => '?').join(', ');
       const rows = await db.read((sql) =>
@@ -58,17 +66,5 @@ export function makeRunRows(db: Database) {
               label,
             );
       }),
-
-    async liveRuns(): Promise<{ runId: RunId; admission: AdmitRunBody }[]> {
-      const rows = await db.read((sql) =>
-        sql.all<{ run_id: RunId; admission: string }>(
-          'SELECT run_id, admission FROM runs WHERE live = 1',
-        ),
-      );
-      return rows.map(({ run_id, admission }) => ({
-        runId: run_id,
-        admission: JSON.parse(admission) as AdmitRunBody,
-      }));
-    },
   };
 }

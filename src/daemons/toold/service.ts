@@ -13,7 +13,7 @@ import type { Attempts } from './attempts.ts';
 import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
 import { problemsOf } from './permission.ts';
-import { keyOf, type Run, type Runs } from './runs.ts';
+import { keyOf, type Runs, type ToolRun } from './runs.ts';
 import type { CallRow, Store } from './store.ts';
 import type { Registry } from './tools/registry.ts';
 
@@ -75,7 +75,7 @@ export function makeService(options: {
     }
   };
 
-  const launch = (run: Run, asking: Asking): Promise<CallAnswer> => {
+  const launch = (run: ToolRun, asking: Asking): Promise<CallAnswer> => {
     const { request, text, hash } = asking;
     if (run.inFlight.size >= options.inFlightPerRunMax) {
       const message = `${run.runId} has ${run.inFlight.size} calls in hand`;
@@ -187,7 +187,7 @@ export function makeService(options: {
   };
 }
 
-type Same = { callId: string; run: Run; toolName: string; argumentsHash: string };
+type Same = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
 
 /** A call id is one call of one run for ever. */
 function assertSame(

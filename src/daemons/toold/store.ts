@@ -6,7 +6,7 @@ import type { Database, Value } from '../../platform/sql/database.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { CallStatus, WaitKind } from '../../wire/toold.ts';
 import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../wire/words.ts';
-import { makeRunRows } from './run-rows.ts';
+import { makeWorkspaceMarks } from './run-rows.ts';
 
 /**
  * `place` is the order of the journal, which pages follow. Each index costs every call a written
@@ -366,6 +366,6 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       return db.read((sql) => sql.all<CallRow>(statement, ...values, limit));
     },
 
-    ...makeRunRows(db),
+    ...makeWorkspaceMarks(db),
   };
 }

@@ -125,6 +125,7 @@ describe('dismissing a run', () => {
     assert.equal((await host.asAgentd.dismissRun({ params, query: { fence: 1 } })).dismissed, true);
     await assert.rejects(slow, isCode('canceled'));
     await assert.rejects(run.ask(2, 'test.echo', { text: 'a' }), isCode('stale_fence'));
+    await assert.rejects(host.admit('one', { fence: 1 }), isCode('stale_fence'));
     run = await host.admit('one', { fence: 2 });
     assert.equal(
       (await finished(world, run.ask(1, 'test.count_effect', args))).status,

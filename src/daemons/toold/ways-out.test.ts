@@ -7,11 +7,11 @@ import { silentLog } from '../../platform/log.ts';
 import type { BoxRules } from '../../policy/box-rules.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import { makeWaysOut } from './ways-out.ts';
 
 const runOf = (name: string, fence = 1) =>
-  ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as Run;
+  ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
 const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as BoxRules;
 
 function makeWorld() {

@@ -4,17 +4,17 @@ import type { Log } from '../../platform/log.ts';
 import { isTransient, untilDone } from '../../platform/until-done.ts';
 import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { Run } from './runs.ts';
+import type { ToolRun } from './runs.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
 
 export type WaysOut = {
   /** Gives the socket that leads there. */
-  put(run: Run, rules: BoxRules): Promise<string>;
-  has(run: Run): boolean;
-  drop(run: Run): Promise<void>;
+  put(run: ToolRun, rules: BoxRules): Promise<string>;
+  has(run: ToolRun): boolean;
+  drop(run: ToolRun): Promise<void>;
   /** After a restart: those of live runs are known again, and those of no run are closed. */
-  takeUp(find: (runId: RunId) => Run | undefined): Promise<void>;
+  takeUp(find: (runId: RunId) => ToolRun | undefined): Promise<void>;
 };
 
 /**

@@ -19,12 +19,12 @@ import { refusedEvent } from './events.ts';
 import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
 import type { Permit, Verdict } from './permission.ts';
 import type { Ask, Ended, Performed, Plan, Upstream } from './ports.ts';
-import { labelsNow, type Who } from './who.ts';
+import { type CallerIdentity, labelsNow } from './runs.ts';
 
 export type OpenRoute = Route & { labelsAllowed: number };
 
 export type Order = {
-  who: Who;
+  who: CallerIdentity;
   via: Intent['via'];
   callId: string;
   attempt: number;
@@ -167,6 +167,8 @@ export class Calls {
   #hold(order: Order): Held {
     const { budgets, upstream, outbox, clock } = this.#parts;
     if (order.controller.signal.aborted) throw abortFault(order.controller.signal);
+    // A call that waited is not in flight yet, so the end of its activation did not abort it.
+    if (order.who.run?.ended !== undefined) throw order.who.run.ended;
     outbox.assertTaking();
     try {
       const open = allowedRoutes(order.routes, order.context.labels | labelsNow(order.who));
@@ -204,13 +206,13 @@ export class Calls {
   /** From here on it can be stopped, and a drain waits for it. */
   #enter(held: Held): void {
     const { controller, who } = held.order;
-    who.run?.underWay.add(controller);
+    who.run?.inFlight.add(controller);
     this.#underWay.add(held);
   }
 
   #leave(held: Held): void {
     const { controller, who } = held.order;
-    who.run?.underWay.delete(controller);
+    who.run?.inFlight.delete(controller);
     this.#underWay.delete(held);
   }
 
@@ -318,11 +320,11 @@ function isStep({ via, attempt, who }: Order): boolean {
 }
 
 function assertStepLeft({ who }: Order): void {
-  const { id, steps, body } = who.run!;
-  if (steps < body.max_steps) return;
-  throw fault('limit', `${id} has made its ${body.max_steps} model calls`, {
+  const { runId, steps, stepsMax } = who.run!;
+  if (steps < stepsMax) return;
+  throw fault('limit', `${runId} has made its ${stepsMax} model calls`, {
     hint: 'End the task with what is there, or start one with a higher --max-steps.',
-    details: { max_steps: body.max_steps },
+    details: { max_steps: stepsMax },
   });
 }
 

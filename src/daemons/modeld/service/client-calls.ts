@@ -10,8 +10,7 @@ import { clientContext } from './context.ts';
 import type { Patience } from './generate.ts';
 import type { DialectName } from './ports.ts';
 import type { Providers } from './providers.ts';
-import type { Runs } from './runs.ts';
-import { identify } from './who.ts';
+import { identify, type Runs } from './runs.ts';
 
 export type ClientAnswer = {
   headers: Record<string, string>;

@@ -15,8 +15,7 @@ import type { Calls, OpenRoute, Order } from './calls.ts';
 import { embedContext } from './context.ts';
 import type { Patience } from './generate.ts';
 import type { Providers } from './providers.ts';
-import type { Runs } from './runs.ts';
-import { identify } from './who.ts';
+import { identify, type Runs } from './runs.ts';
 
 const NO_USAGE: EmbedResponse['usage'] = {
   input_tokens: 0,

@@ -21,8 +21,7 @@ import type { Answered, Calls, Order } from './calls.ts';
 import { type CallContext, messagePart, neutralContext } from './context.ts';
 import type { AnswerEvent, Ended, ReadArtifact } from './ports.ts';
 import type { Providers } from './providers.ts';
-import type { Runs } from './runs.ts';
-import { identify, type Who } from './who.ts';
+import { type CallerIdentity, identify, type Runs } from './runs.ts';
 
 export type GenerateParts = {
   calls: Calls;
@@ -51,7 +50,7 @@ type InFlight = {
 };
 
 type Asked = {
-  who: Who;
+  who: CallerIdentity;
   request: GenerateRequest;
   callId: CallId;
   context: CallContext;

@@ -11,7 +11,7 @@ import type { Part } from '../store/parts.ts';
 import type { Order } from './calls.ts';
 import { attemptedEvent, endedEvent } from './events.ts';
 import type { Ended, Performed, Plan, Tries } from './ports.ts';
-import { labelsNow } from './who.ts';
+import { labelsNow } from './runs.ts';
 
 export type Held = {
   order: Order;

@@ -6,7 +6,7 @@ import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import { fromMask } from '../rules/labels.ts';
 import type { Order } from './calls.ts';
-import { labelsNow } from './who.ts';
+import { labelsNow } from './runs.ts';
 
 export type Asked = Pick<Order, 'who' | 'model' | 'context'>;
 /** What policy said of a call that may be made. */

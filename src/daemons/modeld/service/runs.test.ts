@@ -36,6 +36,37 @@ describe('the calls of a run', () => {
       modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
       'stale_fence',
     );
+    const again = { params: { id: runId(5) }, body: admission(5, { fence: 3 }) };
+    await rejects(modeld.agentd.admitRun(again), 'stale_fence');
+    await modeld.agentd.admitRun({ ...again, body: admission(5, { fence: 4 }) });
+    await modeld.as(runCaller(5, 4)).generate({ body });
+  });
+
+  test('a call that waited while its run was replaced or dismissed goes nowhere', async () => {
+    const id = 'artifact_00000000000000000000000012';
+    const body = { model: 'coder-large', input_ref: `artifact://${id}` };
+    const admit = (fence: number) =>
+      modeld.agentd.admitRun({ params: { id: runId(12) }, body: admission(12, { fence }) });
+    const dismiss = (fence: number) =>
+      modeld.agentd.dismissRun({ params: { id: runId(12) }, query: { fence } });
+    /** What happens while the call waits for its input. */
+    const call = (fence: number, onRead: () => Promise<unknown>) => {
+      modeld.artifacts.set(id, { text: 'input', labels: [], onRead });
+      return modeld.as(runCaller(12, fence)).generate({ body });
+    };
+    await admit(1);
+    await rejects(
+      call(1, () => admit(2)),
+      'stale_fence',
+    );
+    await rejects(
+      call(2, () => dismiss(2)),
+      'canceled',
+    );
+    assert.equal(provider.asked.length, 0);
+    await admit(3);
+    await call(3, async () => undefined);
+    assert.equal(provider.asked.length, 1);
   });
 
   test('max_steps counts calls, not repeats', async () => {

@@ -1,12 +1,15 @@
-// The runs that may call: what agentd admitted, under which fence, within which limits, and their
-// sockets. The highest fence is durable; a dismissal ends the calls that are under way.
+// The runs that may call models: what modeld keeps for each besides its fence and socket. And who a
+// caller is: a run speaks for its agent and task, an operator only claims them for the record.
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
+import {
+  type AdmittedRun,
+  makeRunRegistry,
+  type RunRegistry,
+} from '../../../platform/run-registry.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { makeTurns } from '../../../platform/turns.ts';
 import type { PolicySource } from '../../../policy/source.ts';
-import type { RunCaller } from '../../../wire/caller.ts';
-import { fault } from '../../../wire/errors.ts';
+import type { Caller } from '../../../wire/caller.ts';
 import type { AdmitRunBody } from '../../../wire/modeld.ts';
 import type { Label, RunId } from '../../../wire/words.ts';
 import type { Budgets } from '../budgets.ts';
@@ -14,38 +17,23 @@ import { type BudgetKey, budgetKey } from '../rules/budget.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import { countSteps } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
-import {
-  addRunLabels,
-  admitRun,
-  admittedRuns,
-  dismissRun,
-  readLimit,
-  readRunLabels,
-  readSpent,
-} from '../store/settings.ts';
+import { addRunLabels, readRunLabels, runRows } from '../store/run-rows.ts';
+import { readLimit, readSpent } from '../store/settings.ts';
 
-export type Run = {
-  id: RunId;
-  body: AdmitRunBody;
+export type ModelRun = AdmittedRun & {
+  stepsMax: number;
   /** Those it was admitted with and those that came later. */
   labels: number;
   /** Model calls it has made, over all its activations. */
   steps: number;
-  /** Its task budgets, held in memory while it is admitted. */
+  /** Its task budgets, kept in memory while it is admitted. */
   budgets: BudgetKey[];
-  underWay: Set<AbortController>;
-  socket: string;
+  inFlight: Set<AbortController>;
 };
 
-export type Runs = {
-  admit(id: RunId, body: AdmitRunBody): Promise<string>;
-  dismiss(id: RunId, fence: number): Promise<boolean>;
-  /** From now on, and for every activation to come; gives all its labels. */
-  mark(id: RunId, labels: readonly Label[]): Promise<Label[]>;
-  /** The run of this caller, or a fault when its activation is over. */
-  of(caller: RunCaller): Run;
-  /** After a restart: the sockets of runs that were live, so that their runners find us again. */
-  reopen(): Promise<void>;
+export type Runs = RunRegistry<AdmitRunBody, ModelRun> & {
+  /** From now on, and for every activation to come; resolves to all its labels. */
+  mark(runId: RunId, labels: readonly Label[]): Promise<Label[]>;
 };
 
 export function makeRuns(options: {
@@ -57,19 +45,6 @@ export function makeRuns(options: {
   log: Log;
 }): Runs {
   const { db, budgets, sockets, journal, policy, log } = options;
-  const notClosed = (id: RunId) => (error: unknown) =>
-    log.warn('the socket of a run could not be closed', { run: id, error });
-  const live = new Map<string, Run>();
-  const replays = new Map<string, Run>();
-  const placeOf = (mode: 'live' | 'replay') => (mode === 'live' ? live : replays);
-
-  /** Admitting and dismissing one run never overlap: one would remove the other's socket. */
-  const inTurn = makeTurns();
-
-  const abortCalls = (run: Run, reason: 'canceled' | 'stale_fence'): void => {
-    const words = reason === 'canceled' ? 'was dismissed' : 'has a newer activation';
-    for (const call of run.underWay) call.abort(fault(reason, `${run.id} ${words}`));
-  };
 
   /**
    * Its task's budgets into memory. Read and taken in one go, so that no spending falls between.
@@ -88,102 +63,104 @@ export function makeRuns(options: {
     return keys;
   };
 
-  const place = async (id: RunId, body: AdmitRunBody): Promise<string> => {
-    const here = placeOf(body.mode);
-    const before = here.get(id);
-    const isSame = before?.body.fence === body.fence;
-    if (before !== undefined && before.body.fence > body.fence)
-      throw fault('stale_fence', `${id} has a newer activation (${before.body.fence})`);
-    if (before !== undefined && !isSame) abortCalls(before, 'stale_fence');
-    const isLive = body.mode === 'live';
-    const marks = await db.read((sql) => readRunLabels(sql, id));
-    const steps = isLive ? await db.read((sql) => countSteps(sql, id)) : 0;
-    const run: Run = {
-      id,
-      body,
-      labels: toMask(body.labels) | marks,
-      steps: Math.max(steps, before?.steps ?? 0),
-      budgets: isLive ? await loadBudgets(body) : [],
-      underWay: isSame ? before.underWay : new Set(),
-      socket: isSame ? before.socket : '',
-    };
-    // Before the new socket is there: from now on the old activation is refused.
-    here.set(id, run);
-    if (before !== undefined) budgets.release(before.budgets);
-    if (run.socket === '') run.socket = await sockets.open(callerOf(run));
-    return run.socket;
-  };
-
-  const close = async (run: Run): Promise<void> => {
-    await sockets.close(run.id, run.body.fence, run.body.mode);
+  const releaseBudgets = (run: ModelRun): void => {
     budgets.release(run.budgets);
-    await journal.flush();
-    if (journal.isIdle()) budgets.sweep();
+    run.budgets = [];
   };
 
-  return {
-    admit: (id, body) =>
-      inTurn(id, async () => {
-        // Its runner is being started: the first call shall not wait for policy to be read.
-        if (body.mode === 'live') void policy.warm();
-        if (body.mode === 'live') await db.write((sql) => admitRun(sql, id, body));
-        return place(id, body);
-      }),
+  const load = async (
+    runId: RunId,
+    body: AdmitRunBody,
+    before: ModelRun | undefined,
+  ): Promise<Omit<ModelRun, keyof AdmittedRun>> => {
+    const isLive = body.mode === 'live';
+    const marks = await db.read((sql) => readRunLabels(sql, runId));
+    const steps = isLive ? await db.read((sql) => countSteps(sql, runId)) : 0;
+    const held = isLive ? await loadBudgets(body) : [];
+    if (before !== undefined) releaseBudgets(before);
+    return {
+      stepsMax: body.max_steps,
+      labels: toMask(body.labels) | marks | (before?.labels ?? 0),
+      steps: Math.max(steps, before?.steps ?? 0),
+      budgets: held,
+      inFlight: new Set(),
+    };
+  };
 
-    async dismiss(id, fence) {
-      let dismissed = false;
-      for (const here of [live, replays]) {
-        const run = here.get(id);
-        if (run === undefined || run.body.fence > fence) continue;
-        here.delete(id);
-        dismissed = true;
-        abortCalls(run, 'canceled');
-        // Nobody waits for this: a call under way may hold its connection for a moment.
-        void inTurn(id, async () => {
-          if (!here.has(id)) await close(run);
-        }).catch(notClosed(id));
-      }
-      // One that was not held here any more may have left its directory.
-      if (!dismissed) void sockets.close(id, fence).catch(notClosed(id));
-      return (await db.write((sql) => dismissRun(sql, id, fence))) || dismissed;
+  const registry = makeRunRegistry<AdmitRunBody, Omit<ModelRun, keyof AdmittedRun>>({
+    ...{ db, rows: runRows, sockets, log, load },
+    ended(run) {
+      for (const call of run.inFlight) call.abort(run.ended);
+    },
+    async closed(run) {
+      releaseBudgets(run);
+      await journal.flush();
+      if (journal.isIdle()) budgets.sweep();
+    },
+  });
+
+  return {
+    ...registry,
+
+    admit(runId, body) {
+      // Its runner is being started: the first call must not wait until policy is read.
+      if (body.mode === 'live') void policy.warm();
+      return registry.admit(runId, body);
     },
 
-    mark: (id, labels) =>
-      inTurn(id, async () => {
+    mark: (runId, labels) =>
+      registry.locked(runId, async () => {
         const mask = toMask(labels);
-        const placed = [live, replays].flatMap((here) => here.get(id) ?? []);
-        for (const run of placed) run.labels |= mask;
-        await db.write((sql) => addRunLabels(sql, id, mask));
-        const known = await db.read((sql) => readRunLabels(sql, id));
-        return fromMask(placed.reduce((all, run) => all | run.labels, known));
+        const activations = registry.activations(runId);
+        for (const run of activations) run.labels |= mask;
+        await db.write((sql) => addRunLabels(sql, runId, mask));
+        const known = await db.read((sql) => readRunLabels(sql, runId));
+        return fromMask(activations.reduce((all, run) => all | run.labels, known));
       }),
-
-    of(caller) {
-      const run = placeOf(caller.mode).get(caller.runId);
-      if (run !== undefined && run.body.fence === caller.fence) return run;
-      const now = run === undefined ? 'it was dismissed' : `${run.body.fence} holds it now`;
-      throw fault('stale_fence', `activation ${caller.fence} of ${caller.runId} is over: ${now}`);
-    },
-
-    async reopen() {
-      for (const { runId, body } of await db.read(admittedRuns)) {
-        const id = runId as RunId;
-        await inTurn(id, async () => {
-          if (!live.has(id)) await place(id, body);
-        });
-      }
-    },
   };
 }
 
-function callerOf({ id, body }: Run): RunCaller {
-  return {
-    kind: 'run',
-    principal: `agent:${body.agent}`,
-    runId: id,
-    fence: body.fence,
-    mode: body.mode,
-    agent: body.agent,
-    taskId: body.task_id,
-  };
+export type CallerIdentity = {
+  principal: string;
+  agent: string;
+  runId: string | null;
+  fence: number | null;
+  taskId: string | null;
+  rootTaskId: string | null;
+  /** What everything this caller says is labelled with. */
+  labels: number;
+  mode: 'live' | 'replay';
+  run: ModelRun | undefined;
+};
+
+export type ClaimedIdentity = { agent?: string | undefined; taskId?: string | undefined };
+
+const PERSON = toMask(['person']);
+
+/** Throws stale_fence when a run calls whose activation is over. */
+export function identify(
+  runs: Pick<Runs, 'current'>,
+  caller: Caller,
+  claimed: ClaimedIdentity = {},
+): CallerIdentity {
+  if (caller.kind !== 'run') {
+    return {
+      principal: caller.principal,
+      agent: (claimed.agent ?? '').replace(/^agent:/, ''),
+      runId: null,
+      fence: null,
+      taskId: claimed.taskId ?? null,
+      rootTaskId: null,
+      labels: PERSON,
+      mode: 'live',
+      run: undefined,
+    };
+  }
+  const run = runs.current(caller);
+  const { runId, fence, agent, taskId, rootTaskId, labels, mode } = run;
+  const { principal } = caller;
+  return { principal, agent, runId, fence, taskId, rootTaskId, labels, mode, run };
 }
+
+/** A mark may have come since the caller was identified. */
+export const labelsNow = ({ labels, run }: CallerIdentity): number => labels | (run?.labels ?? 0);

@@ -1,8 +1,7 @@
-// What operators and agentd set and modeld must not forget: limits, providers, admitted runs and
-// their fences; and what the budgets have spent.
+// What operators and agentd set and modeld must not forget: limits and providers; and what the
+// budgets have spent. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
-import { fault } from '../../../wire/errors.ts';
-import type { AdmitRunBody, ProviderPrice } from '../../../wire/modeld.ts';
+import type { ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, Spent } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
 
@@ -139,62 +138,4 @@ export async function writeProvider(
     provider.price === undefined ? null : JSON.stringify(provider.price),
     nowMs,
   );
-}
-
-/** Remembers the highest fence for ever, and the task's limits unless an operator has set them. */
-export async function admitRun(sql: Sql, runId: string, body: AdmitRunBody): Promise<void> {
-  const found = await sql.one<{ fence: number }>('SELECT fence FROM runs WHERE run_id = ?', runId);
-  if (found !== undefined && found.fence > body.fence)
-    throw fault('stale_fence', `${runId} has a newer activation (${found.fence})`);
-  await sql.run(
-    `INSERT INTO runs (run_id, fence, admitted, body) VALUES (?, ?, 1, ?)
-     ON CONFLICT (run_id) DO UPDATE SET fence = excluded.fence, admitted = 1, body = excluded.body`,
-    runId,
-    body.fence,
-    JSON.stringify(body),
-  );
-  const limit = await readLimit(sql, 'task', body.task_id);
-  const hasLimits = body.max_tokens !== null || body.max_cost_microusd !== null;
-  if (limit?.setBy === 'operator' || (limit === undefined && !hasLimits)) return;
-  await writeLimit(sql, {
-    subject: 'task',
-    name: body.task_id,
-    tokensLimit: body.max_tokens,
-    costLimitMicrousd: body.max_cost_microusd,
-    setBy: 'agentd',
-  });
-}
-
-export async function dismissRun(sql: Sql, runId: string, fence: number): Promise<boolean> {
-  const changed = await sql.run(
-    `UPDATE runs SET admitted = 0, body = '' WHERE run_id = ? AND fence <= ? AND admitted = 1`,
-    runId,
-    fence,
-  );
-  return changed > 0;
-}
-
-export async function admittedRuns(sql: Sql): Promise<{ runId: string; body: AdmitRunBody }[]> {
-  const rows = await sql.all<{ run_id: string; body: string }>(
-    'SELECT run_id, body FROM runs WHERE admitted = 1',
-  );
-  return rows.map((row) => ({ runId: row.run_id, body: JSON.parse(row.body) as AdmitRunBody }));
-}
-
-/** They only grow. A run that is not admitted yet has them from its admission on. */
-export async function addRunLabels(sql: Sql, runId: string, labels: number): Promise<void> {
-  await sql.run(
-    `INSERT INTO run_labels (run_id, labels) VALUES (?, ?)
-     ON CONFLICT (run_id) DO UPDATE SET labels = run_labels.labels | excluded.labels`,
-    runId,
-    labels,
-  );
-}
-
-export async function readRunLabels(sql: Sql, runId: string): Promise<number> {
-  const row = await sql.one<{ labels: number }>(
-    'SELECT labels FROM run_labels WHERE run_id = ?',
-    runId,
-  );
-  return row?.labels ?? 0;
 }

@@ -28,7 +28,12 @@ export const OPERATOR: Caller = { kind: 'operator', principal: 'person:alice' };
 const AGENTD: Caller = { kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' };
 const MODELD: Caller = { kind: 'daemon', principal: 'service:modeld', daemon: 'modeld' };
 
-export type Artifact = { text: string | null; labels: ('person' | 'secret' | 'outside')[] };
+export type Artifact = {
+  text: string | null;
+  labels: ('person' | 'secret' | 'outside')[];
+  /** Called before it is given out, which waits for it. */
+  onRead?: () => Promise<unknown>;
+};
 type ModeldClient = Client<typeof modeldRoutes>;
 
 export type Modeld = {
@@ -201,6 +206,7 @@ function artifactHandler(
   return async ({ params }) => {
     const found = artifacts.get(params.id);
     if (found === undefined) throw fault('not_found', `there is no artifact ${params.id}`);
+    await found.onRead?.();
     return {
       artifact: {
         id: params.id,
