@@ -136,14 +136,6 @@ export type Dialect = {
   ): JsonObject;
 };
 
-export const NO_USAGE: Usage = {
-  input_tokens: 0,
-  output_tokens: 0,
-  cache_read_tokens: 0,
-  cache_write_tokens: 0,
-  reasoning_tokens: 0,
-};
-
 const PARTS_OF_ROLE: Record<Message['role'], readonly string[]> = {
   system: ['text'],
   user: ['text', 'tool_result'],

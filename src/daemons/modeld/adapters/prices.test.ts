@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Usage } from '../../../wire/modeld.ts';
-import { PRICE_ROWS } from './price-table.ts';
 import {
   boundMicrousd,
   costMicrousd,
   makePriceBook,
+  PRICE_ROWS,
   type PriceRow,
   surchargeOf,
 } from './prices.ts';

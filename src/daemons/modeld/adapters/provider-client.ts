@@ -1,11 +1,16 @@
-// Calls to providers over HTTP: what a call needs, what it gives, and the sockets that outlive it.
-// Knows no retry, no route and no budget; the call itself is in provider-attempt.ts.
+// Calls to providers over HTTP: headers and key out, bytes in, and every way it can go wrong as a
+// fault. The key is read once per call and goes into one header only. Knows no retry, no route and
+// no budget.
 import type { Clock } from '../../../platform/clock.ts';
-import type { Fault } from '../../../wire/errors.ts';
+import type { Answering, Call } from '../../../platform/http1/client.ts';
+import { type AnswerHead, isSendable, writeHeaders } from '../../../platform/http1/head.ts';
+import { parseJson } from '../../../platform/json.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
-import { Attempt } from './provider-attempt.ts';
+import { dialects } from './dialects.ts';
 import { makePools, parseTarget, type Target } from './provider-target.ts';
-import type { UpstreamBody } from './upstream-body.ts';
+import { silent, tooLong, UpstreamBody } from './upstream-body.ts';
+import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';
 
 export type Provider = {
   name: string;
@@ -81,4 +86,286 @@ export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): Pr
     callProvider: callProvider as ProviderClient['callProvider'],
     close: () => pools.close(),
   };
+}
+
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
+/** Longer timers fire at once. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+const HEADERS_KEPT = ['content-type', 'request-id', 'x-request-id'];
+const JSON_TYPE = /^application\/(.+\+)?json\b/i;
+const SSE_TYPE = /^text\/event-stream\b/i;
+
+type Answer = WholeAnswer | StreamedAnswer;
+
+/** The state of one call: what is waited for now, and how to stop it. */
+class Attempt implements Answering {
+  readonly #call: ProviderCall;
+  readonly #target: Target;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #limits: ProviderLimits;
+  readonly #key: string | undefined;
+  #sent: Call | undefined;
+  #mayRepeat = true;
+  #head: AnswerHead | undefined;
+  /** Of an answer that is only of use when it is whole. */
+  #chunks: Buffer[] = [];
+  #sizeBytes = 0;
+  #body: UpstreamBody | undefined;
+  #isOver = false;
+  #resolve: (answer: Answer) => void = () => {};
+  #reject: (reason: unknown) => void = () => {};
+  #timer: NodeJS.Timeout | undefined;
+  #timerAtMs = Number.POSITIVE_INFINITY;
+  #deadlineAtMs = 0;
+  /** When what is waited for now is late, and the words for it. */
+  #lateAtMs = Number.POSITIVE_INFINITY;
+  #late: (() => Fault) | undefined;
+  readonly #onAbort = (): void => this.#stop(this.#abortFault());
+
+  constructor(
+    call: ProviderCall,
+    target: Target,
+    limits: ProviderLimits,
+    clock: Pick<Clock, 'nowMs'>,
+  ) {
+    this.#call = call;
+    this.#target = target;
+    this.#clock = clock;
+    this.#limits = limits;
+    this.#key = call.provider.readKey()?.trim();
+  }
+
+  run(): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+      const { signal, deadlineMs } = this.#call;
+      if (signal?.aborted === true) return this.#fail(this.#abortFault());
+      signal?.addEventListener('abort', this.#onAbort, { once: true });
+      this.#deadlineAtMs = performance.now() + deadlineMs;
+      this.#send();
+    });
+  }
+
+  connected(): void {
+    this.#waitFor('firstByteTimeoutMs', 'began no answer');
+  }
+
+  head(head: AnswerHead): void {
+    this.#head = head;
+    if (head.status !== 200) return;
+    const problem = this.#contentProblem(head);
+    if (problem !== undefined) return void this.#stop(problem);
+    if (this.#call.stream) this.#openStream(head);
+  }
+
+  data(chunk: Buffer): void {
+    if (this.#body !== undefined) return void this.#body.push(chunk);
+    this.#sizeBytes += chunk.length;
+    const isError = this.#head?.status !== 200;
+    const most = isError ? ERROR_BODY_BYTES_MAX : this.#limits.sizeBytesMax;
+    if (this.#sizeBytes <= most) return void this.#chunks.push(chunk);
+    // An error's status says enough; the rest of its body adds nothing.
+    const reason = isError ? this.#errorOf() : tooLong(this.#call.provider.name, most);
+    this.#stop(reason);
+  }
+
+  more(): void {
+    if (this.#body !== undefined) return;
+    const { name } = this.#call.provider;
+    const { idleTimeoutMs } = this.#limits;
+    this.#wait(idleTimeoutMs, () => silent(name, idleTimeoutMs));
+  }
+
+  end(): void {
+    if (this.#body !== undefined) return void this.#body.end();
+    if (this.#head?.status !== 200) return void this.#fail(this.#errorOf());
+    const bytes = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
+    let json: unknown;
+    try {
+      json = parseJson(bytes.toString('utf8'));
+    } catch (cause) {
+      const words = `the provider ${this.#call.provider.name} sent an answer that is not JSON`;
+      return void this.#fail(fault('provider_malformed', words, { cause }));
+    }
+    this.#release();
+    this.#resolve({ headers: this.#keepHeaders(this.#head), bytes, json });
+  }
+
+  fail(cause: NodeJS.ErrnoException, isStale: boolean): void {
+    if (this.#body !== undefined) return void this.#body.cut(cause);
+    // The server closed a kept socket just as it was used: it has not seen the request.
+    if (isStale && this.#mayRepeat) {
+      this.#mayRepeat = false;
+      return void this.#send();
+    }
+    if (this.#head === undefined) return void this.#fail(this.#unreachable(cause));
+    if (this.#head.status !== 200) return void this.#fail(this.#errorOf());
+    const words = `the provider ${this.#call.provider.name} cut its answer off in the middle`;
+    this.#fail(fault('provider_malformed', words, { cause }));
+  }
+
+  #send(): void {
+    const { body } = this.#call;
+    const bodyBytes = Buffer.byteLength(body);
+    let head: string;
+    try {
+      head = this.#writeHead(bodyBytes);
+    } catch {
+      // The cause would quote the header, so it is left out.
+      const words = `the key of provider ${this.#call.provider.name} cannot be sent in a header`;
+      return void this.#fail(fault('provider_auth', words));
+    }
+    this.#waitFor('connectTimeoutMs', 'took no connection');
+    this.#sent = this.#target.pool.ask({ method: 'POST', head, body, bodyBytes }, this);
+  }
+
+  #writeHead(bodyBytes: number): string {
+    const { provider, path, stream, headers } = this.#call;
+    const dialect = dialects[provider.dialect];
+    const lines = writeHeaders({
+      host: this.#target.host,
+      'content-type': 'application/json',
+      'content-length': bodyBytes,
+      accept: stream ? 'text/event-stream' : 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': 'agentd-modeld',
+      ...provider.headers,
+      ...headers,
+      ...(this.#key === undefined || this.#key === '' ? {} : dialect.authHeaders(this.#key)),
+    });
+    return `POST ${this.#target.basePath}${path ?? dialect.chatPath} HTTP/1.1\r\n${lines}\r\n`;
+  }
+
+  #waitFor(limit: 'connectTimeoutMs' | 'firstByteTimeoutMs', what: string): void {
+    const ms = this.#limits[limit];
+    const { name } = this.#call.provider;
+    this.#wait(ms, () => fault('provider_down', `the provider ${name} ${what} within ${ms} ms`));
+  }
+
+  #wait(ms: number, late: () => Fault): void {
+    if (this.#isOver) return;
+    this.#lateAtMs = performance.now() + ms;
+    this.#late = late;
+    this.#arm();
+  }
+
+  /** One timer for everything that may be late; it looks again when it was too early. */
+  #arm(): void {
+    const atMs = Math.min(this.#lateAtMs, this.#deadlineAtMs);
+    if (this.#timer !== undefined && this.#timerAtMs <= atMs) return;
+    clearTimeout(this.#timer);
+    this.#timerAtMs = atMs;
+    const ms = Math.ceil(atMs - performance.now());
+    this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(ms, 1), TIMER_MS_MAX)).unref();
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    const nowMs = performance.now();
+    const { provider, deadlineMs } = this.#call;
+    if (nowMs >= this.#deadlineAtMs) {
+      const words = `the provider ${provider.name} was not done in ${deadlineMs} ms`;
+      this.#stop(fault('deadline', words));
+    } else if (nowMs >= this.#lateAtMs) this.#stop(this.#late!());
+    else this.#arm();
+  }
+
+  #stop(reason: Fault): void {
+    if (this.#body !== undefined) return void this.#body.fail(reason);
+    this.#sent?.destroy();
+    this.#fail(reason);
+  }
+
+  #fail(reason: Fault): void {
+    if (this.#isOver) return;
+    this.#release();
+    this.#reject(this.#clean(reason));
+  }
+
+  #release(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#call.signal?.removeEventListener('abort', this.#onAbort);
+  }
+
+  #openStream(head: AnswerHead): void {
+    this.#lateAtMs = Number.POSITIVE_INFINITY;
+    const body = new UpstreamBody(this.#sent!, {
+      provider: this.#call.provider.name,
+      idleTimeoutMs: this.#limits.idleTimeoutMs,
+      sizeBytesMax: this.#limits.sizeBytesMax,
+      onOver: () => this.#release(),
+    });
+    this.#body = body;
+    const clean = (reason: Fault): Fault => this.#clean(reason);
+    this.#resolve({ headers: this.#keepHeaders(head), body, clean });
+  }
+
+  #errorOf(): Fault {
+    const head = this.#head!;
+    const text = Buffer.concat(this.#chunks).toString('utf8');
+    let json: unknown;
+    try {
+      json = parseJson(text);
+    } catch {
+      json = { message: text.slice(0, 2_000) };
+    }
+    return vendorFault(readVendorError(json, head.status), {
+      provider: this.#call.provider.name,
+      key: this.#key,
+      retryAfterMs: readRetryAfterMs(head.headers, this.#clock.nowMs()),
+    });
+  }
+
+  #contentProblem({ headers }: AnswerHead): Fault | undefined {
+    const { name } = this.#call.provider;
+    const type = headers['content-type'] ?? '';
+    if (!(this.#call.stream ? SSE_TYPE : JSON_TYPE).test(type)) {
+      const got = type === '' ? 'an answer of no stated type' : scrub(type, this.#key);
+      return fault('provider_malformed', `the provider ${name} sent ${got}`);
+    }
+    const encoding = headers['content-encoding'] ?? 'identity';
+    if (encoding === 'identity') return undefined;
+    const got = scrub(encoding, this.#key);
+    return fault('provider_malformed', `the provider ${name} sent bytes in ${got}, unasked`);
+  }
+
+  #keepHeaders({ headers }: AnswerHead): Record<string, string> {
+    const kept: Record<string, string> = {};
+    for (const name of HEADERS_KEPT) {
+      const value = headers[name];
+      if (value === undefined || !isSendable(value)) continue;
+      const echoes = this.#key !== undefined && this.#key !== '' && value.includes(this.#key);
+      if (!echoes) kept[name] = value;
+    }
+    return kept;
+  }
+
+  #abortFault(): Fault {
+    const reason: unknown = this.#call.signal?.reason;
+    if (reason instanceof Fault) return reason;
+    const { name } = this.#call.provider;
+    return reason instanceof Error && reason.name === 'TimeoutError'
+      ? fault('deadline', `the provider ${name} was not done in time`)
+      : fault('canceled', `the call to provider ${name} was canceled`);
+  }
+
+  #unreachable(cause: NodeJS.ErrnoException): Fault {
+    if (cause instanceof Fault) return cause;
+    const { name } = this.#call.provider;
+    const code = scrub(cause.code ?? 'no reason given', this.#key);
+    return fault('provider_down', `the provider ${name} could not be reached (${code})`, {
+      details: { provider: name, reason: code },
+    });
+  }
+
+  #clean(reason: Fault): Fault {
+    const key = this.#key;
+    if (key === undefined || key === '') return reason;
+    reason.message = reason.message.replaceAll(key, '[key]');
+    for (const [name, value] of Object.entries(reason.details ?? {}))
+      if (typeof value === 'string') reason.details![name] = value.replaceAll(key, '[key]');
+    return reason;
+  }
 }

@@ -168,3 +168,11 @@ export function tokensOf(usage: Usage): number {
     usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
   );
 }
+
+export const NO_USAGE: Usage = {
+  input_tokens: 0,
+  output_tokens: 0,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+};

@@ -8,6 +8,7 @@ import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/words.ts';
+import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { attemptsOf } from '../store/calls.ts';
 import { findVectors, keepVectors } from '../store/embeddings.ts';
@@ -16,14 +17,6 @@ import { embedContext } from './context.ts';
 import type { Patience } from './generate.ts';
 import type { Providers } from './providers.ts';
 import { identify, type Runs } from './runs.ts';
-
-const NO_USAGE: EmbedResponse['usage'] = {
-  input_tokens: 0,
-  output_tokens: 0,
-  cache_read_tokens: 0,
-  cache_write_tokens: 0,
-  reasoning_tokens: 0,
-};
 
 /** Vectors of different models do not compare, so only routes to the same model stand in. */
 function sameModel(routes: readonly OpenRoute[]): OpenRoute[] {

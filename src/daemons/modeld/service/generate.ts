@@ -12,6 +12,7 @@ import type {
   Message,
 } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/words.ts';
+import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { askRecord } from '../rules/record.ts';
 import { attemptsOf, type CallRow, readAttempt, usageOf } from '../store/calls.ts';
@@ -242,14 +243,6 @@ function responseOf(
     recorded: false,
   };
 }
-
-const NO_USAGE = {
-  input_tokens: 0,
-  output_tokens: 0,
-  cache_read_tokens: 0,
-  cache_write_tokens: 0,
-  reasoning_tokens: 0,
-};
 
 function recordedResponse(row: CallRow, message: Message): GenerateResponse {
   return {

@@ -3,13 +3,8 @@
 // elsewhere.
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
-import {
-  type Answer,
-  type AnswerEvent,
-  assistantMessage,
-  NO_USAGE,
-  type StreamReader,
-} from '../dialect.ts';
+import { NO_USAGE } from '../../rules/budget.ts';
+import { type Answer, type AnswerEvent, assistantMessage, type StreamReader } from '../dialect.ts';
 import {
   asCount,
   asList,

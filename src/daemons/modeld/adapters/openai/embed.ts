@@ -1,7 +1,7 @@
 // Embeddings in OpenAI's dialect, both directions. Anthropic has none.
 import { fault } from '../../../../wire/errors.ts';
 import type { Usage } from '../../../../wire/modeld.ts';
-import { NO_USAGE } from '../dialect.ts';
+import { NO_USAGE } from '../../rules/budget.ts';
 import { asCount, asList, asObject, asText, type JsonObject } from '../reading.ts';
 
 export const EMBED_PATH = '/embeddings';
