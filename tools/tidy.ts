@@ -33,10 +33,13 @@ const FORBIDDEN: readonly { pattern: RegExp; why: string }[] = [
   { pattern: /\bregistry\.[a-z0-9-]+\.[a-z]{2,}\b/, why: 'the host of a package registry' },
 ];
 
-/** A daemon's folder: each part is `name.ts`, or a folder `name/` once it has grown. */
+/**
+ * A daemon's folder: each part is `name.ts`, or a folder `name/` once it has grown. A service that
+ * would only pass calls on is left out.
+ */
 const DAEMON_PARTS = {
-  required: ['daemon', 'config', 'api', 'service'],
-  optional: ['main', 'rules', 'store', 'adapters'],
+  required: ['daemon', 'config', 'api'],
+  optional: ['main', 'service', 'rules', 'store', 'adapters'],
 } as const;
 
 function checkName(path: string): string[] {

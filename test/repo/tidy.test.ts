@@ -85,19 +85,19 @@ test('a long file is a warning at first', (t) => {
   assert.equal(status, 0);
 });
 
+function daemonFiles(name: string, parts: readonly string[]): Files {
+  const files = parts.map((part) => [`src/daemons/${name}/${part}.ts`, [head]]);
+  return { [`src/daemons/${name}/README.md`]: [name], ...Object.fromEntries(files) };
+}
+
 test('what the rules allow passes', (t) => {
   const root = makeTree(t, {
     'src/platform/config.ts': [head, 'export const a = process.env.HOME;'],
     'src/platform/words.ts': [head, "export const a = 'any process.env';", '// any word'],
     'bin/run.sh': ['#!/bin/sh', '# What it owns.', 'exit 0'],
     'docs/wide.md': ['x'.repeat(200)],
-    'src/daemons/toold/README.md': ['toold'],
-    ...Object.fromEntries(
-      ['daemon', 'config', 'api', 'service/start'].map((part) => [
-        `src/daemons/toold/${part}.ts`,
-        [head],
-      ]),
-    ),
+    ...daemonFiles('toold', ['daemon', 'config', 'api', 'service/start']),
+    ...daemonFiles('sandboxd', ['daemon', 'config', 'api']),
   });
   assert.deepEqual(runTool('tidy.ts', '--root', root), { status: 0, output: '' });
 });

@@ -2,9 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Command } from './adapters/warden.ts';
-import { makeHandlers } from './api.ts';
-import type { Service } from './service.ts';
-import type { Store } from './store.ts';
+import { makeHandlers, type SandboxdDeps } from './api.ts';
 
 function aCommand() {
   const ended = Promise.withResolvers<never>();
@@ -28,7 +26,7 @@ for (const route of ['execBox', 'runOnce'] as const) {
         return command;
       };
       const boxes = { exec: start, runOnce: start };
-      const handlers = makeHandlers({ boxes } as unknown as Service, {} as Store);
+      const handlers = makeHandlers({ boxes } as unknown as SandboxdDeps);
       const asked = { params: { id: 'box_1' }, body: {}, signal: caller.signal };
       const answered = Promise.resolve(handlers[route](asked as never));
       return { answered, kills, leave: () => caller.abort() };

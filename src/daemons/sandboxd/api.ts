@@ -1,5 +1,5 @@
-// sandboxd's routes: values in, the service's answers out. What a command prints is passed on as it
-// comes, and a reader that goes away ends the command.
+// sandboxd's routes: each calls runners, boxes or what the host offers. What a command prints is
+// passed on as it comes, and a reader that goes away ends the command.
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
@@ -14,13 +14,26 @@ import type {
 } from '../../wire/sandboxd.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { Command, CommandExit } from './adapters/warden.ts';
-import type { Service } from './service.ts';
+import type { Boxes } from './boxes.ts';
+import type { Identities } from './identities.ts';
+import type { Levels } from './levels.ts';
+import type { Runners } from './runners.ts';
 import type { BoxRow, Store } from './store.ts';
+import type { Workspaces } from './workspaces.ts';
 
 const GROWS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
 
-export function makeHandlers(service: Service, store: Store): Handlers<typeof sandboxdRoutes> {
-  const { runners, boxes, levels } = service;
+export type SandboxdDeps = {
+  runners: Runners;
+  boxes: Boxes;
+  levels: Pick<Levels, 'view'>;
+  identities: Pick<Identities, 'mode' | 'nobody'>;
+  workspaces: Pick<Workspaces, 'check'>;
+  store: Pick<Store, 'list'>;
+};
+
+export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
+  const { runners, boxes, levels, identities, workspaces, store } = deps;
   const keyOf = (id: RunId, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
     runId: id,
     fence: query.fence,
@@ -29,11 +42,11 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
   return {
     features: () => levels.view(),
     async identity() {
-      const { mode, nobody } = service.identities;
+      const { mode, nobody } = identities;
       return { identity: mode, uid: mode === 'single' ? nobody.uid : null };
     },
     async checkWorkspace({ body }) {
-      await service.workspaces.check(body.path);
+      await workspaces.check(body.path);
       return { path: body.path };
     },
     async listBoxes({ query }) {
@@ -44,7 +57,11 @@ export function makeHandlers(service: Service, store: Store): Handlers<typeof sa
       const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
       return { boxes: rows.map(viewOf), cursor };
     },
-    startRunner: ({ body }) => service.startRunner(body),
+    startRunner({ body }) {
+      // The boxes of an earlier activation are closed, and their commands ended, before this one.
+      if (body.mode === 'live') boxes.closeEarlier(body.run_id, body.fence);
+      return runners.start(body);
+    },
     runnerEnds: ({ query, signal }) => runners.ends(query, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.tell(keyOf(params.id, query), body.line),

@@ -27,7 +27,6 @@ import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
 import { makeRooms } from './room.ts';
 import { makeRunners } from './runners.ts';
-import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
@@ -99,16 +98,16 @@ async function start(floor: Floor<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
-  const service = makeService({ runners, boxes, levels, identities, workspaces });
   floor.metrics.gauge('boxes', () => boxes.count() + runners.count());
 
   return {
-    handlers: makeHandlers(service, store),
+    handlers: makeHandlers({ runners, boxes, levels, identities, workspaces, store }),
     async drain() {
       await boxes.closeAll();
     },
     async stop() {
-      await service.stop();
+      await runners.endAll();
+      await boxes.closeAll();
       warden.close();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
