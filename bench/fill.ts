@@ -2,8 +2,9 @@
 // real auditd-ai, so that rows, indexes and events are those of tasks that were really run.
 import { join } from 'node:path';
 import { readManifest } from '../src/daemons/agentd/manifests.ts';
+import { openStore } from '../src/daemons/agentd/store/open-store.ts';
 import { MIGRATIONS } from '../src/daemons/agentd/store/schema.ts';
-import { openStore, type Store } from '../src/daemons/agentd/store/store.ts';
+import type { Store } from '../src/daemons/agentd/store/store.ts';
 import type { NewTask } from '../src/daemons/agentd/store/tasks.ts';
 import { systemClock } from '../src/platform/clock.ts';
 import { derivedId, idMaker, type NewId } from '../src/platform/ids.ts';

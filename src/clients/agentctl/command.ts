@@ -1,5 +1,6 @@
 // What a command is: its words, its options and how it is loaded. The table of all commands, the
 // parser, --help and completion share these types; what a command does is in commands/.
+import type { Env } from './env.ts';
 import type { Out } from './out.ts';
 import type { Runtime } from './runtime.ts';
 
@@ -54,7 +55,6 @@ export type Session = {
   /** The runtime of this state directory; throws not_reachable when none is known. */
   runtime(): Runtime;
 };
-export type Env = Readonly<Record<string, string | undefined>>;
 
 /** Gives the exit status; nothing means 0. */
 // biome-ignore lint/suspicious/noConfusingVoidType: most commands have only one way to end well

@@ -1,7 +1,8 @@
 // Answers `agentctl --complete WORD…` (the words typed so far, the last one unfinished): one
 // candidate per line, with a tab and a description where there is one. The shells' scripts are in
 // commands/completion.ts; this decides everything, from the command table.
-import type { Command, Completes, Env, Option } from './command.ts';
+import type { Command, Completes, Option } from './command.ts';
+import type { Env } from './env.ts';
 import { writeOut } from './out.ts';
 import { commandsBelow } from './parse.ts';
 import { connectRuntime, type Runtime } from './runtime.ts';

@@ -2,7 +2,8 @@
 // way.
 import { diskFault } from '../../platform/disk-fault.ts';
 import { FAULTS, Fault, fault } from '../../wire/errors.ts';
-import type { Env, Session } from './command.ts';
+import type { Session } from './command.ts';
+import type { Env } from './env.ts';
 import { makeOut, toJsonText } from './out.ts';
 import { type Parsed, parse } from './parse.ts';
 import { connectRuntime, type Runtime } from './runtime.ts';

@@ -1,6 +1,6 @@
 // Where output goes and how: lines for people, one document per line with --json. Knows whether
 // there is a terminal, how wide it is and whether it takes colours.
-import type { Env } from './command.ts';
+import type { Env } from './env.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 export type Paint = (style: Style, text: string) => string;

@@ -4,7 +4,7 @@
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { assertTrustedDir } from '../../platform/trusted-path.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
-import type { Env } from './command.ts';
+import type { Env } from './env.ts';
 
 const isSet = (value: string | undefined): value is string => value !== undefined && value !== '';
 

@@ -31,8 +31,8 @@ import { policyHandlers } from './policy-routes.ts';
 import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
 import { makeService, type Service } from './service.ts';
+import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
-import { openStore } from './store/store.ts';
 import { makeToldMarks } from './told-marks.ts';
 import { withdrawCanceled } from './withdrawals.ts';
 

@@ -3,17 +3,22 @@
 // since, the box is closed and opened anew: the kernel never allows more than policy does.
 import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
-import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { type BoxRules, isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
-import type { OpenBox, sandboxdRoutes } from '../../wire/sandboxd.ts';
+import type { OpenBox } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import type { Place } from './command-tools.ts';
-import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
+import {
+  commandOf,
+  EXEC_GRACE_MS,
+  endedByPolicy,
+  resultOf,
+  type SandboxdClient,
+} from './commands.ts';
 import { withDenials } from './denials.ts';
 import type { Grants } from './grants.ts';
 import { makeHostPlace } from './host-place.ts';
@@ -23,8 +28,6 @@ import { type Box, type ExecResult, notBegun } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
 import type { WaysOut } from './ways-out.ts';
-
-export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 export type Boxes = {
   /** A path that rules ask about is open only in a box for calls that were decided on it. */

@@ -1,6 +1,9 @@
 // Commands as sandboxd takes them, and what came of them as tools read it. Pure.
-import type { Collected } from '../../wire/sandboxd.ts';
+import type { Client } from '../../platform/link.ts';
+import type { Collected, sandboxdRoutes } from '../../wire/sandboxd.ts';
 import type { ExecRequest, ExecResult, NetworkDenied } from './tools/box.ts';
+
+export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 /** Longer than a command may take, for whoever waits for its end. */
 export const EXEC_GRACE_MS = 10_000;

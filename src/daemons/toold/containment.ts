@@ -11,9 +11,7 @@ import { fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { Job } from './job.ts';
 import { holdAll, holdTree, type InForce, liftAll, openSuspensions } from './suspensions.ts';
-
-/** What a declared tool did that its declaration or its sandbox does not allow. */
-export type Violation = 'output' | 'limit' | 'network';
+import type { Violation } from './tools/tool.ts';
 
 export type Containment = {
   /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */

@@ -3,12 +3,10 @@
 
 import { recordDecision } from '../../policy/recorded.ts';
 import type { EventDraft } from '../../wire/events.ts';
+import type { Subject } from './job.ts';
 import type { Allowed, Verdict } from './permission.ts';
 import type { Output } from './results.ts';
 import type { Denied } from './rules.ts';
-import type { ToolRun } from './runs.ts';
-
-export type Subject = { run: ToolRun; callId: string; tool: string; argumentsHash: string };
 
 const about = ({ run, callId, tool }: Subject) => ({
   principal: `agent:${run.agent}`,

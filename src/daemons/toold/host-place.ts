@@ -5,9 +5,14 @@ import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { SandboxdClient } from './boxes.ts';
 import type { Place } from './command-tools.ts';
-import { commandOf, EXEC_GRACE_MS, endedByPolicy, resultOf } from './commands.ts';
+import {
+  commandOf,
+  EXEC_GRACE_MS,
+  endedByPolicy,
+  resultOf,
+  type SandboxdClient,
+} from './commands.ts';
 import { withDenials } from './denials.ts';
 import type { RulesWatch } from './rules-watch.ts';
 import { notBegun } from './tools/box.ts';

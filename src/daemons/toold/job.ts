@@ -5,7 +5,6 @@ import type { WaitView } from '../../wire/agentd.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
 import type { CallId } from '../../wire/words.ts';
-import type { Subject } from './events.ts';
 import { previewOf } from './output.ts';
 import { type CallError, checksUntil, type Denied } from './rules.ts';
 import type { ToolRun } from './runs.ts';
@@ -69,6 +68,9 @@ export function notApproved(approvalId: string, error: CallError): Denied {
   const checks = checksUntil('approval');
   return { allowed: false, rule: `approval:${approvalId}`, question: 'approval', checks, error };
 }
+
+/** What an event of a call is about. */
+export type Subject = { run: ToolRun; callId: string; tool: string; argumentsHash: string };
 
 export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
   run,

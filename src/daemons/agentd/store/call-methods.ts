@@ -9,7 +9,8 @@ import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
 import { liveRun } from './runs.ts';
 import type { NewArtifact, RunCall, Store } from './store.ts';
 import { createChecked } from './task-methods.ts';
-import { endTask, findTask } from './tasks.ts';
+import { findTask } from './task-rows.ts';
+import { endTask } from './tasks.ts';
 import type { Tx, WriteTx } from './tx.ts';
 import { endWait, findWait, openWait, rootOf } from './waits.ts';
 

@@ -5,7 +5,8 @@ import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';
 import type { Store } from './store.ts';
-import { endTask, findTask } from './tasks.ts';
+import { findTask } from './task-rows.ts';
+import { endTask } from './tasks.ts';
 import type { WriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
 

@@ -4,7 +4,8 @@ import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests.ts';
 import { crashPauseMs, isEnded, type TaskLimits } from '../rules.ts';
 import type { RunRow, TaskRow } from './rows.ts';
-import { endTask, findTask, setStatus } from './tasks.ts';
+import { findTask, setStatus } from './task-rows.ts';
+import { endTask } from './tasks.ts';
 import type { Tx } from './tx.ts';
 
 export async function findRun(tx: Pick<Tx, 'sql'>, id: string): Promise<RunRow> {

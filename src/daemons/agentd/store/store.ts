@@ -1,24 +1,15 @@
-// agentd's store: each method is one transaction named by its intent. Time is compared in here.
-// What the transactions do inside is in the files beside this one; views for reading are in
-// views.ts.
-import type { Clock } from '../../../platform/clock.ts';
-import type { NewId } from '../../../platform/ids.ts';
-import type { Log } from '../../../platform/log.ts';
-import { type AppendEvents, type Outbox, openOutbox } from '../../../platform/outbox.ts';
-import type { Database } from '../../../platform/sql/database.ts';
-import { type Once, recallOnce } from '../../../platform/sql/once.ts';
+// What agentd's store offers: each method is one transaction named by its intent. Time is compared
+// in here. What the transactions do is in the files beside this one, which open-store.ts puts
+// together; views for reading are in views.ts.
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Once } from '../../../platform/sql/once.ts';
 import type { Label } from '../../../wire/words.ts';
 import type { AgentSet } from './agents.ts';
-import { callMethods, onceFor } from './call-methods.ts';
 import type { NewMessage } from './messages.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
-import { runMethods } from './run-methods.ts';
 import type { Claim, ClaimOptions, Crash } from './runs.ts';
-import { agentMethods, taskMethods } from './task-methods.ts';
 import type { Ending, NewTask } from './tasks.ts';
-import { timeMethods } from './time-methods.ts';
-import { type Committed, makeWriteTx } from './tx.ts';
-import { makeViews, type Views } from './views.ts';
+import type { Views } from './views.ts';
 import type { NewWait } from './waits.ts';
 
 export type RunKey = { runId: string; fence: number };
@@ -108,40 +99,3 @@ export type NewArtifact = {
   contextId: string | null;
   labels: Label[];
 };
-
-export type StoreOptions = {
-  db: Database;
-  clock: Clock;
-  newId: NewId;
-  append: AppendEvents;
-  log: Log;
-  onCommitted: (committed: Committed) => void;
-};
-
-export async function openStore(options: StoreOptions): Promise<Store> {
-  const { db, clock } = options;
-  const outbox = await openOutbox({
-    db,
-    source: 'agentd',
-    clock,
-    append: options.append,
-    log: options.log,
-  });
-  const write = makeWriteTx({ ...options, outbox });
-  return {
-    ...makeViews(db, clock),
-    recall: (once) => db.read((sql) => recallOnce(sql, once)),
-    recallCall: (call) => db.read((sql) => recallOnce(sql, onceFor(call))),
-    ...agentMethods(write),
-    ...taskMethods(write),
-    ...runMethods(write),
-    ...callMethods(write),
-    ...timeMethods(write),
-    outbox,
-    async close() {
-      await outbox.drain(2_000);
-      outbox.stop();
-      await db.close();
-    },
-  };
-}

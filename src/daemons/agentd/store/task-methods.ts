@@ -8,7 +8,8 @@ import { isEnded } from '../rules.ts';
 import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
 import type { AgentRow, TaskRow } from './rows.ts';
 import type { Store } from './store.ts';
-import { endTask, findTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
+import { findTask } from './task-rows.ts';
+import { endTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
 import type { Tx, WriteTx } from './tx.ts';
 
 const CIRCLE_NODES_MAX = 5_000;

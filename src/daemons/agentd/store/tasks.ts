@@ -8,6 +8,7 @@ import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import { sendSystemMessage } from './messages.ts';
 import type { RunRow, TaskRow } from './rows.ts';
+import { countTask, findTask, setStatus } from './task-rows.ts';
 import type { Tx } from './tx.ts';
 import { cancelWaitsOfRun, endWait, waitsOnChild } from './waits.ts';
 
@@ -29,23 +30,6 @@ export type NewTask = {
   workspace?: string | undefined;
   labels: string[];
 };
-
-export async function findTask(tx: Pick<Tx, 'sql'>, id: string): Promise<TaskRow> {
-  const row = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', id);
-  if (row === undefined)
-    throw fault('not_found', `there is no task ${id}`, { hint: 'See agentctl task list.' });
-  return row;
-}
-
-async function count(tx: Tx, agent: string | null, status: string, by: number): Promise<void> {
-  await tx.sql.run(
-    'INSERT INTO task_counts (agent, status, n) VALUES (?, ?, ?) ON CONFLICT (agent, status) DO UPDATE SET n = task_counts.n + ?',
-    agent ?? '',
-    status,
-    by,
-    by,
-  );
-}
 
 export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
   const found = await readiness(tx, task.after);
@@ -86,7 +70,7 @@ export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
     `INSERT INTO tasks (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
     ...(Object.values(row) as (string | number | null)[]),
   );
-  await count(tx, row.assigned_to, status, 1);
+  await countTask(tx, row.assigned_to, status, 1);
   for (const after of task.after)
     await tx.sql.run(
       'INSERT INTO task_deps (task_id, after_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
@@ -139,30 +123,9 @@ export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
   return id;
 }
 
-export async function setStatus(
-  tx: Tx,
-  task: TaskRow,
-  status: TaskStatus,
-  reason: string | null,
-): Promise<void> {
-  if (task.status !== status) {
-    await count(tx, task.assigned_to, task.status, -1);
-    await count(tx, task.assigned_to, status, 1);
-  }
-  await tx.sql.run(
-    'UPDATE tasks SET status = ?, reason = ?, updated_ms = ? WHERE id = ?',
-    status,
-    reason,
-    tx.nowMs,
-    task.id,
-  );
-  task.status = status;
-  task.reason = reason;
-}
-
 export async function reassign(tx: Tx, task: TaskRow, agent: string): Promise<void> {
-  await count(tx, task.assigned_to, task.status, -1);
-  await count(tx, agent, task.status, 1);
+  await countTask(tx, task.assigned_to, task.status, -1);
+  await countTask(tx, agent, task.status, 1);
   await tx.sql.run(
     'UPDATE tasks SET assigned_to = ?, updated_ms = ? WHERE id = ?',
     agent,

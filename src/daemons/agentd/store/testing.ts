@@ -14,9 +14,10 @@ import { openPostgres, type PostgresClient } from '../../../platform/sql/postgre
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { readManifest } from '../manifests.ts';
+import { openStore } from './open-store.ts';
 import type { TaskRow } from './rows.ts';
 import { MIGRATIONS } from './schema.ts';
-import { openStore, type RunCall, type Store } from './store.ts';
+import type { RunCall, Store } from './store.ts';
 import type { NewTask } from './tasks.ts';
 import type { EndedRun } from './tx.ts';
 

@@ -2,7 +2,8 @@
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { giveBack } from './runs.ts';
 import type { Store } from './store.ts';
-import { endTask, findTask } from './tasks.ts';
+import { findTask } from './task-rows.ts';
+import { endTask } from './tasks.ts';
 import type { WriteTx } from './tx.ts';
 import { endWait } from './waits.ts';
 

@@ -30,7 +30,7 @@ import {
   waitView,
 } from './rows.ts';
 import { findRun } from './runs.ts';
-import { findTask } from './tasks.ts';
+import { findTask } from './task-rows.ts';
 import { findWait } from './waits.ts';
 
 export type Page<T> = { rows: T[]; cursor: string | null };

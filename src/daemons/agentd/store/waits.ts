@@ -6,7 +6,7 @@ import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
-import { findTask, setStatus } from './tasks.ts';
+import { findTask, setStatus } from './task-rows.ts';
 import type { Tx } from './tx.ts';
 
 export type NewWait = {

@@ -10,39 +10,15 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
-import type { Resolved, Route } from '../rules/models.ts';
 import type { Intent, Outcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
-import type { CallContext } from './context.ts';
 import { Crowd } from './crowd.ts';
 import { refusedEvent } from './events.ts';
 import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
-import type { Permit, Verdict } from './permission.ts';
-import type { Ask, Ended, Performed, Plan, Upstream } from './ports.ts';
-import { type CallerIdentity, labelsNow } from './runs.ts';
-
-export type OpenRoute = Route & { labelsAllowed: number };
-
-export type Order = {
-  who: CallerIdentity;
-  via: Intent['via'];
-  callId: string;
-  attempt: number;
-  model: Resolved;
-  routes: readonly OpenRoute[];
-  purpose: string;
-  context: CallContext;
-  ask: Ask;
-  /** The caller's own limit. */
-  inputTokensMax: number | undefined;
-  /** Aborted by the caller leaving, the run being dismissed and the daemon stopping. */
-  controller: AbortController;
-  deadlineMs: number;
-  /** The outcome must be durable before the caller has the answer: a replay depends on it. */
-  isReplayed: boolean;
-  /** What policy said of it. None where no run asks. */
-  verdict?: Verdict;
-};
+import type { Order, Verdict } from './order.ts';
+import type { Permit } from './permission.ts';
+import type { Ended, Performed, Plan, Upstream } from './ports.ts';
+import { labelsNow } from './runs.ts';
 
 /** A call whose provider has answered, or begun to. */
 export type Answered = Performed & {

@@ -12,9 +12,10 @@ import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { attemptsOf } from '../store/calls.ts';
 import { findVectors, keepVectors } from '../store/embeddings.ts';
-import type { Calls, OpenRoute, Order } from './calls.ts';
+import type { Calls } from './calls.ts';
 import { embedContext } from './context.ts';
 import type { Patience } from './generate.ts';
+import type { OpenRoute, Order } from './order.ts';
 import type { Providers } from './providers.ts';
 import { identify, type Runs } from './runs.ts';
 

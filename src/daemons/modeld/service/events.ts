@@ -6,8 +6,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { Route } from '../rules/models.ts';
 import type { CallRow } from '../store/calls.ts';
-import type { Order } from './calls.ts';
-import type { Verdict } from './permission.ts';
+import type { Order, Verdict } from './order.ts';
 import type { Ended, Tries } from './ports.ts';
 
 type Subject = {

@@ -8,8 +8,8 @@ import { toMask } from '../rules/labels.ts';
 import type { Route } from '../rules/models.ts';
 import type { Intent, Outcome } from '../store/entries.ts';
 import type { Part } from '../store/parts.ts';
-import type { Order } from './calls.ts';
 import { attemptedEvent, endedEvent } from './events.ts';
+import type { Order } from './order.ts';
 import type { Ended, Performed, Plan, Tries } from './ports.ts';
 import { labelsNow } from './runs.ts';
 

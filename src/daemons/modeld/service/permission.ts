@@ -1,16 +1,14 @@
 // May this run use this model, now? Policy is asked at every call, so a right that was taken back
 // is gone at the next one. Only runs are asked about: what a person may do is settled by being let
 // in.
-import { type Answer, requestOfModel } from '../../../policy/request.ts';
+import { requestOfModel } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import { fromMask } from '../rules/labels.ts';
-import type { Order } from './calls.ts';
+import type { Order, Verdict } from './order.ts';
 import { labelsNow } from './runs.ts';
 
 export type Asked = Pick<Order, 'who' | 'model' | 'context'>;
-/** What policy said of a call that may be made. */
-export type Verdict = Answer & { labels: readonly string[] };
 export type Permit = (asked: Asked) => Promise<Verdict>;
 
 export function makePermit(policy: Pick<PolicySource, 'decide'>): Permit {

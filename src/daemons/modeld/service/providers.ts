@@ -24,7 +24,7 @@ import {
 } from '../rules/models.ts';
 import { type Keys, readPrivateFile } from '../store/keys.ts';
 import { readProviders, type StoredProvider } from '../store/settings.ts';
-import type { OpenRoute } from './calls.ts';
+import type { OpenRoute } from './order.ts';
 import type { ProviderSettings, Upstream } from './ports.ts';
 
 type Live = {

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { nearest } from '../../../platform/nearest.ts';
 import { readHostRule } from '../../../policy/hosts.ts';
 import { MARKS } from '../../../wire/words.ts';
-import { checkDashes, namesIn } from './template.ts';
+import { leadingNames, namesIn, type Piece } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
 const description = z.string().max(500).optional();
@@ -53,8 +53,10 @@ const Word = z
   .min(1)
   .max(4_096)
   .regex(/^[^\0]*$/, 'cannot hold a NUL character');
-const Piece = z.union([Word, z.strictObject({ if: ParamName, add: z.array(Word).min(1).max(16) })]);
-export type Piece = z.output<typeof Piece>;
+const ArgvPiece = z.union([
+  Word,
+  z.strictObject({ if: ParamName, add: z.array(Word).min(1).max(16) }),
+]);
 
 const AbsolutePath = z
   .string()
@@ -71,7 +73,7 @@ const Shape = z.strictObject({
     .max(64)
     .regex(/^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, 'must look like service.restart'),
   description: z.string().min(1).max(2_000),
-  argv: z.array(Piece).min(1).max(100),
+  argv: z.array(ArgvPiece).min(1).max(100),
   input: z.record(ParamName, Param).default({}),
   /** text: what it prints. json: one object on stdout, with these fields. */
   output: z
@@ -97,7 +99,7 @@ const Shape = z.strictObject({
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
   /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */
-  preview: z.array(Piece).min(1).max(100).optional(),
+  preview: z.array(ArgvPiece).min(1).max(100).optional(),
   timeout_s: z.int().min(1).max(3_600).default(60),
   calls_per_run_max: z.int().min(1).max(10_000).default(100),
   env: z.record(z.string().regex(/^[A-Za-z_]\w*$/), z.string().max(4_096)).default({}),
@@ -186,6 +188,20 @@ function paramProblems(name: string, param: Param): Issue[] {
   if (param.type === 'integer' && param.min > param.max)
     return [{ path, message: 'min is more than max' }];
   return [];
+}
+
+/** Values that could not be given although they are declared. */
+function checkDashes(argv: readonly Piece[], input: Readonly<Record<string, Param>>): Issue[] {
+  const leading = leadingNames(argv);
+  return Object.entries(input).flatMap(([name, param]) => {
+    if (!leading.has(name)) return [];
+    const isDashed =
+      (param.type === 'integer' && param.min < 0) ||
+      (param.type === 'string' && param.enum?.some((value) => value.startsWith('-')) === true) ||
+      (param.type === 'string' && param.default?.startsWith('-') === true);
+    const message = 'could begin with "-" and be taken for an option: put "--" before it in argv';
+    return isDashed ? [{ path: ['input', name], message }] : [];
+  });
 }
 
 export const Declaration = Shape.superRefine((declared, context) => {

@@ -2,7 +2,6 @@
 import * as z from 'zod';
 import { readHostRule } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { Violation } from '../containment.ts';
 import {
   deletes,
   ExecOutput,
@@ -16,7 +15,14 @@ import {
 } from '../tools/box.ts';
 import { PLAIN } from '../tools/git/input.ts';
 import { openGit } from '../tools/git/run.ts';
-import { type Effect, type Tool, type ToolContext, type Touch, tool } from '../tools/tool.ts';
+import {
+  type Effect,
+  type Tool,
+  type ToolContext,
+  type Touch,
+  tool,
+  type Violation,
+} from '../tools/tool.ts';
 import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
 import { fillIn, leadingNames, type Values } from './template.ts';
 

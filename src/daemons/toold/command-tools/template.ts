@@ -1,6 +1,8 @@
 // The command line of a declared tool: pieces with {names} in them, filled in with values. A value
 // is always part of one argument, never several, never an option, never seen by a shell. Pure.
-import type { Param, Piece } from './declaration.ts';
+
+/** One argument, or several that are only there when a parameter is given. */
+export type Piece = string | { if: string; add: string[] };
 
 const NAME = /\{([a-z][a-z0-9_]*)\}/g;
 
@@ -41,18 +43,4 @@ const LEADING = /^(?:\{[a-z][a-z0-9_]*\})+/;
 export function leadingNames(argv: readonly Piece[]): Set<string> {
   const words = wordsOf(argv).filter(({ afterDashes }) => !afterDashes);
   return new Set(words.flatMap(({ word }) => namesIn(LEADING.exec(word)?.[0] ?? '')));
-}
-
-/** Values that could not be given although they are declared. */
-export function checkDashes(argv: readonly Piece[], input: Readonly<Record<string, Param>>) {
-  const leading = leadingNames(argv);
-  return Object.entries(input).flatMap(([name, param]) => {
-    if (!leading.has(name)) return [];
-    const isDashed =
-      (param.type === 'integer' && param.min < 0) ||
-      (param.type === 'string' && param.enum?.some((value) => value.startsWith('-')) === true) ||
-      (param.type === 'string' && param.default?.startsWith('-') === true);
-    const message = 'could begin with "-" and be taken for an option: put "--" before it in argv';
-    return isDashed ? [{ path: ['input', name], message }] : [];
-  });
 }

@@ -2,10 +2,10 @@
 // known here.
 import { posix } from 'node:path';
 import * as z from 'zod';
+import type { Touch } from '../../../policy/request.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
-import type { Touch } from './tool.ts';
 
 /**
  * One request to the box's files, by absolute path. The same write or delete asked again does no

@@ -8,7 +8,6 @@ import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
-import type { Violation } from '../containment.ts';
 import type { CallError } from '../rules.ts';
 import type { Box } from './box.ts';
 
@@ -42,6 +41,9 @@ export type Basis = Readonly<Record<string, string>>;
  * looked at again right before.
  */
 export type Preview = string | { text: string; basis: Basis };
+
+/** What a declared tool did that its declaration or its sandbox does not allow. */
+export type Violation = 'output' | 'limit' | 'network';
 
 /**
  * What came of it: a result, a failure that is certain, a wait that agentd holds, or something that

@@ -5,7 +5,7 @@ import { accessSync, constants, existsSync, lstatSync, statfsSync, statSync } fr
 import { dirname, join } from 'node:path';
 import { type RuntimeInfo, runtimeDirOf, tryLock } from '../../../../platform/state-dir.ts';
 import { Fault } from '../../../../wire/errors.ts';
-import type { Env } from '../../command.ts';
+import type { Env } from '../../env.ts';
 import { findProgram } from '../../programs.ts';
 import { size } from '../../show/amounts.ts';
 import { oneLine } from '../../show/plain.ts';
