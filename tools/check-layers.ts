@@ -1,5 +1,6 @@
-// Who may import whom, as a table, checked over every import of the tree. What a rules.ts may do is
-// checked here too, because being pure is what lets everybody trust it.
+// Who may import whom, as a table, checked over every import of the tree; no files import each
+// other, even by type. What a rules.ts may do is checked here too, because being pure is what lets
+// everybody trust it.
 //   tools/check-layers.ts [--root DIR]
 import { join, posix, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -208,9 +209,32 @@ function judgeRules(source: Source): Finding[] {
   return found;
 }
 
+type Edge = { target: string; line: number };
+
+/** Files that import each other cannot be read, tested or moved one at a time. */
+function findCycles(edges: ReadonlyMap<string, readonly Edge[]>): Finding[] {
+  const found: Finding[] = [];
+  const done = new Set<string>();
+  const way: string[] = [];
+  const visit = (path: string): void => {
+    way.push(path);
+    for (const { target, line } of edges.get(path) ?? []) {
+      const start = way.indexOf(target);
+      const cycle = [...way.slice(start), target].join(' → ');
+      if (start >= 0) found.push({ path, line, text: `closes a cycle of imports: ${cycle}` });
+      else if (!done.has(target)) visit(target);
+    }
+    way.pop();
+    done.add(path);
+  };
+  for (const path of edges.keys()) if (!done.has(path)) visit(path);
+  return found;
+}
+
 const { values: options } = parseArgs({ options: { root: { type: 'string' } } });
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
 const findings: Finding[] = [];
+const edges = new Map<string, Edge[]>();
 
 for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
   const room = ROOMS.find((room) => folderFor(room, path) !== undefined);
@@ -219,12 +243,22 @@ for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
     continue;
   }
   const source = readSource(root, path);
-  for (const one of listImports(source)) {
+  const imports = listImports(source);
+  for (const one of imports) {
     const text = judgeImport(path, room, one);
     if (text !== undefined) findings.push({ path, line: one.line, text });
   }
+  const own = imports.filter(({ specifier }) => specifier.startsWith('.'));
+  edges.set(
+    path,
+    own.map(({ specifier, line }) => ({
+      target: posix.join(posix.dirname(path), specifier),
+      line,
+    })),
+  );
   if (/^src\/daemons\/[^/]+\/(.*[-/])?rules(\.ts|\/)/.test(path) && !isTest(path)) {
     findings.push(...judgeRules(source));
   }
 }
+findings.push(...findCycles(edges));
 report('layers', findings);

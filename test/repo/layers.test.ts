@@ -112,6 +112,25 @@ for (const [name, { path, lines, says }] of Object.entries(forbidden)) {
   });
 }
 
+test('refused: files that import each other, even by type', (t) => {
+  const ring = (last: string): Files => ({
+    'src/daemons/toold/job.ts': ["import type { Event } from './events.ts';"],
+    'src/daemons/toold/events.ts': ["export type { Verdict } from './permission.ts';"],
+    'src/daemons/toold/permission.ts': [last],
+    'src/daemons/toold/api.ts': ["import './job.ts';", "import './events.ts';"],
+  });
+  const broken = makeTree(t, ring("import { type Job } from './job.ts';"));
+  const { status, output } = runTool('check-layers.ts', '--root', broken);
+  assert.equal(status, 1);
+  const [events, job, permission] = ['events', 'job', 'permission'].map(
+    (name) => `src/daemons/toold/${name}.ts`,
+  );
+  const cycle = [job, events, permission, job].join(' → ');
+  assert.equal(output, `${permission}:1: closes a cycle of imports: ${cycle}\nlayers: 1 to mend\n`);
+  const whole = makeTree(t, ring('export type Job = string;'));
+  assert.deepEqual(runTool('check-layers.ts', '--root', whole), { status: 0, output: '' });
+});
+
 test('what the table allows passes', (t) => {
   const root = makeTree(t, {
     ...peers,
