@@ -12,6 +12,7 @@ import {
   type Provider,
   type ProviderCall,
   type ProviderClient,
+  type TimeoutReason,
 } from './adapters/provider-client.ts';
 import { runRoutes } from './adapters/retry.ts';
 import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
@@ -34,8 +35,11 @@ type Connection = {
 };
 export type Hop = { route: Route; connection: Connection; prepared: Prepared };
 
+const CONNECT_TIMEOUT: TimeoutReason = 'connect_timeout';
+
 /** Failures of a connection that was never made: nothing was sent, so nothing is billed. */
-const NOT_CONNECTED = new Set([
+const NOT_CONNECTED: ReadonlySet<unknown> = new Set([
+  CONNECT_TIMEOUT,
   'ECONNREFUSED',
   'ENOENT',
   'EACCES',
@@ -49,13 +53,15 @@ const NOT_CONNECTED = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
 ]);
 
-/** Whether a try that failed like this may be billed. When in doubt it is. */
+/**
+ * Decides by `details` alone whether a failed try may be billed, because a message can quote the
+ * provider. When in doubt it may.
+ */
 export function mayBeBilled(reason: Fault): boolean {
   const { upstream_status: status, reason: code } = reason.details ?? {};
   // An error status is the provider's own word that it did not do the work.
   if (typeof status === 'number' && status >= 400) return false;
-  if (typeof code === 'string' && NOT_CONNECTED.has(code)) return false;
-  return !/ took no connection within /.test(reason.message);
+  return !NOT_CONNECTED.has(code);
 }
 
 export function makeUpstream(options: {

@@ -34,6 +34,9 @@ export type CallLimits = Omit<ProviderLimits, 'sizeBytesMax'> & { sizeBytesMax?:
 
 const SIZE_BYTES_MAX = 32 * 1024 * 1024;
 
+/** `details.reason` of a `provider_down` fault that a timeout caused. */
+export type TimeoutReason = 'connect_timeout' | 'response_timeout';
+
 export type ProviderCall = {
   provider: Provider;
   /** After the base URL; the dialect's chat path when left out. */
@@ -240,7 +243,13 @@ class Attempt implements Answering {
   #waitFor(limit: 'connectTimeoutMs' | 'firstByteTimeoutMs', what: string): void {
     const ms = this.#limits[limit];
     const { name } = this.#call.provider;
-    this.#wait(ms, () => fault('provider_down', `the provider ${name} ${what} within ${ms} ms`));
+    const reason: TimeoutReason =
+      limit === 'connectTimeoutMs' ? 'connect_timeout' : 'response_timeout';
+    this.#wait(ms, () =>
+      fault('provider_down', `the provider ${name} ${what} within ${ms} ms`, {
+        details: { provider: name, reason },
+      }),
+    );
   }
 
   #wait(ms: number, late: () => Fault): void {
