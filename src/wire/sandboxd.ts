@@ -8,6 +8,9 @@ import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from '.
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;
 
+/** `details.reason` of the `not_found` fault for a box that has ended, or never was. */
+export const BOX_NOT_OPEN = 'box_not_open';
+
 /**
  * What ended a command before it ended itself; null when nothing did. `lost`: the init of its box
  * died, and nobody that is known did it.

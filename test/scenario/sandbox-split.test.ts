@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
-import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import { BOX_NOT_OPEN, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { childrenOf, fieldOf, isAlive } from '../support/processes.ts';
 import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
@@ -52,6 +52,8 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
     );
     const again = await eventually('a box again', () => open(derivedId<BoxId>('box', 'again')));
     assert.equal(again.uid, uid);
+    const inOld = toold.execBox({ params: { id }, body: { call_id, argv, collect: true } });
+    await assert.rejects(inOld, { code: 'not_found', details: { reason: BOX_NOT_OPEN } });
     const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
     assert.deepEqual(
       boxes.filter((box) => box.id === id).map(({ ended_by }) => ended_by),

@@ -5,7 +5,14 @@ import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
-import type { BoxRules, ExecBody, OpenBox, OpenBoxBody, RunOnceBody } from '../../wire/sandboxd.ts';
+import {
+  BOX_NOT_OPEN,
+  type BoxRules,
+  type ExecBody,
+  type OpenBox,
+  type OpenBoxBody,
+  type RunOnceBody,
+} from '../../wire/sandboxd.ts';
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
 import { isThere } from './adapters/host-places.ts';
@@ -332,7 +339,10 @@ function assertWanted(signal: AbortSignal): void {
 }
 
 const noBox = (id: BoxId) =>
-  fault('not_found', `there is no open box ${id}`, { hint: 'Open it again.' });
+  fault('not_found', `there is no open box ${id}`, {
+    hint: 'Open it again.',
+    details: { reason: BOX_NOT_OPEN },
+  });
 
 /** Where the warden says that the box has ended, or ends for this, nothing was started. */
 const execIn = (id: BoxId, box: HeldBox, command: Parameters<HeldBox['exec']>[0]) =>

@@ -5,6 +5,8 @@ import { manualClock } from '../../platform/clock.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import type { BoxRules, DeclaredRules } from '../../policy/box-rules.ts';
+import { fault } from '../../wire/errors.ts';
+import { BOX_NOT_OPEN } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import { makeBoxes } from './boxes.ts';
 import type { PlaceRequest } from './command-tools/make.ts';
@@ -78,6 +80,54 @@ test('one that is being opened then is closed', async () => {
   assert.equal(open.size, 1);
   await boxes.close(run);
   assert.deepEqual([...open], []);
+});
+
+describe('a fault from sandboxd', () => {
+  /** A box whose file requests all fail like this. */
+  const boxThatFails = (error: Error) => {
+    let count = 0;
+    const sandboxd = {
+      async openBox() {
+        count++;
+        return { workspace: '/workspace', home: '/home/coder', missing: [] };
+      },
+      async boxFiles() {
+        throw error;
+      },
+    };
+    const boxes = makeBoxes({
+      ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
+      grants: { of: async () => [] },
+      policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => ({ deny: [] }) },
+      newBoxId: () => derivedId<BoxId>('box', count),
+      runOf: () => run,
+      ...{ clock: manualClock(0), log: silentLog },
+    });
+    const readFile = async () => {
+      const { signal } = new AbortController();
+      const { files } = await boxes.of(run, { callId, signal, touched: [] });
+      return files.perform({ op: 'stat', path: '/workspace/x' });
+    };
+    return { readFile, opened: () => count };
+  };
+
+  it('about a closed box opens another one with the next call', async () => {
+    const closed = fault('not_found', 'gone', { details: { reason: BOX_NOT_OPEN } });
+    const { readFile, opened } = boxThatFails(closed);
+    await assert.rejects(readFile(), { code: 'unavailable', cause: closed });
+    await assert.rejects(readFile(), { code: 'unavailable' });
+    assert.equal(opened(), 2);
+  });
+
+  it('about a missing file does not, whatever the name of the file is', async () => {
+    const missing = fault('not_found', '/workspace/there is no open box does not exist', {
+      details: { reason: 'not_found' },
+    });
+    const { readFile, opened } = boxThatFails(missing);
+    await assert.rejects(readFile(), missing);
+    await assert.rejects(readFile(), missing);
+    assert.equal(opened(), 1);
+  });
 });
 
 test('a command on the host sees nothing that a rule closes, and does not run where one closes all', async () => {

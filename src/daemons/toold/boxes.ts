@@ -9,7 +9,7 @@ import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
-import type { OpenBox } from '../../wire/sandboxd.ts';
+import { BOX_NOT_OPEN, type OpenBox } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import type { Place } from './command-tools.ts';
 import {
@@ -146,8 +146,8 @@ export function makeBoxes(options: {
       const done = await watch.during(watched(run, entry, box), work);
       return entry.isEnded && done.endedBy !== null ? endedByPolicy(done) : done;
     } catch (error) {
-      // What a box says that was not there any more is another thing: nothing was started in it.
-      if (!entry.isEnded || isFault(error, 'not_found')) throw error;
+      // A box that was closed before the command began is another case: nothing was started in it.
+      if (!entry.isEnded || isBoxClosed(error)) throw error;
       return endedByPolicy();
     } finally {
       entry.running--;
@@ -189,12 +189,12 @@ export function makeBoxes(options: {
     return { entry, box: await entry.opened };
   };
 
-  /** A box that went with its warden: nothing was done, and the next call opens another. */
+  /** When a box has ended with its warden, nothing was done, and the next call opens another. */
   const inBox = async <T>(entry: Held, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
-      if (!isFault(error, 'not_found') || !/open box/.test(error.message)) throw error;
+      if (!isBoxClosed(error)) throw error;
       forget(entry);
       throw fault('unavailable', `the box of ${entry.runId} has ended; it is opened again`, {
         cause: error,
@@ -266,6 +266,10 @@ export function makeBoxes(options: {
     },
   };
 }
+
+/** By its reason: a missing file is `not_found` too, and its name can say anything. */
+const isBoxClosed = (error: unknown): boolean =>
+  isFault(error, 'not_found') && error.details?.reason === BOX_NOT_OPEN;
 
 /**
  * What a box is made by. One more host is egressd's business alone, unless the box has no way there

@@ -18,6 +18,30 @@ const Pattern = z
   .max(1_000)
   .regex(/^[^\0]*$/, 'must not hold a NUL character');
 
+/** `details.reason` of a fault about a file in a box. */
+export const FileFaultReason = z.enum([
+  'bad_request',
+  'not_found',
+  'denied',
+  'outside',
+  'is_directory',
+  'not_directory',
+  'not_regular',
+  'is_link',
+  'exists',
+  'conflict',
+  'not_empty',
+  'too_large',
+  'too_slow',
+  'no_space',
+  'bad_name',
+  'bad_pattern',
+  'busy',
+  'read_only',
+  'broken',
+]);
+export type FileFaultReason = z.infer<typeof FileFaultReason>;
+
 export const FileRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('stat'), path: BoxPath }),
   z.strictObject({

@@ -1,9 +1,10 @@
-// What boxfs refuses, as faults that a model can act on. `details.reason` is the short word.
+// Turns what boxfs refuses into faults that a model can act on, each with its reason.
 import { type Fault, type FaultCode, fault } from '../../../wire/errors.ts';
+import type { FileFaultReason } from '../../../wire/sandboxd/files.ts';
 
-type Row = { reason: string; code: FaultCode; says: string; hint: string };
+type Row = { reason: FileFaultReason; code: FaultCode; says: string; hint: string };
 
-const row = (reason: string, code: FaultCode, says: string, hint: string): Row => ({
+const row = (reason: FileFaultReason, code: FaultCode, says: string, hint: string): Row => ({
   reason,
   code,
   says,

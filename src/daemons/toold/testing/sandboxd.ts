@@ -2,12 +2,20 @@
 // real tools and files. What a box keeps out is tested against the warden elsewhere.
 import { egressdRoutes } from '../../../wire/egressd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Collected, type ExecBody, sandboxdRoutes } from '../../../wire/sandboxd.ts';
+import {
+  BOX_NOT_OPEN,
+  type Collected,
+  type ExecBody,
+  sandboxdRoutes,
+} from '../../../wire/sandboxd.ts';
 import type { Box, ExecResult } from '../tools/box.ts';
 import { dispatchOf } from './peers.ts';
 
 const { openBox, execBox, boxFiles, closeBox, closeBoxes, runOnce } = sandboxdRoutes;
 const usedRoutes = { openBox, execBox, boxFiles, closeBox, closeBoxes, runOnce };
+
+const notOpen = (id: string) =>
+  fault('not_found', `there is no box ${id}`, { details: { reason: BOX_NOT_OPEN } });
 
 export type FakeSandboxd = ReturnType<typeof fakeSandboxd>;
 
@@ -42,11 +50,11 @@ export function fakeSandboxd(box: Box) {
     },
     async execBox({ params, body, signal }) {
       const found = open.get(params.id);
-      if (found === undefined) throw fault('not_found', `${params.id} is not an open box`);
+      if (found === undefined) throw notOpen(params.id);
       return exec(body, AbortSignal.any([signal, found.signal]));
     },
     async boxFiles({ params, body }) {
-      if (!open.has(params.id)) throw fault('not_found', `${params.id} is not an open box`);
+      if (!open.has(params.id)) throw notOpen(params.id);
       return box.files.perform(body);
     },
     async closeBox({ params }) {

@@ -1,6 +1,6 @@
-// What the file tools share: how long, how often, how much at once, and how they read what was
-// refused.
+// Limits that the file tools share, and how they read the faults of a box's files.
 import { Fault } from '../../../../wire/errors.ts';
+import { FileFaultReason } from '../../../../wire/sandboxd/files.ts';
 import type { Box } from '../box.ts';
 
 /** Generous, so that only what runs wild meets them. */
@@ -9,9 +9,9 @@ export const PAGE_BYTES = 100_000;
 /** What is changed or compared as a whole. */
 export const TEXT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** The short word of a refusal of the box's files. */
-export const reasonOf = (error: unknown): unknown =>
-  error instanceof Fault ? error.details?.reason : undefined;
+/** Undefined when the fault is not about a file in the box. */
+export const reasonOf = (error: unknown): FileFaultReason | undefined =>
+  error instanceof Fault ? FileFaultReason.safeParse(error.details?.reason).data : undefined;
 
 /**
  * undefined when there is certainly nothing. What cannot be looked at (a link that leads out, a box
