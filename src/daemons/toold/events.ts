@@ -22,6 +22,7 @@ const about = ({ run, callId, tool }: Subject) => ({
  * Says at once that the call was asked for, that it was allowed by which rule, and that it begins.
  */
 export function attempted(subject: Subject, attempt: number, decision: Allowed): EventDraft {
+  const { approval } = decision;
   const { policy, data } = recordDecision(decision.verdict.facts, decision.verdict);
   return {
     id: `${subject.callId}.attempted.${attempt}`,
@@ -31,8 +32,8 @@ export function attempted(subject: Subject, attempt: number, decision: Allowed):
     policy,
     data: {
       ...{ attempt, fence: subject.run.fence, arguments_hash: subject.argumentsHash },
-      ...{ checks: decision.checks, ...data },
-      ...(decision.approval === undefined ? {} : { approval: decision.approval }),
+      ...{ checks: checksPassed(decision, approval === undefined ? 'none' : 'given'), ...data },
+      ...(approval === undefined ? {} : { approval }),
     },
   };
 }
@@ -48,10 +49,14 @@ export function requested(subject: Subject, decision: Allowed): EventDraft {
     status: 'requested',
     data: {
       ...{ fence: subject.run.fence, arguments_hash: subject.argumentsHash },
-      ...{ checks: decision.checks, ...data },
+      ...{ checks: checksPassed(decision, 'asked'), ...data },
     },
   };
 }
+
+/** The broker's questions up to the approval, each answered yes. */
+const checksPassed = ({ verdict }: Allowed, approval: 'none' | 'asked' | 'given'): string =>
+  `caller task tool scope sandbox:${verdict.facts.tool.level} approval:${approval}`;
 
 /** By the broker's own checks, by policy, or by a person. */
 export function denied(subject: Subject, decision: Denied & { verdict?: Verdict }): EventDraft {

@@ -37,8 +37,6 @@ export type Authority = {
 export type Allowed = {
   allowed: true;
   verdict: Verdict;
-  /** Every question of the broker with its answer, in order, for the log. */
-  checks: string;
   /** The approval that allowed it. */
   approval?: ApprovalId;
 };
@@ -88,9 +86,7 @@ export function makePermissions(options: {
     if (verdict.answer === 'deny') return no('scope', denial(job, verdict));
     if (!LEVELS_HERE.has(tool.level)) return no('sandbox', noLevel(tool));
     const kind = verdict.answer === 'ask' ? 'ask' : 'go';
-    const asked = kind === 'ask' ? 'asked' : 'none';
-    const checks = `caller task tool scope sandbox:${tool.level} approval:${asked}`;
-    return { kind, decision: { allowed: true, verdict, checks }, input, labels };
+    return { kind, decision: { allowed: true, verdict }, input, labels };
   };
 
   return {

@@ -62,8 +62,7 @@ export function makeAsking(options: {
     const edited = { input: may.input, context: contextOf(job, may.input) };
     const seen = await approvals.seenOf(job, answer, { ...now, edited });
     if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
-    const checks = may.decision.checks.replace(/approval:\w+$/, 'approval:given');
-    const decision = { ...may.decision, checks, approval: approvalId };
+    const decision = { ...may.decision, approval: approvalId };
     const go: Go = { ...may, kind: 'go', decision };
     return options.attempt(job, record, go, { approvalId, seen });
   };
