@@ -92,6 +92,8 @@ export const AskApproval = z.strictObject({
   /** The rules that want a person, and why in words. */
   rules: z.array(z.string().max(200)).max(64),
   reason: z.string().max(2_000),
+  /** The tool itself requires approval of every single call: no permit may cover it. */
+  each_call: z.boolean(),
 });
 export type AskApproval = z.infer<typeof AskApproval>;
 

@@ -86,6 +86,7 @@ async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parke
     ...{ class: 'production.change', risk: 'high', reversibility: 'irreversible' },
     ...{ repo: null, summary: 'Deploy abc123', arguments: args, arguments_hash: hashJson(args) },
     ...{ diff: '+fast\n', rollback: null, labels: [], rules: ['base:production'], reason: 'prod' },
+    each_call: false,
     ...more,
   };
   const { approval, status } = await approvaldByToold.askApproval({ body });

@@ -109,6 +109,7 @@ describe('network.request', () => {
     assert.equal(asked.class, permitted, 'a permit for this host would be none for another');
     const { approval } = await world.approvald.getApproval({ params: { id: asked.id } });
     assert.deepEqual(approval.arguments, args);
+    assert.deepEqual(Object.keys(approval.would_permit), ['once'], 'no permit covers it');
     assert.match(approval.diff ?? '', new RegExp(`docs\\.example\\.com:${port}\nwhy: to read`));
     assert.deepEqual(answer.result, { host: 'docs.example.com', port, only_reads: false });
 

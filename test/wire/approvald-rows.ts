@@ -24,7 +24,7 @@ const asking = (world: Quiet) => {
       labels: [],
       rules: ['base'],
     },
-    reason: 'production needs a person',
+    ...{ reason: 'production needs a person', each_call: false },
   };
 };
 type Asking = ReturnType<typeof asking>;
@@ -70,6 +70,7 @@ export const approvaldRows = rows({
     bad: [
       ['other arguments', (g) => withBody(g, { arguments: { commit: 'evil' } }), 'bad_request'],
       ['a risk there is not', (g) => withBody(g, { risk: 'none' }), 'bad_request'],
+      ['no word on permits', (g) => withBody(g, { each_call: undefined }), 'bad_request'],
       ['an agent of no name', (g) => withBody(g, { agent: '../x' }), 'bad_request'],
     ],
   },

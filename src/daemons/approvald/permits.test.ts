@@ -79,8 +79,7 @@ describe('[R110-R112] how far an approval reaches', () => {
     });
 
   it('a tool that wants a person for every call has no permit', async () => {
-    const rules = ['tool:network.request:approval'];
-    const { approval } = await next({ rules });
+    const { approval } = await next({ each_call: true });
     const params = { id: approval.id };
     assert.deepEqual(Object.keys(approval.would_permit), ['once']);
     for (const reach of ['task', 'repo', 'class'] as const)
@@ -90,7 +89,8 @@ describe('[R110-R112] how far an approval reaches', () => {
       );
     await host.alice.approve({ params, body: {} });
     await permit('class');
-    assert.equal((await next({ rules })).status, 'pending');
+    assert.equal((await next({ each_call: true })).status, 'pending');
+    assert.equal((await next()).status, 'granted', 'the permit covers other calls');
   });
 
   it('what a permit covers can be done at once, and says by whose word', async () => {

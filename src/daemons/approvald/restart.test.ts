@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { verifyJson } from '../../platform/signed-json.ts';
 import { freshForEach, host, restart, world } from './testing/each-test.ts';
@@ -81,6 +82,20 @@ test('permits and their end', async () => {
   await host.alice.revokePermit({ params: { id: approval.permit_id! } });
   await restart();
   assert.equal((await host.ask()).status, 'pending');
+});
+
+test('an approval of an earlier version keeps what its rules said of permits', async () => {
+  const each = await host.ask({ rules: ['base:x', 'tool:x:approval'], repo: '/srv/one' });
+  const other = await host.ask({ rules: ['base:x', 'site:x:approval'], repo: '/srv/other' });
+  await restart({}, () => {
+    const db = new DatabaseSync(join(world.dir, 'state', 'approvald.sqlite'));
+    db.exec('ALTER TABLE approvals DROP COLUMN each_call; PRAGMA user_version = 1');
+    db.close();
+  });
+  const approve = ({ approval: { id, nonce } }: typeof each) =>
+    host.alice.approve({ params: { id }, body: { for: 'task', nonce } });
+  await assert.rejects(approve(each), isCode('denied', /every call/));
+  assert.notEqual((await approve(other)).approval.permit_id, null);
 });
 
 test('the key is in a file of its own that nobody else can read, and nowhere else', async () => {

@@ -50,10 +50,6 @@ const isWorse = (a: Danger, b: Danger): boolean =>
 /** A run that has read text from outside may be doing what that text says. */
 export const isMarked = (labels: readonly Label[]): boolean => labels.includes('outside');
 
-/** A tool that wants a person for every single call; toold names its wish as a rule. */
-export const wantsEachTime = (rules: readonly string[]): boolean =>
-  rules.some((rule) => /^tool:.+:approval$/.test(rule));
-
 export type PermitScope = Danger & {
   scope: 'task' | 'repo' | 'class';
   agent: string;
@@ -73,10 +69,11 @@ export type AskScope = Danger & {
   repo: string | null;
   labels: readonly Label[];
   rules: readonly string[];
+  /** The tool requires approval of every call. */
+  eachCall: boolean;
 };
 
-const mayHavePermit = ({ labels, rules }: AskScope): boolean =>
-  !isMarked(labels) && !wantsEachTime(rules);
+const mayHavePermit = ({ labels, eachCall }: AskScope): boolean => !isMarked(labels) && !eachCall;
 
 /** A permit reaches no further than its words, and to nothing riskier than what was shown. */
 export function covers(permit: PermitScope, ask: AskScope): boolean {

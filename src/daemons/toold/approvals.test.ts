@@ -48,6 +48,7 @@ describe('a call that needs a person', () => {
     const { ask: shown } = world.approvald.approvalOf(run.callId(1))!;
     assert.deepEqual(shown.arguments, { key: 'x' });
     assert.match(shown.rules.join(), /manifest:coder:/);
+    assert.equal(shown.each_call, false, 'a permit may cover what only policy asks about');
     assert.deepEqual(await eventsOf(world, run.callId(1)), ['.waiting.0']);
     assert.equal((await ask()).status, 'waiting', 'asked again it still waits');
     const event = world.audit.events.find(({ id }) => id.endsWith('.waiting.0'));

@@ -90,6 +90,7 @@ export function makeApprovals(options: {
         labels: [...may.labels],
         rules: may.decision.verdict.rules.map((rule) => rule.slice(0, 200)).slice(0, 64),
         reason: may.decision.verdict.reason.slice(0, 2_000),
+        each_call: tool!.approval === 'required',
       };
       const { approval, status } = await approvald.askApproval({ body }, peerOptions);
       return {

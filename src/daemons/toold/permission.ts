@@ -155,7 +155,6 @@ function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {
   const own = `whoever declared ${name} wants a person to agree to each call`;
   const [rules, reason] =
     verdict.answer === 'ask' ? [verdict.rules, `${verdict.reason}; ${own}`] : [[], own];
-  // By this name approvald knows that no permit covers it.
   return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`, ...rules], reason };
 }
 

@@ -12,7 +12,6 @@ import {
   isRepeat,
   narrowest,
   type Person,
-  wantsEachTime,
   whyNotApprove,
 } from '../rules.ts';
 import {
@@ -127,7 +126,7 @@ function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fa
   const hint = 'Approve it once: --for once.';
   if (isMarked(labelsOf(row)))
     return fault('denied', 'a run that has read text from outside gets no permit', { hint });
-  if (wantsEachTime(JSON.parse(row.rules) as string[]))
+  if (row.each_call !== 0)
     return fault('denied', `${row.action} wants a person for every call`, { hint });
   if (edits) return fault('bad_request', 'what was edited can only be approved once', { hint });
   if (reach === 'repo' && row.repo === null)

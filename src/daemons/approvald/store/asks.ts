@@ -79,6 +79,7 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
     summary: body.summary,
     reason: body.reason,
     rules: JSON.stringify(body.rules),
+    each_call: body.each_call ? 1 : 0,
     labels: JSON.stringify(labels),
     arguments: text,
     arguments_hash: body.arguments_hash,

@@ -106,6 +106,11 @@ CREATE TABLE notices (
 CREATE INDEX notices_by_time ON notices (next_ms);
 ${OUTBOX_TABLES}
 `,
+  // Earlier, a rule of this name said that the tool requires approval of every call.
+  `
+ALTER TABLE approvals ADD COLUMN each_call INTEGER NOT NULL DEFAULT 0;
+UPDATE approvals SET each_call = 1 WHERE rules LIKE '%"tool:%:approval"%';
+`,
 ];
 
 /** What a person said, as it is kept. */
@@ -127,6 +132,7 @@ export type ApprovalRow = {
   summary: string;
   reason: string;
   rules: string;
+  each_call: number;
   labels: string;
   /** Canonical JSON. */
   arguments: string;
@@ -205,6 +211,7 @@ export const scopeOfAsk = (row: ApprovalRow): AskScope => ({
   repo: row.repo,
   labels: labelsOf(row),
   rules: list<string>(row.rules),
+  eachCall: row.each_call !== 0,
 });
 
 export const scopeOfPermit = (row: PermitRow, shown: readonly ChainLink[]): PermitScope => ({

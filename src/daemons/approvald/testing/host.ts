@@ -168,6 +168,7 @@ export function asking(more: Partial<AskApproval> = {}): AskApproval {
     labels: [],
     rules: ['base:production'],
     reason: 'production is changed only with a person',
+    each_call: false,
     ...more,
   };
 }
