@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { type Fault, fault } from '../wire/errors.ts';
 import type { FileProblem } from '../wire/words.ts';
 import { checkValue } from './check.ts';
-import { readYaml, VALUE_HINT } from './yaml-file.ts';
+import { readYaml, type YamlProblem } from './yaml-file.ts';
 
 export type Sections = Record<string, z.ZodType>;
 export type Config<S extends Sections> = { [K in keyof S]: z.output<S[K]> };
@@ -31,13 +31,14 @@ function filesOf(main: string): string[] {
   return [...(existsSync(main) ? [main] : []), ...rest];
 }
 
-/** Of several problems each says what to do beside it: there is one hint for them all. */
-function refused(problems: readonly FileProblem[]): Fault {
-  const isOne = problems.length === 1;
-  const lines = problems.map(({ file, line, message, hint }) => {
+/** Of several problems, each line has its own hint: a fault has one hint for all of them. */
+function refused(found: readonly YamlProblem[]): Fault {
+  const isOne = found.length === 1;
+  const lines = found.map(({ file, line, message, hint, reason }) => {
     const what = `${file}${line === null ? '' : `:${line}`}: ${message}`;
-    return isOne || hint === VALUE_HINT ? what : `${what}. ${hint}`;
+    return isOne || reason === 'value' ? what : `${what}. ${hint}`;
   });
+  const problems = found.map(({ reason: _, ...problem }): FileProblem => problem);
   return fault('bad_config', lines.join('\n'), {
     hint: isOne ? problems[0]!.hint : 'Correct each of them.',
     details: { problems },

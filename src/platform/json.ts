@@ -28,24 +28,25 @@ export function skipString(text: string, from: number): number {
 /**
  * Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack.
  */
-function assertDepth(text: string): void {
+function assertDepth(text: string, name: string): void {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === 34) i = skipString(text, i + 1) - 1;
     else if (c === 123 || c === 91) {
       if (++depth > DEPTH_MAX)
-        throw fault('too_deep', `the body nests deeper than ${DEPTH_MAX} levels`);
+        throw fault('too_deep', `${name} nests deeper than ${DEPTH_MAX} levels`);
     } else if (c === 125 || c === 93) depth--;
   }
 }
 
-export function parseJson(text: string): unknown {
-  assertDepth(text);
+/** `name` is what the fault calls the text. */
+export function parseJson(text: string, name = 'the body'): unknown {
+  assertDepth(text, name);
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw fault('bad_json', `the body is not JSON: ${(cause as Error).message}`, { cause });
+    throw fault('bad_json', `${name} is not JSON: ${(cause as Error).message}`, { cause });
   }
 }
 

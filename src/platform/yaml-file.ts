@@ -1,6 +1,6 @@
-// YAML files that people write: checked against a schema, every problem with its line and, for an
-// unknown key, the nearest known one. Means nothing to the business: config and manifests both come
-// through here.
+// Reads YAML files that people write and checks them against a schema: every problem has its line,
+// and an unknown key the nearest known one. A custom issue of a schema can bring its own hint, in
+// `params.hint`.
 import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import type { FileProblem } from '../wire/words.ts';
@@ -8,7 +8,11 @@ import { checkValue } from './check.ts';
 import { nearest } from './nearest.ts';
 import { knownKeys } from './schema-words.ts';
 
-export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: FileProblem[] };
+export type YamlProblem = FileProblem & {
+  /** With `value`, the message explains everything and the hint adds nothing. */
+  reason: 'syntax' | 'second_document' | 'alias' | 'unknown_key' | 'value' | 'custom';
+};
+export type YamlResult<T> = { ok: true; value: T } | { ok: false; problems: YamlProblem[] };
 
 export function readYaml<S extends z.ZodType>(
   text: string,
@@ -26,6 +30,7 @@ export function readYaml<S extends z.ZodType>(
     return {
       ok: false,
       problems: doc.errors.slice(0, 10).map((error) => ({
+        reason: error.code === 'MULTIPLE_DOCS' ? 'second_document' : 'syntax',
         file,
         line: error.linePos?.[0].line ?? null,
         message: firstLine(error.message),
@@ -41,6 +46,7 @@ export function readYaml<S extends z.ZodType>(
       ok: false,
       problems: [
         {
+          reason: 'alias',
           file,
           line: null,
           message: (error as Error).message,
@@ -61,21 +67,19 @@ export function readYaml<S extends z.ZodType>(
 
 type Issue = z.core.$ZodIssue;
 
-/** Where the message has said it all. */
-export const VALUE_HINT = 'Correct the value at this line.';
-
 function describe(
   issue: Issue,
   schema: z.ZodType,
   file: string,
   lineOf: (path: PropertyKey[]) => number | null,
-): FileProblem[] {
+): YamlProblem[] {
   const where = issue.path.map(String).join('.');
   if (issue.code === 'unrecognized_keys') {
     const known = knownKeys(schema, issue.path);
     return issue.keys.map((key) => {
       const near = nearest(key, known);
       return {
+        reason: 'unknown_key',
         file,
         line: lineOf([...issue.path, key]),
         message: `unknown key ${where === '' ? key : `${where}.${key}`}`,
@@ -86,12 +90,14 @@ function describe(
       };
     });
   }
+  const hint = issue.code === 'custom' ? (issue.params?.hint as unknown) : undefined;
   return [
     {
+      reason: hint === undefined ? 'value' : 'custom',
       file,
       line: lineOf(issue.path),
       message: where === '' ? issue.message : `${where}: ${issue.message}`,
-      hint: VALUE_HINT,
+      hint: hint === undefined ? 'Correct the value at this line.' : String(hint),
     },
   ];
 }

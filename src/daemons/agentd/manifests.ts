@@ -3,7 +3,7 @@
 
 import { sha256Hex } from '../../platform/json.ts';
 import { nearest } from '../../platform/nearest.ts';
-import { readYaml } from '../../platform/yaml-file.ts';
+import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
 import { readHostRule } from '../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../policy/manifest-rules.ts';
@@ -43,13 +43,10 @@ export type ManifestResult =
 
 type Complaint = { path: PropertyKey[]; message: string; hint: string };
 
-/** A schema's issue has no place for a hint, so it travels behind the message. */
-const hintMark = '\0';
-
 /** Built once: each schema compiles itself on first use. */
 const CheckedManifest = Manifest.superRefine((manifest, context) => {
   for (const { path, message, hint } of complaintsAbout(manifest)) {
-    context.addIssue({ code: 'custom', path, message: `${message}${hintMark}${hint}` });
+    context.addIssue({ code: 'custom', path, message, params: { hint } });
   }
 });
 
@@ -89,16 +86,13 @@ const empty = (file: string): FileProblem => ({
   hint: 'Remove the file; agentctl agent create NAME writes one that declares an agent.',
 });
 
-function clarify(problem: FileProblem): FileProblem {
-  const [message, hint] = problem.message.split(hintMark);
-  if (message!.startsWith('Source contains multiple documents')) {
-    return {
-      ...problem,
-      message: 'a second document starts here; a manifest declares one agent',
-      hint: 'Put each agent into a file of its own.',
-    };
-  }
-  return { ...problem, message: message!, hint: hint ?? problem.hint };
+function clarify({ reason, ...problem }: YamlProblem): FileProblem {
+  if (reason !== 'second_document') return problem;
+  return {
+    ...problem,
+    message: 'a second document starts here; a manifest declares one agent',
+    hint: 'Put each agent into a file of its own.',
+  };
 }
 
 /** What the schema cannot see: words that mean nothing, and values that could never work. */

@@ -1,5 +1,5 @@
-// What a model, or whoever reads the output of its command, is told when something is refused: what
-// happened, to what, and what to do next.
+// Writes what a model, or the reader of a command's output, learns about a refused connection: what
+// was refused, and what to do next.
 import type { DenialReason } from '../../../wire/egressd.ts';
 import type { AddressKind } from './address.ts';
 
@@ -24,57 +24,69 @@ type What = {
   isMarked?: boolean;
 };
 
-const ASK =
-  'Ask for it with the tool network.request (host, port and why you need it): a person decides. ' +
-  'Or go on without it. Trying again or another way out does not help.';
-const STOP = 'This cannot be allowed by asking. Go on without it.';
-const READABLE =
-  'Use the tool http.fetch, or plain http:// through the proxy, so that method and path can be seen.';
-
-const SEND =
-  'Asking for the host does not help: send it with the tool http.fetch, and a person decides. ' +
-  'Or go on without it.';
+const HINTS = {
+  ask:
+    'Ask for it with the tool network.request (host, port and why you need it): a person decides. ' +
+    'Or go on without it. Trying again or another way out does not help.',
+  stop: 'This cannot be allowed by asking. Go on without it.',
+  readable:
+    'Use the tool http.fetch, or plain http:// through the proxy, so that method and path can be seen.',
+  send:
+    'Asking for the host does not help: send it with the tool http.fetch, and a person decides. ' +
+    'Or go on without it.',
+} as const;
 
 const place = ({ host, port }: What): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 const onlyReads = 'this run has read text from outside and only reads from then on:';
 
-function told(reason: DenialReason, what: What): [message: string, hint: string] {
+function explain(reason: DenialReason, what: What): [message: string, next: keyof typeof HINTS] {
   const where = place(what);
   switch (reason) {
     case 'host':
-      return [`${what.host} is not among the hosts this run may reach`, ASK];
+      return [`${what.host} is not among the hosts this run may reach`, 'ask'];
     case 'port':
-      return [`this run may reach ${what.host}, but not its port ${what.port}`, ASK];
+      return [`this run may reach ${what.host}, but not its port ${what.port}`, 'ask'];
     case 'method':
       if (what.isMarked === true)
-        return [`${onlyReads} it may not send ${what.method} to ${where}`, SEND];
-      return [`this run may not send ${what.method} to ${where}`, ASK];
+        return [`${onlyReads} it may not send ${what.method} to ${where}`, 'send'];
+      return [`this run may not send ${what.method} to ${where}`, 'ask'];
     case 'path':
-      return [`this run may not ask ${where} for this path`, ASK];
+      return [`this run may not ask ${where} for this path`, 'ask'];
     case 'unreadable':
       if (what.isMarked === true)
-        return [`${onlyReads} it may open no tunnel to ${where}, which could carry more`, READABLE];
-      return [`this run may send only certain requests to ${where}, and no tunnel`, READABLE];
+        return [
+          `${onlyReads} it may open no tunnel to ${where}, which could carry more`,
+          'readable',
+        ];
+      return [`this run may send only certain requests to ${where}, and no tunnel`, 'readable'];
     case 'not_tls':
-      return [`what was sent through the tunnel to ${where} is not TLS`, STOP];
+      return [`what was sent through the tunnel to ${where} is not TLS`, 'stop'];
     case 'server_name':
-      return [`the TLS in the tunnel to ${where} names another server, or none`, STOP];
+      return [`the TLS in the tunnel to ${where} names another server, or none`, 'stop'];
     case 'budget':
-      return [`this run has used up the bytes it may send and receive`, STOP];
+      return [`this run has used up the bytes it may send and receive`, 'stop'];
     case 'address':
     case 'name':
     case 'request':
-      return [`${where} is refused`, STOP];
+      return [`${where} is refused`, 'stop'];
   }
 }
 
 export function refuse(reason: DenialReason, what: What, message?: string): Refused {
-  const [usual, hint] = told(reason, what);
+  const [usual, next] = explain(reason, what);
   const { host, port, method = null, path = null } = what;
-  const askable = hint === ASK;
-  return { reason, host, port, method, path, message: message ?? usual, hint, askable };
+  return {
+    reason,
+    host,
+    port,
+    method,
+    path,
+    message: message ?? usual,
+    hint: HINTS[next],
+    askable: next === 'ask',
+  };
 }
 
 const KINDS: Record<Exclude<AddressKind, 'public'>, string> = {

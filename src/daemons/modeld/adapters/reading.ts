@@ -44,10 +44,10 @@ export function readArguments(text: string): Arguments {
   if (text.trim() === '') return { arguments: {} };
   let problem = 'not a JSON object';
   try {
-    const value = asObject(parseJson(text));
+    const value = asObject(parseJson(text, 'the text'));
     if (value !== undefined) return { arguments: value };
   } catch (error) {
-    problem = (error as Error).message.replace('the body', 'the text');
+    problem = (error as Error).message;
   }
   return { arguments: {}, arguments_error: clip(`${problem}; the model wrote: ${text}`, 600) };
 }
