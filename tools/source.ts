@@ -87,7 +87,7 @@ export function listImports(source: Source): Import[] {
   return found;
 }
 
-type Node = { type: string; start: number; [key: string]: unknown };
+export type Node = { type: string; start: number; [key: string]: unknown };
 
 /** Calls `visit` with every node of the syntax tree. */
 export function walkSyntax(source: Source, visit: (node: Node) => void): void {

@@ -5,6 +5,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Finding, listFiles, memberName, readSource, report, walkSyntax } from './source.ts';
+import { checkMessageTests } from './tidy/message-tests.ts';
 
 const columnsMax = 100;
 /** One string may go further: messages, statements and names of tests are searched for whole. */
@@ -99,8 +100,8 @@ function checkShape(path: string, lines: readonly string[]): Finding[] {
 }
 
 function checkSyntax(root: string, path: string): Finding[] {
-  const found: Finding[] = [];
   const source = readSource(root, path);
+  const found = checkMessageTests(path, source);
   const readsEnv =
     /\benv\b/.test(source.text) && !envPlaces.test(path) && !path.endsWith('.test.ts');
   if (!readsEnv && !/\bany\b/.test(source.text)) return found;

@@ -78,6 +78,46 @@ for (const [name, { files, says }] of Object.entries(wrong)) {
   });
 }
 
+const messageTests: Record<string, string> = {
+  'a method of a message': "error.message.includes('full')",
+  'a method behind a cast': "(error as Error).message.startsWith('no')",
+  'a method of a message in lower case': "error.message.toLowerCase().endsWith('gone')",
+  'a method of a message that may be absent': "(error?.message ?? '').match(/gone/) !== null",
+  'a regular expression on a message': '/open box/.test(error.message)',
+  'a regular expression on a destructured message': '/open box/.exec(message) !== null',
+  'a message compared with a text': "error.message === 'gone'",
+  'a hint compared with a constant': 'ASK !== hint',
+  'a message looked up in a list': "['gone', 'full'].includes(error.message)",
+  'a switch over a message': '() => { switch (error.message) { default: } }',
+};
+for (const [name, expression] of Object.entries(messageTests)) {
+  const lines = [head, `export const decide = (error, message, hint) => ${expression};`];
+
+  test(`refused in product code: ${name}`, (t) => {
+    const root = makeTree(t, { 'src/runner/a.ts': lines });
+    const { status, output } = runTool('tidy.ts', '--root', root);
+    assert.match(output, /src\/runner\/a\.ts:2: decides by the text of a message/);
+    assert.equal(status, 1);
+  });
+
+  test(`allowed in tests: ${name}`, (t) => {
+    const paths = ['src/runner/a.test.ts', 'src/runner/testing/a.ts', 'test/scenario/a.ts'];
+    const root = makeTree(t, Object.fromEntries(paths.map((path) => [path, lines])));
+    assert.deepEqual(runTool('tidy.ts', '--root', root), { status: 0, output: '' });
+  });
+}
+
+test('a file on the allow list may test messages, and must be there for a reason', (t) => {
+  const path = 'src/policy/site.ts';
+  const uses = [head, 'export const decide = (error) => /for Action/.test(error.message);'];
+  const allowed = runTool('tidy.ts', '--root', makeTree(t, { [path]: uses }));
+  assert.deepEqual(allowed, { status: 0, output: '' });
+  const idle = [head, 'export const show = (error) => error.message;'];
+  const { status, output } = runTool('tidy.ts', '--root', makeTree(t, { [path]: idle }));
+  assert.match(output, /src\/policy\/site\.ts: tests no message/);
+  assert.equal(status, 1);
+});
+
 test('a long file is a warning at first', (t) => {
   const root = makeTree(t, { 'src/platform/a.ts': long(401) });
   const { status, output } = runTool('tidy.ts', '--root', root);
@@ -93,6 +133,13 @@ function daemonFiles(name: string, parts: readonly string[]): Files {
 test('what the rules allow passes', (t) => {
   const root = makeTree(t, {
     'src/platform/config.ts': [head, 'export const a = process.env.HOME;'],
+    'src/platform/show.ts': [
+      head,
+      "export const show = (error) => (error.message === '' ? 'empty' : error.message.trim());",
+      'export const same = (error, other) => error.message === other.message;',
+      "export const has = ({ message }) => message.parts.includes('x');",
+      "export const is = (error) => error.code === 'not_found' && error.message !== undefined;",
+    ],
     'src/platform/words.ts': [head, "export const a = 'any process.env';", '// any word'],
     'bin/run.sh': ['#!/bin/sh', '# What it owns.', 'exit 0'],
     'docs/wide.md': ['x'.repeat(200)],
