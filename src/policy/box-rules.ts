@@ -1,13 +1,10 @@
 // The same rules as a plan for the kernel: which paths a box of this agent shows, which hosts it
 // may reach. Never more than policy allows: what a plan cannot express is left out of the box.
+import { type BoxNetwork, type HostPort, networkOf } from './box-hosts.ts';
 import type { Policy } from './decide.ts';
-import type { HostRule } from './hosts.ts';
 import { homeOf, hostRulesOf, type Resources, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
-import { requestOfTouch, type Touch } from './request.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
-
-export type HostPort = { host: string; port: number };
 
 export type BoxRules = {
   /** Canonical roots, as the box shows them; no root lies in another of the same list. */
@@ -21,12 +18,7 @@ export type BoxRules = {
   opened: string[];
   workspace: string;
   home: string;
-  network: {
-    mode: 'none' | 'restricted';
-    allow: HostPort[];
-    /** Of those that people granted, what no rule forbids. */
-    granted: HostPort[];
-  };
+  network: BoxNetwork;
   resources: Resources;
   /** Of the bundle it was made from. */
   version: number;
@@ -70,7 +62,6 @@ export async function boxRulesOf(
     ...inside(reads.closed, [...read, ...write]),
     ...inside([...writes.closed, ...deletes.closed], write),
   ]);
-  const network = networkOf(rules, rights === undefined ? [] : hostRulesOf(rights), granted);
   return {
     read,
     write,
@@ -79,7 +70,10 @@ export async function boxRulesOf(
     opened: [...opened],
     workspace: WORKSPACE,
     home,
-    network: rights === undefined ? noNetwork : await unasked(policy, agent, network),
+    network:
+      rights === undefined
+        ? { mode: 'none', allow: [], granted: [] }
+        : await networkOf(policy, agent, { allowed: hostRulesOf(rights), granted }),
     resources: {
       cpu: rights?.resources.cpu ?? null,
       memoryBytes: rights?.resources.memory_bytes ?? null,
@@ -200,66 +194,4 @@ function commonRoots(lists: readonly Reach[]): string[] {
 function topmost(paths: readonly string[]): string[] {
   const sorted = [...new Set(paths)].sort();
   return sorted.filter((path) => !sorted.some((other) => other !== path && isWithin(path, other)));
-}
-
-const noNetwork: BoxRules['network'] = { mode: 'none', allow: [], granted: [] };
-
-/** Hosts that no rule forbids in any circumstances. */
-function networkOf(
-  rules: readonly Rule[],
-  hosts: readonly HostRule[],
-  granted: readonly HostPort[],
-): BoxRules['network'] {
-  const forbids = rules.filter(
-    ({ effect, ask, scope }) =>
-      effect === 'forbid' && ask === null && actionFits(scope.action, 'net.connect'),
-  );
-  const isOpen = ({ host }: { host: string }) =>
-    !forbids.some(({ scope }) => concerns(namedIn(scope.resource)?.id, host));
-  const allow = hosts
-    .filter(isOpen)
-    .flatMap(({ host, ports }) => ports.map((port) => ({ host, port })));
-  const open = granted.filter(isOpen).map(({ host, port }) => ({ host, port }));
-  return withMode({ allow, granted: open });
-}
-
-const withMode = (hosts: Omit<BoxRules['network'], 'mode'>): BoxRules['network'] => ({
-  mode: hosts.allow.length + hosts.granted.length === 0 ? 'none' : 'restricted',
-  ...hosts,
-});
-
-/**
- * Nobody can be asked while a command runs, so a host that policy asks about is not reached from
- * the box, unless a person granted it. The marks of a run narrow what is left elsewhere.
- */
-async function unasked(
-  policy: Policy,
-  agent: string,
-  { allow, granted }: BoxRules['network'],
-): Promise<BoxRules['network']> {
-  const asks = (await policy.rulesOf(`agent:${agent}`)).filter(
-    ({ ask, scope }) => ask !== null && actionFits(scope.action, 'net.connect'),
-  );
-  const open: HostPort[] = [];
-  for (const { host, port } of allow) {
-    const isSuffix = host.startsWith('*.');
-    // Any name below it stands for those that no rule names.
-    const name = isSuffix ? `any${host.slice(1)}` : host;
-    const touch: Touch = { action: 'net.connect', host: name, port };
-    const request = requestOfTouch(`agent:${agent}`, touch, {});
-    const isNamed = asks.some(({ scope }) => {
-      const named = namedIn(scope.resource)?.id;
-      return isSuffix && named !== undefined && concerns(named, host);
-    });
-    if (!isNamed && (await policy.decide(request)).answer === 'allow') open.push({ host, port });
-  }
-  return withMode({ allow: open, granted });
-}
-
-/** Whether a forbidden host or suffix and an allowed one have any name in common. */
-function concerns(forbidden: string | undefined, allowed: string): boolean {
-  if (forbidden === undefined || forbidden === allowed) return true;
-  const inside = (name: string, suffix: string) =>
-    suffix.startsWith('*.') && name.endsWith(suffix.slice(1));
-  return inside(allowed, forbidden) || inside(forbidden, allowed);
 }

@@ -1,7 +1,7 @@
 // Who and what a question is about, with everything they are in: a tool in its capabilities, a path
 // in the directories above it, an agent in its groups. Pure.
 import { wordsGranting } from './capabilities.ts';
-import { canonicalHost, suffixesOf } from './hosts.ts';
+import { parseHost, suffixesOf } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
 import type { Context, ResourceType } from './request.ts';
 
@@ -56,10 +56,10 @@ export function placeResource(resource: { type: ResourceType; id: string }): Pla
     return found.ok ? placed(at('Path', pathsAbove(id))) : odd(found.problem);
   }
   if (type === 'Host') {
-    const found = canonicalHost(id);
-    if (!found.ok) return odd(found.problem);
-    if (found.host !== id) return odd(`its canonical form is ${found.host}`);
-    return placed(at('Host', suffixesOf(id, found.isAddress)));
+    const host = parseHost(id);
+    if ('problem' in host) return odd(host.problem);
+    if (host.value.name !== id) return odd(`its canonical form is ${host.value.name}`);
+    return placed(at('Host', suffixesOf(host.value)));
   }
   if (type === 'Scope') {
     return isScope(id) ? placed(at('Scope', scopesAbove(id))) : odd('it is not a scope');
@@ -84,8 +84,9 @@ export function contradiction(
   const name = SAID_AGAIN[type];
   if (name !== undefined && context[name] !== id) return `${name} is not ${id}`;
   if (type !== 'Host') return undefined;
-  const found = canonicalHost(id);
-  return found.ok && context.is_address === found.isAddress ? undefined : 'is_address is wrong';
+  const host = parseHost(id);
+  const isRight = 'value' in host && context.is_address === (host.value.ip !== undefined);
+  return isRight ? undefined : 'is_address is wrong';
 }
 
 /** The words that grant a tool; its own name is always one of them. */

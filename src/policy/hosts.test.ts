@@ -1,65 +1,231 @@
-// Hosts: one spelling per name, odd spellings of addresses refused.
+// Hosts have one spelling, and one rule says which of them a pattern matches.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { canonicalHost, hostMatches, readHostRule, suffixesOf } from './hosts.ts';
+import { isIP } from 'node:net';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import {
+  authorityOf,
+  type Host,
+  type HostPattern,
+  matchesHost,
+  overlap,
+  type ParseOutcome,
+  parseAllowedHost,
+  parseAuthority,
+  parseHost,
+  parseHostPattern,
+  parseHostRule,
+  parseIp,
+  suffixesOf,
+} from './hosts.ts';
+import { someHostText, somePatternAndHost, twoPatterns } from './testing/hosts.ts';
 
-test('names have one spelling: lower case, A-labels, no dot at the end', () => {
-  const same: [string, string][] = [
-    ['GitHub.COM', 'github.com'],
-    ['github.com.', 'github.com'],
-    ['bücher.example', 'xn--bcher-kva.example'],
-    ['BÜCHER.example', 'xn--bcher-kva.example'],
-    ['_dmarc.example.com', '_dmarc.example.com'],
-    ['localhost', 'localhost'],
-  ];
-  for (const [written, host] of same)
-    assert.deepEqual(canonicalHost(written), { ok: true, host, isAddress: false }, written);
+const parsed = <T>(result: ParseOutcome<T>): T => {
+  assert.ok('value' in result, JSON.stringify(result));
+  return result.value;
+};
+const isRejected = (result: ParseOutcome<unknown>): boolean => 'problem' in result;
+
+describe('a host', () => {
+  it('has one spelling: lower case, A-labels, no dot at the end', () => {
+    for (const [text, name] of [
+      ['GitHub.COM', 'github.com'],
+      ['github.com.', 'github.com'],
+      ['xn--bcher-kva.example', 'xn--bcher-kva.example'],
+      ['bücher.example', 'xn--bcher-kva.example'],
+      ['BÜCHER.example', 'xn--bcher-kva.example'],
+      ['ΑΣ.example', new URL('http://ασ.example').hostname],
+      ['_dmarc.example.com', '_dmarc.example.com'],
+      ['a_b.example', 'a_b.example'],
+      ['localhost', 'localhost'],
+      [`${'a.'.repeat(126)}b.`, `${'a.'.repeat(126)}b`],
+    ] as const)
+      assert.deepEqual(parseHost(text), { value: { name, ip: undefined } }, text);
+  });
+
+  it('that is an address is known as one', () => {
+    for (const [text, name, family] of [
+      ['127.0.0.1', '127.0.0.1', 4],
+      ['10.0.0.1.', '10.0.0.1', 4],
+      ['[::1]', '::1', 6],
+      ['0:0:0:0:0:0:0:1', '::1', 6],
+      ['[::FFFF:127.0.0.1]', '::ffff:7f00:1', 6],
+    ] as const) {
+      const { ip, ...host } = parsed(parseHost(text));
+      assert.deepEqual([host.name, ip?.text, ip?.family], [name, name, family], text);
+    }
+  });
+
+  it('is rejected when readers could differ about it', () => {
+    for (const text of [
+      ...['', '.', '..', 'a..b', '.a', 'a b', 'a/b', 'a\\b', 'a@b', 'a:b', 'a:80', 'a%2eb'],
+      ...['a\0b', 'a\r\nb', 'a?b', 'a#b', '*.a.com', 'a.com..', 'a=\u0338b.com'],
+      ...['-a.example', 'a-.example', `${'a'.repeat(64)}.example`, `${'a.'.repeat(127)}b`],
+      ...['xn--.example', 'xn--a.é.example'],
+      ...['0x7f.1', '0x7f000001', '0177.0.0.1', '2130706433', '127.1', '127.0.1', '127.0.0.1.1'],
+      ...[
+        '127.0.0.01',
+        '256.0.0.1',
+        'x.0x7f',
+        '１２７.0.0.1',
+        '２１３０７０６４３３',
+        '127。0。0。1',
+      ],
+      ...['[::1', '::1]', '[::1%lo]', 'fe80::1%eth0', '[127.0.0.1]', '[]', '[::g]', '::1:443:'],
+    ])
+      assert.ok(isRejected(parseHost(text)), JSON.stringify(text));
+  });
+
+  it('keeps its spelling, which the URL standard has too', () => {
+    fc.assert(
+      fc.property(someHostText, (text) => {
+        const host = parseHost(text);
+        if ('problem' in host) return;
+        const { name, ip } = host.value;
+        assert.deepEqual(parseHost(name), host);
+        const inUrl = ip?.family === 6 ? `[${name}]` : name;
+        assert.equal(URL.parse(`http://${inUrl}/`)?.hostname, inUrl);
+      }),
+      { numRuns: 20_000 },
+    );
+  });
 });
 
-test('addresses are told apart from names, in every spelling they could be smuggled in', () => {
-  for (const [written, host] of [
-    ['10.0.0.1', '10.0.0.1'],
-    ['[::1]', '::1'],
-    ['0:0:0:0:0:0:0:1', '::1'],
-    ['::ffff:10.0.0.1', '::ffff:a00:1'],
-    ['１２７.０.０.１', '127.0.0.1'],
-    ['２１３０７０６４３３', '127.0.0.1'],
-  ] as const)
-    assert.deepEqual(canonicalHost(written), { ok: true, host, isAddress: true }, written);
-  for (const odd of ['2130706433', '0x7f000001', '127.1', '0177.0.0.1', '127.0.0.0x1'])
-    assert.equal(canonicalHost(odd).ok, false, odd);
-  assert.equal(canonicalHost('256.1.1.1').ok, false);
-  assert.equal(canonicalHost('fe80::1%eth0').ok, false);
+describe('an address', () => {
+  it('is what Node takes for one, in its plain form only', () => {
+    const text = fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ maxLength: 20 }));
+    fc.assert(
+      fc.property(text, (written) => {
+        const ip = parseIp(written);
+        if (ip !== undefined) assert.equal(isIP(written), ip.family, written);
+        else if (isIP(written) === 4) assert.fail(written);
+      }),
+      { numRuns: 5_000 },
+    );
+    for (const odd of ['01.2.3.4', '1.2.3', '1.2.3.4.5', '0x1.2.3.4', '1.2.3.256', ' 1.2.3.4'])
+      assert.equal(parseIp(odd), undefined, odd);
+  });
+
+  it('has sixteen bytes in IPv6', () => {
+    fc.assert(
+      fc.property(fc.ipV6(), (text) => {
+        const ip = parseIp(text)!;
+        assert.equal(ip.bytes.length, 16);
+        assert.ok(ip.bytes.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255));
+        assert.deepEqual(parseIp(ip.text)?.bytes, ip.bytes);
+      }),
+      { numRuns: 5_000 },
+    );
+  });
 });
 
-test('what is no host is refused', () => {
-  for (const odd of [
-    ...['', '.', '..', 'a..b', '-a.com', 'a-.com', 'a b.com', 'a@b.com', 'a/b', 'a\\b', 'a?b'],
-    ...['a#b', 'a%2eb', 'a:80', 'a\0.com', 'a\n.com', '*.a.com', `${'a'.repeat(64)}.com`],
-  ])
-    assert.equal(canonicalHost(odd).ok, false, JSON.stringify(odd));
+describe('host:port', () => {
+  it('names a port, unless there is a default', () => {
+    for (const [text, portDefault, authority] of [
+      ['A.example:443', undefined, 'a.example:443'],
+      ['[0::1]:8080', undefined, '[::1]:8080'],
+      ['a.example', 80, 'a.example:80'],
+    ] as const)
+      assert.equal(authorityOf(parsed(parseAuthority(text, portDefault))), authority);
+    for (const text of [
+      'a.example',
+      'a:0',
+      'a:65536',
+      'a:080',
+      'a:+1',
+      'a:1:2',
+      'u@a:1',
+      '::1:443',
+    ])
+      assert.ok(isRejected(parseAuthority(text)), text);
+    for (const text of ['a.example:', '::1', 'a b'])
+      assert.ok(isRejected(parseAuthority(text, 80)), text);
+  });
 });
 
-test('a rule is a name, a suffix or a port of one; without a port those of the web', () => {
-  const rule = (written: string) => {
-    const read = readHostRule(written);
-    assert.ok(read.ok, written);
-    return read.rule;
-  };
-  assert.ok(hostMatches(rule('github.com'), 'github.com', 443));
-  assert.ok(!hostMatches(rule('github.com'), 'github.com', 22));
-  assert.ok(!hostMatches(rule('github.com'), 'api.github.com', 443));
-  assert.ok(hostMatches(rule('*.github.com'), 'api.github.com', 443));
-  assert.ok(!hostMatches(rule('*.github.com'), 'github.com', 443));
-  assert.ok(!hostMatches(rule('*.github.com'), 'evilgithub.com', 443));
-  assert.ok(hostMatches(rule('registry.local:5000'), 'registry.local', 5000));
-  assert.ok(!hostMatches(rule('registry.local:5000'), 'registry.local', 443));
-  assert.deepEqual(rule('GitHub.com:22'), { host: 'github.com', ports: [22] });
-  for (const odd of ['*.10.0.0.1', '*.com', '*', 'a:0', 'a:70000', '0x7f.1'])
-    assert.equal(readHostRule(odd).ok, false, odd);
+describe('a pattern', () => {
+  const pattern = (text: string) => parsed(parseHostPattern(text));
+  const matches = (text: string, name: string) =>
+    matchesHost(pattern(text), parsed(parseHost(name)));
+
+  it('without a star is one host', () => {
+    assert.ok(matches('GitHub.com', 'github.com.'));
+    assert.ok(matches('[2a00::1]', '2A00:0::1'));
+    for (const other of ['api.github.com', 'notgithub.com', 'github.co', 'github.com.evil.test'])
+      assert.ok(!matches('github.com', other), other);
+  });
+
+  it('with a star is every name below, at any depth, and not the name itself', () => {
+    assert.ok(matches('*.GitHub.com.', 'api.github.com'));
+    assert.ok(matches('*.github.com', 'a.b.github.com'));
+    for (const other of ['github.com', 'evilgithub.com', 'a.github.com.evil.test', '10.0.0.1'])
+      assert.ok(!matches('*.github.com', other), other);
+  });
+
+  it('is rejected when nothing, or nobody knows what, would match it', () => {
+    for (const text of ['', '*', '*.', '*.*.a.com', '*a.com', 'a.*.com', '*.10.0.0.1', '*.[::1]'])
+      assert.ok(isRejected(parseHostPattern(text)), text);
+    assert.ok('value' in parseHostPattern('*.com'), 'a rule may forbid a top-level domain');
+    assert.ok(isRejected(parseAllowedHost('*.com')), 'and none may allow it');
+    assert.ok('value' in parseAllowedHost('*.example.com'));
+  });
+
+  it('matches as an entity of Cedar does', () => {
+    assert.deepEqual(suffixesOf(parsed(parseHost('a.b.org'))), ['*.b.org', '*.org']);
+    assert.deepEqual(suffixesOf(parsed(parseHost('10.0.0.1'))), []);
+    let count = 0;
+    fc.assert(
+      fc.property(somePatternAndHost, ([text, name]) => {
+        const [one, host] = [parseHostPattern(text), parseHost(name)];
+        if ('problem' in one || 'problem' in host) return;
+        const entities = [host.value.name, ...suffixesOf(host.value)];
+        const isMatch = matchesHost(one.value, host.value);
+        assert.equal(isMatch, entities.includes(one.value.text));
+        if (isMatch) count++;
+        assert.deepEqual(parseHostPattern(one.value.text), one, 'it keeps its spelling');
+      }),
+      { numRuns: 20_000 },
+    );
+    assert.ok(count > 500, `only ${count} matched`);
+  });
+
+  it('overlaps another exactly when some host matches both', () => {
+    /** A host that matches, for which no pattern is written. */
+    const someMatch = ({ host, isSuffix }: HostPattern): Host =>
+      isSuffix ? { name: `witness.${host.name}`, ip: undefined } : host;
+    let count = 0;
+    fc.assert(
+      fc.property(twoPatterns, ([one, two]) => {
+        const [a, b] = [parseHostPattern(one), parseHostPattern(two)];
+        if ('problem' in a || 'problem' in b) return;
+        const both = [a.value, b.value].map(someMatch);
+        const isShared = both.some(
+          (host) => matchesHost(a.value, host) && matchesHost(b.value, host),
+        );
+        assert.equal(overlap(a.value, b.value), isShared, `${one} ${two}`);
+        assert.equal(overlap(b.value, a.value), isShared);
+        if (isShared) count++;
+      }),
+      { numRuns: 20_000 },
+    );
+    assert.ok(count > 500, `only ${count} overlapped`);
+  });
 });
 
-test('a name lies in each of its suffixes, an address in none', () => {
-  assert.deepEqual(suffixesOf('a.b.org', false), ['*.b.org', '*.org']);
-  assert.deepEqual(suffixesOf('10.0.0.1', true), []);
+describe('a rule in a manifest', () => {
+  it('is a pattern and a port, or the ports of the web', () => {
+    const rule = (text: string) => {
+      const { pattern, ports } = parsed(parseHostRule(text));
+      return [pattern.text, ...ports];
+    };
+    assert.deepEqual(rule('GitHub.com'), ['github.com', 443, 80]);
+    assert.deepEqual(rule('*.Mirror.example:5000'), ['*.mirror.example', 5000]);
+    assert.deepEqual(rule('[2A00::1]:443'), ['2a00::1', 443]);
+    assert.deepEqual(rule('[2a00::1:2]'), ['2a00::1:2', 443, 80]);
+    for (const odd of [
+      ...['*.10.0.0.1', '*.com', '*', '0x7f.1', 'a:0', 'a:70000', 'a:0443', 'a:', 'a:b', 'u@a:1'],
+      ...['2a00::1', '2a00::1:2', '::1:443', '[2a00::1', 'https://a.com'],
+    ])
+      assert.ok(isRejected(parseHostRule(odd)), odd);
+  });
 });

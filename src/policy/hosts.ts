@@ -1,97 +1,156 @@
-// Hosts as policy sees them: one spelling per name, so that a rule and a request can be compared
-// letter by letter. Pure: which address a name has, and whether that may be dialled, is egressd's.
+// Parses and matches hosts. Policy, toold and egressd all decide with this module, so that a name
+// means the same to each of them. Text that two readers could understand differently is rejected.
+// Which addresses may be dialled is egressd's decision.
 
-export type HostResult =
-  | { ok: true; host: string; isAddress: boolean }
-  | { ok: false; problem: string };
+export type ParseOutcome<T> = { value: T } | { problem: string };
+const problem = (text: string) => ({ problem: text });
 
-const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
-const IPV4 = /^(0|[1-9]\d{0,2})(\.(0|[1-9]\d{0,2})){3}$/;
-/** What some resolver or library would read as an address although it is not written as one. */
-const ODD_NUMBER = /^(0x[0-9a-f]*|\d+)$/;
+export type Ip = { family: 4 | 6; text: string; bytes: readonly number[] };
 
-const refuse = (problem: string): HostResult => ({ ok: false, problem });
+/** `name` is the one spelling: lower case, A-labels, no dot at the end; of an address its text. */
+export type Host = { name: string; ip: Ip | undefined };
+
+/** Accepts four decimal numbers and nothing else: no 0x7f.1, no 0177.0.0.1, no 2130706433. */
+function parseIp4(text: string): Ip | undefined {
+  if (!/^(?:(?:0|[1-9]\d{0,2})\.){3}(?:0|[1-9]\d{0,2})$/.test(text)) return undefined;
+  const bytes = text.split('.').map(Number);
+  return bytes.every((byte) => byte <= 255) ? { family: 4, text, bytes } : undefined;
+}
+
+/** Without brackets. A zone (`%eth0`) names an interface of this machine and is rejected. */
+function parseIp6(text: string): Ip | undefined {
+  if (!/^[0-9a-f:.]{2,45}$/i.test(text) || !text.includes(':')) return undefined;
+  const canonical = hostnameOf(`[${text}]`)?.slice(1, -1);
+  if (canonical === undefined) return undefined;
+  const [before = '', after] = canonical.split('::');
+  const groups = (part: string) => (part === '' ? [] : part.split(':'));
+  const [head, tail] = [groups(before), groups(after ?? '')];
+  const all = [...head, ...Array<string>(8 - head.length - tail.length).fill('0'), ...tail];
+  const bytes = all.flatMap((group) => {
+    const value = Number.parseInt(group, 16);
+    return [value >> 8, value & 255];
+  });
+  return { family: 6, text: canonical, bytes };
+}
+
+export const parseIp = (text: string): Ip | undefined => parseIp4(text) ?? parseIp6(text);
+
+/** The platform's own IDNA and IPv6 rules: those of the URL standard. */
+const hostnameOf = (text: string): string | undefined => URL.parse(`http://${text}/`)?.hostname;
+
+const NAME_CHARS_MAX = 253;
+const LABEL = /^(?!-)[a-z0-9_-]{1,63}(?<!-)$/;
+/** Every ASCII character that no name has; letters of other scripts are left to IDNA. */
+const NOT_IN_NAMES = /[\0-\x2c\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]/;
+
+/** A name, an IPv4 address, or an IPv6 address with or without brackets. */
+export function parseHost(text: string): ParseOutcome<Host> {
+  const bracketed = /^\[(.*)\]$/.exec(text)?.[1];
+  if (bracketed !== undefined || text.includes(':')) {
+    const ip = parseIp6(bracketed ?? text);
+    return ip === undefined
+      ? problem('it is not an IPv6 address')
+      : { value: { name: ip.text, ip } };
+  }
+  if (text === '' || text.length > NAME_CHARS_MAX + 1)
+    return problem(`it is empty or longer than ${NAME_CHARS_MAX} characters`);
+  if (NOT_IN_NAMES.test(text)) return problem('it contains a character that no host name has');
+  const isAscii = /^[\0-\x7f]*$/.test(text);
+  const ascii = isAscii ? text.toLowerCase() : hostnameOf(text);
+  if (ascii === undefined) return problem('it is not a valid international name');
+  return parseName(ascii.endsWith('.') ? ascii.slice(0, -1) : ascii, isAscii);
+}
+
+function parseName(name: string, isAscii: boolean): ParseOutcome<Host> {
+  const labels = name.split('.');
+  if (name.length > NAME_CHARS_MAX || !labels.every((label) => LABEL.test(label)))
+    return problem('it is not a host name');
+  // The URL standard takes a name that ends in a number for an address, in forms others do not.
+  if (/^(\d+|0x[0-9a-f]*)$/.test(labels.at(-1)!)) {
+    const ip = isAscii ? parseIp4(name) : undefined;
+    return ip === undefined
+      ? problem('it is an address in an odd form; write it as four decimal numbers')
+      : { value: { name, ip } };
+  }
+  // The URL parser would spell it differently, or rejects it.
+  if (hostnameOf(name) !== name) return problem('it is not a host name');
+  return { value: { name, ip: undefined } };
+}
+
+export type Target = { host: Host; port: number };
+
+/** `host:port`; the port may be absent only where there is a default. IPv6 needs brackets. */
+export function parseAuthority(text: string, portDefault?: number): ParseOutcome<Target> {
+  if (text.includes('@')) return problem('it has a user name in it');
+  const found = /^(\[[^\]]*\]|[^:]*)(?::([1-9]\d{0,4}))?$/.exec(text);
+  if (found === null) return problem('it is not host:port');
+  const port = found[2] === undefined ? portDefault : Number(found[2]);
+  if (port === undefined) return problem('it has no port');
+  if (port > 65_535) return problem('there is no such port');
+  const host = parseHost(found[1]!);
+  return 'problem' in host ? host : { value: { host: host.value, port } };
+}
+
+export const authorityOf = ({ host, port }: Target): string =>
+  `${host.ip?.family === 6 ? `[${host.name}]` : host.name}:${port}`;
 
 /**
- * Lower case, A-labels for international names, no dot at the end. IPv6 addresses stand without
- * brackets in their shortest form. Odd spellings of addresses (octal, hexadecimal, one number) are
- * refused.
+ * One host, or with `isSuffix` (written `*.example.com`) every name below one, at any depth. `text`
+ * is its one spelling, and its id in Cedar.
  */
-export function canonicalHost(written: string): HostResult {
-  if (written === '') return refuse('it is empty');
-  if (written.length > 1_024) return refuse('it is too long');
-  const bare = /^\[(.*)\]$/.exec(written)?.[1];
-  if (bare !== undefined || written.includes(':')) return canonicalAddress6(bare ?? written);
-  if (!/^[^\s/\\@?#%<>^|[\]:]+$/u.test(written))
-    return refuse('it contains a character no host has');
-  const ascii = toAscii(written);
-  if (ascii === undefined) return refuse('it is not a valid international name');
-  const host = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
-  const labels = host.split('.');
-  if (IPV4.test(host)) {
-    if (labels.some((part) => Number(part) > 255)) return refuse('it is not a valid address');
-    return { ok: true, host, isAddress: true };
-  }
-  if (ODD_NUMBER.test(labels.at(-1)!)) return refuse('it is an odd spelling of an address');
-  if (host.length > 253 || !labels.every((label) => LABEL.test(label)))
-    return refuse('it is not a host name');
-  return { ok: true, host, isAddress: false };
+export type HostPattern = { text: string; host: Host; isSuffix: boolean };
+
+export function parseHostPattern(text: string): ParseOutcome<HostPattern> {
+  const isSuffix = text.startsWith('*.');
+  const host = parseHost(isSuffix ? text.slice(2) : text);
+  if ('problem' in host) return host;
+  if (isSuffix && host.value.ip !== undefined) return problem('an address has no subdomains');
+  const { name } = host.value;
+  return { value: { text: isSuffix ? `*.${name}` : name, host: host.value, isSuffix } };
 }
 
-/** The platform's own IDNA; plain ASCII needs none, and must not be read as an odd address. */
-function toAscii(written: string): string | undefined {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the range is ASCII.
-  if (/^[\u0000-\u007f]*$/.test(written)) return written.toLowerCase();
-  try {
-    const { hostname } = new URL(`http://${written}/`);
-    return hostname === '' ? undefined : hostname;
-  } catch {
-    return undefined;
-  }
+/** The rule that every decision about a host follows. An address is matched only as itself. */
+export function matchesHost({ host, isSuffix }: HostPattern, { name, ip }: Host): boolean {
+  return isSuffix ? ip === undefined && name.endsWith(`.${host.name}`) : name === host.name;
 }
 
-function canonicalAddress6(written: string): HostResult {
-  if (!/^[0-9a-fA-F:.]+$/.test(written)) return refuse('it is not a valid address');
-  try {
-    const { hostname } = new URL(`http://[${written}]/`);
-    return { ok: true, host: hostname.slice(1, -1), isAddress: true };
-  } catch {
-    return refuse('it is not a valid address');
-  }
-}
-
-/** `*.example.com` for each suffix a name has; an address has none. */
-export function suffixesOf(host: string, isAddress: boolean): string[] {
-  if (isAddress) return [];
-  const labels = host.split('.');
+/** The same rule for Cedar: a host is in each of these, the suffix patterns that match it. */
+export function suffixesOf({ name, ip }: Host): string[] {
+  if (ip !== undefined) return [];
+  const labels = name.split('.');
   return labels.slice(1).map((_, i) => `*.${labels.slice(i + 1).join('.')}`);
 }
 
-export const DEFAULT_PORTS: readonly number[] = [443, 80];
-
-export type HostRule = {
-  /** A canonical name or address, or `*.` and a canonical name. */
-  host: string;
-  ports: readonly number[];
-};
-export type HostRuleResult = { ok: true; rule: HostRule } | { ok: false; problem: string };
-
-/** github.com, *.npmjs.org, registry.local:5000. Without a port: those of the web. */
-export function readHostRule(written: string): HostRuleResult {
-  const [, star = '', name = '', port] = /^(\*\.)?(.*?)(?::(\d{1,5}))?$/.exec(written) ?? [];
-  const found = canonicalHost(name);
-  if (!found.ok) return found;
-  if (star !== '' && found.isAddress) return { ok: false, problem: 'an address has no subdomains' };
-  if (star !== '' && !found.host.includes('.'))
-    return { ok: false, problem: `${written} would be every name under .${found.host}` };
-  if (port !== undefined && (Number(port) < 1 || Number(port) > 65_535))
-    return { ok: false, problem: `${port} is not a port` };
-  const ports = port === undefined ? DEFAULT_PORTS : [Number(port)];
-  return { ok: true, rule: { host: `${star}${found.host}`, ports } };
+/** Whether some host matches both patterns. */
+export function overlap(a: HostPattern, b: HostPattern): boolean {
+  const isInside = (inner: HostPattern, outer: HostPattern) =>
+    outer.isSuffix && matchesHost(outer, inner.host);
+  return a.text === b.text || isInside(a, b) || isInside(b, a);
 }
 
-export function hostMatches(rule: HostRule, host: string, port: number): boolean {
-  if (!rule.ports.includes(port)) return false;
-  if (!rule.host.startsWith('*.')) return rule.host === host;
-  return host.length > rule.host.length - 1 && host.endsWith(rule.host.slice(1));
+/** Without a port, a rule is about these. */
+export const WEB_PORTS: readonly number[] = [443, 80];
+
+/** What somebody may reach: `pattern` and `ports`. */
+export type HostRule = { pattern: HostPattern; ports: readonly number[] };
+
+/** A pattern that may be allowed: `*.com` would be every name of a whole top-level domain. */
+export function parseAllowedHost(text: string): ParseOutcome<HostPattern> {
+  const pattern = parseHostPattern(text);
+  if ('problem' in pattern) return pattern;
+  const { host, isSuffix } = pattern.value;
+  return isSuffix && !host.name.includes('.')
+    ? problem(`${text} would be every name under .${host.name}`)
+    : pattern;
+}
+
+/** github.com, *.npmjs.org, registry.local:5000. IPv6 needs brackets. */
+export function parseHostRule(text: string): ParseOutcome<HostRule> {
+  const found = /^((?:\*\.)?(?:\[[^\]]*\]|[^:]*))(?::([1-9]\d{0,4}))?$/.exec(text);
+  if (found === null) return problem('it is not a host, nor a host and a port');
+  const pattern = parseAllowedHost(found[1]!);
+  if ('problem' in pattern) return pattern;
+  const ports = found[2] === undefined ? WEB_PORTS : [Number(found[2])];
+  if (ports[0]! > 65_535) return problem(`${ports[0]} is not a port`);
+  return { value: { pattern: pattern.value, ports } };
 }

@@ -2,7 +2,7 @@
 // agents keeps the short form and writes the rules out when an agent first asks.
 import type { Manifest } from '../wire/manifest.ts';
 import { toolsOf, wordsOfGroups } from './capabilities.ts';
-import { type HostRule, readHostRule } from './hosts.ts';
+import { type HostPattern, type HostRule, parseHostRule } from './hosts.ts';
 import { quote, type RuleText } from './rule.ts';
 
 type Spec = Manifest['spec'];
@@ -160,24 +160,24 @@ export const trimSlash = (path: string): string => path.replace(/(.)\/$/, '$1');
 export function hostRulesOf({ network }: AgentRights): HostRule[] {
   if (network === undefined || network.mode === 'none') return [];
   return (network.allow ?? []).flatMap((written) => {
-    const read = readHostRule(written);
-    return read.ok ? [read.rule] : [];
+    const rule = parseHostRule(written);
+    return 'value' in rule ? [rule.value] : [];
   });
 }
 
-const isHost = (host: string): string =>
-  host.startsWith('*.') ? `resource in Host::${quote(host)}` : `resource == Host::${quote(host)}`;
+const isHost = ({ text, isSuffix }: HostPattern): string =>
+  `resource ${isSuffix ? 'in' : '=='} Host::${quote(text)}`;
 const isPort = (ports: readonly number[]): string =>
   ports.map((port) => `context.port == ${port}`).join(' || ');
 
 function addNetwork(add: Add, who: string, rights: AgentRights): void {
   const connect = `${who}, action == Action::"net.connect"`;
   const rules = hostRulesOf(rights);
-  for (const { host, ports } of rules)
+  for (const { pattern, ports } of rules)
     add(
       'net.connect',
-      `spec.network.allow: ${host}`,
-      `permit (${connect}, ${isHost(host)}) when { ${isPort(ports)} };`,
+      `spec.network.allow: ${pattern.text}`,
+      `permit (${connect}, ${isHost(pattern)}) when { ${isPort(ports)} };`,
     );
   const asks = (rights.approvals?.required ?? []).includes('network.external');
   if (!asks || rights.network?.mode === 'none') return;
@@ -187,7 +187,7 @@ function addNetwork(add: Add, who: string, rights: AgentRights): void {
     'spec.approvals.required: network.external',
     `permit (${connect}, resource) when { !context.is_address };`,
   );
-  const listed = rules.map(({ host, ports }) => `(${isHost(host)} && (${isPort(ports)}))`);
+  const listed = rules.map(({ pattern, ports }) => `(${isHost(pattern)} && (${isPort(ports)}))`);
   const known = ['(context has granted && context.granted)', ...listed].join(' || ');
   add(
     'net.connect',

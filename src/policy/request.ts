@@ -1,6 +1,6 @@
 // A question to policy and its answer, as every daemon asks it. Builders for the questions that
 // belong to a tool call; what decides is decide.ts's.
-import { canonicalHost } from './hosts.ts';
+import { parseHost } from './hosts.ts';
 
 export type Action =
   | 'tool.call'
@@ -142,13 +142,13 @@ export function requestOfTouch(principal: string, touch: Touch, run: Context): R
     };
     return { principal, action, resource: { type: 'Path', id: path }, context };
   }
-  const found = canonicalHost(touch.host);
-  // What cannot be spelt canonically is asked about as it is, and decide refuses it.
-  const host = found.ok ? found.host : touch.host;
+  const parsed = parseHost(touch.host);
+  // Text that is no host goes into the request as it is, and decide() denies it.
+  const host = 'value' in parsed ? parsed.value.name : touch.host;
   const context = {
     host,
     port: touch.port,
-    is_address: found.ok && found.isAddress,
+    is_address: 'value' in parsed && parsed.value.ip !== undefined,
     ...(touch.method === undefined ? {} : { method: touch.method.toUpperCase() }),
     ...(touch.urlPath === undefined ? {} : { url_path: touch.urlPath }),
     ...(touch.granted === undefined ? {} : { granted: touch.granted }),

@@ -4,7 +4,7 @@ import type { FileProblem } from '../wire/words.ts';
 import { CAPABILITY_WORDS } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
-import { canonicalHost } from './hosts.ts';
+import { parseHostPattern } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
 import { ANNOTATIONS, isAboutTrees, namedIn } from './rule.ts';
 import { lineAtByte, type Piece, splitRules } from './rule-text.ts';
@@ -152,10 +152,10 @@ function checkNames(tell: Tell, { piece, json }: Found, agents: readonly string[
       const message = `no path is ever called ${JSON.stringify(id)}: ${found.problem}`;
       say(tell.problems, type, id, message, 'Write it as /srv/app, without a slash at the end.');
     } else if (type === 'Host') {
-      const name = id.startsWith('*.') ? id.slice(2) : id;
-      const found = canonicalHost(name);
-      if (found.ok && found.host === name) continue;
-      const hint = found.ok ? `Write ${found.host}.` : 'Write it as github.com or *.github.com.';
+      const pattern = parseHostPattern(id);
+      const text = 'value' in pattern ? pattern.value.text : undefined;
+      if (text === id) continue;
+      const hint = `Write ${text ?? 'it as github.com or *.github.com'}.`;
       say(tell.problems, type, id, `no host is ever called ${JSON.stringify(id)}`, hint);
     } else if (type === 'Scope' && !isScope(id)) {
       const message = `no scope is ever called ${JSON.stringify(id)}`;

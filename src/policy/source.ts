@@ -7,13 +7,8 @@ import type { Clock } from '../platform/clock.ts';
 import { followDir } from '../platform/follow-dir.ts';
 import type { Log } from '../platform/log.ts';
 import { fault } from '../wire/errors.ts';
-import {
-  type BoxRules,
-  boxRulesOf,
-  type DeclaredRules,
-  declaredRulesOf,
-  type HostPort,
-} from './box-rules.ts';
+import type { HostPort } from './box-hosts.ts';
+import { type BoxRules, boxRulesOf, type DeclaredRules, declaredRulesOf } from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
 import { toolsOf } from './capabilities.ts';
 import { makePolicy, type Policy } from './decide.ts';

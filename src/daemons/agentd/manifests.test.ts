@@ -136,7 +136,7 @@ test('what could never work is refused with a reason', () => {
     [`${named('a')}spec:\n  filesystem: { read: [/srv//a] }\n`, 6, /two slashes/],
     [`${named('a')}spec:\n  filesystem: { deny: ['/srv/**/.env'] }\n`, 6, /is a pattern/],
     [`${named('a')}spec:\n  filesystem: { write: [/etc/app/] }\n`, 6, /\/etc is never for agents/],
-    [`${named('a')}spec:\n  network: { allow: ['127.1'] }\n`, 6, /odd spelling of an address/],
+    [`${named('a')}spec:\n  network: { allow: ['127.1'] }\n`, 6, /address in an odd form/],
     [`${named('a')}spec:\n  resources: { memory: 4 }\n`, 6, /4 is less than 1M/],
     [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too much/],
     [`${named('a')}spec:\n  resources: { disk: 4K }\n`, 6, /4K is less than 1M, nothing fits/],

@@ -5,7 +5,7 @@ import { sha256Hex } from '../../platform/json.ts';
 import { nearest } from '../../platform/nearest.ts';
 import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
-import { readHostRule } from '../../policy/hosts.ts';
+import { parseHostRule } from '../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../policy/paths.ts';
 import type { AgentView, Limits } from '../../wire/agentd.ts';
@@ -178,11 +178,11 @@ function pathComplaints({ spec }: Manifest): Complaint[] {
 /** A host that could never match would look like a right, or like a limit. */
 function hostComplaints({ spec }: Manifest): Complaint[] {
   return (spec.network?.allow ?? []).flatMap((written, i) => {
-    const read = readHostRule(written);
-    if (read.ok) return [];
+    const rule = parseHostRule(written);
+    if ('value' in rule) return [];
     const hint = 'Write it as github.com, *.github.com or registry.local:5000.';
     return [
-      { path: ['spec', 'network', 'allow', i], message: `${written}: ${read.problem}`, hint },
+      { path: ['spec', 'network', 'allow', i], message: `${written}: ${rule.problem}`, hint },
     ];
   });
 }

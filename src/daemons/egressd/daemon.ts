@@ -5,6 +5,14 @@ import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import {
+  authorityOf,
+  type Ip,
+  type ParseOutcome,
+  parseAuthority,
+  parseHost,
+  parseIp,
+} from '../../policy/hosts.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { egressdRoutes } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
@@ -16,8 +24,6 @@ import { type EgressdConfig, egressdConfig } from './config.ts';
 import { makeFetches } from './fetch.ts';
 import { makeGate } from './gate.ts';
 import { openProxy, sweepSockets } from './proxy/server.ts';
-import { type Ip, readIp } from './rules/address.ts';
-import { authorityOf, type Read, readAuthority, readHost } from './rules/host.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 
@@ -84,21 +90,21 @@ export async function assemble(parts: Parts): Promise<Running<typeof egressdRout
   };
 }
 
-function inConfig<T>(key: string, text: string, read: Read<T>): T {
+function inConfig<T>(key: string, text: string, read: ParseOutcome<T>): T {
   if ('value' in read) return read.value;
   throw fault('bad_config', `egressd.${key}: ${text}: ${read.problem}`);
 }
 
 function allowPrivateOf({ allow_private: list }: EgressdConfig): Set<string> {
-  const all = list.map((text) => inConfig('allow_private', text, readAuthority(text)));
+  const all = list.map((text) => inConfig('allow_private', text, parseAuthority(text)));
   return new Set(all.map(authorityOf));
 }
 
 function hostsOf({ hosts }: EgressdConfig): Map<string, Ip> {
   const all = Object.entries(hosts).map(([name, text]): [string, Ip] => {
-    const ip = readIp(text);
+    const ip = parseIp(text);
     const read = ip === undefined ? { problem: 'it is not an address' } : { value: ip };
-    return [inConfig('hosts', name, readHost(name)).name, inConfig('hosts', text, read)];
+    return [inConfig('hosts', name, parseHost(name)).name, inConfig('hosts', text, read)];
   });
   return new Map(all);
 }

@@ -1,11 +1,12 @@
 // One run with a way out: its rules as they are now, what it has used, and what it has open. Who
 // may reach what is decided in rules/; how a connection comes about is gate.ts.
+
+import type { ParseOutcome } from '../../policy/hosts.ts';
 import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';
 import type { Denials } from './denials.ts';
 import type { Pace } from './pace.ts';
-import type { Read } from './rules/host.ts';
 import { type Rule, readRule, type Wanted } from './rules/match.ts';
 import type { Usage } from './store.ts';
 
@@ -59,7 +60,7 @@ export function withRule(run: Run, rule: EgressRule): Run {
   return Object.create(run, { rules: { value: rules, enumerable: true } }) as Run;
 }
 
-function taken(read: Read<Rule>): Rule {
+function taken(read: ParseOutcome<Rule>): Rule {
   if ('value' in read) return read.value;
   throw fault('bad_request', `a rule cannot be used: ${read.problem}`, {
     hint: 'Name a host such as github.com, *.github.com or an exact address.',

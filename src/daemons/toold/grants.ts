@@ -1,7 +1,7 @@
 // The hosts that people let a run reach beyond what policy gives its agent. They stay with the run
 // for all its activations; whether a rule forbids one meanwhile is policy's to say, every time.
 import type { Database } from '../../platform/sql/database.ts';
-import { canonicalHost } from '../../policy/hosts.ts';
+import { parseHost } from '../../policy/hosts.ts';
 import type { Touch } from '../../policy/request.ts';
 import type { ApprovalId, CallId, RunId } from '../../wire/words.ts';
 
@@ -53,9 +53,9 @@ export function makeGrants(db: Database): Grants {
       const hosts = await of(run);
       return touches.map((touch) => {
         if (touch.action !== 'net.connect') return touch;
-        const found = canonicalHost(touch.host);
+        const parsed = parseHost(touch.host);
         const isGranted = ({ host, port }: RunHost) =>
-          found.ok && host === found.host && port === touch.port;
+          'value' in parsed && host === parsed.value.name && port === touch.port;
         return hosts.some(isGranted) ? { ...touch, granted: true } : touch;
       });
     },

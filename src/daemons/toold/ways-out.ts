@@ -2,7 +2,8 @@
 // has read text from outside, and closed with the run, whoever of the two dies meanwhile.
 import type { Log } from '../../platform/log.ts';
 import { isTransient, untilDone } from '../../platform/until-done.ts';
-import type { BoxRules, HostPort } from '../../policy/box-rules.ts';
+import type { HostPort } from '../../policy/box-hosts.ts';
+import type { BoxRules } from '../../policy/box-rules.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { ToolRun } from './runs.ts';
 import type { EgressdClient } from './tools/http.ts';

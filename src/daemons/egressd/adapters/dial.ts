@@ -1,8 +1,8 @@
 // A connection to an address that has been checked. There is no name here, so that nothing can be
 // looked up a second time.
 import net from 'node:net';
+import type { Ip } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { Ip } from '../rules/address.ts';
 
 export type Dial = (
   addresses: readonly Ip[],

@@ -2,8 +2,8 @@
 // search domains, and not through the thread pool, where slow answers would hold up everybody.
 import { promises as dns } from 'node:dns';
 import { networkInterfaces } from 'node:os';
+import { type Ip, parseIp } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Ip, readIp } from '../rules/address.ts';
 
 /** All addresses of a name. Called only for names that are allowed. */
 export type Resolve = (name: string) => Promise<Ip[]>;
@@ -25,12 +25,12 @@ export function makeResolve(options: {
   return async (name) => {
     const known = options.hosts.get(name);
     if (known !== undefined) return [known];
-    const loopback = readIp('127.0.0.1')!;
+    const loopback = parseIp('127.0.0.1')!;
     if (name === 'localhost' || name.endsWith('.localhost')) return [loopback];
     const asked = [made().resolve4(name), made().resolve6(name)];
     const answers = await Promise.allSettled(asked);
     const texts = answers.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
-    const addresses = texts.map(readIp);
+    const addresses = texts.map(parseIp);
     const [first] = answers;
     if (addresses.length === 0) {
       const cause = first?.status === 'rejected' ? (first.reason as unknown) : undefined;
@@ -53,7 +53,7 @@ export function makeOwnAddresses(nowMs: () => number): () => ReadonlySet<string>
     if (nowMs() - seenMs < FRESH_MS) return seen;
     seenMs = nowMs();
     const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-    seen = new Set(all.flatMap(({ address }) => readIp(address.split('%')[0]!)?.text ?? []));
+    seen = new Set(all.flatMap(({ address }) => parseIp(address.split('%')[0]!)?.text ?? []));
     return seen;
   };
 }

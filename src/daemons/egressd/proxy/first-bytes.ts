@@ -1,8 +1,8 @@
 // The first bytes of a tunnel, read before any of them is passed on: TLS to the right server, plain
 // HTTP that can be read, or something that has no business there.
 import type net from 'node:net';
+import type { Target } from '../../../policy/hosts.ts';
 import { readHello } from '../rules/client-hello.ts';
-import type { Target } from '../rules/host.ts';
 import { isServerOf } from '../rules/request.ts';
 
 export type First = { bytes: Buffer; is: 'tls' | 'http' | 'not_tls' | 'server_name' | 'gone' };

@@ -2,9 +2,9 @@
 // anew, so that nothing of its form survives that another server could read differently.
 import http from 'node:http';
 import type { Log } from '../../../platform/log.ts';
+import type { Target } from '../../../policy/hosts.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Gate } from '../gate.ts';
-import type { Target } from '../rules/host.ts';
 import type { Wanted } from '../rules/match.ts';
 import { refuse } from '../rules/refusal.ts';
 import { endToEnd, type Passed, readRequest } from '../rules/request.ts';

@@ -3,8 +3,8 @@
 import type http from 'node:http';
 import type net from 'node:net';
 import type { Log } from '../../../platform/log.ts';
+import { parseAuthority, type Target } from '../../../policy/hosts.ts';
 import type { Gate, Reached } from '../gate.ts';
-import { readAuthority, type Target } from '../rules/host.ts';
 import { refuse } from '../rules/refusal.ts';
 import { isMarked, type Run } from '../run.ts';
 import { endWith, knownFault } from './answer.ts';
@@ -39,7 +39,7 @@ function readTarget({ run, gate, request }: TunnelOptions): Target {
   };
   // Node takes a line without a version too.
   if (!/^1\.[01]$/.test(request.httpVersion)) throw problem('it is not HTTP/1.1');
-  const read = readAuthority(url);
+  const read = parseAuthority(url);
   if ('problem' in read) throw problem(read.problem);
   const target = read.value;
   if (headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined)
@@ -47,7 +47,7 @@ function readTarget({ run, gate, request }: TunnelOptions): Target {
   const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host');
   if (hosts.length > 1) throw problem('it has more than one Host header');
   if (headers.host !== undefined) {
-    const host = readAuthority(headers.host, target.port);
+    const host = parseAuthority(headers.host, target.port);
     if ('problem' in host || host.value.host.name !== target.host.name)
       throw problem('its Host header names another host');
     if (host.value.port !== target.port) throw problem('its Host header names another port');

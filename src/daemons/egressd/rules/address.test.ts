@@ -1,12 +1,13 @@
 // What kind of place an address is, whatever it is dressed in.
 import assert from 'node:assert/strict';
-import { BlockList, isIP } from 'node:net';
+import { BlockList } from 'node:net';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { type AddressKind, kindOf, readIp, readIp4 } from './address.ts';
+import { parseIp } from '../../../policy/hosts.ts';
+import { type AddressKind, kindOf } from './address.ts';
 
 const none: ReadonlySet<string> = new Set();
-const kind = (text: string, own = none): AddressKind => kindOf(readIp(text)!, own);
+const kind = (text: string, own = none): AddressKind => kindOf(parseIp(text)!, own);
 
 describe('the kind of an address', () => {
   it('is told by its range', () => {
@@ -80,33 +81,6 @@ describe('the kind of an address', () => {
     fc.assert(
       fc.property(fc.ipV4(), (text) => {
         if (list.check(text)) assert.notEqual(kind(text), 'public', text);
-      }),
-      { numRuns: 5_000 },
-    );
-  });
-});
-
-describe('reading', () => {
-  it('takes what Node takes for an address, in its plain form only', () => {
-    fc.assert(
-      fc.property(fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ maxLength: 20 })), (text) => {
-        const ip = readIp(text);
-        if (ip !== undefined) assert.equal(isIP(text), ip.family, text);
-        else if (isIP(text) === 4) assert.fail(text);
-      }),
-      { numRuns: 5_000 },
-    );
-    for (const text of ['01.2.3.4', '1.2.3', '1.2.3.4.5', '0x1.2.3.4', '1.2.3.256', ' 1.2.3.4'])
-      assert.equal(readIp4(text), undefined, text);
-  });
-
-  it('gives sixteen bytes for any IPv6 address', () => {
-    fc.assert(
-      fc.property(fc.ipV6(), (text) => {
-        const ip = readIp(text)!;
-        assert.equal(ip.bytes.length, 16);
-        assert.ok(ip.bytes.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255));
-        assert.deepEqual(readIp(ip.text)?.bytes, ip.bytes);
       }),
       { numRuns: 5_000 },
     );

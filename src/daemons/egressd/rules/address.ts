@@ -1,7 +1,6 @@
-// IP addresses: read in one form only, and what kind of place each of them is. An address inside
-// another (mapped, translated, tunnelled) is judged by what it leads to.
-
-export type Ip = { family: 4 | 6; text: string; bytes: readonly number[] };
+// Classifies IP addresses by the kind of network they lead to. An address inside another (mapped,
+// translated, tunnelled) has the kind of the one it leads to.
+import { type Ip, parseIp } from '../../../policy/hosts.ts';
 
 export type AddressKind =
   | 'public'
@@ -23,40 +22,11 @@ export const LIFTABLE: ReadonlySet<AddressKind> = new Set([
   'this-host',
 ]);
 
-/** Four decimal numbers and nothing else: no 0x7f.1, no 0177.0.0.1, no 2130706433. */
-export function readIp4(text: string): Ip | undefined {
-  if (!/^(?:(?:0|[1-9]\d{0,2})\.){3}(?:0|[1-9]\d{0,2})$/.test(text)) return undefined;
-  const bytes = text.split('.').map(Number);
-  return bytes.every((byte) => byte <= 255) ? { family: 4, text, bytes } : undefined;
-}
-
-/** Without brackets; a zone (`%eth0`) names an interface of this host and is refused. */
-export function readIp6(text: string): Ip | undefined {
-  if (!/^[0-9a-f:.]{2,45}$/i.test(text) || !text.includes(':')) return undefined;
-  let canonical: string;
-  try {
-    canonical = new URL(`http://[${text}]/`).hostname.slice(1, -1);
-  } catch {
-    return undefined;
-  }
-  const [before = '', after] = canonical.split('::');
-  const groups = (part: string) => (part === '' ? [] : part.split(':'));
-  const [head, tail] = [groups(before), groups(after ?? '')];
-  const all = [...head, ...Array<string>(8 - head.length - tail.length).fill('0'), ...tail];
-  const bytes = all.flatMap((group) => {
-    const value = Number.parseInt(group, 16);
-    return [value >> 8, value & 255];
-  });
-  return { family: 6, text: canonical, bytes };
-}
-
-export const readIp = (text: string): Ip | undefined => readIp4(text) ?? readIp6(text);
-
 type Range = readonly [prefix: string, bits: number, kind: AddressKind];
 type Block = { start: readonly number[]; bits: number; kind: AddressKind };
 
 const blockOf = ([prefix, bits, kind]: Range): Block => ({
-  start: readIp(prefix)!.bytes,
+  start: parseIp(prefix)!.bytes,
   bits,
   kind,
 });

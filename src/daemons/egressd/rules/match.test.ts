@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { parseHost } from '../../../policy/hosts.ts';
 import type { GrantedRule } from '../../../wire/egressd.ts';
-import { readHost } from './host.ts';
 import { decide, type Rule, readRule, type Verdict, type Wanted } from './match.ts';
 
 const rule = (given: GrantedRule): Rule => {
@@ -13,7 +13,7 @@ const rule = (given: GrantedRule): Rule => {
   return read.value;
 };
 const host = (text: string) => {
-  const read = readHost(text);
+  const read = parseHost(text);
   assert.ok('value' in read, text);
   return read.value;
 };

@@ -1,11 +1,17 @@
 // The decision: may this run reach this place in this way? Nothing listed, nothing allowed.
+
+import {
+  type Host,
+  type HostPattern,
+  matchesHost,
+  type ParseOutcome,
+  parseAllowedHost,
+  WEB_PORTS,
+} from '../../../policy/hosts.ts';
 import type { DenialReason, GrantedRule } from '../../../wire/egressd.ts';
-import { type Host, type Read, readHost } from './host.ts';
 
 export type Rule = {
-  name: string;
-  /** Any name below it, not itself. */
-  isSuffix: boolean;
+  pattern: HostPattern;
   ports: readonly number[];
   methods: ReadonlySet<string> | undefined;
   paths: readonly string[] | undefined;
@@ -21,20 +27,13 @@ export type Wanted = { host: Host; port: number } & (
 
 export type Verdict = { allowed: true; plain: boolean } | { allowed: false; reason: DenialReason };
 
-const PORTS_USUAL = [80, 443];
-
-export function readRule(rule: GrantedRule): Read<Rule> {
-  const isSuffix = rule.host.startsWith('*.');
-  const bare = isSuffix ? rule.host.slice(2) : rule.host;
-  const host = readHost(bare.split(':').length > 2 && !bare.startsWith('[') ? `[${bare}]` : bare);
-  if ('problem' in host) return { problem: `${rule.host}: ${host.problem}` };
-  if (isSuffix && host.value.ip !== undefined)
-    return { problem: `${rule.host}: an address has nothing below it` };
+export function readRule(rule: GrantedRule): ParseOutcome<Rule> {
+  const pattern = parseAllowedHost(rule.host);
+  if ('problem' in pattern) return { problem: `${rule.host}: ${pattern.problem}` };
   return {
     value: {
-      name: host.value.name,
-      isSuffix,
-      ports: rule.port === undefined ? PORTS_USUAL : [rule.port],
+      pattern: pattern.value,
+      ports: rule.port === undefined ? WEB_PORTS : [rule.port],
       methods: rule.methods === undefined ? undefined : new Set(rule.methods),
       paths: rule.paths,
       plain: rule.plain === true,
@@ -42,11 +41,6 @@ export function readRule(rule: GrantedRule): Read<Rule> {
     },
   };
 }
-
-const fitsHost = (rule: Rule, host: Host): boolean =>
-  rule.isSuffix
-    ? host.ip === undefined && host.name.endsWith(`.${rule.name}`)
-    : host.name === rule.name;
 
 /** Servers differ in what these mean, so a rule about paths cannot be held to them. */
 const AMBIGUOUS = /%2e|%2f|%5c|%00|%25|\\|;|\/\/|\/\.{1,2}(?:\/|$)/i;
@@ -63,7 +57,7 @@ const isOddlyFull = ({ method, hasBody }: { method: string; hasBody: boolean }):
   hasBody && (method === 'GET' || method === 'HEAD');
 
 function judge(rule: Rule, wanted: Wanted): DenialReason | undefined {
-  if (!fitsHost(rule, wanted.host)) return 'host';
+  if (!matchesHost(rule.pattern, wanted.host)) return 'host';
   if (!rule.ports.includes(wanted.port)) return 'port';
   const { methods, paths } = rule;
   if (wanted.how === 'tunnel')

@@ -1,6 +1,6 @@
 // A URL that a tool asks for, read by one reader only: where the URL parser and ours would not
 // agree on the host, there is no place.
-import { type Host, type Read, readAuthority } from './host.ts';
+import { type Host, type ParseOutcome, parseAuthority, parseHost } from '../../../policy/hosts.ts';
 
 export type Place = {
   /** As it is told back: without anything a server does not see. */
@@ -14,7 +14,7 @@ export type Place = {
 
 const problem = (text: string) => ({ problem: text });
 
-export function readPlace(text: string): Read<Place> {
+export function readPlace(text: string): ParseOutcome<Place> {
   const found = /^(https?):\/\/([^/?#\\]+)/i.exec(text);
   if (found === null) return problem('it is not an http:// or https:// URL');
   // Tabs and newlines are skipped by the URL parser, which hides what is meant.
@@ -23,12 +23,13 @@ export function readPlace(text: string): Read<Place> {
   const url = new URL(text);
   const isTls = url.protocol === 'https:';
   const portUsual = isTls ? 443 : 80;
-  const target = readAuthority(found[2]!, portUsual);
+  const target = parseAuthority(found[2]!, portUsual);
   if ('problem' in target) return problem(target.problem);
   const { host, port } = target.value;
-  const urlHost = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  const urlHost = parseHost(url.hostname);
   const urlPort = url.port === '' ? portUsual : Number(url.port);
-  if (urlHost !== host.name || urlPort !== port) return problem('its host can be read in two ways');
+  if ('problem' in urlHost || urlHost.value.name !== host.name || urlPort !== port)
+    return problem('its host can be read in two ways');
   if (url.username !== '' || url.password !== '') return problem('it has a user name in it');
   return {
     value: {

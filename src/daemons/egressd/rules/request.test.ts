@@ -1,7 +1,7 @@
 // A request is passed on in one form only, or not at all.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { readHost } from './host.ts';
+import { parseHost } from '../../../policy/hosts.ts';
 import { type Passed, readRequest } from './request.ts';
 
 const at = (url: string, headers: string[] = [], method = 'GET') =>
@@ -10,7 +10,7 @@ const good = (read: ReturnType<typeof at>): Passed => {
   assert.ok('value' in read, JSON.stringify(read));
   return read.value;
 };
-const bound = { host: (readHost('a.test') as { value: never }).value, port: 8080 };
+const bound = { host: (parseHost('a.test') as { value: never }).value, port: 8080 };
 
 describe('a request', () => {
   it('goes where its address says, in origin form, with the Host first', () => {

@@ -1,6 +1,12 @@
 // A request that is to be passed on: where it goes, and which of its headers go along. Whatever two
 // servers on the way could read differently is refused, not repaired.
-import { authorityOf, type Host, type Read, readAuthority, type Target } from './host.ts';
+import {
+  authorityOf,
+  type Host,
+  type ParseOutcome,
+  parseAuthority,
+  type Target,
+} from '../../../policy/hosts.ts';
 
 export type RawRequest = {
   method: string;
@@ -59,7 +65,7 @@ function valuesOf(rawHeaders: readonly string[], name: string): string[] {
 }
 
 /** The headers without those for this hop; a problem when the message names odd ones. */
-export function endToEnd(rawHeaders: readonly string[]): Read<string[]> {
+export function endToEnd(rawHeaders: readonly string[]): ParseOutcome<string[]> {
   const named = new Set(
     valuesOf(rawHeaders, 'connection').flatMap((value) =>
       value.split(',').map((word) => word.trim().toLowerCase()),
@@ -76,11 +82,11 @@ export function endToEnd(rawHeaders: readonly string[]): Read<string[]> {
 }
 
 /** `http://host[:port]/path?query` in its parts. */
-function readAbsolute(url: string): Read<{ target: Target; rest: string }> {
+function readAbsolute(url: string): ParseOutcome<{ target: Target; rest: string }> {
   if (/^https:/i.test(url)) return problem('https goes through CONNECT, not through a request');
   const found = /^http:\/\/([^/?#]+)(.*)$/i.exec(url);
   if (found === null) return problem('it does not say http://host/path');
-  const target = readAuthority(found[1]!, PORT_HTTP);
+  const target = parseAuthority(found[1]!, PORT_HTTP);
   if ('problem' in target) return problem(`${found[1]!.slice(0, 100)}: ${target.problem}`);
   const rest = found[2]!;
   return { value: { target: target.value, rest: rest.startsWith('/') ? rest : `/${rest}` } };
@@ -108,7 +114,7 @@ function framingProblem(rawHeaders: readonly string[]): string | undefined {
 }
 
 /** `bound` is the target of the tunnel that the request came in, if it came in one. */
-export function readRequest(raw: RawRequest, bound?: Target): Read<Passed> {
+export function readRequest(raw: RawRequest, bound?: Target): ParseOutcome<Passed> {
   const { method, rawHeaders } = raw;
   if (!/^[A-Z][A-Z-]{1,23}$/.test(method) || METHODS_REFUSED.has(method))
     return problem(`the method ${method.slice(0, 24)} is not passed on`);
@@ -120,7 +126,7 @@ export function readRequest(raw: RawRequest, bound?: Target): Read<Passed> {
   if ('problem' in where) return where;
   const { target, rest } = where.value;
   const hosts = valuesOf(rawHeaders, 'host');
-  const host = hosts.length === 1 ? readAuthority(hosts[0]!, PORT_HTTP) : undefined;
+  const host = hosts.length === 1 ? parseAuthority(hosts[0]!, PORT_HTTP) : undefined;
   if (host === undefined || 'problem' in host || !isSame(host.value, target))
     return problem('its Host header and its address do not agree');
   if (valuesOf(rawHeaders, 'upgrade').length > 0)

@@ -2,7 +2,7 @@
 // wrong with a declaration is found here, with its place, before the tool exists.
 import * as z from 'zod';
 import { nearest } from '../../../platform/nearest.ts';
-import { readHostRule } from '../../../policy/hosts.ts';
+import { parseHostRule } from '../../../policy/hosts.ts';
 import { MARKS } from '../../../wire/words.ts';
 import { leadingNames, namesIn, type Piece } from './template.ts';
 
@@ -172,8 +172,9 @@ function placeProblems({ argv, place, level, network, read, write }: z.output<ty
     issues.push({ path: ['network'], message: 'hosts are reached from level L2 only' });
   if (typeof network !== 'string')
     for (const [at, host] of network.entries()) {
-      const isOne = readHostRule(host).ok && !host.startsWith('*');
-      if (!isOne) issues.push({ path: ['network', at], message: `${host} names no host` });
+      const rule = parseHostRule(host);
+      if ('problem' in rule || rule.value.pattern.isSuffix)
+        issues.push({ path: ['network', at], message: `${host} names no host` });
     }
   return issues;
 }

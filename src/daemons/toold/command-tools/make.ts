@@ -1,6 +1,6 @@
 // From a declaration to a tool like any other: its schemas, and how it is run.
 import * as z from 'zod';
-import { readHostRule } from '../../../policy/hosts.ts';
+import { parseHostRule } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
 import {
   deletes,
@@ -103,8 +103,10 @@ const ownWrites = (path: string) => [reads(path), writes(path), deletes(path)];
 
 const hostsOf = ({ network }: Pick<Declaration, 'network'>): { host: string; port: number }[] =>
   (typeof network === 'string' ? [] : network).flatMap((written) => {
-    const read = readHostRule(written);
-    return read.ok ? read.rule.ports.map((port) => ({ host: read.rule.host, port })) : [];
+    const rule = parseHostRule(written);
+    if ('problem' in rule) return [];
+    const { pattern, ports } = rule.value;
+    return ports.map((port) => ({ host: pattern.text, port }));
   });
 
 /** Nobody sees what it fetches outside the box, so that it counts as from outside. */

@@ -3,7 +3,7 @@
 
 import * as z from 'zod';
 import { sha256Hex } from '../../../platform/json.ts';
-import { canonicalHost } from '../../../policy/hosts.ts';
+import { type ParseOutcome, parseHost } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId } from '../../../wire/words.ts';
 import { type Tool, type ToolContext, tool } from './tool.ts';
@@ -19,16 +19,17 @@ const HTTPS_PORT = 443;
 /** Names that mean something only on one network, or on one machine. */
 const PRIVATE = /(^|\.)(localhost|local|localdomain|internal|intranet|private|corp|home|lan|arpa)$/;
 
-/** Why a person is not even asked about this name; undefined when they can be. */
-function problemOf(written: string): string | undefined {
-  const found = canonicalHost(written);
-  if (!found.ok) return found.problem;
-  if (found.isAddress) return 'it is an address; only names can be asked for';
-  if (!found.host.includes('.') || PRIVATE.test(found.host))
-    return 'it is a name of a private network; whoever runs this site can list it in the manifest';
-  // Names that readers of URLs would spell otherwise are refused on the way out too.
-  const isPlain = URL.parse(`http://${found.host}/`)?.hostname === found.host;
-  return isPlain ? undefined : 'it is not a host name';
+/** A name that a person can be asked about. */
+function parsePublicName(written: string): ParseOutcome<string> {
+  const host = parseHost(written);
+  if ('problem' in host) return host;
+  const { name, ip } = host.value;
+  if (ip !== undefined) return { problem: 'it is an address; only names can be asked for' };
+  if (!name.includes('.') || PRIVATE.test(name))
+    return {
+      problem: 'it is a name of a private network; the operator can list it in the manifest',
+    };
+  return { value: name };
 }
 
 const PublicHost = z
@@ -36,10 +37,9 @@ const PublicHost = z
   .min(1)
   .max(253)
   .transform((written, context) => {
-    const problem = problemOf(written);
-    const found = canonicalHost(written);
-    if (problem === undefined && found.ok) return found.host;
-    context.addIssue({ code: 'custom', message: problem ?? 'it is not a host name' });
+    const name = parsePublicName(written);
+    if ('value' in name) return name.value;
+    context.addIssue({ code: 'custom', message: name.problem });
     return z.NEVER;
   })
   .describe('a name such as docs.example.com, no address and no URL');
