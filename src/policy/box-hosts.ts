@@ -1,7 +1,14 @@
 // The hosts that a box may reach by the rules of its agent. Nobody can be asked while a command
 // runs, so a host that policy asks about is left out, unless a person granted it to the run.
 import type { Policy } from './decide.ts';
-import { type HostPattern, type HostRule, overlap, parseHostPattern } from './hosts.ts';
+import {
+  type HostPattern,
+  type HostRule,
+  matchesHost,
+  overlap,
+  parseHost,
+  parseHostPattern,
+} from './hosts.ts';
 import { requestOfTouch, type Touch } from './request.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
@@ -36,9 +43,11 @@ export async function networkOf(
   };
   const allow: HostPort[] = [];
   for (const { pattern, ports } of allowed) {
-    const sample = isOpen(pattern) ? sampleOf(pattern, asks) : undefined;
-    for (const port of sample === undefined ? [] : ports)
-      if (await mayReach(sample!, port)) allow.push({ host: pattern.text, port });
+    const samples = isOpen(pattern) ? samplesOf(pattern, asks) : [];
+    for (const port of samples.length === 0 ? [] : ports) {
+      const answers = await Promise.all(samples.map((host) => mayReach(host, port)));
+      if (answers.every(Boolean)) allow.push({ host: pattern.text, port });
+    }
   }
   const open = granted.filter(({ host }) => {
     const pattern = parseHostPattern(host);
@@ -51,13 +60,32 @@ export async function networkOf(
   };
 }
 
-/** A name that stands for all that the pattern matches; none where rules name some of these. */
-function sampleOf(pattern: HostPattern, rules: readonly Rule[]): string | undefined {
-  if (!pattern.isSuffix) return pattern.text;
-  const isNamed = rules.some(
-    ({ scope }) => namedIn(scope.resource) !== undefined && concerns(scope, pattern),
+/** One label that no rule names: it stands for all names that rules do not tell apart. */
+const ANY_LABEL = 'any-name-that-no-rule-names';
+
+/**
+ * Hosts that the pattern matches, one of each kind that these rules tell apart; none where they may
+ * tell apart more. They do that by the hosts that their conditions name.
+ */
+function samplesOf(pattern: HostPattern, rules: readonly Rule[]): string[] {
+  if (!pattern.isSuffix) return [pattern.text];
+  const about = rules.filter(({ scope }) => concerns(scope, pattern));
+  if (
+    about.some(({ scope, hosts }) => namedIn(scope.resource) !== undefined || hosts === undefined)
+  )
+    return [];
+  const named = about.flatMap(({ hosts = [] }) =>
+    hosts.map(parseHostPattern).flatMap((one) => ('value' in one ? [one.value] : [])),
   );
-  return isNamed ? undefined : `any.${pattern.host.name}`;
+  const samples = [pattern, ...named].map(({ host, isSuffix }) =>
+    isSuffix ? `${ANY_LABEL}.${host.name}` : host.name,
+  );
+  const isMatch = (name: string) => {
+    const host = parseHost(name);
+    return 'value' in host && matchesHost(pattern, host.value);
+  };
+  // The first may be longer than a name can be: then nothing stands for the other names.
+  return isMatch(samples[0]!) ? samples.filter(isMatch) : [];
 }
 
 /** Whether a rule's scope could include a host that the pattern matches. In doubt it could. */

@@ -140,6 +140,30 @@ test('hosts that a rule asks about are not reached from a box, where nobody is a
   assert.deepEqual(await hostsWith('resource) when { context.labels.contains("outside") }'), all);
 });
 
+test('a suffix is not reached when a condition may ask about some name below it', async () => {
+  const isReached = async (condition: string) => {
+    const rule = `@ask("why") forbid (principal, action == Action::"net.connect", resource)`;
+    const { network } = await boxOf(`${rule} ${condition};`);
+    return network.allow.some(({ host }) => host === '*.mirror.example');
+  };
+  for (const condition of [
+    'when { resource == Host::"a.mirror.example" }',
+    'when { resource in [Host::"x.org", Host::"*.deep.mirror.example"] }',
+    'when { resource is Host in Host::"*.example" }',
+    'unless { resource == Host::"any.mirror.example" }',
+    'when { context.host == "a.mirror.example" }',
+    'when { context.host like "a.*" }',
+  ])
+    assert.equal(await isReached(condition), false, condition);
+  for (const condition of [
+    'when { resource == Host::"mirror.example" }',
+    'when { resource in Host::"*.notmirror.example" }',
+    'unless { resource in Host::"*.example" }',
+    'when { context has method && context.method == "POST" }',
+  ])
+    assert.equal(await isReached(condition), true, condition);
+});
+
 test('what people granted is reached besides, unless a rule may forbid it', async () => {
   const granted = [
     { host: 'docs.org', port: 443 },

@@ -26,6 +26,8 @@ export type Rule = RuleText & {
   isUnconditional: boolean;
   /** Holds only for one call that removes a whole tree. */
   isAboutTrees: boolean;
+  /** Hosts that its conditions name; undefined when they look at the name of the host itself. */
+  hosts: readonly string[] | undefined;
   scope: Scope;
 };
 
@@ -42,6 +44,7 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
     untilMs: until === undefined ? null : Date.parse(until),
     isUnconditional: json.conditions.length === 0,
     isAboutTrees: isAboutTrees(json),
+    hosts: hostsNamedBy(json),
     scope: { principal, action, resource },
   };
 }
@@ -58,6 +61,26 @@ export function isAboutTrees({ conditions }: PolicyJson): boolean {
   };
   return conditions.some(({ kind, body }) => kind === 'when' && needs(body));
 }
+
+function hostsNamedBy({ conditions }: PolicyJson): string[] | undefined {
+  const found: string[] = [];
+  let looksAtName = false;
+  const walk = (value: unknown): void => {
+    if (Array.isArray(value)) for (const one of value) walk(one);
+    if (Array.isArray(value) || typeof value !== 'object' || value === null) return;
+    const { __entity: entity, Var, '.': read, has } = value as Expression;
+    const attribute = read ?? has;
+    if (entity?.type === 'Host') found.push(entity.id);
+    else if (Var === 'context' || (read?.left.Var === 'context' && read.attr === 'host'))
+      looksAtName = true;
+    else if (attribute?.left.Var !== 'context') for (const one of Object.values(value)) walk(one);
+  };
+  walk(conditions);
+  return looksAtName ? undefined : found;
+}
+
+type Attribute = { left: { Var?: string }; attr: string };
+type Expression = { __entity?: EntityUid; Var?: string; '.'?: Attribute; has?: Attribute };
 
 type EntityRef = EntityUid | { __entity: EntityUid };
 const plain = (ref: EntityRef): EntityUid => ('__entity' in ref ? ref.__entity : ref);

@@ -96,3 +96,38 @@ test("Cedar's own answer to conditions about hosts is the same", async () => {
   );
   assert.ok(Math.min(counts.allowed, counts.denied) > 10, JSON.stringify(counts));
 });
+
+test('a box reaches no host that a rule forbids or asks about, wherever the rule names it', async () => {
+  const someRule = fc.tuple(
+    fc.constantFrom('forbid', '@ask("it is far away") forbid'),
+    fc.constantFrom('scope', 'when', 'unless', 'name'),
+  );
+  const counts = { reached: 0, closed: 0 };
+  await fc.assert(
+    fc.asyncProperty(someRules, somePatterns, someRule, somePort, async (...given) => {
+      const [allowed, named, [effect, where], port] = given;
+      const [about] = named.flatMap(([pattern]) => inHost(pattern));
+      fc.pre(about !== undefined);
+      const rule = {
+        scope: `${effect} (${CONNECT}, ${about});`,
+        when: `${effect} (${CONNECT}, resource) when { ${about} };`,
+        unless: `${effect} (${CONNECT}, resource) unless { ${about} };`,
+        name: `${effect} (${CONNECT}, resource) when { context.host like "a.*" };`,
+      }[where];
+      const allow = [...allowed.map(([written]) => written), '*.example.com'];
+      const policy = policyOf(
+        { coder: { network: { mode: 'restricted', allow } } },
+        { site: { '10.cedar': rule } },
+      );
+      const egressAllows = await egressOf(policy);
+      for (const [, host] of [...allowed, ...named]) {
+        const mayReach = await policyAllows(policy, host, port);
+        if (egressAllows(host, port)) assert.ok(mayReach, `${host}:${port} by ${rule}`);
+        if (egressAllows(host, port)) counts.reached++;
+        else if (!mayReach && allow.some((one) => matchesRule(one, host, port))) counts.closed++;
+      }
+    }),
+    { numRuns: 200 },
+  );
+  assert.ok(Math.min(counts.reached, counts.closed) > 10, JSON.stringify(counts));
+});
