@@ -59,6 +59,30 @@ test('each problem names its line and what was probably meant', async () => {
   );
 });
 
+test('a host in a rule is written in its one spelling, or nothing would match it', async () => {
+  const problemsWith = async (host: string) => {
+    const rule = `forbid (principal, action == Action::"net.connect", resource in Host::"${host}");`;
+    return told((await check(rule)).problems);
+  };
+  for (const host of [
+    'github.com',
+    '*.github.com',
+    '*.com',
+    '10.0.0.1',
+    '::1',
+    'xn--bcher-kva.org',
+  ])
+    assert.deepEqual(await problemsWith(host), [], host);
+  for (const host of ['*', '*.10.0.0.1', '*.*.a.org', 'a..org', '0x7f.1', 'https://a.org'])
+    assert.match((await problemsWith(host)).join(), /Write it as github\.com/, host);
+  for (const [host, name] of [
+    ['*.GitHub.com.', '*.github.com'],
+    ['[::1]', '::1'],
+    ['bücher.org', 'xn--bcher-kva.org'],
+  ] as const)
+    assert.ok((await problemsWith(host)).join().includes(`Write ${name}.`), host);
+});
+
 test('a rule that can never hold is a problem, one about something unknown a warning', async () => {
   const never = await check(
     'forbid (principal, action == Action::"tool.call", resource == Path::"/a");',

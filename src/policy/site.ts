@@ -182,7 +182,7 @@ function suggest(
 }
 
 function lineOfName({ text, line }: Piece, type: string, id: string): number {
-  const at = text.search(new RegExp(`${type}\\s*::\\s*"${id.replace(/[^\w]/g, '\\$&')}"`, 'u'));
+  const at = text.search(new RegExp(`${type}\\s*::\\s*"${RegExp.escape(id)}"`, 'u'));
   return at < 0 ? line : line + text.slice(0, at).split('\n').length - 1;
 }
 
