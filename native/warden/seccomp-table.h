@@ -1,6 +1,5 @@
-// Which system calls a box may make. What is in no row answers ENOSYS, as an older kernel would;
-// clone3 is such a call on purpose, since a filter cannot see its flags. Rows marked DENY are known
-// ways out or up and answer EPERM.
+// The system calls of a box: one row per call, one column per filter. A call without a row returns
+// ENOSYS, as on an older kernel; clone3 is left out because a filter cannot read its flags.
 #pragma once
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -8,134 +7,168 @@
 #define CALL_NUMBERS 512
 
 enum rule {
-  RULE_UNKNOWN = 0,
+  RULE_UNLISTED = 0,   // ENOSYS
   RULE_ALLOW,
-  RULE_DENY,
-  RULE_CLONE,        // no new namespaces; a runner makes threads only
-  RULE_FORK,         // not for a runner
-  RULE_SOCKET,
-  RULE_SOCKETPAIR,
-  RULE_IOCTL,        // nothing that types into a terminal
-  RULE_PERSONALITY,
-  RULE_PRCTL,
-  RULE_MKNOD,
-  RULE_MKNODAT,
+  RULE_DENY,           // EPERM: a known way out of the box or to more privileges
+  CLONE_NO_NAMESPACES,
+  CLONE_THREADS_ONLY,
+  SOCKET_IP,           // IPv4, IPv6 and NETLINK_ROUTE
+  SOCKET_UNIX_STREAM,
+  SOCKETPAIR_STREAM,   // a datagram pair can be reconnected to any path
+  IOCTL_NO_TTY_INPUT,
+  PERSONALITY_DEFAULT,
+  PRCTL_NO_TRACER,
+  MKNOD_NO_DEVICE,
+  MKNODAT_NO_DEVICE,
 };
 
 struct call {
   uint32_t number;
-  enum rule rule;
+  enum rule rules[FILTER_COUNT];
 };
 
-// Numbers that are the same on every architecture and that older headers lack.
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
-#ifndef SYS_set_mempolicy_home_node
-#define SYS_set_mempolicy_home_node 450
-#endif
-#ifndef SYS_cachestat
-#define SYS_cachestat 451
-#endif
-#ifndef SYS_fchmodat2
-#define SYS_fchmodat2 452
-#endif
-#ifndef SYS_map_shadow_stack
-#define SYS_map_shadow_stack 453
-#endif
-#ifndef SYS_futex_wake
-#define SYS_futex_wake 454
-#endif
-#ifndef SYS_futex_wait
-#define SYS_futex_wait 455
-#endif
-#ifndef SYS_futex_requeue
-#define SYS_futex_requeue 456
-#endif
-#ifndef SYS_statmount
-#define SYS_statmount 457
-#endif
-#ifndef SYS_listmount
-#define SYS_listmount 458
-#endif
-#ifndef SYS_lsm_set_self_attr
-#define SYS_lsm_set_self_attr 460
-#endif
-#ifndef SYS_mseal
-#define SYS_mseal 462
-#endif
-#ifndef SYS_open_tree_attr
-#define SYS_open_tree_attr 467
-#endif
-
-#define A(name) {SYS_##name, RULE_ALLOW},
-#define D(name) {SYS_##name, RULE_DENY},
+// C(call, tool box at level 1, tool box at level 2, runner)
+#define C(name, level_1, level_2, runner) {SYS_##name, {level_1, level_2, runner}},
+#define A RULE_ALLOW
+#define D RULE_DENY
 
 // clang-format off
 static const struct call call_table[] = {
-  A(read) A(write) A(close) A(fstat) A(lseek) A(mmap) A(mprotect) A(munmap) A(brk)
-  A(rt_sigaction) A(rt_sigprocmask) A(rt_sigreturn) A(pread64) A(pwrite64) A(readv) A(writev)
-  A(preadv) A(pwritev) A(preadv2) A(pwritev2) A(sched_yield) A(mremap) A(msync) A(mincore)
-  A(madvise) A(dup) A(dup3) A(nanosleep) A(getitimer) A(setitimer) A(getpid) A(sendfile)
-  A(connect) A(accept) A(accept4) A(sendto) A(recvfrom) A(sendmsg) A(recvmsg) A(sendmmsg)
-  A(recvmmsg) A(shutdown) A(bind) A(listen) A(getsockname) A(getpeername) A(setsockopt)
-  A(getsockopt) A(execve) A(execveat) A(exit) A(exit_group) A(wait4) A(waitid) A(kill) A(tkill)
-  A(tgkill) A(uname) A(fcntl) A(flock) A(fsync) A(fdatasync) A(sync) A(syncfs) A(sync_file_range)
-  A(truncate) A(ftruncate) A(getcwd) A(chdir) A(fchdir) A(fchmod) A(fchown) A(umask)
-  A(gettimeofday) A(prlimit64) A(getrlimit) A(setrlimit) A(getrusage) A(sysinfo) A(times) A(getuid) A(getgid) A(setuid)
-  A(setgid) A(geteuid) A(getegid) A(setpgid) A(getppid) A(setsid) A(setreuid) A(setregid)
-  A(getgroups) A(setgroups) A(setresuid) A(getresuid) A(setresgid) A(getresgid) A(getpgid)
-  A(setfsuid) A(setfsgid) A(getsid) A(capget) A(capset) A(rt_sigpending) A(rt_sigtimedwait)
-  A(rt_sigqueueinfo) A(rt_tgsigqueueinfo) A(rt_sigsuspend) A(sigaltstack) A(statfs) A(fstatfs)
-  A(getpriority) A(setpriority) A(sched_setparam) A(sched_getparam) A(sched_setscheduler)
-  A(sched_getscheduler) A(sched_get_priority_max) A(sched_get_priority_min)
-  A(sched_rr_get_interval) A(sched_setaffinity) A(sched_getaffinity) A(sched_setattr)
-  A(sched_getattr) A(mlock) A(munlock) A(mlockall) A(munlockall) A(mlock2) A(gettid) A(readahead)
-  A(setxattr) A(lsetxattr) A(fsetxattr) A(getxattr) A(lgetxattr) A(fgetxattr) A(listxattr)
-  A(llistxattr) A(flistxattr) A(removexattr) A(lremovexattr) A(fremovexattr) A(futex)
-  A(set_tid_address) A(timer_create) A(timer_settime) A(timer_gettime) A(timer_getoverrun)
-  A(timer_delete) A(clock_gettime) A(clock_getres) A(clock_nanosleep) A(epoll_create1)
-  A(epoll_ctl) A(epoll_pwait) A(epoll_pwait2) A(getdents64) A(fadvise64) A(restart_syscall)
-  A(inotify_init1) A(inotify_add_watch) A(inotify_rm_watch) A(openat) A(openat2) A(mkdirat)
-  A(fchownat) A(newfstatat) A(unlinkat) A(renameat) A(renameat2) A(linkat) A(symlinkat) A(readlinkat)
-  A(fchmodat) A(fchmodat2) A(faccessat) A(faccessat2) A(utimensat) A(pselect6) A(ppoll)
-  A(set_robust_list) A(get_robust_list) A(splice) A(tee) A(fallocate) A(timerfd_create)
-  A(timerfd_settime) A(timerfd_gettime) A(signalfd4) A(eventfd2) A(pipe2) A(ioprio_get)
-  A(ioprio_set) A(getcpu) A(seccomp) A(getrandom) A(memfd_create) A(membarrier)
-  A(copy_file_range) A(statx) A(rseq) A(pkey_mprotect) A(pkey_alloc) A(pkey_free)
-  A(pidfd_send_signal) A(pidfd_open) A(close_range) A(landlock_create_ruleset)
-  A(landlock_add_rule) A(landlock_restrict_self) A(futex_waitv) A(futex_wake) A(futex_wait)
-  A(futex_requeue) A(cachestat) A(map_shadow_stack) A(get_mempolicy) A(mseal)
+C(read,                   A,A,A) C(write,                  A,A,A) C(close,                  A,A,A)
+C(fstat,                  A,A,A) C(lseek,                  A,A,A) C(mmap,                   A,A,A)
+C(mprotect,               A,A,A) C(munmap,                 A,A,A) C(brk,                    A,A,A)
+C(rt_sigaction,           A,A,A) C(rt_sigprocmask,         A,A,A) C(rt_sigreturn,           A,A,A)
+C(pread64,                A,A,A) C(pwrite64,               A,A,A) C(readv,                  A,A,A)
+C(writev,                 A,A,A) C(preadv,                 A,A,A) C(pwritev,                A,A,A)
+C(preadv2,                A,A,A) C(pwritev2,               A,A,A) C(sched_yield,            A,A,A)
+C(mremap,                 A,A,A) C(msync,                  A,A,A) C(mincore,                A,A,A)
+C(madvise,                A,A,A) C(dup,                    A,A,A) C(dup3,                   A,A,A)
+C(nanosleep,              A,A,A) C(getitimer,              A,A,A) C(setitimer,              A,A,A)
+C(getpid,                 A,A,A) C(sendfile,               A,A,A) C(connect,                A,A,A)
+C(accept,                 A,A,A) C(accept4,                A,A,A) C(sendto,                 A,A,A)
+C(recvfrom,               A,A,A) C(sendmsg,                A,A,A) C(recvmsg,                A,A,A)
+C(sendmmsg,               A,A,A) C(recvmmsg,               A,A,A) C(shutdown,               A,A,A)
+C(bind,                   A,A,A) C(listen,                 A,A,A) C(getsockname,            A,A,A)
+C(getpeername,            A,A,A) C(setsockopt,             A,A,A) C(getsockopt,             A,A,A)
+C(execve,                 A,A,A) C(execveat,               A,A,A) C(exit,                   A,A,A)
+C(exit_group,             A,A,A) C(wait4,                  A,A,A) C(waitid,                 A,A,A)
+C(kill,                   A,A,A) C(tkill,                  A,A,A) C(tgkill,                 A,A,A)
+C(uname,                  A,A,A) C(fcntl,                  A,A,A) C(flock,                  A,A,A)
+C(fsync,                  A,A,A) C(fdatasync,              A,A,A) C(sync,                   A,A,A)
+C(syncfs,                 A,A,A) C(sync_file_range,        A,A,A) C(truncate,               A,A,A)
+C(ftruncate,              A,A,A) C(getcwd,                 A,A,A) C(chdir,                  A,A,A)
+C(fchdir,                 A,A,A) C(fchmod,                 A,A,A) C(fchown,                 A,A,A)
+C(umask,                  A,A,A) C(gettimeofday,           A,A,A) C(prlimit64,              A,A,A)
+C(getrlimit,              A,A,A) C(setrlimit,              A,A,A) C(getrusage,              A,A,A)
+C(sysinfo,                A,A,A) C(times,                  A,A,A) C(getuid,                 A,A,A)
+C(getgid,                 A,A,A) C(setuid,                 A,A,A) C(setgid,                 A,A,A)
+C(geteuid,                A,A,A) C(getegid,                A,A,A) C(setpgid,                A,A,A)
+C(getppid,                A,A,A) C(setsid,                 A,A,A) C(setreuid,               A,A,A)
+C(setregid,               A,A,A) C(getgroups,              A,A,A) C(setgroups,              A,A,A)
+C(setresuid,              A,A,A) C(getresuid,              A,A,A) C(setresgid,              A,A,A)
+C(getresgid,              A,A,A) C(getpgid,                A,A,A) C(setfsuid,               A,A,A)
+C(setfsgid,               A,A,A) C(getsid,                 A,A,A) C(capget,                 A,A,A)
+C(capset,                 A,A,A) C(rt_sigpending,          A,A,A) C(rt_sigtimedwait,        A,A,A)
+C(rt_sigqueueinfo,        A,A,A) C(rt_tgsigqueueinfo,      A,A,A) C(rt_sigsuspend,          A,A,A)
+C(sigaltstack,            A,A,A) C(statfs,                 A,A,A) C(fstatfs,                A,A,A)
+C(getpriority,            A,A,A) C(setpriority,            A,A,A) C(sched_setparam,         A,A,A)
+C(sched_getparam,         A,A,A) C(sched_setscheduler,     A,A,A) C(sched_getscheduler,     A,A,A)
+C(sched_get_priority_max, A,A,A) C(sched_get_priority_min, A,A,A) C(sched_rr_get_interval,  A,A,A)
+C(sched_setaffinity,      A,A,A) C(sched_getaffinity,      A,A,A) C(sched_setattr,          A,A,A)
+C(sched_getattr,          A,A,A) C(mlock,                  A,A,A) C(munlock,                A,A,A)
+C(mlockall,               A,A,A) C(munlockall,             A,A,A) C(mlock2,                 A,A,A)
+C(gettid,                 A,A,A) C(readahead,              A,A,A) C(setxattr,               A,A,A)
+C(lsetxattr,              A,A,A) C(fsetxattr,              A,A,A) C(getxattr,               A,A,A)
+C(lgetxattr,              A,A,A) C(fgetxattr,              A,A,A) C(listxattr,              A,A,A)
+C(llistxattr,             A,A,A) C(flistxattr,             A,A,A) C(removexattr,            A,A,A)
+C(lremovexattr,           A,A,A) C(fremovexattr,           A,A,A) C(futex,                  A,A,A)
+C(set_tid_address,        A,A,A) C(timer_create,           A,A,A) C(timer_settime,          A,A,A)
+C(timer_gettime,          A,A,A) C(timer_getoverrun,       A,A,A) C(timer_delete,           A,A,A)
+C(clock_gettime,          A,A,A) C(clock_getres,           A,A,A) C(clock_nanosleep,        A,A,A)
+C(epoll_create1,          A,A,A) C(epoll_ctl,              A,A,A) C(epoll_pwait,            A,A,A)
+C(epoll_pwait2,           A,A,A) C(getdents64,             A,A,A) C(fadvise64,              A,A,A)
+C(restart_syscall,        A,A,A) C(inotify_init1,          A,A,A) C(inotify_add_watch,      A,A,A)
+C(inotify_rm_watch,       A,A,A) C(openat,                 A,A,A) C(openat2,                A,A,A)
+C(mkdirat,                A,A,A) C(fchownat,               A,A,A) C(newfstatat,             A,A,A)
+C(unlinkat,               A,A,A) C(renameat,               A,A,A) C(renameat2,              A,A,A)
+C(linkat,                 A,A,A) C(symlinkat,              A,A,A) C(readlinkat,             A,A,A)
+C(fchmodat,               A,A,A) C(fchmodat2,              A,A,A) C(faccessat,              A,A,A)
+C(faccessat2,             A,A,A) C(utimensat,              A,A,A) C(pselect6,               A,A,A)
+C(ppoll,                  A,A,A) C(set_robust_list,        A,A,A) C(get_robust_list,        A,A,A)
+C(splice,                 A,A,A) C(tee,                    A,A,A) C(fallocate,              A,A,A)
+C(timerfd_create,         A,A,A) C(timerfd_settime,        A,A,A) C(timerfd_gettime,        A,A,A)
+C(signalfd4,              A,A,A) C(eventfd2,               A,A,A) C(pipe2,                  A,A,A)
+C(ioprio_get,             A,A,A) C(ioprio_set,             A,A,A) C(getcpu,                 A,A,A)
+C(seccomp,                A,A,A) C(getrandom,              A,A,A) C(memfd_create,           A,A,A)
+C(membarrier,             A,A,A) C(copy_file_range,        A,A,A) C(statx,                  A,A,A)
+C(rseq,                   A,A,A) C(pkey_mprotect,          A,A,A) C(pkey_alloc,             A,A,A)
+C(pkey_free,              A,A,A) C(pidfd_send_signal,      A,A,A) C(pidfd_open,             A,A,A)
+C(close_range,            A,A,A) C(landlock_create_ruleset,A,A,A) C(landlock_add_rule,      A,A,A)
+C(landlock_restrict_self, A,A,A) C(futex_waitv,            A,A,A) C(futex_wake,             A,A,A)
+C(futex_wait,             A,A,A) C(futex_requeue,          A,A,A) C(cachestat,              A,A,A)
+C(map_shadow_stack,       A,A,A) C(get_mempolicy,          A,A,A) C(mseal,                  A,A,A)
 
-  D(ptrace) D(process_vm_readv) D(process_vm_writev) D(process_madvise) D(kcmp) D(mount)
-  D(umount2) D(pivot_root) D(chroot) D(unshare) D(setns) D(open_tree) D(move_mount) D(fsopen)
-  D(fsconfig) D(fsmount) D(fspick) D(mount_setattr) D(statmount) D(listmount) D(open_tree_attr)
-  D(bpf) D(perf_event_open) D(userfaultfd) D(keyctl) D(add_key) D(request_key) D(kexec_load)
-  D(kexec_file_load) D(init_module) D(finit_module) D(delete_module) D(io_uring_setup)
-  D(io_uring_enter) D(io_uring_register) D(io_setup) D(io_destroy) D(io_getevents) D(io_submit)
-  D(io_cancel) D(io_pgetevents) D(quotactl) D(quotactl_fd) D(swapon) D(swapoff) D(reboot) D(acct)
-  D(settimeofday) D(clock_settime) D(clock_adjtime) D(adjtimex) D(name_to_handle_at)
-  D(open_by_handle_at) D(fanotify_init) D(fanotify_mark) D(syslog) D(sethostname)
-  D(setdomainname) D(vhangup) D(pidfd_getfd) D(move_pages) D(migrate_pages) D(mbind)
-  D(set_mempolicy) D(set_mempolicy_home_node) D(shmget) D(shmat) D(shmctl) D(shmdt) D(semget)
-  D(semop) D(semctl) D(semtimedop) D(msgget) D(msgsnd) D(msgrcv) D(msgctl) D(mq_open)
-  D(mq_unlink) D(mq_timedsend) D(mq_timedreceive) D(mq_notify) D(mq_getsetattr) D(vmsplice)
-  D(remap_file_pages) D(process_mrelease) D(memfd_secret) D(lsm_set_self_attr)
+C(ptrace,                 D,D,D) C(process_vm_readv,       D,D,D) C(process_vm_writev,      D,D,D)
+C(process_madvise,        D,D,D) C(kcmp,                   D,D,D) C(mount,                  D,D,D)
+C(umount2,                D,D,D) C(pivot_root,             D,D,D) C(chroot,                 D,D,D)
+C(unshare,                D,D,D) C(setns,                  D,D,D) C(open_tree,              D,D,D)
+C(move_mount,             D,D,D) C(fsopen,                 D,D,D) C(fsconfig,               D,D,D)
+C(fsmount,                D,D,D) C(fspick,                 D,D,D) C(mount_setattr,          D,D,D)
+C(statmount,              D,D,D) C(listmount,              D,D,D) C(open_tree_attr,         D,D,D)
+C(bpf,                    D,D,D) C(perf_event_open,        D,D,D) C(userfaultfd,            D,D,D)
+C(keyctl,                 D,D,D) C(add_key,                D,D,D) C(request_key,            D,D,D)
+C(kexec_load,             D,D,D) C(kexec_file_load,        D,D,D) C(init_module,            D,D,D)
+C(finit_module,           D,D,D) C(delete_module,          D,D,D) C(io_uring_setup,         D,D,D)
+C(io_uring_enter,         D,D,D) C(io_uring_register,      D,D,D) C(io_setup,               D,D,D)
+C(io_destroy,             D,D,D) C(io_getevents,           D,D,D) C(io_submit,              D,D,D)
+C(io_cancel,              D,D,D) C(io_pgetevents,          D,D,D) C(quotactl,               D,D,D)
+C(quotactl_fd,            D,D,D) C(swapon,                 D,D,D) C(swapoff,                D,D,D)
+C(reboot,                 D,D,D) C(acct,                   D,D,D) C(settimeofday,           D,D,D)
+C(clock_settime,          D,D,D) C(clock_adjtime,          D,D,D) C(adjtimex,               D,D,D)
+C(name_to_handle_at,      D,D,D) C(open_by_handle_at,      D,D,D) C(fanotify_init,          D,D,D)
+C(fanotify_mark,          D,D,D) C(syslog,                 D,D,D) C(sethostname,            D,D,D)
+C(setdomainname,          D,D,D) C(vhangup,                D,D,D) C(pidfd_getfd,            D,D,D)
+C(move_pages,             D,D,D) C(migrate_pages,          D,D,D) C(mbind,                  D,D,D)
+C(set_mempolicy,          D,D,D) C(set_mempolicy_home_node,D,D,D) C(shmget,                 D,D,D)
+C(shmat,                  D,D,D) C(shmctl,                 D,D,D) C(shmdt,                  D,D,D)
+C(semget,                 D,D,D) C(semop,                  D,D,D) C(semctl,                 D,D,D)
+C(semtimedop,             D,D,D) C(msgget,                 D,D,D) C(msgsnd,                 D,D,D)
+C(msgrcv,                 D,D,D) C(msgctl,                 D,D,D) C(mq_open,                D,D,D)
+C(mq_unlink,              D,D,D) C(mq_timedsend,           D,D,D) C(mq_timedreceive,        D,D,D)
+C(mq_notify,              D,D,D) C(mq_getsetattr,          D,D,D) C(vmsplice,               D,D,D)
+C(remap_file_pages,       D,D,D) C(process_mrelease,       D,D,D) C(memfd_secret,           D,D,D)
+C(lsm_set_self_attr,      D,D,D)
 
-  {SYS_clone, RULE_CLONE}, {SYS_socket, RULE_SOCKET}, {SYS_socketpair, RULE_SOCKETPAIR},
-  {SYS_ioctl, RULE_IOCTL}, {SYS_personality, RULE_PERSONALITY}, {SYS_prctl, RULE_PRCTL},
-  {SYS_mknodat, RULE_MKNODAT},
+C(clone,       CLONE_NO_NAMESPACES, CLONE_NO_NAMESPACES, CLONE_THREADS_ONLY)
+C(socket,      D,                   SOCKET_IP,           SOCKET_UNIX_STREAM)
+C(socketpair,  SOCKETPAIR_STREAM,   SOCKETPAIR_STREAM,   SOCKETPAIR_STREAM)
+C(ioctl,       IOCTL_NO_TTY_INPUT,  IOCTL_NO_TTY_INPUT,  IOCTL_NO_TTY_INPUT)
+C(personality, PERSONALITY_DEFAULT, PERSONALITY_DEFAULT, PERSONALITY_DEFAULT)
+C(prctl,       PRCTL_NO_TRACER,     PRCTL_NO_TRACER,     PRCTL_NO_TRACER)
+C(mknodat,     MKNODAT_NO_DEVICE,   MKNODAT_NO_DEVICE,   MKNODAT_NO_DEVICE)
 
-#ifdef __x86_64__  // the calls that newer architectures left behind
-  A(open) A(stat) A(lstat) A(poll) A(access) A(pipe) A(select) A(dup2) A(pause) A(alarm)
-  A(getpgrp) A(time) A(utime) A(utimes) A(futimesat) A(rename) A(mkdir) A(rmdir) A(creat) A(link)
-  A(unlink) A(symlink) A(readlink) A(chmod) A(chown) A(lchown) A(getdents) A(epoll_create)
-  A(epoll_wait) A(inotify_init) A(eventfd) A(signalfd) A(arch_prctl)
-  D(iopl) D(ioperm) D(modify_ldt) D(uselib) D(ustat) D(sysfs) D(_sysctl) D(create_module)
-  D(get_kernel_syms) D(query_module) D(lookup_dcookie) D(nfsservctl)
-  {SYS_fork, RULE_FORK}, {SYS_vfork, RULE_FORK}, {SYS_mknod, RULE_MKNOD},
+#ifdef __x86_64__  // calls that newer architectures dropped
+C(open,                   A,A,A) C(stat,                   A,A,A) C(lstat,                  A,A,A)
+C(poll,                   A,A,A) C(access,                 A,A,A) C(pipe,                   A,A,A)
+C(select,                 A,A,A) C(dup2,                   A,A,A) C(pause,                  A,A,A)
+C(alarm,                  A,A,A) C(getpgrp,                A,A,A) C(time,                   A,A,A)
+C(utime,                  A,A,A) C(utimes,                 A,A,A) C(futimesat,              A,A,A)
+C(rename,                 A,A,A) C(mkdir,                  A,A,A) C(rmdir,                  A,A,A)
+C(creat,                  A,A,A) C(link,                   A,A,A) C(unlink,                 A,A,A)
+C(symlink,                A,A,A) C(readlink,               A,A,A) C(chmod,                  A,A,A)
+C(chown,                  A,A,A) C(lchown,                 A,A,A) C(getdents,               A,A,A)
+C(epoll_create,           A,A,A) C(epoll_wait,             A,A,A) C(inotify_init,           A,A,A)
+C(eventfd,                A,A,A) C(signalfd,               A,A,A) C(arch_prctl,             A,A,A)
+C(iopl,                   D,D,D) C(ioperm,                 D,D,D) C(modify_ldt,             D,D,D)
+C(uselib,                 D,D,D) C(ustat,                  D,D,D) C(sysfs,                  D,D,D)
+C(_sysctl,                D,D,D) C(create_module,          D,D,D) C(get_kernel_syms,        D,D,D)
+C(query_module,           D,D,D) C(lookup_dcookie,         D,D,D) C(nfsservctl,             D,D,D)
+C(fork,        A,                   A,                   D)
+C(vfork,       A,                   A,                   D)
+C(mknod,       MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE)
 #endif
 };
 // clang-format on
+#undef C
 #undef A
 #undef D

@@ -1,5 +1,5 @@
-// Turns the tables of seccomp-table.h into one BPF program per profile: a binary search over call
-// numbers, since the kernel runs the filter once for every number when it is loaded.
+// Compiles each column of seccomp-table.h into a BPF program: a binary search over call numbers,
+// because the kernel runs the filter once for every number when it is installed.
 #include "warden.h"
 
 #include <errno.h>
@@ -43,151 +43,141 @@ struct program {
 };
 static struct program programs[FILTER_COUNT];
 
-static void put(struct builder *b, uint16_t op, uint32_t k, uint8_t yes, uint8_t no) {
+static void emit(struct builder *b, uint16_t op, uint32_t k, uint8_t yes, uint8_t no) {
   if (b->size == PROGRAM_MAX) abort();
   b->code[b->size++] = (struct sock_filter)BPF_JUMP(op, k, yes, no);
 }
-static void ret(struct builder *b, uint32_t action) { put(b, BPF_RET | BPF_K, action, 0, 0); }
+static void emit_return(struct builder *b, uint32_t action) {
+  emit(b, BPF_RET | BPF_K, action, 0, 0);
+}
 static void load_argument(struct builder *b, unsigned which) {
-  put(b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args) + 8 * which, 0, 0);
+  emit(b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args) + 8 * which, 0, 0);
 }
 // if (loaded == value) return action
-static void when_equal(struct builder *b, uint32_t value, uint32_t action) {
-  put(b, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-  ret(b, action);
+static void return_if_equal(struct builder *b, uint32_t value, uint32_t action) {
+  emit(b, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+  emit_return(b, action);
 }
-static void when_any_bit(struct builder *b, uint32_t bits, uint32_t action) {
-  put(b, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
-  ret(b, action);
-}
-
-static void put_socket(struct builder *b, enum filter filter) {
-  load_argument(b, 0);
-  if (filter == FILTER_TOOL_L2) {
-    when_equal(b, AF_INET6, SECCOMP_RET_ALLOW);
-    // SOCK_RAW needs a capability nobody in the box has; the family alone decides here.
-    when_equal(b, AF_INET, SECCOMP_RET_ALLOW);
-    put(b, BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 3);
-    load_argument(b, 2);
-    when_equal(b, 0 /* NETLINK_ROUTE */, SECCOMP_RET_ALLOW);
-  }
-  if (filter == FILTER_RUNNER) {
-    put(b, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 4);
-    load_argument(b, 1);
-    put(b, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
-    when_equal(b, SOCK_STREAM, SECCOMP_RET_ALLOW);
-  }
-  ret(b, ERRNO(EPERM));
+static void return_if_any_bit(struct builder *b, uint32_t bits, uint32_t action) {
+  emit(b, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
+  emit_return(b, action);
 }
 
-// A datagram pair can be connected again, to any path; a stream pair cannot.
-static void put_socketpair(struct builder *b) {
+static void emit_unix_stream_only(struct builder *b) {
   load_argument(b, 0);
-  put(b, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 4);
+  emit(b, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 4);
   load_argument(b, 1);
-  put(b, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
-  when_equal(b, SOCK_STREAM, SECCOMP_RET_ALLOW);
-  ret(b, ERRNO(EPERM));
+  emit(b, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
+  return_if_equal(b, SOCK_STREAM, SECCOMP_RET_ALLOW);
+  emit_return(b, ERRNO(EPERM));
 }
 
-static void put_rule(struct builder *b, enum rule rule, enum filter filter) {
+static void emit_rule(struct builder *b, enum rule rule) {
   switch (rule) {
-    case RULE_UNKNOWN: ret(b, ERRNO(ENOSYS)); return;
-    case RULE_ALLOW: ret(b, SECCOMP_RET_ALLOW); return;
-    case RULE_DENY: ret(b, ERRNO(EPERM)); return;
-    case RULE_CLONE:
+    case RULE_UNLISTED: emit_return(b, ERRNO(ENOSYS)); return;
+    case RULE_ALLOW: emit_return(b, SECCOMP_RET_ALLOW); return;
+    case RULE_DENY: emit_return(b, ERRNO(EPERM)); return;
+    case CLONE_NO_NAMESPACES:
+    case CLONE_THREADS_ONLY:
       load_argument(b, 0);
-      when_any_bit(b, NEW_NAMESPACES, ERRNO(EPERM));
-      if (filter == FILTER_RUNNER) {
-        when_any_bit(b, CLONE_THREAD, SECCOMP_RET_ALLOW);
-        ret(b, ERRNO(EPERM));
+      return_if_any_bit(b, NEW_NAMESPACES, ERRNO(EPERM));
+      if (rule == CLONE_NO_NAMESPACES) {
+        emit_return(b, SECCOMP_RET_ALLOW);
+        return;
       }
-      ret(b, SECCOMP_RET_ALLOW);
+      return_if_any_bit(b, CLONE_THREAD, SECCOMP_RET_ALLOW);
+      emit_return(b, ERRNO(EPERM));
       return;
-    case RULE_FORK: ret(b, filter == FILTER_RUNNER ? ERRNO(EPERM) : SECCOMP_RET_ALLOW); return;
-    case RULE_SOCKET: put_socket(b, filter); return;
-    case RULE_SOCKETPAIR: put_socketpair(b); return;
-    case RULE_IOCTL:
+    case SOCKET_IP:
+      load_argument(b, 0);
+      // The type is not checked: SOCK_RAW needs a capability that no process in a box has.
+      return_if_equal(b, AF_INET6, SECCOMP_RET_ALLOW);
+      return_if_equal(b, AF_INET, SECCOMP_RET_ALLOW);
+      emit(b, BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 3);
+      load_argument(b, 2);
+      return_if_equal(b, 0 /* NETLINK_ROUTE */, SECCOMP_RET_ALLOW);
+      emit_return(b, ERRNO(EPERM));
+      return;
+    case SOCKET_UNIX_STREAM:
+    case SOCKETPAIR_STREAM: emit_unix_stream_only(b); return;
+    case IOCTL_NO_TTY_INPUT:
       load_argument(b, 1);
-      when_equal(b, TIOCSTI, ERRNO(EPERM));
-      when_equal(b, TIOCLINUX, ERRNO(EPERM));
-      when_equal(b, TIOCSETD, ERRNO(EPERM));
-      when_equal(b, TIOCCONS, ERRNO(EPERM));
-      ret(b, SECCOMP_RET_ALLOW);
+      return_if_equal(b, TIOCSTI, ERRNO(EPERM));
+      return_if_equal(b, TIOCLINUX, ERRNO(EPERM));
+      return_if_equal(b, TIOCSETD, ERRNO(EPERM));
+      return_if_equal(b, TIOCCONS, ERRNO(EPERM));
+      emit_return(b, SECCOMP_RET_ALLOW);
       return;
-    case RULE_PERSONALITY:
+    case PERSONALITY_DEFAULT:
       load_argument(b, 0);
-      when_equal(b, 0, SECCOMP_RET_ALLOW);
-      when_equal(b, 0xffffffff, SECCOMP_RET_ALLOW);
-      ret(b, ERRNO(EPERM));
+      return_if_equal(b, 0, SECCOMP_RET_ALLOW);
+      return_if_equal(b, 0xffffffff, SECCOMP_RET_ALLOW);
+      emit_return(b, ERRNO(EPERM));
       return;
-    case RULE_PRCTL:
+    case PRCTL_NO_TRACER:
       load_argument(b, 0);
-      when_equal(b, 35 /* PR_SET_MM */, ERRNO(EPERM));
-      when_equal(b, PR_SET_PTRACER, ERRNO(EPERM));
-      ret(b, SECCOMP_RET_ALLOW);
+      return_if_equal(b, 35 /* PR_SET_MM */, ERRNO(EPERM));
+      return_if_equal(b, PR_SET_PTRACER, ERRNO(EPERM));
+      emit_return(b, SECCOMP_RET_ALLOW);
       return;
-    case RULE_MKNOD:
-    case RULE_MKNODAT:
-      load_argument(b, rule == RULE_MKNOD ? 1 : 2);
-      put(b, BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
-      when_equal(b, S_IFCHR, ERRNO(EPERM));
-      when_equal(b, S_IFBLK, ERRNO(EPERM));
-      ret(b, SECCOMP_RET_ALLOW);
+    case MKNOD_NO_DEVICE:
+    case MKNODAT_NO_DEVICE:
+      load_argument(b, rule == MKNOD_NO_DEVICE ? 1 : 2);
+      emit(b, BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
+      return_if_equal(b, S_IFCHR, ERRNO(EPERM));
+      return_if_equal(b, S_IFBLK, ERRNO(EPERM));
+      emit_return(b, SECCOMP_RET_ALLOW);
       return;
   }
 }
 
-// The range starts: every number where the rule changes.
-struct span {
-  uint32_t from;
+// Consecutive call numbers with the same rule.
+struct range {
+  uint32_t first;
   enum rule rule;
 };
 
-static void put_search(struct builder *b, const struct span *spans, unsigned count,
-                       enum filter filter) {
+static void emit_search(struct builder *b, const struct range *ranges, unsigned count) {
   if (count == 1) {
-    put_rule(b, spans[0].rule, filter);
+    emit_rule(b, ranges[0].rule);
     return;
   }
   unsigned middle = count / 2;
-  put(b, BPF_JMP | BPF_JGE | BPF_K, spans[middle].from, 0, 1);
-  unsigned leap = b->size;
-  put(b, BPF_JMP | BPF_JA, 0, 0, 0);
-  put_search(b, spans, middle, filter);
-  b->code[leap].k = b->size - leap - 1;
+  emit(b, BPF_JMP | BPF_JGE | BPF_K, ranges[middle].first, 0, 1);
+  unsigned jump = b->size;
+  emit(b, BPF_JMP | BPF_JA, 0, 0, 0);
+  emit_search(b, ranges, middle);
+  b->code[jump].k = b->size - jump - 1;
   // The accumulator still holds the call number: a rule only loads arguments and then returns.
-  put_search(b, spans + middle, count - middle, filter);
+  emit_search(b, ranges + middle, count - middle);
 }
 
-static unsigned make_spans(struct span *spans) {
+static unsigned make_ranges(int filter, struct range *ranges) {
   static enum rule rules[CALL_NUMBERS];
-  memset(rules, 0, sizeof rules);
   for (unsigned i = 0; i < sizeof call_table / sizeof *call_table; i++) {
     if (call_table[i].number >= CALL_NUMBERS) abort();
-    rules[call_table[i].number] = call_table[i].rule;
+    rules[call_table[i].number] = call_table[i].rules[filter];
   }
   unsigned count = 0;
   for (uint32_t number = 0; number < CALL_NUMBERS; number++)
     if (number == 0 || rules[number] != rules[number - 1])
-      spans[count++] = (struct span){number, rules[number]};
-  spans[count++] = (struct span){CALL_NUMBERS, RULE_UNKNOWN};
+      ranges[count++] = (struct range){number, rules[number]};
+  ranges[count++] = (struct range){CALL_NUMBERS, RULE_UNLISTED};
   return count;
 }
 
 void seccomp_build(void) {
-  static struct span spans[CALL_NUMBERS + 1];
-  unsigned count = make_spans(spans);
+  static struct range ranges[CALL_NUMBERS + 1];
   for (int filter = 0; filter < FILTER_COUNT; filter++) {
     static struct builder b;
     b.size = 0;
-    put(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
-    put(&b, BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
-    ret(&b, SECCOMP_RET_KILL_PROCESS);
-    put(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-    put(&b, BPF_JMP | BPF_JGE | BPF_K, 0x40000000 /* x32 */, 0, 1);
-    ret(&b, SECCOMP_RET_KILL_PROCESS);
-    put_search(&b, spans, count, (enum filter)filter);
+    emit(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+    emit(&b, BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
+    emit_return(&b, SECCOMP_RET_KILL_PROCESS);
+    emit(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+    emit(&b, BPF_JMP | BPF_JGE | BPF_K, 0x40000000 /* x32 */, 0, 1);
+    emit_return(&b, SECCOMP_RET_KILL_PROCESS);
+    emit_search(&b, ranges, make_ranges(filter, ranges));
     programs[filter].code = malloc(b.size * sizeof *b.code);
     if (!programs[filter].code) abort();
     memcpy(programs[filter].code, b.code, b.size * sizeof *b.code);
@@ -204,10 +194,10 @@ int seccomp_enter(enum filter filter, struct failure *why) {
 
 int seccomp_ask_to_exec(struct failure *why) {
   struct builder b = {.size = 0};
-  put(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-  when_equal(&b, SYS_execve, ERRNO(EPERM));
-  when_equal(&b, SYS_execveat, SECCOMP_RET_USER_NOTIF);
-  ret(&b, SECCOMP_RET_ALLOW);
+  emit(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+  return_if_equal(&b, SYS_execve, ERRNO(EPERM));
+  return_if_equal(&b, SYS_execveat, SECCOMP_RET_USER_NOTIF);
+  emit_return(&b, SECCOMP_RET_ALLOW);
   struct sock_fprog program = {(unsigned short)b.size, b.code};
   int gate = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                           &program);

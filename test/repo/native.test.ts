@@ -51,11 +51,12 @@ describe('the programs in C', () => {
     });
 });
 
-/** The numbers of all calls that the headers of this compiler know. */
+/** The numbers of all calls in this compiler's headers, and of those that the warden adds. */
 function callsOf(compiler: string): Map<string, number> {
-  const given = ['-E', '-dM', '-include', 'asm/unistd.h', '-include', 'sys/syscall.h'];
+  const added = join(projectRoot, 'native/warden/kernel.h');
+  const given = ['-E', '-dM', '-include', 'asm/unistd.h', '-include', added];
   const text = execFileSync(compiler, [...given, '-x', 'c', '/dev/null'], { encoding: 'utf8' });
-  const found = [...text.matchAll(/^#define __NR_(\w+) (\d+)$/gm)];
+  const found = [...text.matchAll(/^#define (?:__NR|SYS)_(\w+) (\d+)$/gm)];
   return new Map(found.map(([, name, number]) => [name!, Number(number)]));
 }
 
@@ -67,12 +68,26 @@ const UNNAMED = new Set(
   ].flatMap((line) => line.split(' ')),
 );
 
+/** uretprobe and uprobe: the kernel exempts them from filters, and serves only its own code. */
+const UNFILTERED_X64 = [335, 336];
+
+/** The columns of seccomp-table.h. */
 const FILTERS = ['tool at level 1', 'tool', 'runner'] as const;
 const [LEVEL_1, TOOL, RUNNER] = [0, 1, 2];
 const NEWUSER = 0x10000000;
 const THREAD = 0x10000;
 const HIGH = 2 ** 32;
 type Question = { filter: number; call: string | number; args?: number[]; arch?: number };
+
+/** The rows of the table: the call, and one cell for each filter. */
+function readTable(compiler: string): Map<string, string[]> {
+  const text = readFileSync(join(projectRoot, 'native/warden/seccomp-table.h'), 'utf8');
+  const isX64 = compiler !== ARM && process.arch === 'x64';
+  const compiled = isX64 ? text : text.replace(/#ifdef __x86_64__[\s\S]*?#endif/, '');
+  const found = compiled.matchAll(/\bC\((\w+), *(\w+), *(\w+), *(\w+)\)/g);
+  return new Map([...found].map(([, call, ...cells]) => [call!, cells]));
+}
+const OUTCOMES: Record<string, string> = { A: 'allow', D: 'EPERM' };
 
 const here = { compiler: 'cc', run: [] as string[], others: [0x40000003, 0xc00000b7] };
 const arm = { compiler: ARM, run: [QEMU], others: [0x40000028, 0xc000003e] };
@@ -99,14 +114,16 @@ for (const { name, compiler, run, others, skip } of machines)
     };
     const numberOf = (call: string | number): number =>
       typeof call === 'number' ? call : (calls.get(call) ?? assert.fail(`no call ${call}`));
-    const answers = (questions: Question[]): string[] => {
+    /** An emulator has no kernel of its own to install a filter in. */
+    const ways = compiler === ARM ? (['emulate'] as const) : (['emulate', 'kernel'] as const);
+    const outcomes = (questions: Question[], way: (typeof ways)[number]): string[] => {
       prepare();
       const input = questions.map(({ filter, call, args = [], arch = 0 }) =>
         [filter, arch, numberOf(call), ...Array.from({ length: 6 }, (_, i) => args[i] ?? 0)].join(
           ' ',
         ),
       );
-      const [first = '', ...rest] = [...run, program];
+      const [first = '', ...rest] = [...run, program, way];
       return execFileSync(first, rest, { input: input.join('\n'), encoding: 'utf8' })
         .trim()
         .split('\n');
@@ -116,20 +133,43 @@ for (const { name, compiler, run, others, skip } of machines)
       questions: Omit<Question, 'filter'>[],
       filters = [0, 1, 2],
     ) => {
-      const all = filters.flatMap((filter) => questions.map((one) => ({ ...one, filter })));
-      for (const [i, answer] of answers(all).entries())
-        assert.equal(answer, expected, `${FILTERS[all[i]!.filter]}: ${JSON.stringify(all[i])}`);
+      for (const way of ways) {
+        const native = questions.filter(({ arch }) => way === 'emulate' || arch === undefined);
+        const all = filters.flatMap((filter) => native.map((one) => ({ ...one, filter })));
+        for (const [i, outcome] of outcomes(all, way).entries())
+          assert.equal(
+            outcome,
+            expected,
+            `${way}, ${FILTERS[all[i]!.filter]}: ${JSON.stringify(all[i])}`,
+          );
+      }
     };
 
     it('names every call that there is', () => {
       prepare();
-      const table = readFileSync(join(projectRoot, 'native/warden/seccomp-table.h'), 'utf8');
-      const named = new Set(
-        [...table.matchAll(/\b[AD]\((\w+)\)|\{SYS_(\w+),/g)].map(([, a, b]) => a ?? b),
-      );
-      assert.ok(named.size > 250 && calls.size > 250, 'control');
-      const missing = [...calls.keys()].filter((call) => !named.has(call) && !UNNAMED.has(call));
+      const table = readTable(compiler);
+      assert.ok(table.size > 250 && calls.size > 250, 'control');
+      const missing = [...calls.keys()].filter((call) => !table.has(call) && !UNNAMED.has(call));
       assert.deepEqual(missing, []);
+    });
+
+    it('enforces every cell of the table, and ENOSYS for a call without a row', () => {
+      prepare();
+      const table = readTable(compiler);
+      const names = new Map([...calls].map(([name, number]) => [number, name]));
+      const asked = FILTERS.flatMap((_, filter) =>
+        Array.from({ length: 520 }, (_, call) => ({ filter, call })),
+      ).filter(({ call }) => !UNFILTERED_X64.includes(call) || compiler === ARM);
+      // A cell that depends on arguments has tests of its own below.
+      const expected = asked.map(({ filter, call }) => {
+        const cells = table.get(names.get(call) ?? '');
+        return cells === undefined ? 'ENOSYS' : OUTCOMES[cells[filter]!];
+      });
+      for (const way of ways)
+        for (const [i, outcome] of outcomes(asked, way).entries())
+          assert.equal(outcome, expected[i] ?? outcome, `${way}: ${JSON.stringify(asked[i])}`);
+      assert.ok(expected.filter((outcome) => outcome === 'allow').length > 600, 'control');
+      assert.ok(expected.filter((outcome) => outcome === 'EPERM').length > 240, 'control');
     });
 
     it('lets ordinary calls through, however a C library makes them', () => {
