@@ -10,11 +10,11 @@
 
 #define BOXFS_MAGIC 0x53465842u  // "BXFS", little endian
 #define BOXFS_VERSION 1
-#define HEAD_BYTES 16  // magic u32, length u32, id u32, op or status u8, version u8, zero u16
+#define HEADER_BYTES 16  // magic u32, length u32, id u32, op or status u8, version u8, zero u16
 
 #define DATA_MAX (4u * 1024 * 1024)          // bytes of a file in one frame
 #define FRAME_MAX (DATA_MAX + 64u * 1024)    // the longest payload, in either direction
-#define RESULT_MAX (1024u * 1024)            // what a search may answer
+#define SEARCH_BYTES_MAX (1024u * 1024)      // what a search may answer
 #define HASH_MAX (64ull * 1024 * 1024)       // a larger file is not hashed
 #define PATH_BYTES 4096
 #define ROOTS_MAX 64
@@ -22,9 +22,9 @@
 #define LIST_MAX 2000
 #define WORKERS_MAX 4
 #define DEPTH_MAX 64
-#define LINE_MAX_SHOWN 500
-#define QUICK_MS 5000    // what an answer that is not a search may take
-#define SEARCH_MS 30000  // the most a search or a recursive delete may ask for
+#define LINE_BYTES_MAX 500
+#define REQUEST_TIMEOUT_MS 5000      // what an answer that is not a search may take
+#define WORKER_TIMEOUT_MS_MAX 30000  // the most a search or a recursive delete may ask for
 
 enum op {
   OP_HELLO = 1,   // → u16 version, u16 roots, u32 data max
@@ -68,38 +68,38 @@ enum status {
 enum kind { KIND_FILE = 1, KIND_DIRECTORY = 2, KIND_LINK = 3, KIND_OTHER = 4 };
 
 // A request being read: every get_ fails for good once something did not fit.
-struct in {
-  const uint8_t *at, *end;
-  bool bad;
+struct request {
+  const uint8_t *cursor, *end;
+  bool malformed;
 };
-uint8_t get_u8(struct in *in);
-uint16_t get_u16(struct in *in);
-uint32_t get_u32(struct in *in);
-uint64_t get_u64(struct in *in);
-const uint8_t *get_bytes(struct in *in, size_t count);
-const uint8_t *get_data(struct in *in, uint32_t *size);  // u32 length, bytes
+uint8_t get_u8(struct request *req);
+uint16_t get_u16(struct request *req);
+uint32_t get_u32(struct request *req);
+uint64_t get_u64(struct request *req);
+const uint8_t *get_bytes(struct request *req, size_t count);
+const uint8_t *get_data(struct request *req, uint32_t *size);  // u32 length, bytes
 // u16 length, then bytes with no NUL among them
-bool get_text(struct in *in, char *text, size_t text_bytes);
-bool all_read(const struct in *in);
+bool get_text(struct request *req, char *text, size_t text_bytes);
+bool is_fully_read(const struct request *req);
 
 // An answer being written: the first failure replaces what was there.
-struct out {
+struct reply {
   uint8_t *bytes;
-  size_t size, room;
+  size_t size, capacity;
   uint8_t status;
 };
-bool out_init(struct out *out);
-void out_free(struct out *out);
-void put_u8(struct out *out, uint8_t value);
-void put_u16(struct out *out, uint16_t value);
-void put_u32(struct out *out, uint32_t value);
-void put_u64(struct out *out, uint64_t value);
-void put_bytes(struct out *out, const void *bytes, size_t count);
-void put_text(struct out *out, const char *text, size_t size);
-uint8_t *put_room(struct out *out, size_t count);  // NULL when there is none
-void set_u32(struct out *out, size_t at, uint32_t value);
-void refuse(struct out *out, enum status status, const char *text);
-void refuse_errno(struct out *out, int error);
+bool reply_init(struct reply *reply);
+void reply_free(struct reply *reply);
+void put_u8(struct reply *reply, uint8_t value);
+void put_u16(struct reply *reply, uint16_t value);
+void put_u32(struct reply *reply, uint32_t value);
+void put_u64(struct reply *reply, uint64_t value);
+void put_bytes(struct reply *reply, const void *bytes, size_t count);
+void put_text(struct reply *reply, const char *text, size_t size);
+uint8_t *reply_reserve(struct reply *reply, size_t count);  // NULL when there is none
+void patch_u32(struct reply *reply, size_t offset, uint32_t value);
+void reply_error(struct reply *reply, enum status status, const char *text);
+void reply_errno(struct reply *reply, int error);
 
 struct sha256 {
   uint32_t state[8];
@@ -107,11 +107,11 @@ struct sha256 {
   uint8_t block[64];
 };
 void sha256_init(struct sha256 *hash);
-void sha256_add(struct sha256 *hash, const uint8_t *bytes, size_t count);
-void sha256_end(struct sha256 *hash, uint8_t digest[32]);
+void sha256_update(struct sha256 *hash, const uint8_t *bytes, size_t count);
+void sha256_final(struct sha256 *hash, uint8_t digest[32]);
 
 // One path of a request, inside one root.
-struct place {
+struct target {
   unsigned root;
   char path[PATH_BYTES];  // relative, without . or empty parts; "" is the root itself
 };
@@ -120,30 +120,30 @@ unsigned root_count(void);
 const char *root_path(unsigned root);
 bool root_is_writable(unsigned root);
 int probe_openat2(void);
-bool get_place(struct in *in, struct place *place, struct out *out);
-int open_place(const struct place *place, const char *path, int flags);  // -1 with errno
+bool get_target(struct request *req, struct target *target, struct reply *reply);
+int open_target(const struct target *target, const char *path, int flags);  // -1 with errno
 // The directory that holds the last name of the place; NULL in name for the root itself.
-int open_parent(const struct place *place, int flags, const char **name);
-void put_real_path(struct out *out, int fd);
-uint8_t kind_of(mode_t mode);
+int open_parent(const struct target *target, int flags, const char **name);
+void put_real_path(struct reply *reply, int fd);
+uint8_t file_kind(mode_t mode);
 uint64_t mtime_ns(const struct stat *st);
 
 uint64_t now_ms(void);
 // Ends this worker a little after it should have ended itself.
-uint64_t bound_worker(uint32_t limit_ms);  // when that is
+uint64_t set_worker_deadline(uint32_t limit_ms);  // when that is
 
 // Turns of those who change names in one directory; 0, or -1 with errno.
 int lock_directory(int dir);
 // Whether the name is a regular file with this hash; if not, says so.
-bool holds(int dir, const char *name, const uint8_t expected[32], struct out *out);
+bool check_hash(int dir, const char *name, const uint8_t expected[32], struct reply *reply);
 
-void do_stat(struct in *in, struct out *out);
-void do_read(struct in *in, struct out *out);
-void do_write(struct in *in, struct out *out);
-void do_list(struct in *in, struct out *out);
-void do_search(struct in *in, struct out *out);
-void do_delete(struct in *in, struct out *out);
-void do_mkdir(struct in *in, struct out *out);
+void do_stat(struct request *req, struct reply *reply);
+void do_read(struct request *req, struct reply *reply);
+void do_write(struct request *req, struct reply *reply);
+void do_list(struct request *req, struct reply *reply);
+void do_search(struct request *req, struct reply *reply);
+void do_delete(struct request *req, struct reply *reply);
+void do_mkdir(struct request *req, struct reply *reply);
 
 // The rest is pure, for the search.
 bool glob_matches(const char *glob, const char *path);
@@ -152,7 +152,7 @@ bool glob_matches(const char *glob, const char *path);
 struct names {
   char **list;
   size_t count;
-  bool cut;  // there were more than were taken
+  bool truncated;  // there were more than were taken
 };
 int read_names(int dir, size_t max, uint64_t deadline_ms, struct names *names);  // takes dir's fd
 void free_names(struct names *names);

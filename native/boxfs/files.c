@@ -10,29 +10,29 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-static void put_stat(struct out *out, const struct stat *st, int fd) {
-  put_u8(out, kind_of(st->st_mode));
-  put_u32(out, st->st_mode & 07777);
-  put_u64(out, (uint64_t)st->st_size);
-  put_u64(out, mtime_ns(st));
-  put_real_path(out, fd);
+static void put_stat(struct reply *reply, const struct stat *st, int fd) {
+  put_u8(reply, file_kind(st->st_mode));
+  put_u32(reply, st->st_mode & 07777);
+  put_u64(reply, (uint64_t)st->st_size);
+  put_u64(reply, mtime_ns(st));
+  put_real_path(reply, fd);
 }
 
-void do_stat(struct in *in, struct out *out) {
-  struct place place;
+void do_stat(struct request *req, struct reply *reply) {
+  struct target target;
   struct stat st;
-  if (!get_place(in, &place, out) || !all_read(in)) return;
-  int fd = open_place(&place, place.path, O_PATH);
-  if (fd < 0 || fstat(fd, &st)) refuse_errno(out, errno);
-  else put_stat(out, &st, fd);
+  if (!get_target(req, &target, reply) || !is_fully_read(req)) return;
+  int fd = open_target(&target, target.path, O_PATH);
+  if (fd < 0 || fstat(fd, &st)) reply_errno(reply, errno);
+  else put_stat(reply, &st, fd);
   if (fd >= 0) close(fd);
 }
 
 // A pipe or a device is never read: O_NONBLOCK keeps the open from waiting for a writer.
-static int open_regular(int fd, struct stat *st, struct out *out) {
-  if (fd < 0 || fstat(fd, st)) refuse_errno(out, errno);
-  else if (S_ISDIR(st->st_mode)) refuse(out, IS_DIRECTORY, "is a directory");
-  else if (!S_ISREG(st->st_mode)) refuse(out, NOT_REGULAR, "is no regular file");
+static int require_regular(int fd, struct stat *st, struct reply *reply) {
+  if (fd < 0 || fstat(fd, st)) reply_errno(reply, errno);
+  else if (S_ISDIR(st->st_mode)) reply_error(reply, IS_DIRECTORY, "is a directory");
+  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is no regular file");
   else return fd;
   if (fd >= 0) close(fd);
   return -1;
@@ -58,7 +58,7 @@ static int hash_file(int fd, uint8_t digest[32]) {
   ssize_t got = -1;
   sha256_init(&hash);
   while (bytes && (got = read_full(fd, bytes, 65536, at)) > 0) {
-    sha256_add(&hash, bytes, (size_t)got);
+    sha256_update(&hash, bytes, (size_t)got);
     at += got;
     if ((uint64_t)at > HASH_MAX) {
       errno = EFBIG;
@@ -67,41 +67,41 @@ static int hash_file(int fd, uint8_t digest[32]) {
     }
   }
   free(bytes);
-  sha256_end(&hash, digest);
+  sha256_final(&hash, digest);
   return got == 0 ? 0 : -1;
 }
 
-void do_read(struct in *in, struct out *out) {
-  struct place place;
+void do_read(struct request *req, struct reply *reply) {
+  struct target target;
   struct stat st;
-  if (!get_place(in, &place, out)) return;
-  uint8_t flags = get_u8(in), digest[32] = {0};
-  uint64_t offset = get_u64(in);
-  uint32_t length = get_u32(in);
-  if (!all_read(in)) return;
+  if (!get_target(req, &target, reply)) return;
+  uint8_t flags = get_u8(req), digest[32] = {0};
+  uint64_t offset = get_u64(req);
+  uint32_t length = get_u32(req);
+  if (!is_fully_read(req)) return;
   if (length > DATA_MAX || offset > INT64_MAX) {
-    refuse(out, BAD_REQUEST, "more than one answer can hold");
+    reply_error(reply, BAD_REQUEST, "more than one answer can hold");
     return;
   }
-  int fd = open_place(&place, place.path, O_RDONLY | O_NONBLOCK);
-  if ((fd = open_regular(fd, &st, out)) < 0) return;
+  int fd = open_target(&target, target.path, O_RDONLY | O_NONBLOCK);
+  if ((fd = require_regular(fd, &st, reply)) < 0) return;
   uint64_t size = (uint64_t)st.st_size;
   if (flags & READ_FROM_END) offset = offset < size ? size - offset : 0;
   // Some files say they are empty and are not (/proc).
   uint64_t to_come = offset < size ? size - offset : 0;
   if (size > 0 && length > to_come) length = (uint32_t)to_come;
-  put_stat(out, &st, fd);
+  put_stat(reply, &st, fd);
   bool hashed = (flags & READ_HASH) && size <= HASH_MAX && hash_file(fd, digest) == 0;
-  put_u8(out, hashed);
-  put_bytes(out, digest, sizeof digest);
-  put_u64(out, offset);
-  size_t at = out->size;
-  put_u32(out, 0);
-  uint8_t *room = put_room(out, length);
-  ssize_t got = room ? read_full(fd, room, length, (off_t)offset) : -1;
-  if (got < 0) refuse_errno(out, room ? errno : ENOMEM);
-  else out->size -= length - (size_t)got;
-  if (got >= 0) set_u32(out, at, (uint32_t)got);
+  put_u8(reply, hashed);
+  put_bytes(reply, digest, sizeof digest);
+  put_u64(reply, offset);
+  size_t at = reply->size;
+  put_u32(reply, 0);
+  uint8_t *data = reply_reserve(reply, length);
+  ssize_t got = data ? read_full(fd, data, length, (off_t)offset) : -1;
+  if (got < 0) reply_errno(reply, data ? errno : ENOMEM);
+  else reply->size -= length - (size_t)got;
+  if (got >= 0) patch_u32(reply, at, (uint32_t)got);
   close(fd);
 }
 
@@ -109,7 +109,7 @@ void do_read(struct in *in, struct out *out) {
 // between looking at a file and replacing it no other writer comes in. A program that holds the
 // lock itself only makes others wait, and not for long.
 int lock_directory(int dir) {
-  uint64_t deadline = now_ms() + QUICK_MS;
+  uint64_t deadline = now_ms() + REQUEST_TIMEOUT_MS;
   while (flock(dir, LOCK_EX | LOCK_NB)) {
     if (errno != EWOULDBLOCK && errno != EINTR) return -1;
     if (now_ms() > deadline) {
@@ -121,20 +121,20 @@ int lock_directory(int dir) {
   return 0;
 }
 
-bool holds(int dir, const char *name, const uint8_t expected[32], struct out *out) {
+bool check_hash(int dir, const char *name, const uint8_t expected[32], struct reply *reply) {
   uint8_t found[32];
   struct stat st;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0 && errno == ELOOP) refuse(out, CONFLICT, "it is a link now");
-  else fd = open_regular(fd, &st, out);
-  if (out->status != DONE) return false;
-  if (hash_file(fd, found)) refuse_errno(out, errno);
-  else if (memcmp(found, expected, 32) != 0) refuse(out, CONFLICT, "it has changed");
+  if (fd < 0 && errno == ELOOP) reply_error(reply, CONFLICT, "it is a link now");
+  else fd = require_regular(fd, &st, reply);
+  if (reply->status != DONE) return false;
+  if (hash_file(fd, found)) reply_errno(reply, errno);
+  else if (memcmp(found, expected, 32) != 0) reply_error(reply, CONFLICT, "it has changed");
   close(fd);
-  return out->status == DONE;
+  return reply->status == DONE;
 }
 
-struct writing {
+struct write_request {
   int dir;
   const char *name;
   uint8_t flags;
@@ -143,90 +143,93 @@ struct writing {
   uint8_t digest[32];
 };
 
-enum verdict { WRITE, SAME, REFUSED };
+enum write_check { PROCEED, UNCHANGED, FAILED };
 
 // What is there now, and whether that is what the writer thinks.
-static enum verdict judge(const struct writing *w, struct stat *st, struct out *out) {
+static enum write_check check_precondition(const struct write_request *w, struct stat *st,
+                                           struct reply *reply) {
   if (fstatat(w->dir, w->name, st, AT_SYMLINK_NOFOLLOW)) {
     if (errno == ENOENT && !(w->flags & WRITE_EXPECT)) {
       st->st_mode = 0;
-      return WRITE;
+      return PROCEED;
     }
-    if (errno == ENOENT) refuse(out, CONFLICT, "it is gone");
-    else refuse_errno(out, errno);
-    return REFUSED;
+    if (errno == ENOENT) reply_error(reply, CONFLICT, "it is gone");
+    else reply_errno(reply, errno);
+    return FAILED;
   }
-  if (S_ISLNK(st->st_mode)) refuse(out, IS_LINK, "is a symbolic link");
-  else if (S_ISDIR(st->st_mode)) refuse(out, IS_DIRECTORY, "is a directory");
-  else if (!S_ISREG(st->st_mode)) refuse(out, NOT_REGULAR, "is no regular file");
-  if (out->status != DONE) return REFUSED;
-  if (!(w->flags & (WRITE_EXPECT | WRITE_NEW))) return WRITE;
+  if (S_ISLNK(st->st_mode)) reply_error(reply, IS_LINK, "is a symbolic link");
+  else if (S_ISDIR(st->st_mode)) reply_error(reply, IS_DIRECTORY, "is a directory");
+  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is no regular file");
+  if (reply->status != DONE) return FAILED;
+  if (!(w->flags & (WRITE_EXPECT | WRITE_NEW))) return PROCEED;
   uint8_t found[32];
   struct stat now;
   int fd = openat(w->dir, w->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if ((fd = open_regular(fd, &now, out)) < 0) return REFUSED;
+  if ((fd = require_regular(fd, &now, reply)) < 0) return FAILED;
   int hashed = hash_file(fd, found);
   close(fd);
   if (hashed) {
-    refuse_errno(out, errno);
-    return REFUSED;
+    reply_errno(reply, errno);
+    return FAILED;
   }
   // Asked twice, the second time finds its own work: that is no conflict.
-  if (memcmp(found, w->digest, 32) == 0) return SAME;
-  if (w->flags & WRITE_NEW) refuse(out, EXISTS, "it is there already");
-  else if (memcmp(found, w->expected, 32) != 0) refuse(out, CONFLICT, "it has changed");
-  return out->status == DONE ? WRITE : REFUSED;
+  if (memcmp(found, w->digest, 32) == 0) return UNCHANGED;
+  if (w->flags & WRITE_NEW) reply_error(reply, EXISTS, "it is there already");
+  else if (memcmp(found, w->expected, 32) != 0) reply_error(reply, CONFLICT, "it has changed");
+  return reply->status == DONE ? PROCEED : FAILED;
 }
 
 static int write_full(int fd, const uint8_t *bytes, size_t count) {
   while (count > 0) {
-    ssize_t put = write(fd, bytes, count);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return -1;
-    bytes += put;
-    count -= (size_t)put;
+    ssize_t written = write(fd, bytes, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return -1;
+    bytes += written;
+    count -= (size_t)written;
   }
   return 0;
 }
 
-static int replace(const struct writing *w, const char *part, bool is_new) {
-  if (!is_new) return renameat(w->dir, part, w->dir, w->name);
+static int rename_into_place(const struct write_request *w, const char *temp_name, bool is_new) {
+  if (!is_new) return renameat(w->dir, temp_name, w->dir, w->name);
   // Somebody who does not take turns may have made it meanwhile: then they were first.
-  if (renameat2(w->dir, part, w->dir, w->name, RENAME_NOREPLACE) == 0) return 0;
+  if (renameat2(w->dir, temp_name, w->dir, w->name, RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return -1;
-  if (linkat(w->dir, part, w->dir, w->name, 0)) return -1;
-  return unlinkat(w->dir, part, 0);
+  if (linkat(w->dir, temp_name, w->dir, w->name, 0)) return -1;
+  return unlinkat(w->dir, temp_name, 0);
 }
 
 // Not synced: what a lost machine loses is the same as for any program in the box.
-static int write_beside(const struct writing *w, const struct stat *before) {
-  char part[64];
+static int write_and_rename(const struct write_request *w, const struct stat *before) {
+  char temp_name[64];
   uint64_t random;
   if (getrandom(&random, sizeof random, 0) != sizeof random) return -1;
-  snprintf(part, sizeof part, ".boxfs-%016llx.part", (unsigned long long)random);
+  snprintf(temp_name, sizeof temp_name, ".boxfs-%016llx.part", (unsigned long long)random);
   mode_t mode = w->flags & WRITE_EXECUTABLE ? 0777 : 0666;
-  int fd = openat(w->dir, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  int fd = openat(w->dir, temp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (fd < 0) return -1;
-  mode_t kept = before->st_mode & 0777;
+  mode_t mode_bits = before->st_mode & 0777;
   int failed = write_full(fd, w->data, w->size);
-  if (!failed && before->st_mode && w->flags & WRITE_EXECUTABLE) kept |= (kept & 0444) >> 2;
-  if (!failed && before->st_mode) failed = fchmod(fd, kept);
+  if (!failed && before->st_mode && w->flags & WRITE_EXECUTABLE)
+    mode_bits |= (mode_bits & 0444) >> 2;
+  if (!failed && before->st_mode) failed = fchmod(fd, mode_bits);
   failed = close(fd) || failed;
-  if (!failed) failed = replace(w, part, (w->flags & WRITE_NEW) || before->st_mode == 0);
+  if (!failed)
+    failed = rename_into_place(w, temp_name, (w->flags & WRITE_NEW) || before->st_mode == 0);
   int error = errno;
-  if (failed) unlinkat(w->dir, part, 0);
+  if (failed) unlinkat(w->dir, temp_name, 0);
   errno = error;
   return failed ? -1 : 0;
 }
 
-static int make_parents(const struct place *place) {
-  struct place parent = *place;
+static int make_parents(const struct target *target) {
+  struct target parent = *target;
   char *slash = strrchr(parent.path, '/');
   if (!slash) return 0;
   for (char *at = parent.path; at; at = at == slash ? NULL : at + 1) {
     at = strchr(at, '/');
     *at = 0;
-    int fd = open_place(&parent, parent.path, O_PATH | O_DIRECTORY);
+    int fd = open_target(&parent, parent.path, O_PATH | O_DIRECTORY);
     if (fd < 0 && errno == ENOENT) {
       const char *name;
       int dir = open_parent(&parent, O_PATH, &name);
@@ -234,7 +237,8 @@ static int make_parents(const struct place *place) {
       int error = errno;
       if (dir >= 0) close(dir);
       errno = error;
-      if (made == 0 || errno == EEXIST) fd = open_place(&parent, parent.path, O_PATH | O_DIRECTORY);
+      if (made == 0 || errno == EEXIST)
+        fd = open_target(&parent, parent.path, O_PATH | O_DIRECTORY);
     }
     if (fd < 0) return -1;
     close(fd);
@@ -243,74 +247,74 @@ static int make_parents(const struct place *place) {
   return 0;
 }
 
-static void write_locked(struct writing *w, struct out *out) {
+static void write_locked(struct write_request *w, struct reply *reply) {
   struct stat before, after;
   struct sha256 hash;
   sha256_init(&hash);
-  sha256_add(&hash, w->data, w->size);
-  sha256_end(&hash, w->digest);
-  enum verdict verdict = judge(w, &before, out);
-  if (verdict == REFUSED) return;
-  if (verdict == WRITE && write_beside(w, &before)) {
-    refuse_errno(out, errno);
+  sha256_update(&hash, w->data, w->size);
+  sha256_final(&hash, w->digest);
+  enum write_check check = check_precondition(w, &before, reply);
+  if (check == FAILED) return;
+  if (check == PROCEED && write_and_rename(w, &before)) {
+    reply_errno(reply, errno);
     return;
   }
   if (fstatat(w->dir, w->name, &after, AT_SYMLINK_NOFOLLOW)) {
-    refuse_errno(out, errno);
+    reply_errno(reply, errno);
     return;
   }
-  put_u8(out, verdict == WRITE && before.st_mode == 0);
-  put_u8(out, verdict == SAME);
-  put_u64(out, w->size);
-  put_u64(out, mtime_ns(&after));
-  put_bytes(out, w->digest, sizeof w->digest);
+  put_u8(reply, check == PROCEED && before.st_mode == 0);
+  put_u8(reply, check == UNCHANGED);
+  put_u64(reply, w->size);
+  put_u64(reply, mtime_ns(&after));
+  put_bytes(reply, w->digest, sizeof w->digest);
 }
 
-void do_write(struct in *in, struct out *out) {
-  struct place place;
-  struct writing w;
-  if (!get_place(in, &place, out)) return;
-  w.flags = get_u8(in);
-  w.expected = get_bytes(in, 32);
-  w.data = get_data(in, &w.size);
-  if (!all_read(in)) return;
-  if (!root_is_writable(place.root)) {
-    refuse(out, READ_ONLY, "may be read only");
+void do_write(struct request *req, struct reply *reply) {
+  struct target target;
+  struct write_request w;
+  if (!get_target(req, &target, reply)) return;
+  w.flags = get_u8(req);
+  w.expected = get_bytes(req, 32);
+  w.data = get_data(req, &w.size);
+  if (!is_fully_read(req)) return;
+  if (!root_is_writable(target.root)) {
+    reply_error(reply, READ_ONLY, "may be read only");
     return;
   }
-  if (w.flags & WRITE_PARENTS && make_parents(&place)) {
-    refuse_errno(out, errno);
+  if (w.flags & WRITE_PARENTS && make_parents(&target)) {
+    reply_errno(reply, errno);
     return;
   }
-  w.dir = open_parent(&place, O_RDONLY, &w.name);
-  if (w.dir < 0 && !w.name) refuse(out, IS_DIRECTORY, "is a directory");
-  else if (w.dir < 0 || lock_directory(w.dir)) refuse_errno(out, errno);
-  else write_locked(&w, out);
+  w.dir = open_parent(&target, O_RDONLY, &w.name);
+  if (w.dir < 0 && !w.name) reply_error(reply, IS_DIRECTORY, "is a directory");
+  else if (w.dir < 0 || lock_directory(w.dir)) reply_errno(reply, errno);
+  else write_locked(&w, reply);
   if (w.dir >= 0) close(w.dir);
 }
 
-void do_mkdir(struct in *in, struct out *out) {
-  struct place place;
+void do_mkdir(struct request *req, struct reply *reply) {
+  struct target target;
   struct stat st;
   const char *name;
-  if (!get_place(in, &place, out)) return;
-  uint8_t flags = get_u8(in);
-  if (!all_read(in)) return;
-  if (!root_is_writable(place.root)) {
-    refuse(out, READ_ONLY, "may be read only");
+  if (!get_target(req, &target, reply)) return;
+  uint8_t flags = get_u8(req);
+  if (!is_fully_read(req)) return;
+  if (!root_is_writable(target.root)) {
+    reply_error(reply, READ_ONLY, "may be read only");
     return;
   }
-  if (flags & MKDIR_PARENTS && make_parents(&place)) {
-    refuse_errno(out, errno);
+  if (flags & MKDIR_PARENTS && make_parents(&target)) {
+    reply_errno(reply, errno);
     return;
   }
-  int dir = open_parent(&place, O_PATH, &name);
-  if (dir < 0 && !name) put_u8(out, 0);
-  else if (dir < 0) refuse_errno(out, errno);
-  else if (mkdirat(dir, name, 0777) == 0) put_u8(out, 1);
-  else if (errno != EEXIST) refuse_errno(out, errno);
-  else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW)) refuse_errno(out, errno);
-  else if (!S_ISDIR(st.st_mode)) refuse(out, EXISTS, "something else has this name");
-  else put_u8(out, 0);
+  int dir = open_parent(&target, O_PATH, &name);
+  if (dir < 0 && !name) put_u8(reply, 0);
+  else if (dir < 0) reply_errno(reply, errno);
+  else if (mkdirat(dir, name, 0777) == 0) put_u8(reply, 1);
+  else if (errno != EEXIST) reply_errno(reply, errno);
+  else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW)) reply_errno(reply, errno);
+  else if (!S_ISDIR(st.st_mode)) reply_error(reply, EXISTS, "something else has this name");
+  else put_u8(reply, 0);
   if (dir >= 0) close(dir);
 }

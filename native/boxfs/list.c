@@ -14,10 +14,10 @@ struct heap {
   char **list;
   size_t count, max;
   const char *after;
-  bool cut;
+  bool truncated;
 };
 
-static void sink(struct heap *heap, size_t at) {
+static void sift_down(struct heap *heap, size_t at) {
   for (;;) {
     size_t child = 2 * at + 1;
     if (child >= heap->count) return;
@@ -30,20 +30,20 @@ static void sink(struct heap *heap, size_t at) {
   }
 }
 
-static void rise(struct heap *heap, size_t at) {
-  for (size_t up; at > 0; at = up) {
-    up = (at - 1) / 2;
-    if (strcmp(heap->list[up], heap->list[at]) >= 0) return;
+static void sift_up(struct heap *heap, size_t at) {
+  for (size_t parent; at > 0; at = parent) {
+    parent = (at - 1) / 2;
+    if (strcmp(heap->list[parent], heap->list[at]) >= 0) return;
     char *swap = heap->list[at];
-    heap->list[at] = heap->list[up];
-    heap->list[up] = swap;
+    heap->list[at] = heap->list[parent];
+    heap->list[parent] = swap;
   }
 }
 
-static int keep(struct heap *heap, const char *name) {
+static int heap_add(struct heap *heap, const char *name) {
   if (strcmp(name, heap->after) <= 0 && *heap->after) return 0;
   if (heap->count == heap->max) {
-    heap->cut = true;
+    heap->truncated = true;
     if (strcmp(name, heap->list[0]) >= 0) return 0;
   }
   char *copy = strdup(name);
@@ -51,20 +51,20 @@ static int keep(struct heap *heap, const char *name) {
   if (heap->count == heap->max) {
     free(heap->list[0]);
     heap->list[0] = copy;
-    sink(heap, 0);
+    sift_down(heap, 0);
   } else {
     heap->list[heap->count] = copy;
-    rise(heap, heap->count++);
+    sift_up(heap, heap->count++);
   }
   return 0;
 }
 
-static int by_name(const void *a, const void *b) {
+static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 // Takes the descriptor. 0, or -1 with errno; ETIMEDOUT when the deadline came first.
-static int gather(int fd, struct heap *heap, uint64_t deadline_ms) {
+static int collect_names(int fd, struct heap *heap, uint64_t deadline_ms) {
   DIR *dir = fdopendir(fd);
   if (!dir) {
     close(fd);
@@ -74,22 +74,22 @@ static int gather(int fd, struct heap *heap, uint64_t deadline_ms) {
   int error = 0;
   for (unsigned seen = 0; error == 0 && (errno = 0, entry = readdir(dir)) != NULL; seen++) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (keep(heap, entry->d_name)) error = ENOMEM;
+    if (heap_add(heap, entry->d_name)) error = ENOMEM;
     else if (seen % 256 == 255 && now_ms() > deadline_ms) error = ETIMEDOUT;
   }
   if (error == 0) error = errno;
   closedir(dir);
   errno = error;
   if (error) return -1;
-  qsort(heap->list, heap->count, sizeof *heap->list, by_name);
+  qsort(heap->list, heap->count, sizeof *heap->list, compare_names);
   return 0;
 }
 
 int read_names(int dir, size_t max, uint64_t deadline_ms, struct names *names) {
   struct heap heap = {.list = calloc(max, sizeof *heap.list), .max = max, .after = ""};
-  int failed = heap.list ? gather(dir, &heap, deadline_ms) : -1;
+  int failed = heap.list ? collect_names(dir, &heap, deadline_ms) : -1;
   if (!heap.list) close(dir);
-  *names = (struct names){.list = heap.list, .count = heap.count, .cut = heap.cut};
+  *names = (struct names){.list = heap.list, .count = heap.count, .truncated = heap.truncated};
   int error = errno;
   if (failed) free_names(names);
   errno = error;
@@ -102,43 +102,43 @@ void free_names(struct names *names) {
   *names = (struct names){0};
 }
 
-static void put_entries(struct out *out, int dir, const struct heap *heap) {
-  size_t at = out->size;
+static void put_entries(struct reply *reply, int dir, const struct heap *heap) {
+  size_t at = reply->size;
   uint32_t count = 0;
-  put_u32(out, 0);
+  put_u32(reply, 0);
   for (size_t i = 0; i < heap->count; i++) {
     struct stat st;
     // Gone since it was read: then it is not there.
     if (fstatat(dir, heap->list[i], &st, AT_SYMLINK_NOFOLLOW)) continue;
-    put_u8(out, kind_of(st.st_mode));
-    put_u32(out, st.st_mode & 07777);
-    put_u64(out, (uint64_t)st.st_size);
-    put_u64(out, mtime_ns(&st));
-    put_text(out, heap->list[i], strlen(heap->list[i]));
+    put_u8(reply, file_kind(st.st_mode));
+    put_u32(reply, st.st_mode & 07777);
+    put_u64(reply, (uint64_t)st.st_size);
+    put_u64(reply, mtime_ns(&st));
+    put_text(reply, heap->list[i], strlen(heap->list[i]));
     count++;
   }
-  set_u32(out, at, count);
+  patch_u32(reply, at, count);
 }
 
-void do_list(struct in *in, struct out *out) {
-  struct place place;
+void do_list(struct request *req, struct reply *reply) {
+  struct target target;
   char after[PATH_BYTES];
-  if (!get_place(in, &place, out)) return;
-  uint32_t limit = get_u32(in);
-  get_text(in, after, sizeof after);
-  if (!all_read(in)) return;
+  if (!get_target(req, &target, reply)) return;
+  uint32_t limit = get_u32(req);
+  get_text(req, after, sizeof after);
+  if (!is_fully_read(req)) return;
   if (limit == 0 || limit > LIST_MAX) limit = LIST_MAX;
-  int dir = open_place(&place, place.path, O_RDONLY | O_DIRECTORY);
+  int dir = open_target(&target, target.path, O_RDONLY | O_DIRECTORY);
   int copy = dir < 0 ? -1 : fcntl(dir, F_DUPFD_CLOEXEC, 3);
   struct heap heap = {.list = calloc(limit, sizeof *heap.list), .max = limit, .after = after};
   if (copy < 0 || !heap.list) {
-    refuse_errno(out, errno);
+    reply_errno(reply, errno);
     if (copy >= 0) close(copy);
-  } else if (gather(copy, &heap, now_ms() + QUICK_MS)) {
-    refuse_errno(out, errno);
+  } else if (collect_names(copy, &heap, now_ms() + REQUEST_TIMEOUT_MS)) {
+    reply_errno(reply, errno);
   } else {
-    put_u8(out, heap.cut);
-    put_entries(out, dir, &heap);
+    put_u8(reply, heap.truncated);
+    put_entries(reply, dir, &heap);
   }
   if (dir >= 0) close(dir);
   struct names names = {.list = heap.list, .count = heap.count};

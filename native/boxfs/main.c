@@ -22,7 +22,7 @@
 #define WORKER_GRACE_MS 1000
 #define MEMORY_MAX (512ull * 1024 * 1024)
 
-struct head {
+struct frame_header {
   uint32_t length, id;
   uint8_t op;
 };
@@ -32,7 +32,7 @@ struct worker {
   uint32_t id;
   int pipe;
   uint64_t deadline_ms;
-  struct out out;
+  struct reply reply;
 };
 static struct worker workers[WORKERS_MAX];
 
@@ -44,60 +44,61 @@ uint64_t now_ms(void) {
 
 static bool write_all(int fd, const uint8_t *bytes, size_t count) {
   while (count > 0) {
-    ssize_t put = write(fd, bytes, count);
-    if (put < 0 && errno == EAGAIN) {
+    ssize_t written = write(fd, bytes, count);
+    if (written < 0 && errno == EAGAIN) {
       poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
       continue;
     }
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes += put;
-    count -= (size_t)put;
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes += written;
+    count -= (size_t)written;
   }
   return true;
 }
 
-static void answer(uint32_t id, const struct out *out) {
-  uint8_t head[HEAD_BYTES] = {0};
-  struct out into = {.bytes = head, .room = sizeof head};
-  put_u32(&into, BOXFS_MAGIC);
-  put_u32(&into, (uint32_t)out->size);
-  put_u32(&into, id);
-  put_u8(&into, out->status);
-  put_u8(&into, BOXFS_VERSION);
+static void send_reply(uint32_t id, const struct reply *reply) {
+  uint8_t header[HEADER_BYTES] = {0};
+  struct reply writer = {.bytes = header, .capacity = sizeof header};
+  put_u32(&writer, BOXFS_MAGIC);
+  put_u32(&writer, (uint32_t)reply->size);
+  put_u32(&writer, id);
+  put_u8(&writer, reply->status);
+  put_u8(&writer, BOXFS_VERSION);
   // Nobody reads any more: there is nobody to work for.
-  if (!write_all(STDOUT_FILENO, head, sizeof head) ||
-      !write_all(STDOUT_FILENO, out->bytes, out->size))
+  if (!write_all(STDOUT_FILENO, header, sizeof header) ||
+      !write_all(STDOUT_FILENO, reply->bytes, reply->size))
     exit(0);
 }
 
-static void refuse_now(uint32_t id, enum status status, const char *text) {
-  struct out out;
-  if (!out_init(&out)) exit(EXIT_HOST);
-  refuse(&out, status, text);
-  answer(id, &out);
-  out_free(&out);
+static void send_error(uint32_t id, enum status status, const char *text) {
+  struct reply reply;
+  if (!reply_init(&reply)) exit(EXIT_HOST);
+  reply_error(&reply, status, text);
+  send_reply(id, &reply);
+  reply_free(&reply);
 }
 
-static void do_hello(struct in *in, struct out *out) {
-  if (!all_read(in)) return;
-  put_u16(out, BOXFS_VERSION);
-  put_u16(out, (uint16_t)root_count());
-  put_u32(out, DATA_MAX);
+static void do_hello(struct request *req, struct reply *reply) {
+  if (!is_fully_read(req)) return;
+  put_u16(reply, BOXFS_VERSION);
+  put_u16(reply, (uint16_t)root_count());
+  put_u32(reply, DATA_MAX);
 }
 
-typedef void (*operation)(struct in *in, struct out *out);
+typedef void (*operation)(struct request *req, struct reply *reply);
 static const operation operations[] = {
     [OP_HELLO] = do_hello, [OP_STAT] = do_stat,     [OP_READ] = do_read,
     [OP_WRITE] = do_write, [OP_LIST] = do_list,     [OP_SEARCH] = do_search,
     [OP_MKDIR] = do_mkdir, [OP_DELETE] = do_delete,
 };
 
-static void perform(const struct head *head, const uint8_t *payload, struct out *out) {
-  struct in in = {.at = payload, .end = payload + head->length};
-  operations[head->op](&in, out);
-  if (in.bad || (out->status == DONE && in.at != in.end))
-    refuse(out, BAD_REQUEST, "the request does not fit its operation");
+static void run_operation(const struct frame_header *header, const uint8_t *payload,
+                          struct reply *reply) {
+  struct request req = {.cursor = payload, .end = payload + header->length};
+  operations[header->op](&req, reply);
+  if (req.malformed || (reply->status == DONE && req.cursor != req.end))
+    reply_error(reply, BAD_REQUEST, "the request does not fit its operation");
 }
 
 // The limits are the child's own, so that they hold even if this process is not there to see.
@@ -106,144 +107,145 @@ static void limit_worker(void) {
   struct rlimit memory = {MEMORY_MAX, MEMORY_MAX};
   setrlimit(RLIMIT_AS, &memory);
 #endif
-  bound_worker(SEARCH_MS);
+  set_worker_deadline(WORKER_TIMEOUT_MS_MAX);
 }
 
-uint64_t bound_worker(uint32_t limit_ms) {
-  if (limit_ms == 0 || limit_ms > SEARCH_MS) limit_ms = SEARCH_MS;
+uint64_t set_worker_deadline(uint32_t limit_ms) {
+  if (limit_ms == 0 || limit_ms > WORKER_TIMEOUT_MS_MAX) limit_ms = WORKER_TIMEOUT_MS_MAX;
   uint32_t end_ms = limit_ms + WORKER_GRACE_MS;
   struct itimerval timer = {.it_value = {end_ms / 1000, end_ms % 1000 * 1000}};
   setitimer(ITIMER_REAL, &timer, NULL);
   return now_ms() + limit_ms;
 }
 
-static void start_worker(const struct head *head, const uint8_t *payload) {
+static void start_worker(const struct frame_header *header, const uint8_t *payload) {
   struct worker *worker = workers;
   while (worker < workers + WORKERS_MAX && worker->pid) worker++;
-  int ends[2];
-  if (worker == workers + WORKERS_MAX || pipe2(ends, O_CLOEXEC)) {
-    refuse_now(head->id, BUSY, "too many searches at once");
+  int pipe_fds[2];
+  if (worker == workers + WORKERS_MAX || pipe2(pipe_fds, O_CLOEXEC)) {
+    send_error(header->id, BUSY, "too many searches at once");
     return;
   }
-  *worker = (struct worker){.id = head->id, .pipe = ends[0]};
-  if (!out_init(&worker->out) || (worker->pid = fork()) < 0) {
-    refuse_now(head->id, BUSY, "no process for it");
-    close(ends[0]);
-    close(ends[1]);
-    out_free(&worker->out);
+  *worker = (struct worker){.id = header->id, .pipe = pipe_fds[0]};
+  if (!reply_init(&worker->reply) || (worker->pid = fork()) < 0) {
+    send_error(header->id, BUSY, "no process for it");
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    reply_free(&worker->reply);
     *worker = (struct worker){0};
     return;
   }
   if (worker->pid == 0) {
-    struct out out;
+    struct reply reply;
     limit_worker();
-    if (!out_init(&out)) _exit(1);
-    perform(head, payload, &out);
-    bool sent = write_all(ends[1], &out.status, 1) && write_all(ends[1], out.bytes, out.size);
+    if (!reply_init(&reply)) _exit(1);
+    run_operation(header, payload, &reply);
+    bool sent =
+        write_all(pipe_fds[1], &reply.status, 1) && write_all(pipe_fds[1], reply.bytes, reply.size);
     _exit(sent ? 0 : 1);
   }
-  close(ends[1]);
-  worker->deadline_ms = now_ms() + SEARCH_MS + 2 * WORKER_GRACE_MS;
+  close(pipe_fds[1]);
+  worker->deadline_ms = now_ms() + WORKER_TIMEOUT_MS_MAX + 2 * WORKER_GRACE_MS;
 }
 
-static void end_worker(struct worker *worker, bool is_late) {
+static void finish_worker(struct worker *worker, bool timed_out) {
   int status = 0;
-  if (is_late) kill(worker->pid, SIGKILL);
+  if (timed_out) kill(worker->pid, SIGKILL);
   while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR) continue;
-  struct out *out = &worker->out;
-  bool done = !is_late && WIFEXITED(status) && WEXITSTATUS(status) == 0 && out->size > 0;
+  struct reply *reply = &worker->reply;
+  bool done = !timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0 && reply->size > 0;
   if (done) {
-    out->status = out->bytes[0];
-    memmove(out->bytes, out->bytes + 1, --out->size);
-    answer(worker->id, out);
+    reply->status = reply->bytes[0];
+    memmove(reply->bytes, reply->bytes + 1, --reply->size);
+    send_reply(worker->id, reply);
   } else {
-    refuse_now(worker->id, TOO_SLOW, "it took too long or too much memory");
+    send_error(worker->id, TOO_SLOW, "it took too long or too much memory");
   }
   close(worker->pipe);
-  out_free(out);
+  reply_free(reply);
   *worker = (struct worker){0};
 }
 
-static void hear_worker(struct worker *worker) {
-  uint8_t part[16384];
-  ssize_t got = read(worker->pipe, part, sizeof part);
+static void read_worker(struct worker *worker) {
+  uint8_t chunk[16384];
+  ssize_t got = read(worker->pipe, chunk, sizeof chunk);
   if (got < 0 && errno == EINTR) return;
   if (got == 0) {
-    end_worker(worker, false);
+    finish_worker(worker, false);
     return;
   }
-  uint8_t *room = got > 0 ? put_room(&worker->out, (size_t)got) : NULL;
-  if (room) memcpy(room, part, (size_t)got);
-  else end_worker(worker, true);
+  uint8_t *dest = got > 0 ? reply_reserve(&worker->reply, (size_t)got) : NULL;
+  if (dest) memcpy(dest, chunk, (size_t)got);
+  else finish_worker(worker, true);
 }
 
-static void take(const struct head *head, const uint8_t *payload) {
-  if (head->op == 0 || head->op >= sizeof operations / sizeof *operations) {
-    refuse_now(head->id, BAD_REQUEST, "there is no such operation");
+static void handle_request(const struct frame_header *header, const uint8_t *payload) {
+  if (header->op == 0 || header->op >= sizeof operations / sizeof *operations) {
+    send_error(header->id, BAD_REQUEST, "there is no such operation");
     return;
   }
-  if (head->op == OP_SEARCH || head->op == OP_DELETE) {
-    start_worker(head, payload);
+  if (header->op == OP_SEARCH || header->op == OP_DELETE) {
+    start_worker(header, payload);
     return;
   }
-  struct out out;
-  if (!out_init(&out)) exit(EXIT_HOST);
-  perform(head, payload, &out);
-  answer(head->id, &out);
-  out_free(&out);
+  struct reply reply;
+  if (!reply_init(&reply)) exit(EXIT_HOST);
+  run_operation(header, payload, &reply);
+  send_reply(header->id, &reply);
+  reply_free(&reply);
 }
 
 // What is not a frame of ours cannot be told from what follows it, so there is no way on.
-static void parse_head(const uint8_t *bytes, struct head *head) {
-  struct in in = {.at = bytes, .end = bytes + HEAD_BYTES};
-  uint32_t magic = get_u32(&in);
-  head->length = get_u32(&in);
-  head->id = get_u32(&in);
-  head->op = get_u8(&in);
-  uint8_t version = get_u8(&in);
-  if (magic == BOXFS_MAGIC && version == BOXFS_VERSION && head->length <= FRAME_MAX) return;
+static void parse_header(const uint8_t *bytes, struct frame_header *header) {
+  struct request req = {.cursor = bytes, .end = bytes + HEADER_BYTES};
+  uint32_t magic = get_u32(&req);
+  header->length = get_u32(&req);
+  header->id = get_u32(&req);
+  header->op = get_u8(&req);
+  uint8_t version = get_u8(&req);
+  if (magic == BOXFS_MAGIC && version == BOXFS_VERSION && header->length <= FRAME_MAX) return;
   fprintf(stderr, "boxfs: not a frame of version %d\n", BOXFS_VERSION);
   exit(EXIT_PROTOCOL);
 }
 
 static struct {
-  uint8_t head_bytes[HEAD_BYTES];
-  struct head head;
+  uint8_t header_bytes[HEADER_BYTES];
+  struct frame_header header;
   uint8_t *payload;
   size_t have;  // of the head, and then of the payload
   bool in_payload;
 } incoming;
 
-static void take_incoming(void) {
-  take(&incoming.head, incoming.payload);
+static void handle_incoming(void) {
+  handle_request(&incoming.header, incoming.payload);
   free(incoming.payload);
   incoming.payload = NULL;
   incoming.have = 0;
   incoming.in_payload = false;
 }
 
-static void hear_client(void) {
+static void read_client(void) {
   bool in_payload = incoming.in_payload;
-  uint8_t *into = in_payload ? incoming.payload : incoming.head_bytes;
-  size_t want = in_payload ? incoming.head.length : HEAD_BYTES;
-  ssize_t got = read(STDIN_FILENO, into + incoming.have, want - incoming.have);
+  uint8_t *dest = in_payload ? incoming.payload : incoming.header_bytes;
+  size_t want = in_payload ? incoming.header.length : HEADER_BYTES;
+  ssize_t got = read(STDIN_FILENO, dest + incoming.have, want - incoming.have);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) exit(0);
   incoming.have += (size_t)got;
   if (incoming.have < want) return;
   if (in_payload) {
-    take_incoming();
+    handle_incoming();
     return;
   }
-  parse_head(incoming.head_bytes, &incoming.head);
-  incoming.payload = malloc(incoming.head.length + 1);
+  parse_header(incoming.header_bytes, &incoming.header);
+  incoming.payload = malloc(incoming.header.length + 1);
   if (!incoming.payload) exit(EXIT_HOST);
   incoming.in_payload = true;
   incoming.have = 0;
-  if (incoming.head.length == 0) take_incoming();
+  if (incoming.header.length == 0) handle_incoming();
 }
 
-static void run(void) {
+static void serve(void) {
   for (;;) {
     struct pollfd polls[1 + WORKERS_MAX] = {{.fd = STDIN_FILENO, .events = POLLIN}};
     bool any = false;
@@ -253,10 +255,11 @@ static void run(void) {
     }
     if (poll(polls, 1 + WORKERS_MAX, any ? 500 : -1) < 0 && errno != EINTR) exit(EXIT_HOST);
     for (int i = 0; i < WORKERS_MAX; i++) {
-      if (workers[i].pid && polls[1 + i].revents) hear_worker(&workers[i]);
-      else if (workers[i].pid && now_ms() > workers[i].deadline_ms) end_worker(&workers[i], true);
+      if (workers[i].pid && polls[1 + i].revents) read_worker(&workers[i]);
+      else if (workers[i].pid && now_ms() > workers[i].deadline_ms)
+        finish_worker(&workers[i], true);
     }
-    if (polls[0].revents) hear_client();
+    if (polls[0].revents) read_client();
   }
 }
 
@@ -283,5 +286,5 @@ int main(int argc, char **argv) {
   prctl(PR_SET_DUMPABLE, 0);
   signal(SIGPIPE, SIG_IGN);
   atexit(kill_workers);
-  run();
+  serve();
 }

@@ -17,23 +17,23 @@ struct root {
   const char *file;
 };
 static struct root roots[ROOTS_MAX];
-static unsigned roots_known;
+static unsigned root_total;
 
 int add_root(const char *path, bool writable) {
-  if (roots_known == ROOTS_MAX) return -1;
-  roots[roots_known++] = (struct root){.path = path, .writable = writable, .dir = -1};
+  if (root_total == ROOTS_MAX) return -1;
+  roots[root_total++] = (struct root){.path = path, .writable = writable, .dir = -1};
   return 0;
 }
 
-unsigned root_count(void) { return roots_known; }
+unsigned root_count(void) { return root_total; }
 const char *root_path(unsigned root) { return roots[root].path; }
 bool root_is_writable(unsigned root) { return roots[root].writable; }
 
 static int openat2_beneath(int dir, const char *path, int flags, uint64_t resolve) {
   // openat2 takes nothing beside O_PATH that means nothing there.
-  int more = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY;
+  int extra = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY;
   struct open_how how = {
-      .flags = (uint64_t)(unsigned)(flags | more),
+      .flags = (uint64_t)(unsigned)(flags | extra),
       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
   };
   // EAGAIN: something was renamed on the way, and the kernel could not be sure of "..".
@@ -72,36 +72,36 @@ static bool open_root(struct root *root) {
 }
 
 // Leaves out empty parts and ".". Parts that are ".." stay: what they mean, the kernel knows.
-static bool tidy(const char *path, char *tidied) {
+static bool normalize_path(const char *path, char *normalized) {
   size_t size = 0;
   if (path[0] == '/') return false;
   while (*path) {
-    size_t part = strcspn(path, "/");
-    if (part > 0 && !(part == 1 && path[0] == '.')) {
-      if (size > 0) tidied[size++] = '/';
-      memcpy(tidied + size, path, part);
-      size += part;
+    size_t length = strcspn(path, "/");
+    if (length > 0 && !(length == 1 && path[0] == '.')) {
+      if (size > 0) normalized[size++] = '/';
+      memcpy(normalized + size, path, length);
+      size += length;
     }
-    path += part + (path[part] == '/');
+    path += length + (path[length] == '/');
   }
-  tidied[size] = 0;
+  normalized[size] = 0;
   return true;
 }
 
-bool get_place(struct in *in, struct place *place, struct out *out) {
+bool get_target(struct request *req, struct target *target, struct reply *reply) {
   char path[PATH_BYTES];
-  place->root = get_u16(in);
-  get_text(in, path, sizeof path);
-  if (in->bad || place->root >= roots_known || !tidy(path, place->path)) {
-    in->bad = true;
-    refuse(out, BAD_REQUEST, "no such root, or not a relative path");
+  target->root = get_u16(req);
+  get_text(req, path, sizeof path);
+  if (req->malformed || target->root >= root_total || !normalize_path(path, target->path)) {
+    req->malformed = true;
+    reply_error(reply, BAD_REQUEST, "no such root, or not a relative path");
     return false;
   }
   return true;
 }
 
-int open_place(const struct place *place, const char *path, int flags) {
-  struct root *root = &roots[place->root];
+int open_target(const struct target *target, const char *path, int flags) {
+  struct root *root = &roots[target->root];
   if (!open_root(root)) return -1;
   if (!root->file) return openat2_beneath(root->dir, *path ? path : ".", flags, 0);
   if (*path) {
@@ -111,12 +111,12 @@ int open_place(const struct place *place, const char *path, int flags) {
   return openat2_beneath(root->dir, root->file, flags, RESOLVE_NO_SYMLINKS);
 }
 
-int open_parent(const struct place *place, int flags, const char **name) {
-  const char *slash = strrchr(place->path, '/');
-  *name = slash ? slash + 1 : place->path;
+int open_parent(const struct target *target, int flags, const char **name) {
+  const char *slash = strrchr(target->path, '/');
+  *name = slash ? slash + 1 : target->path;
   char parent[PATH_BYTES] = "";
-  if (slash) memcpy(parent, place->path, (size_t)(slash - place->path));
-  if (slash) parent[slash - place->path] = 0;
+  if (slash) memcpy(parent, target->path, (size_t)(slash - target->path));
+  if (slash) parent[slash - target->path] = 0;
   if (**name == 0) {
     *name = NULL;
     errno = EBUSY;
@@ -126,18 +126,18 @@ int open_parent(const struct place *place, int flags, const char **name) {
     errno = EINVAL;
     return -1;
   }
-  return open_place(place, parent, flags | O_DIRECTORY);
+  return open_target(target, parent, flags | O_DIRECTORY);
 }
 
 // Where the kernel ended up, for people and models to see; empty where /proc is not to be had.
-void put_real_path(struct out *out, int fd) {
+void put_real_path(struct reply *reply, int fd) {
   char link[64], path[PATH_BYTES];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t size = readlink(link, path, sizeof path);
-  put_text(out, path, size > 0 && path[0] == '/' ? (size_t)size : 0);
+  put_text(reply, path, size > 0 && path[0] == '/' ? (size_t)size : 0);
 }
 
-uint8_t kind_of(mode_t mode) {
+uint8_t file_kind(mode_t mode) {
   if (S_ISREG(mode)) return KIND_FILE;
   if (S_ISDIR(mode)) return KIND_DIRECTORY;
   return S_ISLNK(mode) ? KIND_LINK : KIND_OTHER;

@@ -14,26 +14,26 @@ static const uint32_t K[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+static uint32_t rotate_right(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
-static void take_block(uint32_t state[8], const uint8_t *b) {
+static void compress(uint32_t state[8], const uint8_t *b) {
   uint32_t w[64], s[8];
   for (int i = 0; i < 16; i++, b += 4)
     w[i] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
   for (int i = 16; i < 64; i++) {
-    uint32_t a = turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3;
-    uint32_t c = turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10;
+    uint32_t a = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
+    uint32_t c = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
     w[i] = w[i - 16] + a + w[i - 7] + c;
   }
   memcpy(s, state, sizeof s);
   for (int i = 0; i < 64; i++) {
-    uint32_t e = turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25);
-    uint32_t one = s[7] + e + ((s[4] & s[5]) ^ (~s[4] & s[6])) + K[i] + w[i];
-    uint32_t a = turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22);
-    uint32_t two = a + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+    uint32_t e = rotate_right(s[4], 6) ^ rotate_right(s[4], 11) ^ rotate_right(s[4], 25);
+    uint32_t t1 = s[7] + e + ((s[4] & s[5]) ^ (~s[4] & s[6])) + K[i] + w[i];
+    uint32_t a = rotate_right(s[0], 2) ^ rotate_right(s[0], 13) ^ rotate_right(s[0], 22);
+    uint32_t t2 = a + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
     memmove(s + 1, s, 7 * sizeof *s);
-    s[4] += one;
-    s[0] = one + two;
+    s[4] += t1;
+    s[0] = t1 + t2;
   }
   for (int i = 0; i < 8; i++) state[i] += s[i];
 }
@@ -45,26 +45,26 @@ void sha256_init(struct sha256 *hash) {
   hash->size = 0;
 }
 
-void sha256_add(struct sha256 *hash, const uint8_t *bytes, size_t count) {
-  size_t held = hash->size % 64;
+void sha256_update(struct sha256 *hash, const uint8_t *bytes, size_t count) {
+  size_t buffered = hash->size % 64;
   hash->size += count;
-  if (held > 0) {
-    size_t take = count < 64 - held ? count : 64 - held;
-    memcpy(hash->block + held, bytes, take);
-    bytes += take;
-    count -= take;
-    if (held + take < 64) return;
-    take_block(hash->state, hash->block);
+  if (buffered > 0) {
+    size_t part = count < 64 - buffered ? count : 64 - buffered;
+    memcpy(hash->block + buffered, bytes, part);
+    bytes += part;
+    count -= part;
+    if (buffered + part < 64) return;
+    compress(hash->state, hash->block);
   }
-  for (; count >= 64; bytes += 64, count -= 64) take_block(hash->state, bytes);
+  for (; count >= 64; bytes += 64, count -= 64) compress(hash->state, bytes);
   if (count > 0) memcpy(hash->block, bytes, count);
 }
 
-void sha256_end(struct sha256 *hash, uint8_t digest[32]) {
+void sha256_final(struct sha256 *hash, uint8_t digest[32]) {
   uint64_t bits = hash->size * 8;
   uint8_t pad[72] = {0x80};
   size_t zeros = (119 - hash->size % 64) % 64;
   for (int i = 0; i < 8; i++) pad[1 + zeros + i] = (uint8_t)(bits >> (56 - 8 * i));
-  sha256_add(hash, pad, 1 + zeros + 8);
+  sha256_update(hash, pad, 1 + zeros + 8);
   for (int i = 0; i < 32; i++) digest[i] = (uint8_t)(hash->state[i / 4] >> (24 - i % 4 * 8));
 }

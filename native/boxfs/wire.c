@@ -5,38 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint8_t *get_bytes(struct in *in, size_t count) {
-  if (in->bad || (size_t)(in->end - in->at) < count) {
-    in->bad = true;
+const uint8_t *get_bytes(struct request *req, size_t count) {
+  if (req->malformed || (size_t)(req->end - req->cursor) < count) {
+    req->malformed = true;
     return NULL;
   }
-  const uint8_t *here = in->at;
-  in->at += count;
-  return here;
+  const uint8_t *start = req->cursor;
+  req->cursor += count;
+  return start;
 }
 
-static uint64_t get_number(struct in *in, size_t count) {
-  const uint8_t *bytes = get_bytes(in, count);
+static uint64_t get_number(struct request *req, size_t count) {
+  const uint8_t *bytes = get_bytes(req, count);
   uint64_t value = 0;
   for (size_t i = count; bytes && i-- > 0;) value = value << 8 | bytes[i];
   return value;
 }
 
-uint8_t get_u8(struct in *in) { return (uint8_t)get_number(in, 1); }
-uint16_t get_u16(struct in *in) { return (uint16_t)get_number(in, 2); }
-uint32_t get_u32(struct in *in) { return (uint32_t)get_number(in, 4); }
-uint64_t get_u64(struct in *in) { return get_number(in, 8); }
+uint8_t get_u8(struct request *req) { return (uint8_t)get_number(req, 1); }
+uint16_t get_u16(struct request *req) { return (uint16_t)get_number(req, 2); }
+uint32_t get_u32(struct request *req) { return (uint32_t)get_number(req, 4); }
+uint64_t get_u64(struct request *req) { return get_number(req, 8); }
 
-const uint8_t *get_data(struct in *in, uint32_t *size) {
-  *size = get_u32(in);
-  return get_bytes(in, *size);
+const uint8_t *get_data(struct request *req, uint32_t *size) {
+  *size = get_u32(req);
+  return get_bytes(req, *size);
 }
 
-bool get_text(struct in *in, char *text, size_t text_bytes) {
-  size_t size = get_u16(in);
-  const uint8_t *bytes = get_bytes(in, size);
+bool get_text(struct request *req, char *text, size_t text_bytes) {
+  size_t size = get_u16(req);
+  const uint8_t *bytes = get_bytes(req, size);
   if (!bytes || size >= text_bytes || memchr(bytes, 0, size)) {
-    in->bad = true;
+    req->malformed = true;
     text[0] = 0;
     return false;
   }
@@ -45,67 +45,68 @@ bool get_text(struct in *in, char *text, size_t text_bytes) {
   return true;
 }
 
-bool all_read(const struct in *in) { return !in->bad && in->at == in->end; }
+bool is_fully_read(const struct request *req) { return !req->malformed && req->cursor == req->end; }
 
-bool out_init(struct out *out) {
-  *out = (struct out){.room = 4096};
-  out->bytes = malloc(out->room);
-  return out->bytes != NULL;
+bool reply_init(struct reply *reply) {
+  *reply = (struct reply){.capacity = 4096};
+  reply->bytes = malloc(reply->capacity);
+  return reply->bytes != NULL;
 }
 
-void out_free(struct out *out) { free(out->bytes); }
+void reply_free(struct reply *reply) { free(reply->bytes); }
 
-uint8_t *put_room(struct out *out, size_t count) {
-  if (count > FRAME_MAX || out->size + count > FRAME_MAX) return NULL;
-  if (out->size + count > out->room) {
-    size_t room = out->room * 2 > out->size + count ? out->room * 2 : out->size + count;
-    uint8_t *more = realloc(out->bytes, room);
-    if (!more) return NULL;
-    out->bytes = more;
-    out->room = room;
+uint8_t *reply_reserve(struct reply *reply, size_t count) {
+  if (count > FRAME_MAX || reply->size + count > FRAME_MAX) return NULL;
+  if (reply->size + count > reply->capacity) {
+    size_t capacity =
+        reply->capacity * 2 > reply->size + count ? reply->capacity * 2 : reply->size + count;
+    uint8_t *grown = realloc(reply->bytes, capacity);
+    if (!grown) return NULL;
+    reply->bytes = grown;
+    reply->capacity = capacity;
   }
-  uint8_t *here = out->bytes + out->size;
-  out->size += count;
-  return here;
+  uint8_t *start = reply->bytes + reply->size;
+  reply->size += count;
+  return start;
 }
 
-void put_bytes(struct out *out, const void *bytes, size_t count) {
+void put_bytes(struct reply *reply, const void *bytes, size_t count) {
   if (count == 0) return;
-  uint8_t *room = put_room(out, count);
-  if (room) memcpy(room, bytes, count);
-  else refuse(out, TOO_LARGE, "the answer is too large");
+  uint8_t *dest = reply_reserve(reply, count);
+  if (dest) memcpy(dest, bytes, count);
+  else reply_error(reply, TOO_LARGE, "the answer is too large");
 }
 
-static void put_number(struct out *out, uint64_t value, size_t count) {
+static void put_number(struct reply *reply, uint64_t value, size_t count) {
   uint8_t bytes[8];
   for (size_t i = 0; i < count; i++) bytes[i] = (uint8_t)(value >> (8 * i));
-  put_bytes(out, bytes, count);
+  put_bytes(reply, bytes, count);
 }
 
-void put_u8(struct out *out, uint8_t value) { put_number(out, value, 1); }
-void put_u16(struct out *out, uint16_t value) { put_number(out, value, 2); }
-void put_u32(struct out *out, uint32_t value) { put_number(out, value, 4); }
-void put_u64(struct out *out, uint64_t value) { put_number(out, value, 8); }
+void put_u8(struct reply *reply, uint8_t value) { put_number(reply, value, 1); }
+void put_u16(struct reply *reply, uint16_t value) { put_number(reply, value, 2); }
+void put_u32(struct reply *reply, uint32_t value) { put_number(reply, value, 4); }
+void put_u64(struct reply *reply, uint64_t value) { put_number(reply, value, 8); }
 
-void put_text(struct out *out, const char *text, size_t size) {
+void put_text(struct reply *reply, const char *text, size_t size) {
   if (size > UINT16_MAX) size = UINT16_MAX;
-  put_u16(out, (uint16_t)size);
-  put_bytes(out, text, size);
+  put_u16(reply, (uint16_t)size);
+  put_bytes(reply, text, size);
 }
 
-void set_u32(struct out *out, size_t at, uint32_t value) {
-  if (at + 4 > out->size) return;
-  for (size_t i = 0; i < 4; i++) out->bytes[at + i] = (uint8_t)(value >> (8 * i));
+void patch_u32(struct reply *reply, size_t offset, uint32_t value) {
+  if (offset + 4 > reply->size) return;
+  for (size_t i = 0; i < 4; i++) reply->bytes[offset + i] = (uint8_t)(value >> (8 * i));
 }
 
-void refuse(struct out *out, enum status status, const char *text) {
-  out->size = 0;
-  out->status = (uint8_t)status;
+void reply_error(struct reply *reply, enum status status, const char *text) {
+  reply->size = 0;
+  reply->status = (uint8_t)status;
   // out has room for this from the start, so it cannot come back here.
-  put_text(out, text, strlen(text));
+  put_text(reply, text, strlen(text));
 }
 
-static enum status status_of(int error) {
+static enum status status_from_errno(int error) {
   switch (error) {
     case ENOENT: return NOT_FOUND;
     case EACCES: case EPERM: case EROFS: case EBUSY: return DENIED;
@@ -124,4 +125,6 @@ static enum status status_of(int error) {
   }
 }
 
-void refuse_errno(struct out *out, int error) { refuse(out, status_of(error), strerror(error)); }
+void reply_errno(struct reply *reply, int error) {
+  reply_error(reply, status_from_errno(error), strerror(error));
+}
