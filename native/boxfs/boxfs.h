@@ -1,5 +1,5 @@
-// The words of boxfs: frames, operations, statuses, limits, and what its parts call of each other.
-// The TypeScript twin is src/daemons/sandboxd/adapters/boxfs-wire.ts.
+// The boxfs protocol (frames, operations, statuses, limits) and the functions its files share. The
+// TypeScript twin is src/daemons/sandboxd/adapters/boxfs-wire.ts.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +12,10 @@
 #define BOXFS_VERSION 1
 #define HEADER_BYTES 16  // magic u32, length u32, id u32, op or status u8, version u8, zero u16
 
-#define DATA_MAX (4u * 1024 * 1024)          // bytes of a file in one frame
-#define FRAME_MAX (DATA_MAX + 64u * 1024)    // the longest payload, in either direction
-#define SEARCH_BYTES_MAX (1024u * 1024)      // what a search may answer
-#define HASH_MAX (64ull * 1024 * 1024)       // a larger file is not hashed
+#define DATA_MAX (4u * 1024 * 1024)          // file bytes in one frame
+#define FRAME_MAX (DATA_MAX + 64u * 1024)    // longest payload, in either direction
+#define SEARCH_BYTES_MAX (1024u * 1024)      // longest result of a search
+#define HASH_MAX (64ull * 1024 * 1024)       // larger files are not hashed
 #define PATH_BYTES 4096
 #define ROOTS_MAX 64
 #define PATTERN_MAX 1024
@@ -23,17 +23,17 @@
 #define WORKERS_MAX 4
 #define DEPTH_MAX 64
 #define LINE_BYTES_MAX 500
-#define REQUEST_TIMEOUT_MS 5000      // what an answer that is not a search may take
-#define WORKER_TIMEOUT_MS_MAX 30000  // the most a search or a recursive delete may ask for
+#define REQUEST_TIMEOUT_MS 5000      // to list a directory, and to wait for its lock
+#define WORKER_TIMEOUT_MS_MAX 30000  // upper bound of the limit in a request
 
 enum op {
   OP_HELLO = 1,   // → u16 version, u16 roots, u32 data max
   OP_STAT = 2,    // root u16, path → kind u8, mode u32, size u64, mtime_ns u64, real path
-  OP_READ = 3,    // root, path, flags u8, offset u64, length u32 → as stat, hashed u8, hash 32, data
+  OP_READ = 3,    // root, path, flags u8, offset u64, length u32 → stat, hashed u8, hash 32, data
   OP_WRITE = 4,   // root, path, flags u8, hash 32, data → made u8, same u8, size u64, hash 32
   OP_LIST = 5,    // root, path, limit u32, after → more u8, count u32, entries
   OP_SEARCH = 6,  // see search.c
-  OP_DELETE = 7,  // root, path, flags u8, ms u32, with EXPECT hash 32 → count u32, left u8
+  OP_DELETE = 7,  // root, path, flags u8, ms u32, with EXPECT hash 32 → count u32, incomplete u8
   OP_MKDIR = 8,   // root, path, flags u8 → made u8
 };
 
@@ -47,7 +47,7 @@ enum status {
   BAD_REQUEST = 1,
   NOT_FOUND = 2,
   DENIED = 3,
-  OUTSIDE = 4,  // the path, or a link in it, leads out of its root
+  OUTSIDE = 4,  // the path, or a symbolic link in it, leaves its root
   IS_DIRECTORY = 5,
   NOT_DIRECTORY = 6,
   NOT_REGULAR = 7,
@@ -67,7 +67,7 @@ enum status {
 
 enum kind { KIND_FILE = 1, KIND_DIRECTORY = 2, KIND_LINK = 3, KIND_OTHER = 4 };
 
-// A request being read: every get_ fails for good once something did not fit.
+// Reads the fields of a request. Once a field does not fit, every get_ fails.
 struct request {
   const uint8_t *cursor, *end;
   bool malformed;
@@ -78,11 +78,11 @@ uint32_t get_u32(struct request *req);
 uint64_t get_u64(struct request *req);
 const uint8_t *get_bytes(struct request *req, size_t count);
 const uint8_t *get_data(struct request *req, uint32_t *size);  // u32 length, bytes
-// u16 length, then bytes with no NUL among them
+// u16 length, then bytes without a NUL
 bool get_text(struct request *req, char *text, size_t text_bytes);
 bool is_fully_read(const struct request *req);
 
-// An answer being written: the first failure replaces what was there.
+// Builds a reply. An error discards what was added before it.
 struct reply {
   uint8_t *bytes;
   size_t size, capacity;
@@ -96,7 +96,7 @@ void put_u32(struct reply *reply, uint32_t value);
 void put_u64(struct reply *reply, uint64_t value);
 void put_bytes(struct reply *reply, const void *bytes, size_t count);
 void put_text(struct reply *reply, const char *text, size_t size);
-uint8_t *reply_reserve(struct reply *reply, size_t count);  // NULL when there is none
+uint8_t *reply_reserve(struct reply *reply, size_t count);  // NULL if it does not fit
 void patch_u32(struct reply *reply, size_t offset, uint32_t value);
 void reply_error(struct reply *reply, enum status status, const char *text);
 void reply_errno(struct reply *reply, int error);
@@ -110,31 +110,30 @@ void sha256_init(struct sha256 *hash);
 void sha256_update(struct sha256 *hash, const uint8_t *bytes, size_t count);
 void sha256_final(struct sha256 *hash, uint8_t digest[32]);
 
-// One path of a request, inside one root.
+// A path in a request, relative to one root.
 struct target {
   unsigned root;
-  char path[PATH_BYTES];  // relative, without . or empty parts; "" is the root itself
+  char path[PATH_BYTES];  // without "." or empty components; "" is the root itself
 };
-int add_root(const char *path, bool writable);  // 0, or -1 when there are too many
+int add_root(const char *path, bool writable);  // -1 if there are too many
 unsigned root_count(void);
-const char *root_path(unsigned root);
 bool root_is_writable(unsigned root);
 int probe_openat2(void);
 bool get_target(struct request *req, struct target *target, struct reply *reply);
 int open_target(const struct target *target, const char *path, int flags);  // -1 with errno
-// The directory that holds the last name of the place; NULL in name for the root itself.
+// Opens the parent directory and sets name to the last component, or to NULL for the root itself.
 int open_parent(const struct target *target, int flags, const char **name);
 void put_real_path(struct reply *reply, int fd);
 uint8_t file_kind(mode_t mode);
 uint64_t mtime_ns(const struct stat *st);
 
 uint64_t now_ms(void);
-// Ends this worker a little after it should have ended itself.
-uint64_t set_worker_deadline(uint32_t limit_ms);  // when that is
+// Arms the timer that kills this worker soon after its limit. Returns the deadline in ms.
+uint64_t set_worker_deadline(uint32_t limit_ms);
 
-// Turns of those who change names in one directory; 0, or -1 with errno.
+// Locks a directory against other boxfs processes that change names in it. Returns -1 with errno.
 int lock_directory(int dir);
-// Whether the name is a regular file with this hash; if not, says so.
+// Returns whether the name is a regular file with this hash; if not, replies with an error.
 bool check_hash(int dir, const char *name, const uint8_t expected[32], struct reply *reply);
 
 void do_stat(struct request *req, struct reply *reply);
@@ -145,14 +144,14 @@ void do_search(struct request *req, struct reply *reply);
 void do_delete(struct request *req, struct reply *reply);
 void do_mkdir(struct request *req, struct reply *reply);
 
-// The rest is pure, for the search.
+// Pure; used by search.
 bool glob_matches(const char *glob, const char *path);
 
-// Names of a directory, sorted by bytes.
+// The names in a directory, sorted bytewise.
 struct names {
   char **list;
   size_t count;
-  bool truncated;  // there were more than were taken
+  bool truncated;  // there were more than max
 };
-int read_names(int dir, size_t max, uint64_t deadline_ms, struct names *names);  // takes dir's fd
+int read_names(int dir, size_t max, uint64_t deadline_ms, struct names *names);  // closes dir
 void free_names(struct names *names);

@@ -1,6 +1,5 @@
-// Deleting: one name, an empty directory, or a whole tree when that was asked for. Every step goes
-// from the descriptor of the directory that holds the name, so a link put in its place is removed
-// as a link and never followed.
+// Deletes one name, an empty directory, or a tree if requested. Each step works from the descriptor
+// of the parent directory, so a symbolic link that replaces an entry is removed, never followed.
 #include "boxfs.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 struct tree_delete {
   uint64_t deadline_ms;
   uint32_t count;
-  bool incomplete;  // something could not be removed, or time was up
+  bool incomplete;  // an entry could not be removed, or the deadline passed
   int error;
 };
 
@@ -47,7 +46,7 @@ static void delete_entry(struct tree_delete *job, int parent, const char *name, 
     job->count++;
     return;
   }
-  // EISDIR on Linux, EPERM elsewhere: then it may be a directory.
+  // unlink of a directory fails with EISDIR, or with EPERM on some file systems.
   if (errno == ENOENT) return;
   int error = errno;
   int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -70,7 +69,7 @@ static void delete_tree(struct reply *reply, int dir, const char *name, uint64_t
     return;
   }
   delete_entry(&job, dir, name, 0);
-  // Nothing happened: say why. Something did: say how much, and that there is more.
+  // If nothing was deleted, report the error; otherwise the count, and whether entries remain.
   if (job.count == 0 && job.incomplete) {
     reply_errno(reply, job.error);
     return;
@@ -99,7 +98,7 @@ void do_delete(struct request *req, struct reply *reply) {
   const uint8_t *expected = flags & DELETE_EXPECT ? get_bytes(req, 32) : NULL;
   if (!is_fully_read(req)) return;
   if (!root_is_writable(target.root)) {
-    reply_error(reply, READ_ONLY, "may be read only");
+    reply_error(reply, READ_ONLY, "is read-only");
     return;
   }
   int dir = open_parent(&target, expected ? O_RDONLY : O_PATH, &name);

@@ -1,5 +1,5 @@
-// One file: look at it, read it, write it. A write is whole or not at all, and can be bound to what
-// the writer last saw.
+// Operations on one file: stat, read, write, mkdir. A write is atomic, and can require that the
+// file still has the hash the writer last read.
 #include "boxfs.h"
 
 #include <errno.h>
@@ -28,11 +28,11 @@ void do_stat(struct request *req, struct reply *reply) {
   if (fd >= 0) close(fd);
 }
 
-// A pipe or a device is never read: O_NONBLOCK keeps the open from waiting for a writer.
+// Rejects pipes and devices. They are opened with O_NONBLOCK, so open does not wait for a writer.
 static int require_regular(int fd, struct stat *st, struct reply *reply) {
   if (fd < 0 || fstat(fd, st)) reply_errno(reply, errno);
   else if (S_ISDIR(st->st_mode)) reply_error(reply, IS_DIRECTORY, "is a directory");
-  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is no regular file");
+  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is not a regular file");
   else return fd;
   if (fd >= 0) close(fd);
   return -1;
@@ -50,7 +50,7 @@ static ssize_t read_full(int fd, uint8_t *bytes, size_t count, off_t offset) {
   return (ssize_t)have;
 }
 
-// The hash of everything in it; 0, or -1 with errno.
+// Hashes the whole file. Returns 0, or -1 with errno.
 static int hash_file(int fd, uint8_t digest[32]) {
   uint8_t *bytes = malloc(65536);
   struct sha256 hash;
@@ -80,14 +80,14 @@ void do_read(struct request *req, struct reply *reply) {
   uint32_t length = get_u32(req);
   if (!is_fully_read(req)) return;
   if (length > DATA_MAX || offset > INT64_MAX) {
-    reply_error(reply, BAD_REQUEST, "more than one answer can hold");
+    reply_error(reply, BAD_REQUEST, "offset or length is too large");
     return;
   }
   int fd = open_target(&target, target.path, O_RDONLY | O_NONBLOCK);
   if ((fd = require_regular(fd, &st, reply)) < 0) return;
   uint64_t size = (uint64_t)st.st_size;
   if (flags & READ_FROM_END) offset = offset < size ? size - offset : 0;
-  // Some files say they are empty and are not (/proc).
+  // Files in /proc report a size of 0.
   uint64_t to_come = offset < size ? size - offset : 0;
   if (size > 0 && length > to_come) length = (uint32_t)to_come;
   put_stat(reply, &st, fd);
@@ -105,9 +105,9 @@ void do_read(struct request *req, struct reply *reply) {
   close(fd);
 }
 
-// Writers of one directory take turns, in this box and in every other that shares it, so that
-// between looking at a file and replacing it no other writer comes in. A program that holds the
-// lock itself only makes others wait, and not for long.
+// Serializes writers of one directory, in this box and in every box that shares it, so that no
+// other writer comes between the check of a file and its replacement. A program that holds the lock
+// delays writers only until the timeout.
 int lock_directory(int dir) {
   uint64_t deadline = now_ms() + REQUEST_TIMEOUT_MS;
   while (flock(dir, LOCK_EX | LOCK_NB)) {
@@ -125,11 +125,11 @@ bool check_hash(int dir, const char *name, const uint8_t expected[32], struct re
   uint8_t found[32];
   struct stat st;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0 && errno == ELOOP) reply_error(reply, CONFLICT, "it is a link now");
+  if (fd < 0 && errno == ELOOP) reply_error(reply, CONFLICT, "is now a symbolic link");
   else fd = require_regular(fd, &st, reply);
   if (reply->status != DONE) return false;
   if (hash_file(fd, found)) reply_errno(reply, errno);
-  else if (memcmp(found, expected, 32) != 0) reply_error(reply, CONFLICT, "it has changed");
+  else if (memcmp(found, expected, 32) != 0) reply_error(reply, CONFLICT, "has changed");
   close(fd);
   return reply->status == DONE;
 }
@@ -145,7 +145,7 @@ struct write_request {
 
 enum write_check { PROCEED, UNCHANGED, FAILED };
 
-// What is there now, and whether that is what the writer thinks.
+// Compares the current file with what the writer expects.
 static enum write_check check_precondition(const struct write_request *w, struct stat *st,
                                            struct reply *reply) {
   if (fstatat(w->dir, w->name, st, AT_SYMLINK_NOFOLLOW)) {
@@ -153,13 +153,13 @@ static enum write_check check_precondition(const struct write_request *w, struct
       st->st_mode = 0;
       return PROCEED;
     }
-    if (errno == ENOENT) reply_error(reply, CONFLICT, "it is gone");
+    if (errno == ENOENT) reply_error(reply, CONFLICT, "no longer exists");
     else reply_errno(reply, errno);
     return FAILED;
   }
   if (S_ISLNK(st->st_mode)) reply_error(reply, IS_LINK, "is a symbolic link");
   else if (S_ISDIR(st->st_mode)) reply_error(reply, IS_DIRECTORY, "is a directory");
-  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is no regular file");
+  else if (!S_ISREG(st->st_mode)) reply_error(reply, NOT_REGULAR, "is not a regular file");
   if (reply->status != DONE) return FAILED;
   if (!(w->flags & (WRITE_EXPECT | WRITE_NEW))) return PROCEED;
   uint8_t found[32];
@@ -172,10 +172,10 @@ static enum write_check check_precondition(const struct write_request *w, struct
     reply_errno(reply, errno);
     return FAILED;
   }
-  // Asked twice, the second time finds its own work: that is no conflict.
+  // A repeated write finds its own result, which is not a conflict.
   if (memcmp(found, w->digest, 32) == 0) return UNCHANGED;
-  if (w->flags & WRITE_NEW) reply_error(reply, EXISTS, "it is there already");
-  else if (memcmp(found, w->expected, 32) != 0) reply_error(reply, CONFLICT, "it has changed");
+  if (w->flags & WRITE_NEW) reply_error(reply, EXISTS, "already exists");
+  else if (memcmp(found, w->expected, 32) != 0) reply_error(reply, CONFLICT, "has changed");
   return reply->status == DONE ? PROCEED : FAILED;
 }
 
@@ -192,14 +192,14 @@ static int write_full(int fd, const uint8_t *bytes, size_t count) {
 
 static int rename_into_place(const struct write_request *w, const char *temp_name, bool is_new) {
   if (!is_new) return renameat(w->dir, temp_name, w->dir, w->name);
-  // Somebody who does not take turns may have made it meanwhile: then they were first.
+  // A process that does not take the lock may have created the file since the check; it wins.
   if (renameat2(w->dir, temp_name, w->dir, w->name, RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return -1;
   if (linkat(w->dir, temp_name, w->dir, w->name, 0)) return -1;
   return unlinkat(w->dir, temp_name, 0);
 }
 
-// Not synced: what a lost machine loses is the same as for any program in the box.
+// Not synced: after a power loss this write is no safer than one of any program in the box.
 static int write_and_rename(const struct write_request *w, const struct stat *before) {
   char temp_name[64];
   uint64_t random;
@@ -279,7 +279,7 @@ void do_write(struct request *req, struct reply *reply) {
   w.data = get_data(req, &w.size);
   if (!is_fully_read(req)) return;
   if (!root_is_writable(target.root)) {
-    reply_error(reply, READ_ONLY, "may be read only");
+    reply_error(reply, READ_ONLY, "is read-only");
     return;
   }
   if (w.flags & WRITE_PARENTS && make_parents(&target)) {
@@ -301,7 +301,7 @@ void do_mkdir(struct request *req, struct reply *reply) {
   uint8_t flags = get_u8(req);
   if (!is_fully_read(req)) return;
   if (!root_is_writable(target.root)) {
-    reply_error(reply, READ_ONLY, "may be read only");
+    reply_error(reply, READ_ONLY, "is read-only");
     return;
   }
   if (flags & MKDIR_PARENTS && make_parents(&target)) {
@@ -314,7 +314,7 @@ void do_mkdir(struct request *req, struct reply *reply) {
   else if (mkdirat(dir, name, 0777) == 0) put_u8(reply, 1);
   else if (errno != EEXIST) reply_errno(reply, errno);
   else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW)) reply_errno(reply, errno);
-  else if (!S_ISDIR(st.st_mode)) reply_error(reply, EXISTS, "something else has this name");
+  else if (!S_ISDIR(st.st_mode)) reply_error(reply, EXISTS, "exists and is not a directory");
   else put_u8(reply, 0);
   if (dir >= 0) close(dir);
 }

@@ -1,12 +1,13 @@
-// Globs: * and ? within a name, ** over names, [a-z] and [!a-z]. A glob without a slash is about
-// the last name of a path. Pure.
+// Glob matching: * and ? within a component, ** across components, [a-z] and [!a-z]. A glob without
+// a slash matches the last component of a path. Pure.
 #include "boxfs.h"
 
 #include <string.h>
 
-#define STARS_MAX 8  // of **, each of which may try every part of the path
+#define STARS_MAX 8  // a ** may try every component of the path
 
-// Past the set that begins after '[', or NULL when it never ends. Says whether c is in it.
+// Returns the position after the set that starts behind '[', or NULL if it is not closed. Sets
+// is_in if c is a member.
 static const char *match_set(const char *set, char c, bool *is_in) {
   bool invert = *set == '!' || *set == '^', found = false;
   if (invert) set++;
@@ -23,8 +24,8 @@ static const char *match_set(const char *set, char c, bool *is_in) {
   return set + 1;
 }
 
-// One name against a part of the glob that ends at '/' or the end. Steps are bounded by their
-// product, since only the last * is ever tried again.
+// Matches one path component against one component of the glob. Only the last * is retried, so the
+// steps are bounded by the product of the lengths.
 static bool match_name(const char *glob, const char *glob_end, const char *name,
                        const char *name_end) {
   const char *star = NULL, *star_name = NULL;

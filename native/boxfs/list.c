@@ -1,5 +1,5 @@
-// Names of directories: a sorted page of one for people to read, and whole sorted directories for
-// the walks of search and delete. However large a directory is, what is kept of it is not.
+// Directory listings: a sorted page for OP_LIST, and all names, sorted, for search and delete.
+// Memory is bounded by the page size, not by the size of the directory.
 #include "boxfs.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The `max` smallest names seen so far that come after `after`, the largest on top.
+// A max-heap of the `max` smallest names after `after`.
 struct heap {
   char **list;
   size_t count, max;
@@ -63,7 +63,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// Takes the descriptor. 0, or -1 with errno; ETIMEDOUT when the deadline came first.
+// Closes fd. Returns 0, or -1 with errno, ETIMEDOUT if the deadline passed.
 static int collect_names(int fd, struct heap *heap, uint64_t deadline_ms) {
   DIR *dir = fdopendir(fd);
   if (!dir) {
@@ -108,7 +108,7 @@ static void put_entries(struct reply *reply, int dir, const struct heap *heap) {
   put_u32(reply, 0);
   for (size_t i = 0; i < heap->count; i++) {
     struct stat st;
-    // Gone since it was read: then it is not there.
+    // Deleted since it was listed.
     if (fstatat(dir, heap->list[i], &st, AT_SYMLINK_NOFOLLOW)) continue;
     put_u8(reply, file_kind(st.st_mode));
     put_u32(reply, st.st_mode & 07777);

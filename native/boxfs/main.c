@@ -1,6 +1,6 @@
-// Lives in a run's tool box, as the agent's user, and answers what toold asks about files: frames
-// come on stdin, answers go to stdout. Holds no state but its roots. What may take long runs in a
-// child with limits, so that the others are answered meanwhile.
+// The file server of a tool box. Runs in the box as the agent's user; reads request frames from
+// stdin and writes replies to stdout. Its only state is its roots. Searches and deletes run in
+// child processes with limits, so that other requests are served meanwhile.
 //   boxfs --write DIR … --read PATH …
 #include "boxfs.h"
 
@@ -65,7 +65,7 @@ static void send_reply(uint32_t id, const struct reply *reply) {
   put_u32(&writer, id);
   put_u8(&writer, reply->status);
   put_u8(&writer, BOXFS_VERSION);
-  // Nobody reads any more: there is nobody to work for.
+  // The client closed its end: no further reply can be delivered.
   if (!write_all(STDOUT_FILENO, header, sizeof header) ||
       !write_all(STDOUT_FILENO, reply->bytes, reply->size))
     exit(0);
@@ -98,12 +98,12 @@ static void run_operation(const struct frame_header *header, const uint8_t *payl
   struct request req = {.cursor = payload, .end = payload + header->length};
   operations[header->op](&req, reply);
   if (req.malformed || (reply->status == DONE && req.cursor != req.end))
-    reply_error(reply, BAD_REQUEST, "the request does not fit its operation");
+    reply_error(reply, BAD_REQUEST, "malformed request");
 }
 
-// The limits are the child's own, so that they hold even if this process is not there to see.
+// The child limits itself, so that the limits apply even if this process is gone.
 static void limit_worker(void) {
-#ifndef __SANITIZE_ADDRESS__  // which maps more than any limit before it begins
+#ifndef __SANITIZE_ADDRESS__  // ASan maps more than MEMORY_MAX at startup
   struct rlimit memory = {MEMORY_MAX, MEMORY_MAX};
   setrlimit(RLIMIT_AS, &memory);
 #endif
@@ -123,12 +123,12 @@ static void start_worker(const struct frame_header *header, const uint8_t *paylo
   while (worker < workers + WORKERS_MAX && worker->pid) worker++;
   int pipe_fds[2];
   if (worker == workers + WORKERS_MAX || pipe2(pipe_fds, O_CLOEXEC)) {
-    send_error(header->id, BUSY, "too many searches at once");
+    send_error(header->id, BUSY, "too many searches and deletes in progress");
     return;
   }
   *worker = (struct worker){.id = header->id, .pipe = pipe_fds[0]};
   if (!reply_init(&worker->reply) || (worker->pid = fork()) < 0) {
-    send_error(header->id, BUSY, "no process for it");
+    send_error(header->id, BUSY, "starting a worker failed");
     close(pipe_fds[0]);
     close(pipe_fds[1]);
     reply_free(&worker->reply);
@@ -159,7 +159,7 @@ static void finish_worker(struct worker *worker, bool timed_out) {
     memmove(reply->bytes, reply->bytes + 1, --reply->size);
     send_reply(worker->id, reply);
   } else {
-    send_error(worker->id, TOO_SLOW, "it took too long or too much memory");
+    send_error(worker->id, TOO_SLOW, "time or memory limit exceeded");
   }
   close(worker->pipe);
   reply_free(reply);
@@ -181,7 +181,7 @@ static void read_worker(struct worker *worker) {
 
 static void handle_request(const struct frame_header *header, const uint8_t *payload) {
   if (header->op == 0 || header->op >= sizeof operations / sizeof *operations) {
-    send_error(header->id, BAD_REQUEST, "there is no such operation");
+    send_error(header->id, BAD_REQUEST, "unknown operation");
     return;
   }
   if (header->op == OP_SEARCH || header->op == OP_DELETE) {
@@ -195,7 +195,7 @@ static void handle_request(const struct frame_header *header, const uint8_t *pay
   reply_free(&reply);
 }
 
-// What is not a frame of ours cannot be told from what follows it, so there is no way on.
+// After a malformed header the start of the next frame is unknown, so this is fatal.
 static void parse_header(const uint8_t *bytes, struct frame_header *header) {
   struct request req = {.cursor = bytes, .end = bytes + HEADER_BYTES};
   uint32_t magic = get_u32(&req);
@@ -204,7 +204,7 @@ static void parse_header(const uint8_t *bytes, struct frame_header *header) {
   header->op = get_u8(&req);
   uint8_t version = get_u8(&req);
   if (magic == BOXFS_MAGIC && version == BOXFS_VERSION && header->length <= FRAME_MAX) return;
-  fprintf(stderr, "boxfs: not a frame of version %d\n", BOXFS_VERSION);
+  fprintf(stderr, "boxfs: invalid frame header, expected version %d\n", BOXFS_VERSION);
   exit(EXIT_PROTOCOL);
 }
 
@@ -212,7 +212,7 @@ static struct {
   uint8_t header_bytes[HEADER_BYTES];
   struct frame_header header;
   uint8_t *payload;
-  size_t have;  // of the head, and then of the payload
+  size_t have;  // bytes of the header, then of the payload
   bool in_payload;
 } incoming;
 
@@ -273,16 +273,16 @@ int main(int argc, char **argv) {
     bool writable = strcmp(argv[i], "--write") == 0;
     if ((!writable && strcmp(argv[i], "--read") != 0) || i + 1 == argc || argv[i + 1][0] != '/' ||
         add_root(argv[i + 1], writable)) {
-      fprintf(stderr, "usage: boxfs --write DIR ... --read PATH ... (absolute, %d at most)\n",
+      fprintf(stderr, "usage: boxfs --write DIR ... --read PATH ... (up to %d absolute paths)\n",
               ROOTS_MAX);
       return EXIT_USAGE;
     }
   }
   if (probe_openat2()) {
-    fprintf(stderr, "boxfs: this kernel has no openat2 (Linux 5.6): %s\n", strerror(errno));
+    fprintf(stderr, "boxfs: openat2 not available (Linux 5.6 or newer): %s\n", strerror(errno));
     return EXIT_HOST;
   }
-  // What runs beside it as the same user must not write into it.
+  // Other processes of the same user must not be able to attach to this one.
   prctl(PR_SET_DUMPABLE, 0);
   signal(SIGPIPE, SIG_IGN);
   atexit(kill_workers);

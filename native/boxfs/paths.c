@@ -1,5 +1,5 @@
-// Roots and what lies in them. The kernel resolves every path, from a descriptor of its root and
-// never above it; nothing here compares names to decide what is inside.
+// Roots and the paths below them. The kernel resolves every path from its root's descriptor
+// (RESOLVE_BENEATH); no code here compares names to decide whether a path is inside.
 #include "boxfs.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// A root that is a file is kept as the directory that holds it and its name in there.
+// A root that is a file is kept as its parent directory and its name.
 struct root {
   const char *path;
   bool writable;
@@ -26,24 +26,23 @@ int add_root(const char *path, bool writable) {
 }
 
 unsigned root_count(void) { return root_total; }
-const char *root_path(unsigned root) { return roots[root].path; }
 bool root_is_writable(unsigned root) { return roots[root].writable; }
 
 static int openat2_beneath(int dir, const char *path, int flags, uint64_t resolve) {
-  // openat2 takes nothing beside O_PATH that means nothing there.
+  // openat2 rejects flags that have no effect with O_PATH.
   int extra = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY;
   struct open_how how = {
       .flags = (uint64_t)(unsigned)(flags | extra),
       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
   };
-  // EAGAIN: something was renamed on the way, and the kernel could not be sure of "..".
+  // EAGAIN: a concurrent rename kept the kernel from verifying "..".
   for (int tries = 0;; tries++) {
     int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
     if (fd >= 0 || tries == 16 || (errno != EAGAIN && errno != EINTR)) return fd;
   }
 }
 
-// Without it nothing here could be trusted, so there is no other way to open.
+// There is no fallback without openat2: path resolution could not be trusted.
 int probe_openat2(void) {
   int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return -1;
@@ -71,7 +70,7 @@ static bool open_root(struct root *root) {
   return true;
 }
 
-// Leaves out empty parts and ".". Parts that are ".." stay: what they mean, the kernel knows.
+// Drops empty components and ".". Keeps "..", which only the kernel can resolve.
 static bool normalize_path(const char *path, char *normalized) {
   size_t size = 0;
   if (path[0] == '/') return false;
@@ -94,7 +93,7 @@ bool get_target(struct request *req, struct target *target, struct reply *reply)
   get_text(req, path, sizeof path);
   if (req->malformed || target->root >= root_total || !normalize_path(path, target->path)) {
     req->malformed = true;
-    reply_error(reply, BAD_REQUEST, "no such root, or not a relative path");
+    reply_error(reply, BAD_REQUEST, "unknown root or absolute path");
     return false;
   }
   return true;
@@ -129,7 +128,7 @@ int open_parent(const struct target *target, int flags, const char **name) {
   return open_target(target, parent, flags | O_DIRECTORY);
 }
 
-// Where the kernel ended up, for people and models to see; empty where /proc is not to be had.
+// Adds the path the kernel resolved to, for display; empty if /proc is not available.
 void put_real_path(struct reply *reply, int fd) {
   char link[64], path[PATH_BYTES];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -144,7 +143,7 @@ uint8_t file_kind(mode_t mode) {
 }
 
 uint64_t mtime_ns(const struct stat *st) {
-  // A time before 1970 is possible and means nothing to anybody here.
+  // Times before 1970 are reported as 0.
   if (st->st_mtim.tv_sec < 0) return 0;
   return (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
 }

@@ -1,9 +1,9 @@
-// Searching a tree by name or by content: a literal, or a POSIX extended regular expression. Runs
-// in a process of its own (main.c): a regular expression knows no limit from inside.
+// Searches a tree by name or content, for a literal or a POSIX extended regular expression. Runs in
+// a worker process (main.c), because regexec cannot be given a time limit.
 //
 // request: root, path, mode u8, flags u8, results max u32, ms u32, pattern, glob
-// answer:  cut u8, files u32, binary u32, unreadable u32, count u32,
-//          then for each: line u32, column u32, path, text
+// reply:   truncated u8, files u32, binary u32, unreadable u32, count u32,
+//          then for each match: line u32, column u32, path, text
 #include "boxfs.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum mode { MODE_NAMES = 0, MODE_LITERAL = 1, MODE_REGEX = 2 };
-enum { SEARCH_IGNORE_CASE = 1, SEARCH_INCLUDE_IGNORED = 2 };  // all: .git and node_modules too
+enum { SEARCH_IGNORE_CASE = 1, SEARCH_INCLUDE_IGNORED = 2 };  // ignored: .git, node_modules
 enum truncation {
   NOT_TRUNCATED = 0,
   TRUNCATED_RESULTS = 1,
@@ -25,7 +25,7 @@ enum truncation {
 
 #define NAMES_PER_DIR 20000
 #define RESULTS_MAX 2000
-#define CHUNK 65536  // a longer line is looked at in pieces
+#define CHUNK 65536  // longer lines are matched in pieces
 
 struct search {
   struct reply *reply;
@@ -35,7 +35,7 @@ struct search {
   char pattern[PATTERN_MAX], glob[PATTERN_MAX];
   size_t pattern_size;
   regex_t regex;
-  char *path;  // of what is being looked at, from where the search began
+  char *path;  // of the current entry, relative to the start of the search
   size_t path_size;
   uint8_t buffer[CHUNK + 1];
 };
@@ -53,7 +53,7 @@ static void add_match(struct search *search, uint32_t line, size_t column, const
     search->truncated = TRUNCATED_RESULTS;
     return;
   }
-  // A long line is shown around what was found.
+  // Show the part of a long line around the match.
   size_t first =
       size <= LINE_BYTES_MAX || column < LINE_BYTES_MAX / 2 ? 0 : column - LINE_BYTES_MAX / 2;
   size_t shown = size - first < LINE_BYTES_MAX ? size - first : LINE_BYTES_MAX;
@@ -71,7 +71,7 @@ static const char *find_ignoring_case(const char *text, size_t size, const char 
   return NULL;
 }
 
-// A line without its end; text[size] is the hunt's own to overwrite.
+// Matches a line without its terminator. Temporarily overwrites text[size].
 static void match_line(struct search *search, uint32_t line, char *text, size_t size) {
   size_t column;
   if (size > 0 && text[size - 1] == '\r') size--;
@@ -152,7 +152,7 @@ static void visit(struct search *search, int dir, const char *name, int depth) {
   struct stat st;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0 || fstat(fd, &st)) {
-    // Links are not followed, and what has gone or cannot be opened is no reason to stop.
+    // Symbolic links are not followed; entries that are gone or unreadable are skipped.
     if (errno != ELOOP && errno != ENOENT && errno != ENXIO) search->unreadable++;
   } else if (!S_ISDIR(st.st_mode)) {
     visit_file(search, fd, &st);
@@ -189,7 +189,7 @@ static bool parse_search(struct search *search, struct request *req, struct repl
   get_text(req, search->pattern, sizeof search->pattern);
   get_text(req, search->glob, sizeof search->glob);
   if (!is_fully_read(req) || search->mode > MODE_REGEX) {
-    reply_error(reply, BAD_REQUEST, "not a search");
+    reply_error(reply, BAD_REQUEST, "malformed search request");
     return false;
   }
   search->pattern_size = strlen(search->pattern);
@@ -210,7 +210,7 @@ static bool parse_search(struct search *search, struct request *req, struct repl
   return false;
 }
 
-// Nothing is freed at the end: the process ends with it.
+// Frees nothing: the worker process exits afterwards.
 void do_search(struct request *req, struct reply *reply) {
   struct target target;
   struct stat st;

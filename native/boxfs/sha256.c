@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), small rather than fast: what it hashes is at most some megabytes.
+// SHA-256 (FIPS 180-4), optimized for size: the input is at most some megabytes.
 #include "boxfs.h"
 
 #include <string.h>

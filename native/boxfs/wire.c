@@ -1,4 +1,4 @@
-// Reading requests and writing answers, byte by byte and never past an end.
+// Decodes requests and encodes replies; every access is bounds-checked.
 #include "boxfs.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ void put_bytes(struct reply *reply, const void *bytes, size_t count) {
   if (count == 0) return;
   uint8_t *dest = reply_reserve(reply, count);
   if (dest) memcpy(dest, bytes, count);
-  else reply_error(reply, TOO_LARGE, "the answer is too large");
+  else reply_error(reply, TOO_LARGE, "reply is too large");
 }
 
 static void put_number(struct reply *reply, uint64_t value, size_t count) {
@@ -102,7 +102,7 @@ void patch_u32(struct reply *reply, size_t offset, uint32_t value) {
 void reply_error(struct reply *reply, enum status status, const char *text) {
   reply->size = 0;
   reply->status = (uint8_t)status;
-  // out has room for this from the start, so it cannot come back here.
+  // The initial capacity is enough for an error, so put_text does not recurse.
   put_text(reply, text, strlen(text));
 }
 

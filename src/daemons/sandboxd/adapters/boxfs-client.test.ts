@@ -305,7 +305,7 @@ describe('the protocol', () => {
     // What it says comes through a pipe of its own, and so maybe later.
     await eventually(
       'its last words',
-      async () => /not a frame/.test(started.stderr()) || undefined,
+      async () => /invalid frame header/.test(started.stderr()) || undefined,
     );
   });
 });
