@@ -19,14 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READY_MS 20000
-#define STOP_MS 6000
-#define PAUSE_MS_MIN 50
-#define PAUSE_MS_MAX 5000
-#define SETTLED_MS 1000
+#define READY_TIMEOUT_MS 20000
+#define STOP_TIMEOUT_MS 6000
+#define RESTART_BACKOFF_MS_MIN 50
+#define RESTART_BACKOFF_MS_MAX 5000
+#define STABLE_UPTIME_MS 1000
 
-static struct orders orders;
-static pid_t warden, runtime, placed_by;
+static struct launch_spec spec;
+static pid_t warden, runtime, dirs_owner;
 
 static long long now_ms(void) {
   struct timespec now;
@@ -36,9 +36,9 @@ static long long now_ms(void) {
 
 // ── what is said when it does not start ──
 
-static size_t quote(char *out, size_t room, const char *text) {
+static size_t json_escape(char *out, size_t capacity, const char *text) {
   size_t used = 0;
-  for (; *text && used + 8 < room; text++) {
+  for (; *text && used + 8 < capacity; text++) {
     unsigned char c = (unsigned char)*text;
     if (c == '"' || c == '\\') used += (size_t)sprintf(out + used, "\\%c", c);
     else if (c < 0x20) used += (size_t)sprintf(out + used, "\\u%04x", c);
@@ -48,29 +48,29 @@ static size_t quote(char *out, size_t room, const char *text) {
   return used;
 }
 
-void refuse_with(int fd, const char *line) {
+void refuse_with_line(int fd, const char *line) {
   if (write(fd, line, strlen(line)) < 0 || write(fd, "\n", 1) < 0)
     fprintf(stderr, "keeper: nobody waits any more\n");
   fprintf(stderr, "%s\n", line);
-  if (placed_by == getpid()) {
+  if (dirs_owner == getpid()) {
     if (warden > 0) kill(warden, SIGKILL);
-    places_leave(&orders);
+    runtime_dirs_remove(&spec);
   }
   exit(78);
 }
 
 void refuse(int fd, const char *code, const char *hint, const char *text, ...) {
-  char said[1024], message[2048], advice[1024], line[4096];
+  char message[1024], message_json[2048], hint_json[1024], line[4096];
   va_list args;
   va_start(args, text);
-  vsnprintf(said, sizeof said, text, args);
+  vsnprintf(message, sizeof message, text, args);
   va_end(args);
-  quote(message, sizeof message, said);
-  quote(advice, sizeof advice, hint);
+  json_escape(message_json, sizeof message_json, message);
+  json_escape(hint_json, sizeof hint_json, hint);
   snprintf(line, sizeof line,
            "{\"error\":{\"code\":\"%s\",\"message\":\"%s\",\"hint\":\"%s\",\"retry\":false}}", code,
-           message, advice);
-  refuse_with(fd, line);
+           message_json, hint_json);
+  refuse_with_line(fd, line);
 }
 
 // ── the warden ──
@@ -78,95 +78,97 @@ void refuse(int fd, const char *code, const char *hint, const char *text, ...) {
 // As the runtime's user: in its directories root opens nothing by name.
 static int open_log(void) {
   int fd = -1;
-  if (!setegid(orders.gid) && !seteuid(orders.uid))
-    fd = open(orders.log, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+  if (!setegid(spec.gid) && !seteuid(spec.uid))
+    fd = open(spec.warden_log, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
               0600);
   if (seteuid(0) || setegid(0)) abort();
   return fd;
 }
 
-static void warden_start(int out) {
+static void warden_start(int stdout_fd) {
   char parent[16], client[16], socket[PATH_MAX], bounds[PATH_MAX];
   snprintf(parent, sizeof parent, "%d", getpid());
-  snprintf(client, sizeof client, "%d", orders.one_client ? runtime : 0);
-  snprintf(socket, sizeof socket, "%s/warden.sock", orders.dir);
-  snprintf(bounds, sizeof bounds, "%s/bounds", orders.dir);
-  int log = open_log(), none = open("/dev/null", O_RDWR | O_CLOEXEC);
+  snprintf(client, sizeof client, "%d", spec.single_client ? runtime : 0);
+  snprintf(socket, sizeof socket, "%s/warden.sock", spec.warden_dir);
+  snprintf(bounds, sizeof bounds, "%s/bounds", spec.warden_dir);
+  int log_fd = open_log(), dev_null = open("/dev/null", O_RDWR | O_CLOEXEC);
   warden = fork();
   if (warden == 0) {
-    if (dup2(none, 0) < 0 || dup2(out < 0 ? none : out, 1) < 0 || dup2(log < 0 ? none : log, 2) < 0)
+    if (dup2(dev_null, 0) < 0 || dup2(stdout_fd < 0 ? dev_null : stdout_fd, 1) < 0 ||
+        dup2(log_fd < 0 ? dev_null : log_fd, 2) < 0)
       _exit(1);
     if (syscall(SYS_close_range, 3, ~0u, 0)) _exit(1);
     sigset_t all;
     sigemptyset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    char *environment[] = {NULL};
-    char *words[] = {(char *)orders.warden, "--run",    (char *)orders.dir,  "--socket", socket,
-                     "--bounds",            bounds,     "--halt",            (char *)orders.halt,
-                     "--parent",            parent,     "--client",          client,     NULL};
-    execve(orders.warden, words, environment);
+    char *empty_env[] = {NULL};
+    char *args[] = {(char *)spec.warden, "--run",    (char *)spec.warden_dir, "--socket", socket,
+                    "--bounds",          bounds,     "--halt", (char *)spec.halt, "--parent",
+                    parent,              "--client", client,   NULL};
+    execve(spec.warden, args, empty_env);
     _exit(1);
   }
-  if (log >= 0) close(log);
-  if (none >= 0) close(none);
+  if (log_fd >= 0) close(log_fd);
+  if (dev_null >= 0) close(dev_null);
 }
 
-static void warden_first(void) {
-  int ends[2];
-  char said[16] = "";
-  if (pipe2(ends, O_CLOEXEC)) refuse(orders.ready_fd, "internal", "", "no pipe");
-  warden_start(ends[1]);
-  close(ends[1]);
-  struct pollfd wait = {.fd = ends[0], .events = POLLIN};
-  ssize_t size = poll(&wait, 1, READY_MS) == 1 ? read(ends[0], said, sizeof said - 1) : -1;
-  close(ends[0]);
-  if (size < 5 || strncmp(said, "ready", 5))
-    refuse(orders.ready_fd, "unavailable", "Its log is logs/warden.log of the state directory.",
+static void warden_start_first(void) {
+  int pipe_fds[2];
+  char text[16] = "";
+  if (pipe2(pipe_fds, O_CLOEXEC)) refuse(spec.ready_fd, "internal", "", "no pipe");
+  warden_start(pipe_fds[1]);
+  close(pipe_fds[1]);
+  struct pollfd wait = {.fd = pipe_fds[0], .events = POLLIN};
+  ssize_t size =
+      poll(&wait, 1, READY_TIMEOUT_MS) == 1 ? read(pipe_fds[0], text, sizeof text - 1) : -1;
+  close(pipe_fds[0]);
+  if (size < 5 || strncmp(text, "ready", 5))
+    refuse(spec.ready_fd, "unavailable", "Its log is logs/warden.log of the state directory.",
            "the warden did not become ready");
 }
 
 // ── the life of both ──
 
-static void reap(int *ended, long long *again, long long since, int *pause) {
+static void reap(int *runtime_status, long long *restart_at, long long started_at, int *backoff) {
   int status;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     if (pid == runtime) {
-      *ended = status;
+      *runtime_status = status;
       runtime = 0;
     }
     if (pid != warden) continue;
     warden = 0;
-    if (now_ms() - since > SETTLED_MS) *pause = PAUSE_MS_MIN;
-    *again = now_ms() + *pause;
-    *pause = *pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : *pause * 2;
+    if (now_ms() - started_at > STABLE_UPTIME_MS) *backoff = RESTART_BACKOFF_MS_MIN;
+    *restart_at = now_ms() + *backoff;
+    *backoff = *backoff * 2 > RESTART_BACKOFF_MS_MAX ? RESTART_BACKOFF_MS_MAX : *backoff * 2;
   }
 }
 
-static int live(const sigset_t *signals) {
-  long long again = 0, since = now_ms();
-  int pause = PAUSE_MS_MIN, ended = 0;
+static int supervise(const sigset_t *signals) {
+  long long restart_at = 0, started_at = now_ms();
+  int backoff = RESTART_BACKOFF_MS_MIN, runtime_status = 0;
   while (runtime) {
-    long long left = warden ? 1000 : again - now_ms();
+    long long left = warden ? 1000 : restart_at - now_ms();
     if (left < 0) left = 0;
     struct timespec wait = {left / 1000, left % 1000 * 1000000};
     int number = sigtimedwait(signals, NULL, &wait);
     if (number == SIGTERM || number == SIGINT || number == SIGHUP) kill(runtime, SIGTERM);
-    reap(&ended, &again, since, &pause);
-    if (!runtime || warden || now_ms() < again) continue;
-    since = now_ms();
+    reap(&runtime_status, &restart_at, started_at, &backoff);
+    if (!runtime || warden || now_ms() < restart_at) continue;
+    started_at = now_ms();
     warden_start(-1);
   }
-  return ended;
+  return runtime_status;
 }
 
 static void warden_stop(const sigset_t *signals) {
   if (!warden) return;
   kill(warden, SIGTERM);
-  long long until = now_ms() + STOP_MS;
+  long long deadline = now_ms() + STOP_TIMEOUT_MS;
   struct timespec wait = {0, 50000000};
   while (waitpid(warden, NULL, WNOHANG) == 0) {
-    if (now_ms() > until) kill(warden, SIGKILL);
+    if (now_ms() > deadline) kill(warden, SIGKILL);
     sigtimedwait(signals, NULL, &wait);
   }
 }
@@ -176,13 +178,12 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage, as root: keeper PROGRAM ARGUMENT...\n");
     return 2;
   }
-  orders.ready_fd = 2;
-  read_orders(argv + 1, &orders);
+  spec.ready_fd = 2;
+  read_launch_spec(argv + 1, &spec);
   prctl(PR_SET_DUMPABLE, 0);
   umask(022);
   // Root's own groups would count where its user does not: see open_log.
-  if (setgroups(0, NULL))
-    refuse(orders.ready_fd, "internal", "", "setgroups: %s", strerror(errno));
+  if (setgroups(0, NULL)) refuse(spec.ready_fd, "internal", "", "setgroups: %s", strerror(errno));
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -191,18 +192,18 @@ int main(int argc, char **argv) {
   sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_SETMASK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
-  places_take(&orders);
-  places_sweep(&orders);
-  placed_by = getpid();
-  int go;
-  runtime = runtime_start(&orders, &go);
-  warden_first();
+  runtime_dirs_create(&spec);
+  runtime_dirs_sweep(&spec);
+  dirs_owner = getpid();
+  int release_fd;
+  runtime = runtime_start(&spec, &release_fd);
+  warden_start_first();
   // When it is gone already it has said why, and how it ended is seen below.
-  if (write(go, "g", 1) == 1) close(go);
-  if (orders.ready_fd > 2) close(orders.ready_fd);
-  int status = live(&signals);
+  if (write(release_fd, "g", 1) == 1) close(release_fd);
+  if (spec.ready_fd > 2) close(spec.ready_fd);
+  int status = supervise(&signals);
   warden_stop(&signals);
-  places_leave(&orders);
+  runtime_dirs_remove(&spec);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   // The same end as the runtime's, for whoever waits for us.
   signal(WTERMSIG(status), SIG_DFL);

@@ -21,86 +21,87 @@
 #define SWEEP_S 5
 
 // The name of a runtime's directory: see runtimeDirOf in src/platform/state-dir.ts.
-static bool is_runtime(const char *name) {
+static bool is_runtime_name(const char *name) {
   return strlen(name) == NAME_LENGTH && strspn(name, "0123456789abcdef") == NAME_LENGTH;
 }
 
 // Holds the lock of a dead keeper, so that none begins there meanwhile; -1 when one lives.
-static int lock_dead(const char *path) {
-  struct stat held, named;
+static int lock_stale(const char *path) {
+  struct stat locked, current;
   int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return -1;
-  if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &held) && !lstat(path, &named) &&
-      held.st_ino == named.st_ino)
+  if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &locked) && !lstat(path, &current) &&
+      locked.st_ino == current.st_ino)
     return fd;
   close(fd);
   return -1;
 }
 
 // The janitor of a killed warden is still at work.
-static bool is_held(const char *path) {
+static bool is_locked(const char *path) {
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno != ENOENT;
-  bool held = flock(fd, LOCK_EX | LOCK_NB) != 0;
+  bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0;
   close(fd);
-  return held;
+  return locked;
 }
 
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *walk) {
-  (void)about, (void)kind, (void)walk;
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
+  (void)st, (void)kind, (void)ftw;
   remove(path);
   return 0;
 }
 
 // As its user: in their directories root removes nothing. The directory itself is root's to remove.
-static void empty(const struct orders *orders, const char *dir) {
+static void empty_as_user(const struct launch_spec *spec, const char *dir) {
   pid_t child = fork();
   if (child == 0) {
-    if (setgroups(0, NULL) || setgid(orders->gid) || setuid(orders->uid)) _exit(1);
+    if (setgroups(0, NULL) || setgid(spec->gid) || setuid(spec->uid)) _exit(1);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     alarm(SWEEP_S);
-    nftw(dir, remove_one, OPEN_DIRS_MAX, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    nftw(dir, remove_entry, OPEN_DIRS_MAX, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     _exit(0);
   }
   if (child > 0) waitpid(child, NULL, 0);
 }
 
-static bool path_of(char *out, const char *first, const char *between, const char *last) {
+static bool join_path(char *out, const char *first, const char *between, const char *last) {
   int length = snprintf(out, PATH_MAX, "%s%s%s", first, between, last);
   return length > 0 && length < PATH_MAX;
 }
 
-static void sweep_one(const struct orders *orders, const char *base, const char *name) {
-  char dir[PATH_MAX], warden[PATH_MAX], keepers[PATH_MAX], wardens[PATH_MAX];
-  struct stat about;
-  if (!path_of(dir, base, "/", name) || !path_of(warden, dir, ".", "warden") ||
-      !path_of(keepers, warden, ".", "lock") || !path_of(wardens, warden, "/", "lock"))
+static void sweep_runtime(const struct launch_spec *spec, const char *parent, const char *name) {
+  char dir[PATH_MAX], warden_dir[PATH_MAX], keeper_lock[PATH_MAX], warden_lock[PATH_MAX];
+  struct stat st;
+  if (!join_path(dir, parent, "/", name) || !join_path(warden_dir, dir, ".", "warden") ||
+      !join_path(keeper_lock, warden_dir, ".", "lock") ||
+      !join_path(warden_lock, warden_dir, "/", "lock"))
     return;
-  if (!strcmp(dir, orders->runtime) || lstat(dir, &about)) return;
-  if (!S_ISDIR(about.st_mode) || about.st_uid != orders->uid) return;
-  int lock = lock_dead(keepers);
+  if (!strcmp(dir, spec->runtime_dir) || lstat(dir, &st)) return;
+  if (!S_ISDIR(st.st_mode) || st.st_uid != spec->uid) return;
+  int lock = lock_stale(keeper_lock);
   if (lock < 0) return;
-  if (!is_held(wardens)) {
-    empty(orders, dir);
-    struct orders left = *orders;
-    left.dir = warden;
-    left.runtime = dir;
-    places_leave(&left);
+  if (!is_locked(warden_lock)) {
+    empty_as_user(spec, dir);
+    struct launch_spec stale = *spec;
+    stale.warden_dir = warden_dir;
+    stale.runtime_dir = dir;
+    runtime_dirs_remove(&stale);
   }
   close(lock);
 }
 
-void places_sweep(const struct orders *orders) {
-  char base[PATH_MAX];
-  if (!path_of(base, orders->runtime, "", "")) return;
-  char *slash = strrchr(base, '/');
-  if (!slash || slash == base) return;
+void runtime_dirs_sweep(const struct launch_spec *spec) {
+  char parent[PATH_MAX];
+  if (!join_path(parent, spec->runtime_dir, "", "")) return;
+  char *slash = strrchr(parent, '/');
+  if (!slash || slash == parent) return;
   *slash = 0;
-  DIR *all = opendir(base);
-  if (!all) return;
-  for (struct dirent *one; (one = readdir(all));)
-    if (is_runtime(one->d_name)) sweep_one(orders, base, one->d_name);
-  closedir(all);
+  DIR *entries = opendir(parent);
+  if (!entries) return;
+  for (struct dirent *entry; (entry = readdir(entries));)
+    if (is_runtime_name(entry->d_name)) sweep_runtime(spec, parent, entry->d_name);
+  closedir(entries);
 }

@@ -23,71 +23,73 @@
 static dev_t covers[COVERS_MAX];  // the empty directories made here
 static unsigned cover_count;
 
-static int broken(char *why, size_t size, const char *step, const char *path) {
-  snprintf(why, size, "showing %s: %s: %s", path, step, strerror(errno));
+static int set_error(char *err, size_t size, const char *step, const char *path) {
+  snprintf(err, size, "showing %s: %s: %s", path, step, strerror(errno));
   return -1;
 }
 
-static bool may_enter(const struct stat *about, const struct orders *orders) {
-  if (!S_ISDIR(about->st_mode)) return true;  // a link: what it leads to is needed by its own name
-  if (about->st_uid == orders->uid) return about->st_mode & S_IXUSR;
-  if (about->st_gid == orders->gid) return about->st_mode & S_IXGRP;
-  return about->st_mode & S_IXOTH;
+static bool can_enter(const struct stat *st, const struct launch_spec *spec) {
+  if (!S_ISDIR(st->st_mode)) return true;  // a link: what it leads to is needed by its own name
+  if (st->st_uid == spec->uid) return st->st_mode & S_IXUSR;
+  if (st->st_gid == spec->gid) return st->st_mode & S_IXGRP;
+  return st->st_mode & S_IXOTH;
 }
 
-static bool is_cover(const struct stat *about) {
+static bool is_cover(const struct stat *st) {
   for (unsigned i = 0; i < cover_count; i++)
-    if (covers[i] == about->st_dev) return true;
+    if (covers[i] == st->st_dev) return true;
   return false;
 }
 
 // Calls `at` with every directory above the path, the outermost first.
-static int above(const char *path, int (*at)(const char *dir, const struct orders *orders),
-                 const struct orders *orders) {
+static int for_each_parent(const char *path,
+                           int (*visit)(const char *dir, const struct launch_spec *spec),
+                           const struct launch_spec *spec) {
   char dir[PATH_MAX];
   for (const char *end = strchr(path + 1, '/'); end; end = strchr(end + 1, '/')) {
     snprintf(dir, sizeof dir, "%.*s", (int)(end - path), path);
-    int result = at(dir, orders);
+    int result = visit(dir, spec);
     if (result) return result;
   }
   return 0;
 }
 
-static int is_closed(const char *dir, const struct orders *orders) {
-  struct stat about;
-  return lstat(dir, &about) == 0 && !may_enter(&about, orders);
+static int is_inaccessible(const char *dir, const struct launch_spec *spec) {
+  struct stat st;
+  return lstat(dir, &st) == 0 && !can_enter(&st, spec);
 }
 
-static int open_up(const char *dir, const struct orders *orders) {
-  struct stat about, parent;
-  if (lstat(dir, &about)) {
-    char up[PATH_MAX];
-    snprintf(up, sizeof up, "%s", dir);
-    char *last = strrchr(up, '/');
-    *last = 0;
+static int make_accessible(const char *dir, const struct launch_spec *spec) {
+  struct stat st, parent;
+  if (lstat(dir, &st)) {
+    char parent_path[PATH_MAX];
+    snprintf(parent_path, sizeof parent_path, "%s", dir);
+    char *slash = strrchr(parent_path, '/');
+    *slash = 0;
     // It was there before: only what is covered can be missing, and only there something is made.
-    if (errno != ENOENT || stat(*up ? up : "/", &parent) || !is_cover(&parent)) return -1;
+    if (errno != ENOENT || stat(*parent_path ? parent_path : "/", &parent) || !is_cover(&parent))
+      return -1;
     return mkdir(dir, 0755);
   }
-  if (may_enter(&about, orders)) return 0;
+  if (can_enter(&st, spec)) return 0;
   if (cover_count == COVERS_MAX) {
     errno = E2BIG;
     return -1;
   }
   if (mount("tmpfs", dir, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k"))
     return -1;
-  if (stat(dir, &about)) return -1;
-  covers[cover_count++] = about.st_dev;
+  if (stat(dir, &st)) return -1;
+  covers[cover_count++] = st.st_dev;
   return 0;
 }
 
-static int show(const char *path, int tree, const struct orders *orders) {
-  struct stat wanted, there;
-  if (fstat(tree, &wanted) || above(path, open_up, orders)) return -1;
-  bool missing = stat(path, &there);
-  if (!missing && there.st_dev == wanted.st_dev && there.st_ino == wanted.st_ino) return 0;
-  if (missing && S_ISDIR(wanted.st_mode) && mkdir(path, 0755)) return -1;
-  if (missing && !S_ISDIR(wanted.st_mode)) {
+static int expose(const char *path, int tree, const struct launch_spec *spec) {
+  struct stat source, existing;
+  if (fstat(tree, &source) || for_each_parent(path, make_accessible, spec)) return -1;
+  bool missing = stat(path, &existing);
+  if (!missing && existing.st_dev == source.st_dev && existing.st_ino == source.st_ino) return 0;
+  if (missing && S_ISDIR(source.st_mode) && mkdir(path, 0755)) return -1;
+  if (missing && !S_ISDIR(source.st_mode)) {
     int fd = open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0444);
     if (fd < 0) return -1;
     close(fd);
@@ -96,62 +98,62 @@ static int show(const char *path, int tree, const struct orders *orders) {
 }
 
 // What root alone may read and the configuration names, as a file of the runtime's own.
-static int copy_secret(const struct need *need, unsigned number, const struct orders *orders) {
+static int copy_secret(const struct needed_path *needed, unsigned number,
+                       const struct launch_spec *spec) {
   static char bytes[SECRET_BYTES];
   char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s%s/%u", orders->dir, SECRETS, number);
-  struct stat about;
-  int from = open(need->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  snprintf(path, sizeof path, "%s%s/%u", spec->warden_dir, SECRETS, number);
+  struct stat st;
+  int from = open(needed->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   int to = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0400);
   ssize_t size = -1;
   // Still what was seen to be root's own when it was chosen.
-  if (from >= 0 && to >= 0 && !fstat(from, &about) && S_ISREG(about.st_mode) &&
-      about.st_uid == 0 && !(about.st_mode & 077) && about.st_size < SECRET_BYTES)
+  if (from >= 0 && to >= 0 && !fstat(from, &st) && S_ISREG(st.st_mode) && st.st_uid == 0 &&
+      !(st.st_mode & 077) && st.st_size < SECRET_BYTES)
     size = read(from, bytes, sizeof bytes);
-  bool bad = size < 0 || write(to, bytes, (size_t)size) != size ||
-             fchown(to, orders->uid, orders->gid);
+  bool bad = size < 0 || write(to, bytes, (size_t)size) != size || fchown(to, spec->uid, spec->gid);
   if (from >= 0) close(from);
   if (to >= 0) close(to);
   memset(bytes, 0, sizeof bytes);
   return bad ? -1 : (int)syscall(SYS_open_tree, AT_FDCWD, path, TREE_CLONE | O_CLOEXEC);
 }
 
-static int tree_of(const struct need *need, unsigned number, const struct orders *orders) {
-  if (need->kind == NEED_SECRET) return copy_secret(need, number, orders);
-  return (int)syscall(SYS_open_tree, AT_FDCWD, need->path,
+static int open_tree_of(const struct needed_path *needed, unsigned number,
+                        const struct launch_spec *spec) {
+  if (needed->kind == PATH_SECRET) return copy_secret(needed, number, spec);
+  return (int)syscall(SYS_open_tree, AT_FDCWD, needed->path,
                       TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC);
 }
 
-static int mount_secrets(const struct orders *orders) {
+static int mount_secrets(const struct launch_spec *spec) {
   char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s%s", orders->dir, SECRETS);
+  snprintf(path, sizeof path, "%s%s", spec->warden_dir, SECRETS);
   return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=16m");
 }
 
-int view_make(const struct orders *orders, char *why, size_t size) {
-  bool closed[NEEDS_MAX], any = false;
-  for (unsigned i = 0; i < orders->need_count; i++) {
-    closed[i] = orders->needs[i].kind == NEED_SECRET ||
-                above(orders->needs[i].path, is_closed, orders);
-    any |= closed[i];
+int view_create(const struct launch_spec *spec, char *err, size_t size) {
+  bool hidden[PATHS_MAX], any_hidden = false;
+  for (unsigned i = 0; i < spec->path_count; i++) {
+    hidden[i] = spec->paths[i].kind == PATH_SECRET ||
+                for_each_parent(spec->paths[i].path, is_inaccessible, spec);
+    any_hidden |= hidden[i];
   }
-  if (!any) return 0;
+  if (!any_hidden) return 0;
   umask(022);
-  if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) ||
-      mount_secrets(orders))
-    return broken(why, size, "a mount namespace", orders->program[0]);
-  int trees[NEEDS_MAX];
-  for (unsigned i = 0; i < orders->need_count; i++) {
-    if (!closed[i]) continue;
-    trees[i] = tree_of(&orders->needs[i], i, orders);
-    if (trees[i] < 0) return broken(why, size, "opening it", orders->needs[i].path);
+  if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) || mount_secrets(spec))
+    return set_error(err, size, "a mount namespace", spec->argv[0]);
+  int trees[PATHS_MAX];
+  for (unsigned i = 0; i < spec->path_count; i++) {
+    if (!hidden[i]) continue;
+    trees[i] = open_tree_of(&spec->paths[i], i, spec);
+    if (trees[i] < 0) return set_error(err, size, "opening it", spec->paths[i].path);
   }
   // The shorter first, so that what lies in one that is shown already stays as it is.
   for (unsigned length = 1; length < PATH_MAX; length++)
-    for (unsigned i = 0; i < orders->need_count; i++) {
-      if (!closed[i] || strlen(orders->needs[i].path) != length) continue;
-      if (show(orders->needs[i].path, trees[i], orders))
-        return broken(why, size, "mount", orders->needs[i].path);
+    for (unsigned i = 0; i < spec->path_count; i++) {
+      if (!hidden[i] || strlen(spec->paths[i].path) != length) continue;
+      if (expose(spec->paths[i].path, trees[i], spec))
+        return set_error(err, size, "mount", spec->paths[i].path);
       close(trees[i]);
     }
   return 0;

@@ -34,8 +34,8 @@ function paths(told: Told, config: RuntimeConfig, program: string) {
   ].filter((path) => path !== undefined && existsSync(path) && !isWithin(path, told.stateDir));
   return {
     secret: [...secretsIn(config), ...credentials()].filter(isRootsSecret),
-    need: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
-    show: (named as string[]).flatMap(bothNames),
+    required: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
+    optional: (named as string[]).flatMap(bothNames),
   };
 }
 
@@ -66,12 +66,12 @@ function isRootsSecret(path: string): boolean {
   return stat?.isFile() === true && stat.uid === 0 && (stat.mode & 0o077) === 0;
 }
 
-function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[] {
+function launchSpec(told: Told, config: RuntimeConfig, user: ServiceUser): string[] {
   const warden = assertNative('warden');
   const program = programPath(told.mode);
   const runtimeDir = runtimeDirIn(told.stateDir);
   const { dir } = wardenPaths(runtimeDir);
-  const { need, show, secret } = paths(told, config, program);
+  const { required, optional, secret } = paths(told, config, program);
   const bounds = boundsText({
     config: { ...config.sandboxd, runner: config.sandboxd.runner ?? '' },
     host: { uid: user.uid, gid: user.gid, wardenIsRoot: true },
@@ -81,15 +81,16 @@ function ordersOf(told: Told, config: RuntimeConfig, user: ServiceUser): string[
     value === undefined ? [] : [name, String(value)];
   return [
     ...['uid', String(user.uid), 'gid', String(user.gid), 'user', user.name],
-    ...['ready-fd', String(told.readyFd), 'one-client', told.mode === 'embedded' ? '1' : '0'],
-    ...['warden', warden, 'dir', dir, 'bounds', bounds, 'runtime', runtimeDir],
-    ...['halt', join(told.stateDir, 'HALT'), 'log', join(told.stateDir, 'logs', 'warden.log')],
-    ...['held', JSON.stringify({ error: heldBy(told.stateDir).toBody() })],
-    ...need.flatMap((path) => ['need', path]),
+    ...['ready-fd', String(told.readyFd), 'single-client', told.mode === 'embedded' ? '1' : '0'],
+    ...['warden', warden, 'warden-dir', dir, 'bounds', bounds, 'runtime-dir', runtimeDir],
+    ...['halt', join(told.stateDir, 'HALT')],
+    ...['warden-log', join(told.stateDir, 'logs', 'warden.log')],
+    ...['in-use-error', JSON.stringify({ error: heldBy(told.stateDir).toBody() })],
+    ...required.flatMap((path) => ['required', path]),
     ...secret.flatMap((path) => ['secret', path]),
-    ...[...show, dirname(runtimeDir)]
+    ...[...optional, dirname(runtimeDir)]
       .filter((path) => !secret.includes(path))
-      .flatMap((path) => ['show', path]),
+      .flatMap((path) => ['optional', path]),
     ...[
       '--',
       process.execPath,
@@ -120,7 +121,7 @@ function runtimeDirIn(stateDir: string): string {
 function main(): void {
   const given = readArgv(process.argv.slice(2));
   try {
-    if (process.getuid?.() !== 0 || given.tellFd === undefined)
+    if (process.getuid?.() !== 0 || given.keeperFd === undefined)
       throw fault('bad_usage', 'as-root is started by the keeper, as root');
     mkdirSync(given.stateDir, { recursive: true, mode: 0o700 });
     const told = { ...given, stateDir: realpathSync(given.stateDir) };
@@ -129,7 +130,7 @@ function main(): void {
     for (const name of ['workspaces', 'homes', 'logs'])
       mkdirSync(join(told.stateDir, name), { recursive: true, mode: 0o700 });
     handOver(told.stateDir, user, daemonsOf(config.sandboxd));
-    writeSync(given.tellFd, `${ordersOf(told, config, user).join('\0')}\0`);
+    writeSync(given.keeperFd, `${launchSpec(told, config, user).join('\0')}\0`);
   } catch (error) {
     refuseToStart(given.readyFd, error);
   }

@@ -41,8 +41,8 @@ export type Told = {
   rehearsal: string | undefined;
   /** Made by the keeper, which holds root for the warden; then that runs already. */
   runtimeDir: string | undefined;
-  /** Where the keeper listens to what is to be done. */
-  tellFd: number | undefined;
+  /** The keeper's pipe, on which as-root sends it the launch spec. */
+  keeperFd: number | undefined;
 };
 
 export function readArgv(argv: string[]): Told {
@@ -59,7 +59,7 @@ export function readArgv(argv: string[]): Told {
       daemon: { type: 'string' },
       rehearsal: { type: 'string' },
       runtime: { type: 'string' },
-      'tell-fd': { type: 'string' },
+      'keeper-fd': { type: 'string' },
     },
   });
   return {
@@ -72,7 +72,7 @@ export function readArgv(argv: string[]): Told {
     daemon: values.daemon,
     rehearsal: values.rehearsal,
     runtimeDir: values.runtime,
-    tellFd: values['tell-fd'] === undefined ? undefined : Number(values['tell-fd']),
+    keeperFd: values['keeper-fd'] === undefined ? undefined : Number(values['keeper-fd']),
   };
 }
 

@@ -1,0 +1,126 @@
+// What to do comes from a program that runs as root, once, before anything else: it reads the
+// configuration and says who the runtime is and what it needs. It is gone when the runtime starts.
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SPEC_BYTES_MAX (1024 * 1024)
+#define FIELDS_MAX 1024
+
+__attribute__((noreturn)) static void die(const char *what) {
+  fprintf(stderr, "keeper: %s\n", what);
+  exit(70);
+}
+
+static pid_t start_preparer(char **argv, int write_fd) {
+  unsigned count = 0;
+  while (argv[count]) count++;
+  pid_t keeper = getpid(), pid = fork();
+  if (pid) return pid;
+  char digits[16];
+  snprintf(digits, sizeof digits, "%d", write_fd);
+  char **args = calloc(count + 3, sizeof *args);
+  if (!args) _exit(70);
+  memcpy(args, argv, count * sizeof *args);
+  args[count] = "--keeper-fd";
+  args[count + 1] = digits;
+  fcntl(write_fd, F_SETFD, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != keeper) _exit(70);
+  execv(args[0], args);
+  fprintf(stderr, "keeper: %s: %s\n", args[0], strerror(errno));
+  _exit(70);
+}
+
+static size_t read_all(int fd, char *bytes) {
+  size_t size = 0;
+  for (;;) {
+    ssize_t got = read(fd, bytes + size, SPEC_BYTES_MAX - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) die("reading the orders failed");
+    if (!got) return size;
+    size += (size_t)got;
+    if (size == SPEC_BYTES_MAX) die("the orders are too long");
+  }
+}
+
+static long parse_number(const char *text) {
+  char *end;
+  errno = 0;
+  long number = strtol(text, &end, 10);
+  if (errno || end == text || *end || number < 0 || number >= UINT_MAX)
+    die("an order is not a number");
+  return number;
+}
+
+static void set_field(struct launch_spec *spec, const char *name, char *value) {
+  const struct {
+    const char *name;
+    const char **field;
+  } string_fields[] = {
+      {"user", &spec->user},           {"warden", &spec->warden},
+      {"bounds", &spec->bounds},       {"warden-dir", &spec->warden_dir},
+      {"halt", &spec->halt},           {"runtime-dir", &spec->runtime_dir},
+      {"warden-log", &spec->warden_log}, {"in-use-error", &spec->in_use_error},
+  };
+  for (unsigned i = 0; i < sizeof string_fields / sizeof *string_fields; i++)
+    if (!strcmp(string_fields[i].name, name)) {
+      *string_fields[i].field = value;
+      return;
+    }
+  enum path_kind kind = !strcmp(name, "required")   ? PATH_REQUIRED
+                        : !strcmp(name, "optional") ? PATH_OPTIONAL
+                                                    : PATH_SECRET;
+  if (kind != PATH_SECRET || !strcmp(name, "secret")) {
+    if (spec->path_count == PATHS_MAX) die("too many paths are needed");
+    spec->paths[spec->path_count++] = (struct needed_path){value, kind};
+  } else if (!strcmp(name, "uid")) {
+    spec->uid = (uid_t)parse_number(value);
+  } else if (!strcmp(name, "gid")) {
+    spec->gid = (gid_t)parse_number(value);
+  } else if (!strcmp(name, "ready-fd")) {
+    spec->ready_fd = (int)parse_number(value);
+  } else if (!strcmp(name, "single-client")) {
+    spec->single_client = parse_number(value);
+  } else {
+    die("an order is not known");
+  }
+}
+
+void read_launch_spec(char **argv, struct launch_spec *spec) {
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC)) die("no pipe");
+  pid_t pid = start_preparer(argv, pipe_fds[1]);
+  close(pipe_fds[1]);
+  static char bytes[SPEC_BYTES_MAX];
+  static char *fields[FIELDS_MAX + 1];
+  size_t size = read_all(pipe_fds[0], bytes);
+  close(pipe_fds[0]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  // Whoever waits has been told why.
+  if (!WIFEXITED(status) || WEXITSTATUS(status)) exit(WIFEXITED(status) ? WEXITSTATUS(status) : 70);
+  unsigned count = 0;
+  for (size_t at = 0; at < size; at += strlen(bytes + at) + 1) {
+    if (count == FIELDS_MAX || !memchr(bytes + at, 0, size - at)) die("the orders are cut short");
+    fields[count++] = bytes + at;
+  }
+  unsigned at = 0;
+  for (; at + 1 < count && strcmp(fields[at], "--"); at += 2)
+    set_field(spec, fields[at], fields[at + 1]);
+  spec->argv = fields + at + 1;
+  // No order may leave the runtime root, or anything unsaid.
+  if (at >= count || !spec->argv[0] || !spec->uid || !spec->gid || !spec->user || !spec->warden ||
+      !spec->warden_dir || !spec->bounds || !spec->halt || !spec->runtime_dir ||
+      !spec->warden_log || !spec->in_use_error)
+    die("the orders lack something");
+}

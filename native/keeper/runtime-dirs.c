@@ -1,0 +1,98 @@
+// The directories beside the runtime's that only root can change: one keeper at a time, the bounds
+// of its warden, and nothing left of either afterwards.
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void join_path(char *out, const char *dir, const char *name) {
+  snprintf(out, PATH_MAX, "%s%s", dir, name);
+}
+
+static void make_dir(const struct launch_spec *spec, const char *dir, mode_t mode) {
+  struct stat st;
+  if (mkdir(dir, mode) && errno != EEXIST)
+    refuse(spec->ready_fd, "bad_config", "", "%s cannot be made: %s", dir, strerror(errno));
+  if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || (st.st_uid != 0 && st.st_uid != spec->uid))
+    refuse(spec->ready_fd, "bad_config", "Remove it and start again.",
+           "%s is not a directory of root or %s", dir, spec->user);
+  // Whatever the umask was.
+  if (chmod(dir, mode)) refuse(spec->ready_fd, "bad_config", "", "%s: %s", dir, strerror(errno));
+}
+
+// A lock whose file was removed meanwhile locks nothing: then it is taken anew.
+static void acquire_lock(const struct launch_spec *spec) {
+  char path[PATH_MAX];
+  join_path(path, spec->warden_dir, ".lock");
+  struct stat locked, current;
+  do {
+    int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) refuse(spec->ready_fd, "bad_config", "", "%s: %s", path, strerror(errno));
+    int failed = -1;
+    for (int tries = 0; tries < 20 && failed; tries++) {
+      failed = flock(fd, LOCK_EX | LOCK_NB);
+      if (failed) usleep(10000);
+    }
+    if (failed) refuse_with_line(spec->ready_fd, spec->in_use_error);
+    if (fstat(fd, &locked) || stat(path, &current)) {
+      close(fd);
+      current.st_ino = 0;
+    }
+  } while (locked.st_ino != current.st_ino);
+}
+
+static void write_bounds(const struct launch_spec *spec) {
+  char path[PATH_MAX], temp[PATH_MAX];
+  join_path(path, spec->warden_dir, "/bounds");
+  join_path(temp, spec->warden_dir, "/bounds.new");
+  unlink(temp);
+  int fd = open(temp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+  ssize_t size = (ssize_t)strlen(spec->bounds);
+  if (fd < 0 || write(fd, spec->bounds, (size_t)size) != size || close(fd) || rename(temp, path))
+    refuse(spec->ready_fd, "storage_full", "", "%s cannot be written: %s", path, strerror(errno));
+}
+
+void runtime_dirs_create(const struct launch_spec *spec) {
+  acquire_lock(spec);
+  make_dir(spec, spec->warden_dir, 0711);
+  make_dir(spec, spec->runtime_dir, 0700);
+  char secrets[PATH_MAX];
+  join_path(secrets, spec->warden_dir, SECRETS);
+  make_dir(spec, secrets, 0700);
+  if (lchown(spec->runtime_dir, spec->uid, spec->gid))
+    refuse(spec->ready_fd, "bad_config", "", "%s: %s", spec->runtime_dir, strerror(errno));
+  write_bounds(spec);
+}
+
+// A killed warden's janitor holds the warden's lock until it has taken away what is named in the
+// journal there.
+static void wait_for_janitor(const struct launch_spec *spec) {
+  char path[PATH_MAX];
+  join_path(path, spec->warden_dir, "/lock");
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  for (int tries = 0; fd >= 0 && tries < 300 && flock(fd, LOCK_EX | LOCK_NB); tries++)
+    usleep(10000);
+  if (fd >= 0) close(fd);
+}
+
+// By name, and only what the warden makes there; the lock last.
+void runtime_dirs_remove(const struct launch_spec *spec) {
+  const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
+                         "/probe/file", "/lock",        "/probe", "/root",
+                         "/dev",        SECRETS,        ""};
+  char path[PATH_MAX];
+  wait_for_janitor(spec);
+  for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+    join_path(path, spec->warden_dir, names[i]);
+    if (unlink(path)) rmdir(path);
+  }
+  // Never what is in it: that is the runtime's own to remove, and not for root to walk through.
+  rmdir(spec->runtime_dir);
+  join_path(path, spec->warden_dir, ".lock");
+  unlink(path);
+}
