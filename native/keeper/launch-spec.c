@@ -1,5 +1,6 @@
-// What to do comes from a program that runs as root, once, before anything else: it reads the
-// configuration and says who the runtime is and what it needs. It is gone when the runtime starts.
+// Reads the launch spec: runs as-root, once, before anything else. It reads the configuration as
+// root and names the runtime's user, program and paths, as NUL-terminated fields; it has exited
+// before the runtime starts.
 #include "keeper.h"
 
 #include <errno.h>
@@ -45,10 +46,10 @@ static size_t read_all(int fd, char *bytes) {
   for (;;) {
     ssize_t got = read(fd, bytes + size, SPEC_BYTES_MAX - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) die("reading the orders failed");
+    if (got < 0) die("reading the launch spec failed");
     if (!got) return size;
     size += (size_t)got;
-    if (size == SPEC_BYTES_MAX) die("the orders are too long");
+    if (size == SPEC_BYTES_MAX) die("the launch spec is too long");
   }
 }
 
@@ -57,7 +58,7 @@ static long parse_number(const char *text) {
   errno = 0;
   long number = strtol(text, &end, 10);
   if (errno || end == text || *end || number < 0 || number >= UINT_MAX)
-    die("an order is not a number");
+    die("a field of the launch spec is not a number");
   return number;
 }
 
@@ -80,7 +81,7 @@ static void set_field(struct launch_spec *spec, const char *name, char *value) {
                         : !strcmp(name, "optional") ? PATH_OPTIONAL
                                                     : PATH_SECRET;
   if (kind != PATH_SECRET || !strcmp(name, "secret")) {
-    if (spec->path_count == PATHS_MAX) die("too many paths are needed");
+    if (spec->path_count == PATHS_MAX) die("the launch spec has too many paths");
     spec->paths[spec->path_count++] = (struct needed_path){value, kind};
   } else if (!strcmp(name, "uid")) {
     spec->uid = (uid_t)parse_number(value);
@@ -91,13 +92,13 @@ static void set_field(struct launch_spec *spec, const char *name, char *value) {
   } else if (!strcmp(name, "single-client")) {
     spec->single_client = parse_number(value);
   } else {
-    die("an order is not known");
+    die("the launch spec has an unknown field");
   }
 }
 
 void read_launch_spec(char **argv, struct launch_spec *spec) {
   int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC)) die("no pipe");
+  if (pipe2(pipe_fds, O_CLOEXEC)) die("creating a pipe failed");
   pid_t pid = start_preparer(argv, pipe_fds[1]);
   close(pipe_fds[1]);
   static char bytes[SPEC_BYTES_MAX];
@@ -107,20 +108,21 @@ void read_launch_spec(char **argv, struct launch_spec *spec) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  // Whoever waits has been told why.
+  // as-root has already reported the reason.
   if (!WIFEXITED(status) || WEXITSTATUS(status)) exit(WIFEXITED(status) ? WEXITSTATUS(status) : 70);
   unsigned count = 0;
   for (size_t at = 0; at < size; at += strlen(bytes + at) + 1) {
-    if (count == FIELDS_MAX || !memchr(bytes + at, 0, size - at)) die("the orders are cut short");
+    if (count == FIELDS_MAX || !memchr(bytes + at, 0, size - at))
+      die("the launch spec is truncated");
     fields[count++] = bytes + at;
   }
   unsigned at = 0;
   for (; at + 1 < count && strcmp(fields[at], "--"); at += 2)
     set_field(spec, fields[at], fields[at + 1]);
   spec->argv = fields + at + 1;
-  // No order may leave the runtime root, or anything unsaid.
+  // The runtime must never run as root, and every field must be set.
   if (at >= count || !spec->argv[0] || !spec->uid || !spec->gid || !spec->user || !spec->warden ||
       !spec->warden_dir || !spec->bounds || !spec->halt || !spec->runtime_dir ||
       !spec->warden_log || !spec->in_use_error)
-    die("the orders lack something");
+    die("the launch spec is incomplete");
 }

@@ -1,6 +1,6 @@
-// Started as root, this keeps root from everything but the warden: a program of the runtime says
-// what is to be done and ends, the warden is started and started again, the daemons run as a user
-// without rights. Reads nothing that they write.
+// The keeper: confines root to itself and the warden. It runs as-root to learn what to start,
+// starts and restarts the warden, and runs the daemons as an unprivileged user. It reads nothing
+// that the daemons write.
 #include "keeper.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static long long now_ms(void) {
   return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
 }
 
-// ── what is said when it does not start ──
+// ── failure to start ──
 
 static size_t json_escape(char *out, size_t capacity, const char *text) {
   size_t used = 0;
@@ -50,7 +50,7 @@ static size_t json_escape(char *out, size_t capacity, const char *text) {
 
 void refuse_with_line(int fd, const char *line) {
   if (write(fd, line, strlen(line)) < 0 || write(fd, "\n", 1) < 0)
-    fprintf(stderr, "keeper: nobody waits any more\n");
+    fprintf(stderr, "keeper: reporting the failure failed\n");
   fprintf(stderr, "%s\n", line);
   if (dirs_owner == getpid()) {
     if (warden > 0) kill(warden, SIGKILL);
@@ -75,7 +75,7 @@ void refuse(int fd, const char *code, const char *hint, const char *text, ...) {
 
 // ── the warden ──
 
-// As the runtime's user: in its directories root opens nothing by name.
+// Opened as the runtime's user: root never opens a path in the daemons' directories.
 static int open_log(void) {
   int fd = -1;
   if (!setegid(spec.gid) && !seteuid(spec.uid))
@@ -115,7 +115,8 @@ static void warden_start(int stdout_fd) {
 static void warden_start_first(void) {
   int pipe_fds[2];
   char text[16] = "";
-  if (pipe2(pipe_fds, O_CLOEXEC)) refuse(spec.ready_fd, "internal", "", "no pipe");
+  if (pipe2(pipe_fds, O_CLOEXEC))
+    refuse(spec.ready_fd, "internal", "", "pipe: %s", strerror(errno));
   warden_start(pipe_fds[1]);
   close(pipe_fds[1]);
   struct pollfd wait = {.fd = pipe_fds[0], .events = POLLIN};
@@ -123,11 +124,11 @@ static void warden_start_first(void) {
       poll(&wait, 1, READY_TIMEOUT_MS) == 1 ? read(pipe_fds[0], text, sizeof text - 1) : -1;
   close(pipe_fds[0]);
   if (size < 5 || strncmp(text, "ready", 5))
-    refuse(spec.ready_fd, "unavailable", "Its log is logs/warden.log of the state directory.",
+    refuse(spec.ready_fd, "unavailable", "Read logs/warden.log in the state directory.",
            "the warden did not become ready");
 }
 
-// ── the life of both ──
+// ── supervision ──
 
 static void reap(int *runtime_status, long long *restart_at, long long started_at, int *backoff) {
   int status;
@@ -175,14 +176,14 @@ static void warden_stop(const sigset_t *signals) {
 
 int main(int argc, char **argv) {
   if (argc < 2 || geteuid() || getuid()) {
-    fprintf(stderr, "usage, as root: keeper PROGRAM ARGUMENT...\n");
+    fprintf(stderr, "usage: keeper PROGRAM ARGUMENT... (as root)\n");
     return 2;
   }
   spec.ready_fd = 2;
   read_launch_spec(argv + 1, &spec);
   prctl(PR_SET_DUMPABLE, 0);
   umask(022);
-  // Root's own groups would count where its user does not: see open_log.
+  // Root's supplementary groups would still apply in open_log, after seteuid.
   if (setgroups(0, NULL)) refuse(spec.ready_fd, "internal", "", "setgroups: %s", strerror(errno));
   sigset_t signals;
   sigemptyset(&signals);
@@ -198,14 +199,14 @@ int main(int argc, char **argv) {
   int release_fd;
   runtime = runtime_start(&spec, &release_fd);
   warden_start_first();
-  // When it is gone already it has said why, and how it ended is seen below.
+  // If the runtime has exited, it has reported why, and supervise returns its status.
   if (write(release_fd, "g", 1) == 1) close(release_fd);
   if (spec.ready_fd > 2) close(spec.ready_fd);
   int status = supervise(&signals);
   warden_stop(&signals);
   runtime_dirs_remove(&spec);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  // The same end as the runtime's, for whoever waits for us.
+  // Die by the same signal as the runtime, for the process that waits for the keeper.
   signal(WTERMSIG(status), SIG_DFL);
   sigemptyset(&signals);
   sigprocmask(SIG_SETMASK, &signals, NULL);

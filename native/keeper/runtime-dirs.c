@@ -1,5 +1,5 @@
-// The directories beside the runtime's that only root can change: one keeper at a time, the bounds
-// of its warden, and nothing left of either afterwards.
+// Creates and removes the directories beside the runtime's that only root can change: a lock for
+// one keeper at a time, the warden's directory and its bounds file.
 #include "keeper.h"
 
 #include <errno.h>
@@ -17,15 +17,15 @@ static void join_path(char *out, const char *dir, const char *name) {
 static void make_dir(const struct launch_spec *spec, const char *dir, mode_t mode) {
   struct stat st;
   if (mkdir(dir, mode) && errno != EEXIST)
-    refuse(spec->ready_fd, "bad_config", "", "%s cannot be made: %s", dir, strerror(errno));
+    refuse(spec->ready_fd, "bad_config", "", "creating %s failed: %s", dir, strerror(errno));
   if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || (st.st_uid != 0 && st.st_uid != spec->uid))
     refuse(spec->ready_fd, "bad_config", "Remove it and start again.",
-           "%s is not a directory of root or %s", dir, spec->user);
-  // Whatever the umask was.
+           "%s is not a directory owned by root or %s", dir, spec->user);
+  // Independent of the umask.
   if (chmod(dir, mode)) refuse(spec->ready_fd, "bad_config", "", "%s: %s", dir, strerror(errno));
 }
 
-// A lock whose file was removed meanwhile locks nothing: then it is taken anew.
+// If the lock file was removed between open and flock, the lock is worthless: lock the new file.
 static void acquire_lock(const struct launch_spec *spec) {
   char path[PATH_MAX];
   join_path(path, spec->warden_dir, ".lock");
@@ -54,7 +54,7 @@ static void write_bounds(const struct launch_spec *spec) {
   int fd = open(temp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
   ssize_t size = (ssize_t)strlen(spec->bounds);
   if (fd < 0 || write(fd, spec->bounds, (size_t)size) != size || close(fd) || rename(temp, path))
-    refuse(spec->ready_fd, "storage_full", "", "%s cannot be written: %s", path, strerror(errno));
+    refuse(spec->ready_fd, "storage_full", "", "writing %s failed: %s", path, strerror(errno));
 }
 
 void runtime_dirs_create(const struct launch_spec *spec) {
@@ -69,8 +69,8 @@ void runtime_dirs_create(const struct launch_spec *spec) {
   write_bounds(spec);
 }
 
-// A killed warden's janitor holds the warden's lock until it has taken away what is named in the
-// journal there.
+// A killed warden's janitor holds the warden's lock until it has cleaned up what the journal in
+// that directory lists.
 static void wait_for_janitor(const struct launch_spec *spec) {
   char path[PATH_MAX];
   join_path(path, spec->warden_dir, "/lock");
@@ -80,7 +80,7 @@ static void wait_for_janitor(const struct launch_spec *spec) {
   if (fd >= 0) close(fd);
 }
 
-// By name, and only what the warden makes there; the lock last.
+// Removes by name only what the warden creates there; the lock file goes last.
 void runtime_dirs_remove(const struct launch_spec *spec) {
   const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
                          "/probe/file", "/lock",        "/probe", "/root",
@@ -91,7 +91,7 @@ void runtime_dirs_remove(const struct launch_spec *spec) {
     join_path(path, spec->warden_dir, names[i]);
     if (unlink(path)) rmdir(path);
   }
-  // Never what is in it: that is the runtime's own to remove, and not for root to walk through.
+  // The contents belong to the runtime; root does not walk them. This succeeds only if it is empty.
   rmdir(spec->runtime_dir);
   join_path(path, spec->warden_dir, ".lock");
   unlink(path);

@@ -1,6 +1,6 @@
-// What runtimes that were killed have left beside ours. A state that is started again takes its own
-// up; one that is not, or is gone, would leave its directories for ever. Whose keeper lives holds
-// its lock, and is never touched.
+// Removes the directories of killed runtimes. A state directory that is started again reuses its
+// own; without this sweep, those of the others would stay forever. A live keeper holds its lock, so
+// its directories are never touched.
 #include "keeper.h"
 
 #include <dirent.h>
@@ -20,12 +20,12 @@
 #define OPEN_DIRS_MAX 16
 #define SWEEP_S 5
 
-// The name of a runtime's directory: see runtimeDirOf in src/platform/state-dir.ts.
+// Matches the directory names of runtimeDirOf in src/platform/state-dir.ts.
 static bool is_runtime_name(const char *name) {
   return strlen(name) == NAME_LENGTH && strspn(name, "0123456789abcdef") == NAME_LENGTH;
 }
 
-// Holds the lock of a dead keeper, so that none begins there meanwhile; -1 when one lives.
+// Locks a dead keeper's lock file, so that no keeper starts there meanwhile; -1 if one is alive.
 static int lock_stale(const char *path) {
   struct stat locked, current;
   int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -37,7 +37,7 @@ static int lock_stale(const char *path) {
   return -1;
 }
 
-// The janitor of a killed warden is still at work.
+// True while the janitor of a killed warden is still at work.
 static bool is_locked(const char *path) {
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno != ENOENT;
@@ -52,7 +52,7 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
   return 0;
 }
 
-// As its user: in their directories root removes nothing. The directory itself is root's to remove.
+// Runs as the daemons' user: root removes nothing inside their directories, only the directory.
 static void empty_as_user(const struct launch_spec *spec, const char *dir) {
   pid_t child = fork();
   if (child == 0) {

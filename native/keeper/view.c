@@ -1,7 +1,7 @@
-// The code, Node or the state may lie below a directory that the runtime's user cannot enter, as
-// root's home is. In a mount namespace of the runtime's own such a directory shows nothing but what
-// is needed of it; where nothing is closed, nothing is changed. A key that only root can read is
-// there as a copy that only the runtime can read.
+// The runtime's view of the file system. Programs, Node or the state may be below a directory that
+// the runtime's user cannot enter, such as root's home. The runtime's mount namespace shows such a
+// directory with nothing but the required paths in it; without such a directory it changes nothing.
+// A key that only root can read appears as a copy that only the runtime can read.
 #include "keeper.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define COVERS_MAX 64
 #define SECRET_BYTES (64 * 1024)
 
-static dev_t covers[COVERS_MAX];  // the empty directories made here
+static dev_t covers[COVERS_MAX];  // tmpfs mounts made here
 static unsigned cover_count;
 
 static int set_error(char *err, size_t size, const char *step, const char *path) {
@@ -29,7 +29,7 @@ static int set_error(char *err, size_t size, const char *step, const char *path)
 }
 
 static bool can_enter(const struct stat *st, const struct launch_spec *spec) {
-  if (!S_ISDIR(st->st_mode)) return true;  // a link: what it leads to is needed by its own name
+  if (!S_ISDIR(st->st_mode)) return true;  // a link: its target is listed as well
   if (st->st_uid == spec->uid) return st->st_mode & S_IXUSR;
   if (st->st_gid == spec->gid) return st->st_mode & S_IXGRP;
   return st->st_mode & S_IXOTH;
@@ -41,7 +41,7 @@ static bool is_cover(const struct stat *st) {
   return false;
 }
 
-// Calls `at` with every directory above the path, the outermost first.
+// Calls `visit` for every directory above the path, outermost first.
 static int for_each_parent(const char *path,
                            int (*visit)(const char *dir, const struct launch_spec *spec),
                            const struct launch_spec *spec) {
@@ -66,7 +66,7 @@ static int make_accessible(const char *dir, const struct launch_spec *spec) {
     snprintf(parent_path, sizeof parent_path, "%s", dir);
     char *slash = strrchr(parent_path, '/');
     *slash = 0;
-    // It was there before: only what is covered can be missing, and only there something is made.
+    // The path existed before, so it can be missing only below a cover, where it may be created.
     if (errno != ENOENT || stat(*parent_path ? parent_path : "/", &parent) || !is_cover(&parent))
       return -1;
     return mkdir(dir, 0755);
@@ -97,7 +97,7 @@ static int expose(const char *path, int tree, const struct launch_spec *spec) {
   return (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, path, FROM_EMPTY);
 }
 
-// What root alone may read and the configuration names, as a file of the runtime's own.
+// Copies a secret that only root can read into a file that only the runtime's user can read.
 static int copy_secret(const struct needed_path *needed, unsigned number,
                        const struct launch_spec *spec) {
   static char bytes[SECRET_BYTES];
@@ -107,7 +107,7 @@ static int copy_secret(const struct needed_path *needed, unsigned number,
   int from = open(needed->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   int to = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0400);
   ssize_t size = -1;
-  // Still what was seen to be root's own when it was chosen.
+  // It must still be a file that only root can read, as when as-root selected it.
   if (from >= 0 && to >= 0 && !fstat(from, &st) && S_ISREG(st.st_mode) && st.st_uid == 0 &&
       !(st.st_mode & 077) && st.st_size < SECRET_BYTES)
     size = read(from, bytes, sizeof bytes);
@@ -148,7 +148,7 @@ int view_create(const struct launch_spec *spec, char *err, size_t size) {
     trees[i] = open_tree_of(&spec->paths[i], i, spec);
     if (trees[i] < 0) return set_error(err, size, "opening it", spec->paths[i].path);
   }
-  // The shorter first, so that what lies in one that is shown already stays as it is.
+  // Shorter paths first, so that a path below one already exposed needs no mount of its own.
   for (unsigned length = 1; length < PATH_MAX; length++)
     for (unsigned i = 0; i < spec->path_count; i++) {
       if (!hidden[i] || strlen(spec->paths[i].path) != length) continue;
