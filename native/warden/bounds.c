@@ -10,101 +10,101 @@
 
 struct bounds bounds;
 
-static int parse_id(const char *word, uint32_t *id) {
+static int parse_id(const char *text, uint32_t *id) {
   char *end;
   errno = 0;
-  unsigned long long number = strtoull(word, &end, 10);
-  if (errno || end == word || *end || number >= UINT32_MAX) return -1;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (errno || end == text || *end || number >= UINT32_MAX) return -1;
   *id = (uint32_t)number;
   return 0;
 }
 
 static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
-                      struct failure *why) {
-  if (b->prefix_count == PREFIXES_MAX) return fail(why, REFUSED_BOUNDS, "too many path lines");
+                      struct failure *err) {
+  if (b->prefix_count == PREFIXES_MAX) return fail(err, REFUSED_BOUNDS, "too many path lines");
   struct prefix *prefix = &b->prefixes[b->prefix_count];
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
-    return fail(why, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
+    return fail(err, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
   // The whole machine is a bound that bounds nothing.
-  if ((use == PREFIX_WRITE || use == PREFIX_OWN || use == PREFIX_SHARE) && !path[1])
-    return fail(why, REFUSED_BOUNDS, "/ is never allowed, but for reading");
+  if ((use == PREFIX_WRITE || use == PREFIX_CHOWN || use == PREFIX_SHARE) && !path[1])
+    return fail(err, REFUSED_BOUNDS, "/ is never allowed, but for reading");
   strcpy(prefix->path, path);
   prefix->use = use;
   b->prefix_count++;
   return 0;
 }
 
-static int parse_line(struct bounds *b, char *line, struct failure *why) {
+static int parse_line(struct bounds *b, char *line, struct failure *err) {
   char *rest = line;
-  char *word = strsep(&rest, " ");
-  if (!*word || *word == '#') return 0;
-  if (!rest || !*rest) return fail(why, REFUSED_BOUNDS, "%.50s has no value", word);
-  if (!strcmp(word, "ro")) return add_prefix(b, rest, PREFIX_READ, why);
-  if (!strcmp(word, "rw")) return add_prefix(b, rest, PREFIX_WRITE, why);
-  if (!strcmp(word, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, why);
-  if (!strcmp(word, "own")) return add_prefix(b, rest, PREFIX_OWN, why);
-  if (!strcmp(word, "share")) return add_prefix(b, rest, PREFIX_SHARE, why);
+  char *text = strsep(&rest, " ");
+  if (!*text || *text == '#') return 0;
+  if (!rest || !*rest) return fail(err, REFUSED_BOUNDS, "%.50s has no value", text);
+  if (!strcmp(text, "ro")) return add_prefix(b, rest, PREFIX_READ, err);
+  if (!strcmp(text, "rw")) return add_prefix(b, rest, PREFIX_WRITE, err);
+  if (!strcmp(text, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, err);
+  if (!strcmp(text, "own")) return add_prefix(b, rest, PREFIX_CHOWN, err);
+  if (!strcmp(text, "share")) return add_prefix(b, rest, PREFIX_SHARE, err);
   uint32_t first, last;
   char *from = strsep(&rest, " ");
-  if (parse_id(from, &first)) return fail(why, REFUSED_BOUNDS, "%.50s is not a number", from);
+  if (parse_id(from, &first)) return fail(err, REFUSED_BOUNDS, "%.50s is not a number", from);
   last = first;
-  if (rest && parse_id(rest, &last)) return fail(why, REFUSED_BOUNDS, "%.50s: bad range", word);
-  if (!strcmp(word, "client_uid")) {
+  if (rest && parse_id(rest, &last)) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", text);
+  if (!strcmp(text, "client_uid")) {
     b->client_uid = first;
     return 0;
   }
-  if (!strcmp(word, "client_gid")) {
+  if (!strcmp(text, "client_gid")) {
     b->client_gid = first;
     return 0;
   }
-  if (!strcmp(word, "client_pid")) {
+  if (!strcmp(text, "client_pid")) {
     b->client_pid = (pid_t)first;
     return 0;
   }
-  if (!strcmp(word, "boxes")) {
+  if (!strcmp(text, "boxes")) {
     b->boxes_max = first > 4096 ? 4096 : first;
     return 0;
   }
-  if (first == 0 || last < first) return fail(why, REFUSED_BOUNDS, "%.50s: bad range", word);
-  if (!strcmp(word, "uid")) {
+  if (first == 0 || last < first) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", text);
+  if (!strcmp(text, "uid")) {
     b->uid_min = first;
     b->uid_max = last;
     return 0;
   }
-  if (!strcmp(word, "gid")) {
+  if (!strcmp(text, "gid")) {
     b->gid_min = first;
     b->gid_max = last;
     return 0;
   }
-  if (!strcmp(word, "group") && b->group_count < GROUPS_MAX) {
+  if (!strcmp(text, "group") && b->group_count < GROUPS_MAX) {
     b->groups[b->group_count++] = first;
     return 0;
   }
-  return fail(why, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", word);
+  return fail(err, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", text);
 }
 
-int bounds_read(const char *file, struct bounds *b, struct failure *why) {
+int bounds_read(const char *file, struct bounds *b, struct failure *err) {
   memset(b, 0, sizeof *b);
   b->boxes_max = 256;
   b->client_uid = getuid();
   FILE *in = fopen(file, "re");
-  if (!in) return fail(why, REFUSED_BOUNDS, "%.200s: %s", file, strerror(errno));
-  struct stat about;
-  if (fstat(fileno(in), &about) || (about.st_uid != 0 && about.st_uid != getuid()) ||
-      about.st_mode & (S_IWGRP | S_IWOTH)) {
+  if (!in) return fail(err, REFUSED_BOUNDS, "%.200s: %s", file, strerror(errno));
+  struct stat st;
+  if (fstat(fileno(in), &st) || (st.st_uid != 0 && st.st_uid != getuid()) ||
+      st.st_mode & (S_IWGRP | S_IWOTH)) {
     fclose(in);
-    return fail(why, REFUSED_BOUNDS, "%.200s must belong to root and be writable by no one else",
+    return fail(err, REFUSED_BOUNDS, "%.200s must belong to root and be writable by no one else",
                 file);
   }
   char line[PATH_BYTES + 64];
   int bad = 0;
   while (!bad && fgets(line, sizeof line, in)) {
     line[strcspn(line, "\n")] = 0;
-    bad = parse_line(b, line, why);
+    bad = parse_line(b, line, err);
   }
   fclose(in);
   if (!bad && (!b->uid_max || !b->gid_max))
-    return fail(why, REFUSED_BOUNDS, "%.200s names no uid or no gid range", file);
+    return fail(err, REFUSED_BOUNDS, "%.200s names no uid or no gid range", file);
   return bad;
 }
 
@@ -117,27 +117,27 @@ static bool is_group_allowed(const struct bounds *b, uint32_t group) {
   return false;
 }
 
-int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *why) {
+int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *err) {
   if (uid < b->uid_min || uid > b->uid_max)
-    return fail(why, REFUSED_BOUNDS, "uid %u is not between %u and %u", uid, b->uid_min,
+    return fail(err, REFUSED_BOUNDS, "uid %u is not between %u and %u", uid, b->uid_min,
                 b->uid_max);
   // No box is ever one of the daemons.
   if (host.root && uid == b->client_uid)
-    return fail(why, REFUSED_BOUNDS, "uid %u is that of the daemons", uid);
+    return fail(err, REFUSED_BOUNDS, "uid %u is that of the daemons", uid);
   return 0;
 }
 
-int bounds_check_group(const struct bounds *b, uint32_t gid, struct failure *why) {
-  return is_group_allowed(b, gid) ? 0 : fail(why, REFUSED_BOUNDS, "gid %u is not allowed", gid);
+int bounds_check_group(const struct bounds *b, uint32_t gid, struct failure *err) {
+  return is_group_allowed(b, gid) ? 0 : fail(err, REFUSED_BOUNDS, "gid %u is not allowed", gid);
 }
 
-int bounds_check(const struct bounds *b, const struct plan *plan, struct failure *why) {
-  if (bounds_check_user(b, plan->uid, why) || bounds_check_group(b, plan->gid, why)) return -1;
+int bounds_check(const struct bounds *b, const struct plan *plan, struct failure *err) {
+  if (bounds_check_user(b, plan->uid, err) || bounds_check_group(b, plan->gid, err)) return -1;
   for (unsigned i = 0; i < plan->group_count; i++)
     if (!is_group_allowed(b, plan->groups[i]))
-      return fail(why, REFUSED_BOUNDS, "group %u is not allowed", plan->groups[i]);
+      return fail(err, REFUSED_BOUNDS, "group %u is not allowed", plan->groups[i]);
   if (!host.root && (plan->uid != host.uid || plan->gid != host.gid || plan->group_count))
-    return fail(why, REFUSED_HOST, "without root every box runs as uid %u, gid %u", host.uid,
+    return fail(err, REFUSED_HOST, "without root every box runs as uid %u, gid %u", host.uid,
                 host.gid);
   return 0;
 }
@@ -149,20 +149,20 @@ static bool is_below(const char *prefix, const char *path) {
 }
 
 int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
-                struct failure *why) {
+                struct failure *err) {
   bool allowed = false;
   for (unsigned i = 0; i < b->prefix_count; i++) {
     const struct prefix *prefix = &b->prefixes[i];
     // What may be written may be read; what leads out may be neither.
     if (prefix->use != use && !(use == PREFIX_READ && prefix->use == PREFIX_WRITE)) continue;
     // The directory for homes is nobody's home.
-    if (use == PREFIX_OWN && !strcmp(prefix->path, path)) continue;
+    if (use == PREFIX_CHOWN && !strcmp(prefix->path, path)) continue;
     if (is_below(prefix->path, path)) allowed = true;
   }
-  if (!allowed && (use == PREFIX_OWN || use == PREFIX_SHARE))
-    return fail(why, REFUSED_BOUNDS, "%.200s may not be given to anybody", path);
+  if (!allowed && (use == PREFIX_CHOWN || use == PREFIX_SHARE))
+    return fail(err, REFUSED_BOUNDS, "%.200s may not be given to anybody", path);
   if (!allowed)
-    return fail(why, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
+    return fail(err, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
                 use == PREFIX_WRITE    ? " for writing"
                 : use == PREFIX_EGRESS ? " as its way out"
                                        : "");
@@ -171,8 +171,8 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
                      RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (fd < 0 && (errno == ELOOP))
-    return fail(why, REFUSED_BOUNDS, "%.200s has a symbolic link in it: give the real path", path);
-  if (fd < 0) return fail(why, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
+    return fail(err, REFUSED_BOUNDS, "%.200s has a symbolic link in it: give the real path", path);
+  if (fd < 0) return fail(err, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
   return fd;
 }
 

@@ -12,107 +12,108 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define DRAIN_US 5000000
+#define DRAIN_TIMEOUT_US 5000000
 
-static struct box *boxes, *graves;
-static unsigned count;
+static struct box *boxes, *dead_boxes;
+static unsigned box_count;
 
-unsigned boxes_count(void) { return count; }
+unsigned boxes_count(void) { return box_count; }
 
 void box_add(struct box *box) {
   box->next = boxes;
   boxes = box;
-  count++;
+  box_count++;
 }
 
-static void put64(uint8_t *at, uint64_t value) {
+static void put_u64(uint8_t *at, uint64_t value) {
   for (int i = 0; i < 8; i++) at[i] = (uint8_t)(value >> 8 * i);
 }
 
-static uint64_t micros(struct timeval time) {
+static uint64_t to_us(struct timeval time) {
   return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
 // u8 ended by, u8 signal, u8 exit code, u8 pids limit met, u32 zero, then u64: wall, user and
 // system time in µs, peak memory of the largest process in KiB, stdout bytes, stderr bytes.
 static void send_exit(const struct box *box, struct conn *conn) {
-  uint8_t body[56] = {(uint8_t)box->by};
-  if (box->ended && WIFEXITED(box->status)) body[2] = (uint8_t)WEXITSTATUS(box->status);
-  else body[1] = (uint8_t)(box->ended ? WTERMSIG(box->status) : SIGKILL);
-  body[3] = box->pids_met;
-  put64(body + 8, (uint64_t)(now_us() - box->began_us));
-  put64(body + 16, micros(box->usage.ru_utime));
-  put64(body + 24, micros(box->usage.ru_stime));
-  put64(body + 32, (uint64_t)box->usage.ru_maxrss);
-  put64(body + 40, box->out[0].bytes);
-  put64(body + 48, box->out[1].bytes);
+  uint8_t body[56] = {(uint8_t)box->ended_by};
+  if (box->command_exited && WIFEXITED(box->status)) body[2] = (uint8_t)WEXITSTATUS(box->status);
+  else body[1] = (uint8_t)(box->command_exited ? WTERMSIG(box->status) : SIGKILL);
+  body[3] = box->pids_limit_hit;
+  put_u64(body + 8, (uint64_t)(now_us() - box->started_us));
+  put_u64(body + 16, to_us(box->usage.ru_utime));
+  put_u64(body + 24, to_us(box->usage.ru_stime));
+  put_u64(body + 32, (uint64_t)box->usage.ru_maxrss);
+  put_u64(body + 40, box->output[0].bytes);
+  put_u64(body + 48, box->output[1].bytes);
   conn_send(conn, FRAME_EXIT, body, sizeof body);
 }
 
 struct box *box_find(uint64_t handle) {
   for (struct box *box = boxes; box; box = box->next)
-    if (box->hold && box->handle == handle && box->told_start && !box->dead &&
-        box->by == ENDED_ITSELF)
+    if (box->is_open_box && box->handle == handle && box->start_reported && !box->reaped &&
+        box->ended_by == ENDED_ITSELF)
       return box;
   return NULL;
 }
 
 // An open box takes everything that runs in it along.
-static void close_home(struct box *home) {
-  spares_drop(&home->entry);
+static void close_entry_point(struct box *box) {
+  spares_remove_open_box(&box->entry);
   for (int i = 0; i < ENTRY_COUNT; i++)
-    if (home->entry.fds[i] >= 0) close(home->entry.fds[i]);
-  memset(home->entry.fds, -1, sizeof home->entry.fds);
+    if (box->entry.fds[i] >= 0) close(box->entry.fds[i]);
+  memset(box->entry.fds, -1, sizeof box->entry.fds);
 }
 
 // Everything is dead: what the box used and left is read and taken away, once.
-static void settle(struct box *box) {
-  box->settled = true;
-  close_stream(&box->in);
+static void clean_up(struct box *box) {
+  box->cleaned_up = true;
+  close_stream(&box->input);
   close_stream(&box->control);
-  close_stream(&box->seals);
-  seals_forget(box);
+  close_stream(&box->mount_watch);
+  seals_free(box);
   if (box->egress > 0) kill(box->egress, SIGTERM);
-  if (box->hold) close_home(box);
-  if (box->home ? !box->alone : !box->pid_namespace) group_kill(&box->group);
-  box->pids_met = group_pids_refused(&box->group) > 0;
-  if (group_oom_kills(&box->group) > 0 && box->by == ENDED_ITSELF) box->by = ENDED_MEMORY;
-  if (!box->ended && !box->failed && box->by == ENDED_ITSELF) {
-    box->by = ENDED_LOST;
+  if (box->is_open_box) close_entry_point(box);
+  if (box->parent ? !box->tree_exited : !box->pid_namespace) cgroup_kill(&box->cgroup);
+  box->pids_limit_hit = cgroup_pids_max_hits(&box->cgroup) > 0;
+  if (cgroup_oom_kills(&box->cgroup) > 0 && box->ended_by == ENDED_ITSELF)
+    box->ended_by = ENDED_MEMORY;
+  if (!box->command_exited && !box->failed && box->ended_by == ENDED_ITSELF) {
+    box->ended_by = ENDED_LOST;
     // Where no cgroup holds the command's tree, nobody can tell its orphans from the others.
-    if (box->home && box->group.dirs[HELD_TREE] < 0) box_kill(box->home, ENDED_LOST);
+    if (box->parent && box->cgroup.dirs[CGROUP_TREE] < 0) box_kill(box->parent, ENDED_LOST);
   }
-  paths_release(&box->paths);
+  paths_drop_stubs(&box->paths);
 }
 
 // A box's group goes when nobody is in it, and an open box's after those of its commands.
-static bool sweep(struct box *box) {
+static bool try_remove_cgroup(struct box *box) {
   if (box->egress > 0 && now_us() < box->drain_us) return false;
   if (box->egress > 0) kill(box->egress, SIGKILL);
-  for (struct box *other = boxes; other && box->hold; other = other->next)
-    if (other->home == box && !other->swept) return false;
+  for (struct box *other = boxes; other && box->is_open_box; other = other->next)
+    if (other->parent == box && !other->cgroup_removed) return false;
   // A spare on its way into a cgroup holds the kernel's lock on all of them for many milliseconds:
   // nobody is in this one any more, so it can wait, and the client need not.
-  if (spares_joining() || now_us() > box->drain_us) group_abandon(&box->group);
-  else if (!group_remove(&box->group)) return false;
-  for (struct box *other = boxes; other && box->hold; other = other->next)
-    if (other->home == box) other->home = NULL;
+  if (spares_joining() || now_us() > box->drain_us) cgroup_remove_later(&box->cgroup);
+  else if (!cgroup_remove(&box->cgroup)) return false;
+  for (struct box *other = boxes; other && box->is_open_box; other = other->next)
+    if (other->parent == box) other->parent = NULL;
   return true;
 }
 
 void box_finish(struct box *box) {
-  if (!box->dead || box->gone) return;
-  if (!box->settled) settle(box);
+  if (!box->reaped || box->unlisted) return;
+  if (!box->cleaned_up) clean_up(box);
   // The kernel counts the last process a moment longer than wait() does; tick comes back for it.
-  if (!box->swept) box->swept = sweep(box);
-  if (!box->swept || box->out[0].open || box->out[1].open) return;
-  box->gone = true;
+  if (!box->cgroup_removed) box->cgroup_removed = try_remove_cgroup(box);
+  if (!box->cgroup_removed || box->output[0].open || box->output[1].open) return;
+  box->unlisted = true;
   // Last: whoever hears of the end finds nothing left of the box.
   struct conn *conn = box->conn;
   box->conn = NULL;
   if (conn) {
-    conn_box_gone(conn);  // first: the client may be found gone while it is told
-    if (box->failed) conn_refuse(conn, &box->why);
+    conn_detach_box(conn);  // first: the client may be found gone while it is told
+    if (box->failed) conn_refuse(conn, &box->err);
     else send_exit(box, conn);
   }
   for (struct box **at = &boxes; *at; at = &(*at)->next)
@@ -120,16 +121,16 @@ void box_finish(struct box *box) {
       *at = box->next;
       break;
     }
-  count--;
+  box_count--;
   // Events of this round may still name it.
-  box->next = graves;
-  graves = box;
+  box->next = dead_boxes;
+  dead_boxes = box;
 }
 
-void boxes_bury(void) {
-  while (graves) {
-    struct box *box = graves;
-    graves = box->next;
+void boxes_free_dead(void) {
+  while (dead_boxes) {
+    struct box *box = dead_boxes;
+    dead_boxes = box->next;
     free(box->egress_path);
     free(box);
   }
@@ -137,24 +138,25 @@ void boxes_bury(void) {
 
 // A command of an open box has a tree, but no pid namespace, to itself.
 static void kill_command(struct box *box) {
-  if (box->group.dirs[HELD_TREE] >= 0) group_kill(&box->group);
-  else if (box->told_start && box->kills++ < 50) tree_kill(box->pid, false);
+  if (box->cgroup.dirs[CGROUP_TREE] >= 0) cgroup_kill(&box->cgroup);
+  else if (box->start_reported && box->kill_attempts++ < 50) tree_kill(box->pid, false);
   else kill(box->pid, SIGKILL);  // it should have gone by itself when it was alone
   box->kill_us = now_us() + 20000;
 }
 
-void box_kill(struct box *box, enum ended_by by) {
-  if (box->by == ENDED_ITSELF) box->by = by;
-  if (box->dead) return;
-  if (box->home) {
+void box_kill(struct box *box, enum ended_by reason) {
+  if (box->ended_by == ENDED_ITSELF) box->ended_by = reason;
+  if (box->reaped) return;
+  if (box->parent) {
     kill_command(box);
     return;
   }
   if (box->pid_namespace) kill(box->pid, SIGKILL);
   else tree_kill(box->pid, true);
   for (struct box *other = boxes; other; other = other->next)
-    if (other->home == box && other->by == ENDED_ITSELF && !other->ended) other->by = ENDED_BOX;
-  group_kill(&box->group);
+    if (other->parent == box && other->ended_by == ENDED_ITSELF && !other->command_exited)
+      other->ended_by = ENDED_BOX;
+  cgroup_kill(&box->cgroup);
 }
 
 void box_signal(struct box *box, uint8_t number) {
@@ -162,46 +164,47 @@ void box_signal(struct box *box, uint8_t number) {
   if (box->control.open) send(box->control.watch.fd, &number, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void expire(struct box *box, enum ended_by by) {
-  if (box->by != ENDED_ITSELF) return;
-  if (!box->limits[LIMIT_GRACE_MS] || !box->told_start) {
-    box_kill(box, by);
+static void expire(struct box *box, enum ended_by reason) {
+  if (box->ended_by != ENDED_ITSELF) return;
+  if (!box->limits[LIMIT_GRACE_MS] || !box->start_reported) {
+    box_kill(box, reason);
     return;
   }
-  box->by = by;
+  box->ended_by = reason;
   box_signal(box, SIGTERM);
   box->kill_us = now_us() + (int64_t)box->limits[LIMIT_GRACE_MS] * 1000;
 }
 
-static uint8_t held_code(enum held what) {  // 0: nothing, else the version
-  const char *word = cgroups_held(what);
-  return word[0] == 'v' ? (uint8_t)(word[1] - '0') : 0;
+static uint8_t cgroup_version_code(enum cgroup_resource resource) {  // 0: nothing, else the version
+  const char *version = cgroups_version(resource);
+  return version[0] == 'v' ? (uint8_t)(version[1] - '0') : 0;
 }
 
-static void tell_started(struct box *box) {
-  box->told_start = true;
-  if (box->hold) spares_expect(&box->entry);
+static void report_started(struct box *box) {
+  box->start_reported = true;
+  if (box->is_open_box) spares_add_open_box(&box->entry);
   uint8_t body[17], *at = body;
   uint32_t pid = (uint32_t)box->pid;
-  if (box->hold) {
+  if (box->is_open_box) {
     while (!box->handle && getrandom(&box->handle, sizeof box->handle, 0) < 0) {
     }
-    put64(body, box->handle);
+    put_u64(body, box->handle);
     at += 8;
-    group_share(&box->group);
+    cgroup_delegate(&box->cgroup);
   }
   memcpy(at, &pid, 4);
-  for (int i = 0; i < HELD_COUNT; i++) at[4 + i] = held_code((enum held)i);
+  for (int i = 0; i < CGROUP_RESOURCES; i++)
+    at[4 + i] = cgroup_version_code((enum cgroup_resource)i);
   at[8] = box->pid_namespace;
   if (box->conn)
-    conn_send(box->conn, box->hold ? FRAME_OPENED : FRAME_STARTED, body,
+    conn_send(box->conn, box->is_open_box ? FRAME_OPENED : FRAME_STARTED, body,
               (size_t)(at + 9 - body));
-  box_output_possible(box);
+  box_resume_output(box);
 }
 
 // After its opening a box's mounts stay as they are, unless what one lies on is removed or replaced
 // on the host: then the kernel takes the mount away, and what it hid or protected is open.
-static void on_seals(struct watch *watch, uint32_t events) {
+static void on_mounts_changed(struct watch *watch, uint32_t events) {
   struct stream *stream = (struct stream *)watch;
   if (!(events & (EPOLLPRI | EPOLLERR))) return;
   box_kill(stream->box, ENDED_SEAL);
@@ -209,19 +212,19 @@ static void on_seals(struct watch *watch, uint32_t events) {
 }
 
 // Its init handed something over for which there was no room here: without it there is no box.
-static void give_up(struct box *box, const int *fds, unsigned count) {
+static void fail_overloaded(struct box *box, const int *fds, unsigned count) {
   for (unsigned i = 0; i < count; i++) close(fds[i]);
   box->failed = true;
-  fail(&box->why, REFUSED_OVERLOAD, "no descriptors left for a box");
+  fail(&box->err, REFUSED_OVERLOAD, "no descriptors left for a box");
   box_kill(box, ENDED_LOST);
 }
 
-static void watch_seals(struct box *box, int fd, int mounts) {
-  box->seals = (struct stream){
-      .watch = {.ready = on_seals, .fd = fd}, .box = box, .type = 0, .open = true};
-  watch_add(&box->seals.watch, EPOLLPRI);
+static void watch_mounts(struct box *box, int fd, int mounts) {
+  box->mount_watch = (struct stream){
+      .watch = {.ready = on_mounts_changed, .fd = fd}, .box = box, .type = 0, .open = true};
+  watch_add(&box->mount_watch.watch, EPOLLPRI);
   // What went before is not told: epoll itself looks when it is added, and keeps it.
-  if (!box->seals.watch.active || mounts_count(fd) != mounts) box_kill(box, ENDED_SEAL);
+  if (!box->mount_watch.watch.active || mounts_count(fd) != mounts) box_kill(box, ENDED_SEAL);
 }
 
 static void on_report(struct box *box, const struct report *report, const int *fds,
@@ -230,27 +233,27 @@ static void on_report(struct box *box, const struct report *report, const int *f
     case REPORT_READY: return;
     case REPORT_FAILED:
       box->failed = true;
-      box->why = report->why;
+      box->err = report->err;
       return;
     case REPORT_ENDED:
-      box->ended = true;
+      box->command_exited = true;
       box->status = report->status;
-      box->alone = report->alone;
-      if (box->home && !box->alone) kill_command(box);
+      box->tree_exited = report->tree_exited;
+      if (box->parent && !box->tree_exited) kill_command(box);
       return;
     case REPORT_STARTED:
-      if (box->hold && count != ENTRY_COUNT) {
-        give_up(box, fds, count);
+      if (box->is_open_box && count != ENTRY_COUNT) {
+        fail_overloaded(box, fds, count);
         return;
       }
-      if (box->hold) memcpy(box->entry.fds, fds, count * sizeof *fds);
-      tell_started(box);
+      if (box->is_open_box) memcpy(box->entry.fds, fds, count * sizeof *fds);
+      report_started(box);
       return;
-    case REPORT_WATCH:
-      if (count == 2 && !box->seals.open) {
-        watch_seals(box, fds[0], report->status);
+    case REPORT_MOUNTS:
+      if (count == 2 && !box->mount_watch.open) {
+        watch_mounts(box, fds[0], report->status);
         box->root_fd = fds[1];
-      } else give_up(box, fds, count);
+      } else fail_overloaded(box, fds, count);
       return;
     case REPORT_LISTENER:
       if (count == 1 && box->conn && box->egress_path && !box->egress)
@@ -278,20 +281,20 @@ void box_on_control(struct watch *watch, uint32_t events) {
 
 bool is_box(pid_t pid) {
   for (struct box *box = boxes; box; box = box->next)
-    if (box->pid == pid && !box->dead) return true;
+    if (box->pid == pid && !box->reaped) return true;
   return false;
 }
 
 // Where no pid namespace holds a box and its init was killed, its processes became our children.
 static void kill_orphans(void) {
   pid_t children[1024];
-  unsigned found = tree_children(getpid(), children, 1024);
+  unsigned found = child_pids(getpid(), children, 1024);
   for (unsigned i = 0; i < found; i++)
-    if (!is_box(children[i]) && !is_spare(children[i]) && !is_walk(children[i]))
+    if (!is_box(children[i]) && !is_spare(children[i]) && !is_dir_worker(children[i]))
       tree_kill(children[i], true);
 }
 
-static void relay_reaped(pid_t pid) {
+static void egress_exited(pid_t pid) {
   for (struct box *box = boxes; box; box = box->next) {
     if (box->egress != pid) continue;
     box->egress = 0;
@@ -310,12 +313,12 @@ void boxes_reap(void) {
     struct rusage usage;
     wait4(info.si_pid, NULL, WNOHANG, &usage);
     if (!box) {  // else an orphan that a box left to us
-      if (!spares_reaped(info.si_pid)) relay_reaped(info.si_pid);
+      if (!spares_handle_exit(info.si_pid)) egress_exited(info.si_pid);
       continue;
     }
     box->usage = usage;
-    box->dead = true;
-    box->drain_us = now_us() + DRAIN_US;
+    box->reaped = true;
+    box->drain_us = now_us() + DRAIN_TIMEOUT_US;
     // Its last words may still be in the socket.
     while (box->control.open) {
       char byte;
@@ -323,28 +326,28 @@ void boxes_reap(void) {
       box_on_control(&box->control.watch, 0);
     }
     if (!box->pid_namespace) kill_orphans();
-    box_output_possible(box);
+    box_resume_output(box);
     box_finish(box);
   }
 }
 
-void box_forget_client(struct box *box) {
+void box_detach_client(struct box *box) {
   box->conn = NULL;
   box_kill(box, ENDED_CLIENT);
-  for (int i = 0; i < 2; i++) close_stream(&box->out[i]);
-  close_stream(&box->in);
+  for (int i = 0; i < 2; i++) close_stream(&box->output[i]);
+  close_stream(&box->input);
   box_finish(box);
 }
 
-void boxes_kill(enum ended_by by) {
-  for (struct box *box = boxes; box; box = box->next) box_kill(box, by);
+void boxes_kill(enum ended_by reason) {
+  for (struct box *box = boxes; box; box = box->next) box_kill(box, reason);
 }
 
 static void check_usage(struct box *box, int64_t now) {
-  box->usage_us = now + USAGE_EVERY_US;
-  int64_t cpu_ms = group_cpu_ms(&box->group), rss = 0;
+  box->usage_us = now + USAGE_INTERVAL_US;
+  int64_t cpu_ms = cgroup_cpu_ms(&box->cgroup), rss = 0;
   int processes = 0;
-  if (cpu_ms < 0 || box->group.dirs[HELD_MEMORY] < 0) {
+  if (cpu_ms < 0 || box->cgroup.dirs[CGROUP_MEMORY] < 0) {
     int64_t tree_cpu;
     tree_usage(box->pid, &tree_cpu, &rss, &processes);
     if (cpu_ms < 0) cpu_ms = tree_cpu;
@@ -353,22 +356,22 @@ static void check_usage(struct box *box, int64_t now) {
   if (rss > (int64_t)box->limits[LIMIT_MEMORY_BYTES]) box_kill(box, ENDED_MEMORY);
 }
 
-static int64_t tick(struct box *box, int64_t now) {
-  if (box->settled && !box->swept) return now + 1000;
-  if (box->dead) {
+static int64_t tick_box(struct box *box, int64_t now) {
+  if (box->cleaned_up && !box->cgroup_removed) return now + 1000;
+  if (box->reaped) {
     // The client does not read: everything is over, so nothing is lost by letting go.
     if (now > box->drain_us && now > box->deadline_us)
-      for (int i = 0; i < 2; i++) close_stream(&box->out[i]);
+      for (int i = 0; i < 2; i++) close_stream(&box->output[i]);
     return box->drain_us > box->deadline_us ? box->drain_us + 1 : box->deadline_us + 1;
   }
   if (now >= box->deadline_us) expire(box, ENDED_WALL);
   if (box->kill_us && now >= box->kill_us) {
-    if (box->home && (box->ended || box->by != ENDED_ITSELF)) kill_command(box);
-    else box_kill(box, box->by);
+    if (box->parent && (box->command_exited || box->ended_by != ENDED_ITSELF)) kill_command(box);
+    else box_kill(box, box->ended_by);
   }
   if (now >= box->usage_us) {
     check_usage(box, now);
-    if (!box->hold) seals_look(box, now);
+    if (!box->is_open_box) seals_check(box, now);
   }
   int64_t next = box->usage_us;
   if (now < box->deadline_us && box->deadline_us < next) next = box->deadline_us;
@@ -378,13 +381,13 @@ static int64_t tick(struct box *box, int64_t now) {
 
 int boxes_tick(void) {
   int64_t now = now_us(), next = INT64_MAX;
-  for (struct box *box = boxes, *after; box; box = after) {
-    after = box->next;
-    int64_t at = tick(box, now);
+  for (struct box *box = boxes, *next_box; box; box = next_box) {
+    next_box = box->next;
+    int64_t at = tick_box(box, now);
     if (at < next) next = at;
-    if (box->dead) box_finish(box);
+    if (box->reaped) box_finish(box);
   }
-  if (groups_settle() && now + 5000 < next) next = now + 5000;
+  if (cgroups_retry_removal() && now + 5000 < next) next = now + 5000;
   if (next == INT64_MAX) return -1;
   return next <= now ? 0 : (int)((next - now) / 1000 + 1);
 }

@@ -1,13 +1,13 @@
-// A box as the warden's loop sees it: start.c (birth), relay.c (streams), box.c (the rest).
+// A box as the event loop sees it: box-start.c, streams.c (stdio), seals.c, box.c (the rest).
 #pragma once
 #include <sys/resource.h>
 
 #include "warden.h"
 
-#define USAGE_EVERY_US 100000
+#define USAGE_INTERVAL_US 100000
 
 struct stream {
-  struct watch watch;  // first: a watch is its stream
+  struct watch watch;  // must be first
   struct box *box;
   uint8_t type;
   bool open, paused;
@@ -15,30 +15,32 @@ struct stream {
 };
 
 struct box {
-  struct stream out[2], in, control, seals;
+  struct stream output[2], input, control, mount_watch;
   struct conn *conn;
   pid_t pid;
-  struct box *home;     // the open box this command runs in, or NULL
-  bool hold;            // an open box: no command of its own
-  uint64_t handle;      // of an open box
-  struct entry entry;
+  struct box *parent;  // the open box this command runs in, or NULL
+  bool is_open_box;    // has no command itself
+  uint64_t handle;     // of an open box
+  struct entry_point entry;
   char *egress_path;
   pid_t egress;
-  bool pid_namespace, failed, told_start, ended, alone, dead, settled, swept, gone;
-  bool stdin_ends, pids_met;
-  enum ended_by by;
-  unsigned kills;
+  bool pid_namespace, failed, start_reported;
+  // The stages of its end, in this order.
+  bool command_exited, tree_exited, reaped, cleaned_up, cgroup_removed, unlisted;
+  bool stdin_eof, pids_limit_hit;
+  enum ended_by ended_by;
+  unsigned kill_attempts;
   int status;
   struct rusage usage;
-  struct failure why;
-  char **sealed;  // paths in it that must stay covered, and the root they are looked up from
+  struct failure err;
+  char **sealed_paths;  // must stay covered; looked up from root_fd
   unsigned sealed_count;
   int root_fd;
-  int64_t sealed_us;  // when they are looked at again
-  struct cgroup group;
+  int64_t seal_check_us;  // time of the next check
+  struct cgroup cgroup;
   struct paths paths;
   uint64_t limits[LIMIT_COUNT];
-  int64_t began_us, deadline_us, kill_us, usage_us, drain_us;
+  int64_t started_us, deadline_us, kill_us, usage_us, drain_us;
   uint8_t stdin_bytes[STDIN_WINDOW];
   size_t stdin_size;
   struct box *next;
@@ -52,7 +54,7 @@ void box_add(struct box *box);
 void box_finish(struct box *box);
 
 // ── seals.c ──
-int seals_remember(struct box *box, const struct plan *plan);
-void seals_forget(struct box *box);
-bool seals_hold(struct box *box, int64_t now);
-void seals_look(struct box *box, int64_t now);  // ends the box if they do not, now and then
+int seals_record(struct box *box, const struct plan *plan);
+void seals_free(struct box *box);
+bool seals_intact(struct box *box, int64_t now);
+void seals_check(struct box *box, int64_t now);  // kills the box if not intact; rate-limited

@@ -13,37 +13,38 @@
 #define QUOTA_US_MIN 1000ull  // the kernel takes no less
 
 static struct tree tree;
-static bool is_counted;  // v1, and that hierarchy counts time too: boxes have groups there anyway
+static bool
+    shares_cpu_dir;  // v1, and that hierarchy counts time too: boxes have groups there anyway
 
-void quota_find(void) {
+void quota_detect(void) {
   char text[512];
   memset(&tree, 0, sizeof tree);
-  const struct tree *own = &trees[HELD_TREE];
-  int dir = own->version == 2 ? open(own->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  const struct tree *base = &trees[CGROUP_TREE];
+  int dir = base->version == 2 ? open(base->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   // A group has the file only when the one above hands the controller out.
   if (dir >= 0 && cgroup_read(dir, "cpu.max", text, sizeof text) > 0 &&
       !cgroup_write(dir, "cgroup.subtree_control", "+cpu"))
-    tree = *own;
+    tree = *base;
   if (dir >= 0) close(dir);
-  if (!tree.version && !cgroup_find_v1(&tree, "cpu")) tree.version = 0;
-  is_counted = tree.version == 1 && !strcmp(tree.base, trees[HELD_CPU].base);
+  if (!tree.version && !cgroup_detect_v1(&tree, "cpu")) tree.version = 0;
+  shares_cpu_dir = tree.version == 1 && !strcmp(tree.base, trees[CGROUP_CPU].base);
 }
 
-const char *quota_held(void) {
+const char *quota_version(void) {
   return tree.version == 2 ? "v2" : tree.version == 1 ? "v1" : "none";
 }
 
-static void path_of(const struct cgroup *group, char *path, size_t size) {
-  snprintf(path, size, "%s/%s", tree.base, group->name);
+static void get_path(const struct cgroup *cgroup, char *path, size_t size) {
+  snprintf(path, size, "%s/%s", tree.base, cgroup->name);
 }
 
-static int join(int dir, pid_t pid) {
+static int add_process(int dir, pid_t pid) {
   char text[16];
   snprintf(text, sizeof text, "%d", pid);
   return cgroup_write(dir, "cgroup.procs", text);
 }
 
-static int limit_v1(int dir, uint64_t quota_us) {
+static int write_quota_v1(int dir, uint64_t quota_us) {
   char text[32];
   snprintf(text, sizeof text, "%llu", (unsigned long long)PERIOD_US);
   if (cgroup_write(dir, "cpu.cfs_period_us", text)) return -1;
@@ -51,46 +52,46 @@ static int limit_v1(int dir, uint64_t quota_us) {
   return cgroup_write(dir, "cpu.cfs_quota_us", text);
 }
 
-static int set_v1(struct cgroup *group, pid_t init, uint64_t quota_us) {
-  if (is_counted) return limit_v1(group->dirs[HELD_CPU], quota_us);
+static int set_v1(struct cgroup *cgroup, pid_t init, uint64_t quota_us) {
+  if (shares_cpu_dir) return write_quota_v1(cgroup->dirs[CGROUP_CPU], quota_us);
   char path[PATH_BYTES + 64];
-  path_of(group, path, sizeof path);
+  get_path(cgroup, path, sizeof path);
   if (mkdir(path, 0755) && errno != EEXIST) return -1;
-  group->quota = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (group->quota < 0 || limit_v1(group->quota, quota_us)) return -1;
-  return join(group->quota, init);
+  cgroup->quota_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (cgroup->quota_fd < 0 || write_quota_v1(cgroup->quota_fd, quota_us)) return -1;
+  return add_process(cgroup->quota_fd, init);
 }
 
 // Where nothing holds it the box goes on without: whoever asks is told so in the feature list.
-int quota_set(struct cgroup *group, pid_t init, uint64_t milli, struct failure *why) {
+int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure *err) {
   if (!milli || !tree.version) return 0;
   uint64_t quota_us = milli * (PERIOD_US / 1000);
   if (quota_us < QUOTA_US_MIN) quota_us = QUOTA_US_MIN;
   char text[64];
   snprintf(text, sizeof text, "%llu %llu", (unsigned long long)quota_us, PERIOD_US);
-  int bad = tree.version == 1 ? set_v1(group, init, quota_us)
-                              : cgroup_write(group->dirs[HELD_TREE], "cpu.max", text);
-  return bad ? fail(why, REFUSED_SETUP, "a share of the processors: %s", strerror(errno)) : 0;
+  int bad = tree.version == 1 ? set_v1(cgroup, init, quota_us)
+                              : cgroup_write(cgroup->dirs[CGROUP_TREE], "cpu.max", text);
+  return bad ? fail(err, REFUSED_SETUP, "a share of the processors: %s", strerror(errno)) : 0;
 }
 
 // A command of an open box is in the box's group, not in one of its own.
-int quota_join(struct cgroup *group, const struct cgroup *parent) {
-  if (!parent || parent->quota < 0) return 0;
-  group->joins[JOIN_QUOTA] = openat(parent->quota, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-  return group->joins[JOIN_QUOTA] < 0 ? -1 : 0;
+int quota_join(struct cgroup *cgroup, const struct cgroup *parent) {
+  if (!parent || parent->quota_fd < 0) return 0;
+  cgroup->join_fds[JOIN_QUOTA] = openat(parent->quota_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+  return cgroup->join_fds[JOIN_QUOTA] < 0 ? -1 : 0;
 }
 
-bool quota_remove(struct cgroup *group) {
-  if (group->quota < 0) return true;
+bool quota_remove(struct cgroup *cgroup) {
+  if (cgroup->quota_fd < 0) return true;
   char path[PATH_BYTES + 64];
-  path_of(group, path, sizeof path);
+  get_path(cgroup, path, sizeof path);
   if (rmdir(path) && errno != ENOENT) return false;
-  close(group->quota);
-  group->quota = -1;
+  close(cgroup->quota_fd);
+  cgroup->quota_fd = -1;
   return true;
 }
 
 void quota_sweep(void) {
   // Others are swept with the rest.
-  if (tree.version == 1 && !is_counted) cgroup_sweep_tree(&tree);
+  if (tree.version == 1 && !shares_cpu_dir) cgroup_sweep_tree(&tree);
 }

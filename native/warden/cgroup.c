@@ -15,182 +15,182 @@ static unsigned next_number;
 int cgroup_write(int dir, const char *name, const char *text) {
   int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -1;
-  ssize_t done = write(fd, text, strlen(text));
+  ssize_t written = write(fd, text, strlen(text));
   int error = errno;
   close(fd);
   errno = error;
-  return done == (ssize_t)strlen(text) ? 0 : -1;
+  return written == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-ssize_t cgroup_read(int dir, const char *name, char *text, size_t room) {
+ssize_t cgroup_read(int dir, const char *name, char *text, size_t capacity) {
   int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
-  ssize_t size = read(fd, text, room - 1);
+  ssize_t size = read(fd, text, capacity - 1);
   close(fd);
   if (size >= 0) text[size] = 0;
   return size;
 }
 
-const char *cgroups_held(enum held what) {
-  int version = trees[what].version;
+const char *cgroups_version(enum cgroup_resource resource) {
+  int version = trees[resource].version;
   return version == 2 ? "v2" : version == 1 ? "v1" : "none";
 }
 
-static int set_limit(const struct cgroup *group, enum held what, const char *v1, const char *v2,
-                     uint64_t value) {
+static int set_limit(const struct cgroup *cgroup, enum cgroup_resource resource, const char *v1,
+                     const char *v2, uint64_t value) {
   char text[32];
   snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-  return cgroup_write(group->dirs[what], trees[what].version == 2 ? v2 : v1, text);
+  return cgroup_write(cgroup->dirs[resource], trees[resource].version == 2 ? v2 : v1, text);
 }
 
 // Of the things one v2 group holds, the first stands for all.
-static int first_of(int what) {
-  for (int i = 0; i < what; i++)
-    if (trees[i].version == 2 && trees[what].version == 2) return i;
-  return what;
+static int first_sharing(int resource) {
+  for (int i = 0; i < resource; i++)
+    if (trees[i].version == 2 && trees[resource].version == 2) return i;
+  return resource;
 }
 
-static int open_groups(struct cgroup *group) {
-  for (int i = 0; i < HELD_COUNT; i++) {
+static int open_dirs(struct cgroup *cgroup) {
+  for (int i = 0; i < CGROUP_RESOURCES; i++) {
     if (!trees[i].version) continue;
-    if (first_of(i) != i) {
-      group->dirs[i] = group->dirs[first_of(i)];
+    if (first_sharing(i) != i) {
+      cgroup->dirs[i] = cgroup->dirs[first_sharing(i)];
       continue;
     }
     char path[PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
+    snprintf(path, sizeof path, "%s/%s", trees[i].base, cgroup->name);
     if (mkdir(path, 0755) && errno != EEXIST) return -1;
-    group->dirs[i] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (group->dirs[i] < 0) return -1;
+    cgroup->dirs[i] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (cgroup->dirs[i] < 0) return -1;
     if (trees[i].version != 1) continue;
-    group->joins[i] = openat(group->dirs[i], "cgroup.procs", O_WRONLY | O_CLOEXEC);
-    if (group->joins[i] < 0) return -1;
+    cgroup->join_fds[i] = openat(cgroup->dirs[i], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (cgroup->join_fds[i] < 0) return -1;
   }
-  if (!group->nested) return 0;
+  if (!cgroup->nested) return 0;
   // Where v2 hands out controllers, a group has processes or children, never both.
-  if (mkdirat(group->dirs[HELD_TREE], "init", 0755) && errno != EEXIST) return -1;
-  group->leaf = openat(group->dirs[HELD_TREE], "init", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  return group->leaf < 0 ? -1 : 0;
+  if (mkdirat(cgroup->dirs[CGROUP_TREE], "init", 0755) && errno != EEXIST) return -1;
+  cgroup->leaf_fd = openat(cgroup->dirs[CGROUP_TREE], "init", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return cgroup->leaf_fd < 0 ? -1 : 0;
 }
 
-int group_make(struct cgroup *group, const struct cgroup *parent, bool nested,
-               struct failure *why) {
-  if (parent) snprintf(group->name, sizeof group->name, "%.20s/e%u", parent->name, next_number++);
-  else snprintf(group->name, sizeof group->name, "b%u", next_number++);
-  for (int i = 0; i < HELD_COUNT; i++) group->dirs[i] = -1;
-  for (int i = 0; i < JOINS; i++) group->joins[i] = -1;
-  group->leaf = group->quota = -1;
-  group->nested = nested && trees[HELD_TREE].version == 2;
-  if (!open_groups(group) && !quota_join(group, parent)) return 0;
-  fail(why, REFUSED_SETUP, "making the cgroup %s: %s", group->name, strerror(errno));
-  group_abandon(group);
+int cgroup_create(struct cgroup *cgroup, const struct cgroup *parent, bool nested,
+                  struct failure *err) {
+  if (parent) snprintf(cgroup->name, sizeof cgroup->name, "%.20s/e%u", parent->name, next_number++);
+  else snprintf(cgroup->name, sizeof cgroup->name, "b%u", next_number++);
+  for (int i = 0; i < CGROUP_RESOURCES; i++) cgroup->dirs[i] = -1;
+  for (int i = 0; i < JOIN_COUNT; i++) cgroup->join_fds[i] = -1;
+  cgroup->leaf_fd = cgroup->quota_fd = -1;
+  cgroup->nested = nested && trees[CGROUP_TREE].version == 2;
+  if (!open_dirs(cgroup) && !quota_join(cgroup, parent)) return 0;
+  fail(err, REFUSED_SETUP, "making the cgroup %s: %s", cgroup->name, strerror(errno));
+  cgroup_remove_later(cgroup);
   return -1;
 }
 
-int group_limit(const struct cgroup *group, const uint64_t *limits, unsigned own_pids,
-                struct failure *why) {
+int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsigned own_pids,
+                      struct failure *err) {
   int bad = 0;
-  if (group->dirs[HELD_MEMORY] >= 0) {
-    bool v2 = trees[HELD_MEMORY].version == 2;
+  if (cgroup->dirs[CGROUP_MEMORY] >= 0) {
+    bool v2 = trees[CGROUP_MEMORY].version == 2;
     uint64_t bytes = limits[LIMIT_MEMORY_BYTES];
     // Swap would only make a box slower before it ends; hosts without it lack the files. In v1 it
     // may never be less than the memory: first for a higher limit, last for a lower one.
-    for (int time = 0; time < 2 && !bad; time++) {
-      set_limit(group, HELD_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
+    for (int pass = 0; pass < 2 && !bad; pass++) {
+      set_limit(cgroup, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
                 v2 ? 0 : bytes);
-      if (time == 0)
-        bad = set_limit(group, HELD_MEMORY, "memory.limit_in_bytes", "memory.max", bytes);
+      if (pass == 0)
+        bad = set_limit(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", bytes);
     }
-    if (v2) cgroup_write(group->dirs[HELD_MEMORY], "memory.oom.group", "1");
+    if (v2) cgroup_write(cgroup->dirs[CGROUP_MEMORY], "memory.oom.group", "1");
   }
-  if (!bad && group->dirs[HELD_PIDS] >= 0)
-    bad = set_limit(group, HELD_PIDS, "pids.max", "pids.max", limits[LIMIT_PIDS] + own_pids);
-  return bad ? fail(why, REFUSED_SETUP, "limiting the cgroup %s: %s", group->name, strerror(errno))
+  if (!bad && cgroup->dirs[CGROUP_PIDS] >= 0)
+    bad = set_limit(cgroup, CGROUP_PIDS, "pids.max", "pids.max", limits[LIMIT_PIDS] + own_pids);
+  return bad ? fail(err, REFUSED_SETUP, "limiting the cgroup %s: %s", cgroup->name, strerror(errno))
              : 0;
 }
 
 // Before the first command of an open box: its commands get limits of their own below the box's.
-void group_share(const struct cgroup *group) {
-  if (trees[HELD_MEMORY].version == 2)
-    cgroup_write(group->dirs[HELD_MEMORY], "cgroup.subtree_control", "+memory");
-  if (trees[HELD_PIDS].version == 2)
-    cgroup_write(group->dirs[HELD_PIDS], "cgroup.subtree_control", "+pids");
+void cgroup_delegate(const struct cgroup *cgroup) {
+  if (trees[CGROUP_MEMORY].version == 2)
+    cgroup_write(cgroup->dirs[CGROUP_MEMORY], "cgroup.subtree_control", "+memory");
+  if (trees[CGROUP_PIDS].version == 2)
+    cgroup_write(cgroup->dirs[CGROUP_PIDS], "cgroup.subtree_control", "+pids");
 }
 
-int group_clone_fd(const struct cgroup *group) {
-  if (group->nested) return group->leaf;
-  return trees[HELD_TREE].version == 2 ? group->dirs[HELD_TREE] : -1;
+int cgroup_clone_fd(const struct cgroup *cgroup) {
+  if (cgroup->nested) return cgroup->leaf_fd;
+  return trees[CGROUP_TREE].version == 2 ? cgroup->dirs[CGROUP_TREE] : -1;
 }
 
-void group_joined(struct cgroup *group) {
-  for (int i = 0; i < JOINS; i++) {
-    if (group->joins[i] >= 0) close(group->joins[i]);
-    group->joins[i] = -1;
+void cgroup_close_join_fds(struct cgroup *cgroup) {
+  for (int i = 0; i < JOIN_COUNT; i++) {
+    if (cgroup->join_fds[i] >= 0) close(cgroup->join_fds[i]);
+    cgroup->join_fds[i] = -1;
   }
 }
 
-static int64_t number_after(const char *text, const char *name) {
+static int64_t parse_field(const char *text, const char *name) {
   const char *at = strstr(text, name);
   return at ? strtoll(at + strlen(name), NULL, 10) : -1;
 }
 
-int64_t group_cpu_ms(const struct cgroup *group) {
+int64_t cgroup_cpu_ms(const struct cgroup *cgroup) {
   char text[1024];
-  int dir = group->dirs[HELD_CPU];
+  int dir = cgroup->dirs[CGROUP_CPU];
   if (dir < 0) return -1;
-  if (trees[HELD_CPU].version == 2) {
+  if (trees[CGROUP_CPU].version == 2) {
     if (cgroup_read(dir, "cpu.stat", text, sizeof text) <= 0) return -1;
-    return number_after(text, "usage_usec ") / 1000;
+    return parse_field(text, "usage_usec ") / 1000;
   }
   if (cgroup_read(dir, "cpuacct.usage", text, sizeof text) <= 0) return -1;
   return strtoll(text, NULL, 10) / 1000000;
 }
 
-int group_oom_kills(const struct cgroup *group) {
+int cgroup_oom_kills(const struct cgroup *cgroup) {
   char text[1024];
-  int dir = group->dirs[HELD_MEMORY];
+  int dir = cgroup->dirs[CGROUP_MEMORY];
   if (dir < 0) return 0;
-  const char *name = trees[HELD_MEMORY].version == 2 ? "memory.events" : "memory.oom_control";
+  const char *name = trees[CGROUP_MEMORY].version == 2 ? "memory.events" : "memory.oom_control";
   if (cgroup_read(dir, name, text, sizeof text) <= 0) return 0;
-  return (int)number_after(text, "oom_kill ");
+  return (int)parse_field(text, "oom_kill ");
 }
 
-int group_pids_refused(const struct cgroup *group) {
+int cgroup_pids_max_hits(const struct cgroup *cgroup) {
   char text[256];
-  int dir = group->dirs[HELD_PIDS];
+  int dir = cgroup->dirs[CGROUP_PIDS];
   if (dir < 0 || cgroup_read(dir, "pids.events", text, sizeof text) <= 0) return 0;
-  return (int)number_after(text, "max ");
+  return (int)parse_field(text, "max ");
 }
 
-static bool is_ours(pid_t pid) {
+static bool is_in_our_cgroup(pid_t pid) {
   char path[32], text[4096];
   snprintf(path, sizeof path, "%d/cgroup", pid);
-  return cgroup_read(host.proc, path, text, sizeof text) > 0 && strstr(text, cgroup_own_name());
+  return cgroup_read(host.proc_fd, path, text, sizeof text) > 0 && strstr(text, cgroup_base_name());
 }
 
 // By descriptor: a number that was listed may by now be the number of somebody else, whom we would
 // end as root. Whoever has it when we look is in a group of ours, or is let be.
-static void end_listed(pid_t pid) {
+static void kill_if_ours(pid_t pid) {
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   if (fd < 0) return;
-  if (is_ours(pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+  if (is_in_our_cgroup(pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
   close(fd);
 }
 
-static int kill_once(int dir) {
+static int kill_members_once(int dir) {
   int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-  FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
   int pid, count = 0;
-  while (in && fscanf(in, "%d", &pid) == 1) {
-    if (pid > 0 && pid != getpid()) end_listed(pid);
+  while (file && fscanf(file, "%d", &pid) == 1) {
+    if (pid > 0 && pid != getpid()) kill_if_ours(pid);
     count++;
   }
-  if (in) fclose(in);
+  if (file) fclose(file);
   return count;
 }
 
 // Calls `act` on every group below `dir`, the deepest first.
-static void below(int dir, void (*act)(int parent, const char *name)) {
+static void for_each_descendant(int dir, void (*visit)(int parent, const char *name)) {
   int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = copy < 0 ? NULL : fdopendir(copy);
   struct dirent *entry;
@@ -198,115 +198,116 @@ static void below(int dir, void (*act)(int parent, const char *name)) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
     int child = openat(dir, entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (child < 0) continue;
-    below(child, act);
+    for_each_descendant(child, visit);
     close(child);
-    act(dir, entry->d_name);
+    visit(dir, entry->d_name);
   }
   if (list) closedir(list);
 }
 
-static void kill_listed(int dir) {
-  for (int round = 0; round < 20 && kill_once(dir); round++) usleep(1000);
+static void kill_members(int dir) {
+  for (int round = 0; round < 20 && kill_members_once(dir); round++) usleep(1000);
 }
 static void kill_child(int parent, const char *name) {
   int dir = openat(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
-  kill_listed(dir);
+  kill_members(dir);
   close(dir);
 }
 
-static void kill_group(int dir, int version) {
+static void kill_tree(int dir, int version) {
   if (version == 2 && !cgroup_write(dir, "cgroup.kill", "1")) return;
   // Frozen processes take SIGKILL when they thaw; nobody forks in between.
   bool frozen = version == 2 ? !cgroup_write(dir, "cgroup.freeze", "1")
                              : !cgroup_write(dir, "freezer.state", "FROZEN");
-  kill_listed(dir);
-  below(dir, kill_child);
+  kill_members(dir);
+  for_each_descendant(dir, kill_child);
   if (!frozen) return;
   if (version == 2) cgroup_write(dir, "cgroup.freeze", "0");
   else cgroup_write(dir, "freezer.state", "THAWED");
 }
 
-void group_kill(const struct cgroup *group) {
-  if (group->dirs[HELD_TREE] >= 0) kill_group(group->dirs[HELD_TREE], trees[HELD_TREE].version);
+void cgroup_kill(const struct cgroup *cgroup) {
+  if (cgroup->dirs[CGROUP_TREE] >= 0)
+    kill_tree(cgroup->dirs[CGROUP_TREE], trees[CGROUP_TREE].version);
 }
 
-bool group_remove(struct cgroup *group) {
-  group_joined(group);
-  bool gone = quota_remove(group);
+bool cgroup_remove(struct cgroup *cgroup) {
+  cgroup_close_join_fds(cgroup);
+  bool removed = quota_remove(cgroup);
   char path[PATH_BYTES + 64];
-  if (group->nested) {
-    snprintf(path, sizeof path, "%s/%s/init", trees[HELD_TREE].base, group->name);
+  if (cgroup->nested) {
+    snprintf(path, sizeof path, "%s/%s/init", trees[CGROUP_TREE].base, cgroup->name);
     if (rmdir(path) && errno != ENOENT) return false;
-    if (group->leaf >= 0) close(group->leaf);
-    group->leaf = -1;
+    if (cgroup->leaf_fd >= 0) close(cgroup->leaf_fd);
+    cgroup->leaf_fd = -1;
   }
-  for (int i = 0; i < HELD_COUNT; i++) {
-    if (!trees[i].version || first_of(i) != i) continue;
-    snprintf(path, sizeof path, "%s/%s", trees[i].base, group->name);
+  for (int i = 0; i < CGROUP_RESOURCES; i++) {
+    if (!trees[i].version || first_sharing(i) != i) continue;
+    snprintf(path, sizeof path, "%s/%s", trees[i].base, cgroup->name);
     if (rmdir(path) && errno != ENOENT) {
-      gone = false;
+      removed = false;
       continue;
     }
-    int dir = group->dirs[i];
+    int dir = cgroup->dirs[i];
     if (dir >= 0) close(dir);
-    for (int same = i; same < HELD_COUNT; same++)
-      if (group->dirs[same] == dir) group->dirs[same] = -1;
+    for (int other = i; other < CGROUP_RESOURCES; other++)
+      if (cgroup->dirs[other] == dir) cgroup->dirs[other] = -1;
   }
-  return gone;
+  return removed;
 }
 
-struct leftover {
-  struct cgroup group;
-  struct leftover *next;
+struct pending_removal {
+  struct cgroup cgroup;
+  struct pending_removal *next;
 };
-static struct leftover *leftovers;  // groups the kernel still holds
+static struct pending_removal *pending;  // groups the kernel still holds
 
-void group_abandon(struct cgroup *group) {
-  if (!spares_joining() && group_remove(group)) return;
-  struct leftover *left = malloc(sizeof *left);
-  if (!left) return;  // the next start sweeps
-  *left = (struct leftover){*group, leftovers};
-  leftovers = left;
+void cgroup_remove_later(struct cgroup *cgroup) {
+  if (!spares_joining() && cgroup_remove(cgroup)) return;
+  struct pending_removal *item = malloc(sizeof *item);
+  if (!item) return;  // the next start sweeps
+  *item = (struct pending_removal){*cgroup, pending};
+  pending = item;
 }
 
-unsigned groups_settle(void) {
-  unsigned left_over = 0;
-  for (struct leftover **at = &leftovers; *at;) {
-    struct leftover *left = *at;
-    if (!spares_joining() && group_remove(&left->group)) {
-      *at = left->next;
-      free(left);
+unsigned cgroups_retry_removal(void) {
+  unsigned count = 0;
+  for (struct pending_removal **at = &pending; *at;) {
+    struct pending_removal *item = *at;
+    if (!spares_joining() && cgroup_remove(&item->cgroup)) {
+      *at = item->next;
+      free(item);
       continue;
     }
-    if (!spares_joining()) group_kill(&left->group);
-    left_over++;
-    at = &left->next;
+    if (!spares_joining()) cgroup_kill(&item->cgroup);
+    count++;
+    at = &item->next;
   }
-  return left_over;
+  return count;
 }
 
 static void sweep_child(int parent, const char *name) {
-  int box = openat(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (box < 0) return;
+  int dir = openat(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
   for (int tries = 0; tries < 200; tries++) {
     if (!unlinkat(parent, name, AT_REMOVEDIR) || errno == ENOENT) break;
-    kill_listed(box);
+    kill_members(dir);
     usleep(5000);
   }
-  close(box);
+  close(dir);
 }
 
 void cgroup_sweep_tree(const struct tree *tree) {
-  int own = tree->version ? open(tree->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-  if (own < 0) return;
-  kill_group(own, tree->version);
-  below(own, sweep_child);
-  close(own);
+  int base_fd = tree->version ? open(tree->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (base_fd < 0) return;
+  kill_tree(base_fd, tree->version);
+  for_each_descendant(base_fd, sweep_child);
+  close(base_fd);
   rmdir(tree->base);
 }
 
 void cgroups_sweep(void) {
-  for (int i = 0; i < HELD_COUNT; i++) cgroup_sweep_tree(&trees[i]);
+  for (int i = 0; i < CGROUP_RESOURCES; i++) cgroup_sweep_tree(&trees[i]);
   quota_sweep();
 }

@@ -1,17 +1,17 @@
-// What cgroup-find.c found and cgroup.c uses: one tree for each thing that can be held.
+// The cgroup hierarchies that cgroup-detect.c found and cgroup.c uses, one per resource.
 #pragma once
 #include "warden.h"
 
 struct tree {
-  int version;  // 0: nothing holds it
+  int version;  // 0: not available
   char base[PATH_BYTES];
 };
-extern struct tree trees[HELD_COUNT];
+extern struct tree trees[CGROUP_RESOURCES];
 
-// The warden's own group in a v1 hierarchy.
-bool cgroup_find_v1(struct tree *tree, const char *controller);
-const char *cgroup_own_name(void);  // in every path of a group of ours
+// Finds a v1 hierarchy and creates the warden's cgroup in it.
+bool cgroup_detect_v1(struct tree *tree, const char *controller);
+const char *cgroup_base_name(void);  // part of the path of every cgroup of this warden
 void cgroup_sweep_tree(const struct tree *tree);
 
 int cgroup_write(int dir, const char *name, const char *text);
-ssize_t cgroup_read(int dir, const char *name, char *text, size_t room);
+ssize_t cgroup_read(int dir, const char *name, char *text, size_t capacity);

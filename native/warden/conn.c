@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define OUT_ROOM (128 * 1024)
+#define OUT_CAPACITY (128 * 1024)
 #define CONNS_MAX 1024
 #define ANCESTORS_MAX 4096
 
@@ -18,65 +18,65 @@ struct conn {
   struct box *box;
   gid_t gid;  // the client's
   uint8_t *in, *out;
-  size_t in_size, in_room, out_at, out_size;
-  bool closing, shut, gone;
-  size_t ignored;
+  size_t in_size, in_capacity, out_sent, out_size;
+  bool closing, write_shut, closed;
+  size_t discarded_bytes;
   struct conn *next;
 };
-static struct conn *graves;
+static struct conn *dead_conns;
 static unsigned conn_count;
 
 static void conn_close(struct conn *conn) {
-  if (conn->gone) return;
-  conn->gone = true;
-  watch_drop(&conn->watch);
+  if (conn->closed) return;
+  conn->closed = true;
+  watch_remove(&conn->watch);
   close(conn->watch.fd);
   struct box *box = conn->box;
   conn->box = NULL;
-  if (box) box_forget_client(box);
-  own_forget(conn);
+  if (box) box_detach_client(box);
+  dir_requests_detach(conn);
   conn_count--;
-  conn->next = graves;
-  graves = conn;
+  conn->next = dead_conns;
+  dead_conns = conn;
 }
 
-void conns_bury(void) {
-  while (graves) {
-    struct conn *conn = graves;
-    graves = conn->next;
+void conns_free_dead(void) {
+  while (dead_conns) {
+    struct conn *conn = dead_conns;
+    dead_conns = conn->next;
     free(conn->in);
     free(conn->out);
     free(conn);
   }
 }
 
-size_t conn_room(const struct conn *conn) { return OUT_ROOM - conn->out_size; }
+size_t conn_space(const struct conn *conn) { return OUT_CAPACITY - conn->out_size; }
 
 static void flush(struct conn *conn) {
-  while (conn->out_at < conn->out_size) {
-    ssize_t size = send(conn->watch.fd, conn->out + conn->out_at, conn->out_size - conn->out_at,
+  while (conn->out_sent < conn->out_size) {
+    ssize_t size = send(conn->watch.fd, conn->out + conn->out_sent, conn->out_size - conn->out_sent,
                         MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0 && errno == EAGAIN) break;
     if (size < 0) {
       conn_close(conn);
       return;
     }
-    conn->out_at += (size_t)size;
+    conn->out_sent += (size_t)size;
   }
-  memmove(conn->out, conn->out + conn->out_at, conn->out_size - conn->out_at);
-  conn->out_size -= conn->out_at;
-  conn->out_at = 0;
+  memmove(conn->out, conn->out + conn->out_sent, conn->out_size - conn->out_sent);
+  conn->out_size -= conn->out_sent;
+  conn->out_sent = 0;
   // Said all: wait for the client to go. Closing with bytes unread would take our words back.
-  if (conn->closing && !conn->out_size && !conn->shut) {
+  if (conn->closing && !conn->out_size && !conn->write_shut) {
     shutdown(conn->watch.fd, SHUT_WR);
-    conn->shut = true;
+    conn->write_shut = true;
   }
-  watch_set(&conn->watch, EPOLLIN | (conn->out_size ? EPOLLOUT : 0));
+  watch_modify(&conn->watch, EPOLLIN | (conn->out_size ? EPOLLOUT : 0));
 }
 
 void conn_send(struct conn *conn, uint8_t type, const void *bytes, size_t size) {
-  if (conn->gone) return;
-  if (conn_room(conn) < FRAME_HEADER + size) {
+  if (conn->closed) return;
+  if (conn_space(conn) < FRAME_HEADER_BYTES + size) {
     // Only small frames get here, and only to a client that never reads.
     conn_close(conn);
     return;
@@ -88,126 +88,126 @@ void conn_send(struct conn *conn, uint8_t type, const void *bytes, size_t size) 
   at[5] = type;
   at[6] = at[7] = 0;
   memcpy(at + 8, &length, 4);
-  if (size) memcpy(at + FRAME_HEADER, bytes, size);
-  conn->out_size += FRAME_HEADER + size;
+  if (size) memcpy(at + FRAME_HEADER_BYTES, bytes, size);
+  conn->out_size += FRAME_HEADER_BYTES + size;
   flush(conn);
 }
 
-void conn_refuse(struct conn *conn, const struct failure *why) {
-  uint8_t body[2 + sizeof why->text + sizeof why->hint];
-  body[0] = (uint8_t)why->code;
+void conn_refuse(struct conn *conn, const struct failure *err) {
+  uint8_t body[2 + sizeof err->text + sizeof err->hint];
+  body[0] = (uint8_t)err->code;
   body[1] = 0;
-  size_t text = strlen(why->text) + 1, hint = strlen(why->hint) + 1;
-  memcpy(body + 2, why->text, text);
-  memcpy(body + 2 + text, why->hint, hint);
+  size_t text = strlen(err->text) + 1, hint = strlen(err->hint) + 1;
+  memcpy(body + 2, err->text, text);
+  memcpy(body + 2 + text, err->hint, hint);
   conn_send(conn, FRAME_REFUSED, body, 2 + text + hint);
 }
 
-void conn_box_gone(struct conn *conn) { conn->box = NULL; }
+void conn_detach_box(struct conn *conn) { conn->box = NULL; }
 gid_t conn_gid(const struct conn *conn) { return conn->gid; }
 
 static void send_features(struct conn *conn) {
   char text[2048];
   int size = snprintf(
       text, sizeof text,
-      "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\nquota %s\n"
-      "level1 %s\nlevel2 %s\nmissing %s\nfix %s\nboxes %u\nspares %u\nsettling %u\n",
+      "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\n"
+      "quota %s\nlevel1 %s\nlevel2 %s\nmissing %s\nfix %s\nboxes %u\nspares %u\nsettling %u\n",
       WARDEN_VERSION, host.root ? "root" : "user", host.landlock, host.namespaces ? "yes" : "no",
-      cgroups_held(HELD_MEMORY), cgroups_held(HELD_PIDS), cgroups_held(HELD_CPU),
-      cgroups_held(HELD_TREE), quota_held(), host.landlock ? "yes" : "no",
-      host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix,
-      boxes_count(), spares_count(), groups_settle());
+      cgroups_version(CGROUP_MEMORY), cgroups_version(CGROUP_PIDS), cgroups_version(CGROUP_CPU),
+      cgroups_version(CGROUP_TREE), quota_version(), host.landlock ? "yes" : "no",
+      host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix, boxes_count(),
+      spares_count(), cgroups_retry_removal());
   conn_send(conn, FRAME_FEATURE_LIST, text, (size_t)size);
 }
 
 // A client that does not keep to the protocol loses what it runs, and is told why.
-static void broken(struct conn *conn, const struct failure *why) {
+static void protocol_error(struct conn *conn, const struct failure *err) {
   conn->closing = true;
-  conn_refuse(conn, why);
+  conn_refuse(conn, err);
   struct box *box = conn->box;
   conn->box = NULL;
-  if (box) box_forget_client(box);
+  if (box) box_detach_client(box);
 }
 
 static void on_plan(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size) {
-  struct failure why = {0};
+  struct failure err = {0};
   if (conn->box) {
-    fail(&why, REFUSED_FRAME, "this connection has a box already");
-    broken(conn, &why);
+    fail(&err, REFUSED_FRAME, "this connection has a box already");
+    protocol_error(conn, &err);
     return;
   }
-  conn->box = box_start(conn, frame, bytes, size, &why);
-  if (!conn->box) conn_refuse(conn, &why);
+  conn->box = box_start(conn, frame, bytes, size, &err);
+  if (!conn->box) conn_refuse(conn, &err);
 }
 
-static void on_frame(struct conn *conn, const struct frame_head *head, const uint8_t *body) {
-  struct failure why = {0};
-  if (head->type == FRAME_PLAN || head->type == FRAME_OPEN || head->type == FRAME_EXEC) {
-    on_plan(conn, head->type, body, head->length);
+static void on_frame(struct conn *conn, const struct frame_header *header, const uint8_t *body) {
+  struct failure err = {0};
+  if (header->type == FRAME_PLAN || header->type == FRAME_OPEN || header->type == FRAME_EXEC) {
+    on_plan(conn, header->type, body, header->length);
     return;
   }
-  if (head->type == FRAME_OWN) {
-    own_start(conn, body, head->length);
+  if (header->type == FRAME_DIRECTORY) {
+    dir_request_start(conn, body, header->length);
     return;
   }
-  if (head->type == FRAME_FEATURES) {
+  if (header->type == FRAME_FEATURES) {
     send_features(conn);
     return;
   }
   if (!conn->box) return;  // it ended while this frame was on its way
-  switch (head->type) {
+  switch (header->type) {
     case FRAME_STDIN:
-      if (box_stdin(conn->box, body, head->length)) return;
-      fail(&why, REFUSED_FRAME, "more than %d bytes of stdin on their way", STDIN_WINDOW);
-      broken(conn, &why);
+      if (box_write_stdin(conn->box, body, header->length)) return;
+      fail(&err, REFUSED_FRAME, "more than %d bytes of stdin on their way", STDIN_WINDOW);
+      protocol_error(conn, &err);
       return;
-    case FRAME_STDIN_END: box_stdin_end(conn->box); return;
+    case FRAME_STDIN_END: box_close_stdin(conn->box); return;
     case FRAME_SIGNAL:
-      if (head->length == 1) box_signal(conn->box, body[0]);
+      if (header->length == 1) box_signal(conn->box, body[0]);
       return;
     case FRAME_CLOSE:
     case FRAME_KILL: box_kill(conn->box, ENDED_CLIENT); return;
   }
 }
 
-static int take_frames(struct conn *conn) {
+static int process_frames(struct conn *conn) {
   size_t at = 0;
-  while (!conn->gone && !conn->closing && conn->in_size - at >= FRAME_HEADER) {
-    struct frame_head head;
-    struct failure why = {0};
-    if (parse_frame_head(conn->in + at, &head, &why)) {
-      broken(conn, &why);
+  while (!conn->closed && !conn->closing && conn->in_size - at >= FRAME_HEADER_BYTES) {
+    struct frame_header header;
+    struct failure err = {0};
+    if (parse_frame_header(conn->in + at, &header, &err)) {
+      protocol_error(conn, &err);
       return -1;
     }
-    size_t whole = FRAME_HEADER + head.length;
-    if (conn->in_size - at < whole) {
-      if (whole > conn->in_room) {
-        uint8_t *more = realloc(conn->in, whole);
-        if (!more) return -1;
-        conn->in = more;
-        conn->in_room = whole;
+    size_t frame_bytes = FRAME_HEADER_BYTES + header.length;
+    if (conn->in_size - at < frame_bytes) {
+      if (frame_bytes > conn->in_capacity) {
+        uint8_t *grown = realloc(conn->in, frame_bytes);
+        if (!grown) return -1;
+        conn->in = grown;
+        conn->in_capacity = frame_bytes;
       }
       break;
     }
-    on_frame(conn, &head, conn->in + at + FRAME_HEADER);
-    at += whole;
+    on_frame(conn, &header, conn->in + at + FRAME_HEADER_BYTES);
+    at += frame_bytes;
   }
-  if (conn->gone) return -1;
+  if (conn->closed) return -1;
   memmove(conn->in, conn->in + at, conn->in_size - at);
   conn->in_size -= at;
   return 0;
 }
 
 // Until the client has gone: a close with words unread on our side would take back our own.
-static void ignore_input(struct conn *conn) {
+static void discard_input(struct conn *conn) {
   uint8_t bytes[64 * 1024];
   ssize_t size = recv(conn->watch.fd, bytes, sizeof bytes, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size > 0) conn->ignored += (size_t)size;
-  if (size <= 0 || conn->ignored > 64 * FRAME_MAX) conn_close(conn);
+  if (size > 0) conn->discarded_bytes += (size_t)size;
+  if (size <= 0 || conn->discarded_bytes > 64 * FRAME_MAX) conn_close(conn);
 }
 
-static void on_ready(struct watch *watch, uint32_t events) {
+static void on_conn_ready(struct watch *watch, uint32_t events) {
   struct conn *conn = (struct conn *)watch;
   if (events & (EPOLLERR | EPOLLHUP)) {
     conn_close(conn);
@@ -215,51 +215,51 @@ static void on_ready(struct watch *watch, uint32_t events) {
   }
   if (events & EPOLLOUT) {
     flush(conn);
-    if (!conn->gone && conn->box) box_output_possible(conn->box);
+    if (!conn->closed && conn->box) box_resume_output(conn->box);
   }
-  if (conn->gone || !(events & EPOLLIN)) return;
+  if (conn->closed || !(events & EPOLLIN)) return;
   if (conn->closing) {
-    ignore_input(conn);
+    discard_input(conn);
     return;
   }
-  ssize_t size = recv(watch->fd, conn->in + conn->in_size, conn->in_room - conn->in_size,
-                      MSG_DONTWAIT);
+  ssize_t size =
+      recv(watch->fd, conn->in + conn->in_size, conn->in_capacity - conn->in_size, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) {
     conn_close(conn);
     return;
   }
   conn->in_size += (size_t)size;
-  take_frames(conn);
+  process_frames(conn);
 }
 
 // Every process of a box is below its init, and nobody else is. A box's user may be the client's
 // own: what such a process asks is not asked by the client.
 static bool is_in_box(pid_t pid) {
-  pid_t up = parent_of(pid);
-  if (!up) return true;  // gone already: whoever asked cannot be told from a box any more
+  pid_t parent = parent_pid(pid);
+  if (!parent) return true;  // gone already: whoever asked cannot be told from a box any more
   for (int steps = 0; steps < ANCESTORS_MAX; steps++) {
     if (is_box(pid) || pid == getpid()) return true;
     if (pid <= 1) return false;
     // Other users' processes may be hidden from us; ours and our boxes' inits are known by number.
-    pid = up;
-    up = parent_of(pid);
+    pid = parent;
+    parent = parent_pid(pid);
   }
   return true;
 }
 
 // Who is turned away leaves a trace. Asking costs nothing, so it is one line a second at most.
-static void turn_away(struct conn *conn, const struct failure *why) {
-  static int64_t told_us;
-  static unsigned untold;
-  if (!told_us || now_us() - told_us >= 1000000) {
-    fprintf(stderr, "warden: %s; %u others were turned away before\n", why->text, untold);
-    told_us = now_us();
-    untold = 0;
+static void reject_conn(struct conn *conn, const struct failure *err) {
+  static int64_t logged_us;
+  static unsigned unlogged;
+  if (!logged_us || now_us() - logged_us >= 1000000) {
+    fprintf(stderr, "warden: %s; %u others were turned away before\n", err->text, unlogged);
+    logged_us = now_us();
+    unlogged = 0;
   } else {
-    untold++;
+    unlogged++;
   }
-  broken(conn, why);
+  protocol_error(conn, err);
 }
 
 void conn_accept(int listener) {
@@ -274,9 +274,9 @@ void conn_accept(int listener) {
     close(fd);
     return;
   }
-  conn->in_room = 8 * 1024;
-  conn->in = malloc(conn->in_room);
-  conn->out = malloc(OUT_ROOM);
+  conn->in_capacity = 8 * 1024;
+  conn->in = malloc(conn->in_capacity);
+  conn->out = malloc(OUT_CAPACITY);
   if (!conn->in || !conn->out) {
     free(conn->in);
     free(conn->out);
@@ -284,20 +284,20 @@ void conn_accept(int listener) {
     close(fd);
     return;
   }
-  conn->watch = (struct watch){.ready = on_ready, .fd = fd};
+  conn->watch = (struct watch){.ready = on_conn_ready, .fd = fd};
   conn->gid = peer.gid;
   conn_count++;
   watch_add(&conn->watch, EPOLLIN);
-  struct failure why = {0};
+  struct failure err = {0};
   if (peer.uid != bounds.client_uid || (bounds.client_pid && peer.pid != bounds.client_pid)) {
-    fail(&why, REFUSED_CALLER, "uid %u, process %d is not served here", peer.uid, peer.pid);
-    turn_away(conn, &why);
+    fail(&err, REFUSED_CALLER, "uid %u, process %d is not served here", peer.uid, peer.pid);
+    reject_conn(conn, &err);
     return;
   }
   errno = 0;
   if (!is_in_box(peer.pid)) return;
   if (errno == EMFILE || errno == ENFILE)
-    fail(&why, REFUSED_OVERLOAD, "no descriptors left to see who asks");
-  else fail(&why, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
-  turn_away(conn, &why);
+    fail(&err, REFUSED_OVERLOAD, "no descriptors left to see who asks");
+  else fail(&err, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
+  reject_conn(conn, &err);
 }

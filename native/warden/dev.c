@@ -23,27 +23,27 @@ static int bind_device(int dev, const char *name) {
   return bad ? -1 : 0;
 }
 
-int mounts_template(struct failure *why) {
+int dev_template_create(struct failure *err) {
   char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s/root", host.run);
+  snprintf(path, sizeof path, "%s/root", host.run_dir);
   if (mkdir(path, 0755) && errno != EEXIST)
-    return fail(why, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
-  snprintf(path, sizeof path, "%s/dev", host.run);
+    return fail(err, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
+  snprintf(path, sizeof path, "%s/dev", host.run_dir);
   if (mkdir(path, 0755) && errno != EEXIST)
-    return fail(why, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
+    return fail(err, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
   if (mount("dev", path, "tmpfs", MS_NOSUID, "mode=755,size=64k"))
-    return fail(why, REFUSED_HOST, "mounting a tmpfs: %s", strerror(errno));
+    return fail(err, REFUSED_HOST, "mounting a tmpfs: %s", strerror(errno));
   int dev = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
   static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
   for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++)
     if (bind_device(dev, devices[i]))
-      return fail(why, REFUSED_HOST, "/dev/%s: %s", devices[i], strerror(errno));
+      return fail(err, REFUSED_HOST, "/dev/%s: %s", devices[i], strerror(errno));
   if (mkdirat(dev, "shm", 0755) || symlinkat("/proc/self/fd", dev, "fd") ||
       symlinkat("/proc/self/fd/0", dev, "stdin") || symlinkat("/proc/self/fd/1", dev, "stdout") ||
       symlinkat("/proc/self/fd/2", dev, "stderr"))
-    return fail(why, REFUSED_HOST, "filling /dev: %s", strerror(errno));
+    return fail(err, REFUSED_HOST, "filling /dev: %s", strerror(errno));
   if (k_mount_setattr(dev, K_ATTR_RDONLY, 0))
-    return fail(why, REFUSED_HOST, "making /dev read-only: %s", strerror(errno));
-  host.dev = dev;
+    return fail(err, REFUSED_HOST, "making /dev read-only: %s", strerror(errno));
+  host.dev_fd = dev;
   return 0;
 }

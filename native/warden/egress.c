@@ -19,18 +19,18 @@
 #include <sys/un.h>
 
 #define LINKS_MAX 256
-#define PIPE_BYTES (256 * 1024)
-#define MOVE_BYTES (1024 * 1024)
-#define TURNS 32  // moves before other links get theirs
+#define PIPE_CAPACITY (256 * 1024)
+#define SPLICE_BYTES_MAX (1024 * 1024)
+#define PUMP_ROUNDS_MAX 32  // moves before other links get theirs
 #define EGRESS_DIR 1
 
-int egress_listen(struct failure *why) {
+int egress_listen(struct failure *err) {
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_port = htons(EGRESS_PORT),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, LINKS_MAX)) {
-    fail(why, REFUSED_SETUP, "listening for egress: %s", strerror(errno));
+    fail(err, REFUSED_SETUP, "listening for egress: %s", strerror(errno));
     if (fd >= 0) close(fd);
     return -1;
   }
@@ -41,24 +41,25 @@ struct link;
 struct side {
   struct link *link;
   int fd, pipe[2];  // what was read here waits in the pipe for the other side
-  size_t held;
-  bool ended, told;  // nothing more to read; the other side knows
+  size_t buffered;
+  bool eof, eof_sent;  // nothing more to read; the other side knows
 };
 struct link {
   struct side sides[2];  // 0: the box, 1: the host
-  bool more;             // its turn ended before its bytes did
+  bool unfinished;       // its turn ended before its bytes did
   struct link *next;
 };
-static struct link links[LINKS_MAX], *idle, *graves;
-static int loop;
-static bool again;
-static volatile sig_atomic_t leave;
-static void on_term(int number) { leave = number; }
+static struct link links[LINKS_MAX], *free_links, *closed_links;
+static int epoll_fd;
+static bool any_unfinished;
+static volatile sig_atomic_t stop_requested;
+static void on_term(int number) { stop_requested = number; }
 
-static void cut(struct link *link, bool reset) {
-  struct linger hard = {1, 0};
+static void close_link(struct link *link, bool reset) {
+  struct linger reset_on_close = {1, 0};
   if (link->sides[0].fd < 0) return;
-  if (reset) setsockopt(link->sides[0].fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+  if (reset)
+    setsockopt(link->sides[0].fd, SOL_SOCKET, SO_LINGER, &reset_on_close, sizeof reset_on_close);
   for (int i = 0; i < 2; i++) {
     struct side *side = &link->sides[i];
     int fds[] = {side->fd, side->pipe[0], side->pipe[1]};
@@ -66,35 +67,35 @@ static void cut(struct link *link, bool reset) {
       if (fds[n] >= 0) close(fds[n]);
     side->fd = side->pipe[0] = side->pipe[1] = -1;
   }
-  link->next = graves;
-  graves = link;
+  link->next = closed_links;
+  closed_links = link;
 }
 
 // Moves what there is from one side to the other; false when the link is beyond repair.
-static bool move(struct side *from, struct side *to) {
-  const unsigned how = SPLICE_F_NONBLOCK | SPLICE_F_MOVE;
-  for (int turn = 0;; turn++) {
-    if (turn == TURNS) {
-      from->link->more = again = true;
+static bool pump(struct side *from, struct side *to) {
+  const unsigned flags = SPLICE_F_NONBLOCK | SPLICE_F_MOVE;
+  for (int round = 0;; round++) {
+    if (round == PUMP_ROUNDS_MAX) {
+      from->link->unfinished = any_unfinished = true;
       return true;
     }
     ssize_t in = 0, out = 0;
-    if (!from->ended && from->held < PIPE_BYTES) {
-      in = splice(from->fd, NULL, from->pipe[1], NULL, MOVE_BYTES, how);
-      if (in == 0) from->ended = true;
+    if (!from->eof && from->buffered < PIPE_CAPACITY) {
+      in = splice(from->fd, NULL, from->pipe[1], NULL, SPLICE_BYTES_MAX, flags);
+      if (in == 0) from->eof = true;
       if (in < 0 && errno != EAGAIN && errno != EINTR) return false;
-      if (in > 0) from->held += (size_t)in;
+      if (in > 0) from->buffered += (size_t)in;
     }
-    if (from->held) {
-      out = splice(from->pipe[0], NULL, to->fd, NULL, from->held, how);
+    if (from->buffered) {
+      out = splice(from->pipe[0], NULL, to->fd, NULL, from->buffered, flags);
       if (out < 0 && errno != EAGAIN && errno != EINTR) return false;
-      if (out > 0) from->held -= (size_t)out;
+      if (out > 0) from->buffered -= (size_t)out;
     }
     if (in <= 0 && out <= 0) break;
   }
-  if (from->ended && !from->held && !from->told) {
+  if (from->eof && !from->buffered && !from->eof_sent) {
     shutdown(to->fd, SHUT_WR);
-    from->told = true;
+    from->eof_sent = true;
   }
   return true;
 }
@@ -103,125 +104,125 @@ static void on_side(struct side *side, uint32_t events) {
   struct link *link = side->link;
   struct side *other = &link->sides[side == link->sides];
   if (side->fd < 0) return;
-  bool fine = !(events & EPOLLERR) && move(side, other) && move(other, side);
-  if (!fine) cut(link, true);
-  else if (side->told && other->told) cut(link, false);
+  bool ok = !(events & EPOLLERR) && pump(side, other) && pump(other, side);
+  if (!ok) close_link(link, true);
+  else if (side->eof_sent && other->eof_sent) close_link(link, false);
 }
 
 // The name is looked up each time: egressd may have started anew. From a directory that was opened
 // with the warden's rights: this user need not be able to enter what is above.
-static int connect_out(const char *path) {
+static int connect_host(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  int at = k_openat2(EGRESS_DIR, path, O_PATH | O_CLOEXEC,
-                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
-  if (at < 0) return -1;
-  snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d", at);
+  int path_fd = k_openat2(EGRESS_DIR, path, O_PATH | O_CLOEXEC,
+                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  if (path_fd < 0) return -1;
+  snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d", path_fd);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   // A full backlog answers at once too: nobody in the box waits for a daemon that is away.
   if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) {
     close(fd);
     fd = -1;
   }
-  close(at);
+  close(path_fd);
   return fd;
 }
 
-static void take_link(int listener, const char *path) {
+static void accept_link(int listener, const char *path) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  struct link *link = idle;
-  if (link) idle = link->next;
-  struct linger hard = {1, 0};
-  int out = link ? connect_out(path) : -1, one = 1;
+  struct link *link = free_links;
+  if (link) free_links = link->next;
+  struct linger reset_on_close = {1, 0};
+  int out = link ? connect_host(path) : -1, one = 1;
   if (out < 0) {
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset_on_close, sizeof reset_on_close);
     close(fd);
     if (link) {
-      link->next = idle;
-      idle = link;
+      link->next = free_links;
+      free_links = link;
     }
     return;
   }
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   int fds[] = {fd, out};
-  bool fine = true;
+  bool ok = true;
   for (int i = 0; i < 2; i++) {
     struct side *side = &link->sides[i];
     *side = (struct side){.link = link, .fd = fds[i], .pipe = {-1, -1}};
-    fine = fine && !pipe2(side->pipe, O_CLOEXEC | O_NONBLOCK);
-    if (fine) fcntl(side->pipe[1], F_SETPIPE_SZ, PIPE_BYTES);
+    ok = ok && !pipe2(side->pipe, O_CLOEXEC | O_NONBLOCK);
+    if (ok) fcntl(side->pipe[1], F_SETPIPE_SZ, PIPE_CAPACITY);
   }
   for (int i = 0; i < 2; i++) {
-    struct epoll_event want = {EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                               {.ptr = &link->sides[i]}};
-    fine = fine && !epoll_ctl(loop, EPOLL_CTL_ADD, fds[i], &want);
+    struct epoll_event interest = {EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                   {.ptr = &link->sides[i]}};
+    ok = ok && !epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fds[i], &interest);
   }
-  if (!fine) cut(link, true);
+  if (!ok) close_link(link, true);
 }
 
-static void carry(int listener, const char *path, const sigset_t *open_mask) {
+static void relay(int listener, const char *path, const sigset_t *wait_mask) {
   for (int i = 0; i < LINKS_MAX; i++) {
     links[i].sides[0].fd = -1;
-    links[i].next = idle;
-    idle = &links[i];
+    links[i].next = free_links;
+    free_links = &links[i];
   }
-  struct epoll_event want = {EPOLLIN, {.ptr = NULL}}, ready[64];
-  if (epoll_ctl(loop, EPOLL_CTL_ADD, listener, &want)) return;
+  struct epoll_event interest = {EPOLLIN, {.ptr = NULL}}, ready[64];
+  if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &interest)) return;
   for (;;) {
-    int count = epoll_pwait(loop, ready, 64, again ? 0 : -1, open_mask);
+    int count = epoll_pwait(epoll_fd, ready, 64, any_unfinished ? 0 : -1, wait_mask);
     // The box has ended: its last words are in our sockets already, and go out if there is room.
-    for (int i = 0; leave && i < LINKS_MAX; i++)
-      if (links[i].sides[0].fd >= 0) move(&links[i].sides[0], &links[i].sides[1]);
-    if (leave) _exit(0);
-    again = false;
+    for (int i = 0; stop_requested && i < LINKS_MAX; i++)
+      if (links[i].sides[0].fd >= 0) pump(&links[i].sides[0], &links[i].sides[1]);
+    if (stop_requested) _exit(0);
+    any_unfinished = false;
     for (int i = 0; i < LINKS_MAX; i++) {
-      if (!links[i].more) continue;
-      links[i].more = false;
+      if (!links[i].unfinished) continue;
+      links[i].unfinished = false;
       on_side(links[i].sides, 0);
     }
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; i++) {
       if (ready[i].data.ptr) on_side(ready[i].data.ptr, ready[i].events);
-      else take_link(listener, path);
+      else accept_link(listener, path);
     }
     // Only now: events of this round may still have named them.
-    while (graves) {
-      struct link *link = graves;
-      graves = link->next;
-      link->next = idle;
-      idle = link;
+    while (closed_links) {
+      struct link *link = closed_links;
+      closed_links = link->next;
+      link->next = free_links;
+      free_links = link;
     }
   }
 }
 
 // As the user who asked, with no rights, no files and the narrow filter.
-static int step_down(gid_t gid, struct failure *why) {
+static int drop_privileges(gid_t gid, struct failure *err) {
   // The bounding set first: whoever is not root any more cannot change it.
-  if (capabilities_unbind(why)) return -1;
+  if (capabilities_drop_bounding(err)) return -1;
   if (host.root && (setgroups(0, NULL) || setresgid(gid, gid, gid) ||
                     setresuid(bounds.client_uid, bounds.client_uid, bounds.client_uid)))
     return -1;
   // Another user than root has lost all capabilities by becoming it.
-  if ((!host.root || !bounds.client_uid) && capabilities_drop(why)) return -1;
+  if ((!host.root || !bounds.client_uid) && capabilities_drop(err)) return -1;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
-  int ruleset = landlock_open(host.landlock, LEVEL_1, why);
-  if (ruleset < 0 || landlock_enter(ruleset, why)) return -1;
+  int ruleset = landlock_create(host.landlock, LEVEL_1, err);
+  if (ruleset < 0 || landlock_restrict(ruleset, err)) return -1;
   close(ruleset);
-  return seccomp_enter(FILTER_RUNNER, why);
+  return seccomp_install(FILTER_RUNNER, err);
 }
 
 pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   pid_t warden = getpid(), pid = fork();
   if (pid) return pid;
-  struct failure why;
+  struct failure err;
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGTERM, on_term);
-  sigset_t none, term;
-  sigemptyset(&none);
-  sigemptyset(&term);
-  sigaddset(&term, SIGTERM);
-  sigprocmask(SIG_SETMASK, &term, NULL);
+  sigset_t empty_mask, term_mask;
+  sigemptyset(&empty_mask);
+  sigemptyset(&term_mask);
+  sigaddset(&term_mask, SIGTERM);
+  sigprocmask(SIG_SETMASK, &term_mask, NULL);
   prctl(PR_SET_NAME, "box-egress");
   setsid();
   setpriority(PRIO_PROCESS, 0, host.nice);
@@ -232,10 +233,10 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   if (listener < 0 || dir < 0 || dup2(listener, 0) || dup2(dir, EGRESS_DIR) != EGRESS_DIR)
     _exit(1);
   syscall(SYS_close_range, 2, ~0u, 0);
-  loop = epoll_create1(EPOLL_CLOEXEC);
-  if (loop < 0 || step_down(client_gid, &why)) _exit(1);
+  epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_fd < 0 || drop_privileges(client_gid, &err)) _exit(1);
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == warden) carry(0, path, &none);
+  if (getppid() == warden) relay(0, path, &empty_mask);
   _exit(1);
 }

@@ -7,44 +7,44 @@
 int fds_send(int sock, const void *bytes, size_t size, const int *fds, unsigned count) {
   union {
     struct cmsghdr align;
-    char room[CMSG_SPACE(FDS_AT_ONCE * sizeof(int))];
-  } side;
-  struct iovec part = {(void *)bytes, size};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    char capacity[CMSG_SPACE(FDS_PER_MESSAGE * sizeof(int))];
+  } control;
+  struct iovec iov = {(void *)bytes, size};
+  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
   if (count) {
-    message.msg_control = side.room;
+    message.msg_control = control.capacity;
     message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    memset(side.room, 0, message.msg_controllen);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+    memset(control.capacity, 0, message.msg_controllen);
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
   }
   return sendmsg(sock, &message, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -1;
 }
 
-ssize_t fds_recv(int sock, void *bytes, size_t size, int *fds, unsigned room, unsigned *count,
+ssize_t fds_recv(int sock, void *bytes, size_t size, int *fds, unsigned capacity, unsigned *count,
                  int flags) {
   union {
     struct cmsghdr align;
-    char room[CMSG_SPACE(FDS_AT_ONCE * sizeof(int))];
-  } side;
-  struct iovec part = {bytes, size};
-  struct msghdr message = {.msg_iov = &part,
+    char capacity[CMSG_SPACE(FDS_PER_MESSAGE * sizeof(int))];
+  } control;
+  struct iovec iov = {bytes, size};
+  struct msghdr message = {.msg_iov = &iov,
                            .msg_iovlen = 1,
-                           .msg_control = side.room,
-                           .msg_controllen = sizeof side.room};
+                           .msg_control = control.capacity,
+                           .msg_controllen = sizeof control.capacity};
   *count = 0;
   ssize_t got = recvmsg(sock, &message, flags | MSG_CMSG_CLOEXEC);
   if (got < 0) return got;
-  for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    unsigned found = (unsigned)((head->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    for (unsigned i = 0; i < found; i++) {
+  for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message); cmsg; cmsg = CMSG_NXTHDR(&message, cmsg)) {
+    if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) continue;
+    unsigned received = (unsigned)((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    for (unsigned i = 0; i < received; i++) {
       int fd;
-      memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
-      if (*count < room) fds[(*count)++] = fd;
+      memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof fd, sizeof fd);
+      if (*count < capacity) fds[(*count)++] = fd;
       else close(fd);
     }
   }

@@ -16,25 +16,25 @@
 
 // Each is a mount, and a box opens while somebody waits.
 #define ENTRIES_MAX 4096
-#define ACCESS_LIST "system.posix_acl_access"
+#define ACL_XATTR "system.posix_acl_access"
 
-static int broken(struct failure *why, const char *step, const char *path) {
-  return fail(why, REFUSED_SETUP, "%s %.220s: %s", step, path, strerror(errno));
+static int mount_error(struct failure *err, const char *step, const char *path) {
+  return fail(err, REFUSED_SETUP, "%s %.220s: %s", step, path, strerror(errno));
 }
 
-static int copy_access_list(int from, int to) {
+static int copy_acl(int from, int to) {
   char list[4096];
-  ssize_t size = fgetxattr(from, ACCESS_LIST, list, sizeof list);
+  ssize_t size = fgetxattr(from, ACL_XATTR, list, sizeof list);
   if (size < 0) return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -1;
-  return fsetxattr(to, ACCESS_LIST, list, (size_t)size, 0);
+  return fsetxattr(to, ACL_XATTR, list, (size_t)size, 0);
 }
 
 // Nobody may look into the copy who may not look into the directory itself.
-static int copy_rights(int from, int to, const struct stat *about) {
+static int copy_permissions(int from, int to, const struct stat *st) {
   if (host.root) {
     int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int bad = list < 0 || fchown(to, about->st_uid, about->st_gid) ||
-              fchmod(to, about->st_mode & 0777) || copy_access_list(list, to);
+    int bad = list < 0 || fchown(to, st->st_uid, st->st_gid) || fchmod(to, st->st_mode & 0777) ||
+              copy_acl(list, to);
     int error = errno;
     if (list >= 0) close(list);
     errno = error;
@@ -44,8 +44,8 @@ static int copy_rights(int from, int to, const struct stat *about) {
   mode_t mode = 0;
   if (!faccessat(from, ".", R_OK, AT_EACCESS)) mode |= 0444;
   if (!faccessat(from, ".", X_OK, AT_EACCESS)) mode |= 0111;
-  mode_t owner = about->st_mode >> 6 & 7;
-  if (about->st_uid == host.uid) mode &= (mode_t)(owner << 6 | owner << 3 | owner);
+  mode_t owner = st->st_mode >> 6 & 7;
+  if (st->st_uid == host.uid) mode &= (mode_t)(owner << 6 | owner << 3 | owner);
   return fchmod(to, mode);
 }
 
@@ -61,14 +61,14 @@ static int copy_link(int from, int to, const char *name) {
 static int copy_entry(int from, int to, const char *name) {
   int entry = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (entry < 0) return errno == ENOENT || errno == EACCES ? 0 : -1;
-  struct stat about;
-  int bad = fstat(entry, &about);
-  if (!bad && S_ISLNK(about.st_mode)) {
+  struct stat st;
+  int bad = fstat(entry, &st);
+  if (!bad && S_ISLNK(st.st_mode)) {
     bad = copy_link(from, to, name);
   } else if (!bad) {
     int tree =
         k_open_tree(entry, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
-    bad = tree < 0 || mount_point_make(to, name, S_ISDIR(about.st_mode));
+    bad = tree < 0 || mount_point_create(to, name, S_ISDIR(st.st_mode));
     int at = bad ? -1 : openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     bad = bad || at < 0 || k_move_mount(tree, at);
     int error = errno;
@@ -82,48 +82,48 @@ static int copy_entry(int from, int to, const char *name) {
   return bad ? -1 : 0;
 }
 
-static int copy_entries(int from, int to, const char *path, struct failure *why) {
+static int copy_entries(int from, int to, const char *path, struct failure *err) {
   int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // Where not even we may look, there is nothing to show.
-  if (list < 0) return errno == EACCES ? 0 : broken(why, "listing", path);
+  if (list < 0) return errno == EACCES ? 0 : mount_error(err, "listing", path);
   DIR *entries = fdopendir(list);
   if (!entries) {
     close(list);
-    return broken(why, "listing", path);
+    return mount_error(err, "listing", path);
   }
   unsigned count = 0;
   int bad = 0;
-  struct dirent *one;
-  while (!bad && (errno = 0, one = readdir(entries))) {
-    if (!strcmp(one->d_name, ".") || !strcmp(one->d_name, "..")) continue;
+  struct dirent *entry;
+  while (!bad && (errno = 0, entry = readdir(entries))) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     if (++count > ENTRIES_MAX) {
-      bad = fail(why, REFUSED_SETUP, "%.200s has more than %d entries, and one in it is denied",
+      bad = fail(err, REFUSED_SETUP, "%.200s has more than %d entries, and one in it is denied",
                  path, ENTRIES_MAX);
-      snprintf(why->hint, sizeof why->hint, "declare what is needed in it, not all of it");
-    } else if (copy_entry(from, to, one->d_name)) {
-      bad = broken(why, "showing what is in", path);
+      snprintf(err->hint, sizeof err->hint, "declare what is needed in it, not all of it");
+    } else if (copy_entry(from, to, entry->d_name)) {
+      bad = mount_error(err, "showing what is in", path);
     }
   }
-  if (!bad && errno) bad = broken(why, "listing", path);
+  if (!bad && errno) bad = mount_error(err, "listing", path);
   closedir(entries);
   return bad;
 }
 
-static int freeze(int dir, const char *path, struct failure *why) {
-  struct stat about;
-  int mount = tmpfs_make("1m", "0700", K_ATTR_NOSUID | K_ATTR_NODEV);
-  if (mount < 0 || fstat(dir, &about) || k_move_mount(mount, dir)) {
-    broken(why, "covering", path);
+static int freeze(int dir, const char *path, struct failure *err) {
+  struct stat st;
+  int mount = tmpfs_create("1m", "0700", K_ATTR_NOSUID | K_ATTR_NODEV);
+  if (mount < 0 || fstat(dir, &st) || k_move_mount(mount, dir)) {
+    mount_error(err, "covering", path);
     if (mount >= 0) close(mount);
     return -1;
   }
-  int own = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int dest = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   close(mount);
-  if (own < 0) return broken(why, "covering", path);
-  int bad = copy_entries(dir, own, path, why);
-  if (!bad && (copy_rights(dir, own, &about) || k_mount_setattr(own, K_ATTR_RDONLY, 0)))
-    bad = broken(why, "giving the rights of", path);
-  close(own);
+  if (dest < 0) return mount_error(err, "covering", path);
+  int bad = copy_entries(dir, dest, path, err);
+  if (!bad && (copy_permissions(dir, dest, &st) || k_mount_setattr(dest, K_ATTR_RDONLY, 0)))
+    bad = mount_error(err, "giving the rights of", path);
+  close(dest);
   return bad ? -1 : 0;
 }
 
@@ -134,18 +134,18 @@ static bool is_read_only(int fd) {
 
 // Every directory above `path` that is not the box's own yet. 1: the way ends before it does, in a
 // place where nothing can appear any more.
-static int freeze_above(const char *path, struct failure *why) {
-  char part[PATH_BYTES];
-  snprintf(part, sizeof part, "%s", path);
-  for (char *slash = part + 1; (slash = strchr(slash, '/')); slash++) {
+static int freeze_ancestors(const char *path, struct failure *err) {
+  char ancestor[PATH_BYTES];
+  snprintf(ancestor, sizeof ancestor, "%s", path);
+  for (char *slash = ancestor + 1; (slash = strchr(slash, '/')); slash++) {
     *slash = 0;
-    int dir = box_reach(part);
-    struct stat about;
+    int dir = box_open_path(ancestor);
+    struct stat st;
     if (dir < 0 && (errno == ENOENT || errno == EACCES)) return 1;
-    if (dir < 0 || fstat(dir, &about)) return broken(why, "sealing", part);
+    if (dir < 0 || fstat(dir, &st)) return mount_error(err, "sealing", ancestor);
     int bad = 0;
-    if (!S_ISDIR(about.st_mode)) bad = 1;
-    else if (!is_box_own(dir) && is_read_only(dir)) bad = freeze(dir, part, why);
+    if (!S_ISDIR(st.st_mode)) bad = 1;
+    else if (!is_box_fs(dir) && is_read_only(dir)) bad = freeze(dir, ancestor, err);
     close(dir);
     if (bad) return bad;
     *slash = '/';
@@ -154,26 +154,25 @@ static int freeze_above(const char *path, struct failure *why) {
 }
 
 // Takes what is mounted on the name away: below is an empty file or directory of the box's own.
-static int take_away(const char *path, struct failure *why) {
+static int unmount_path(const char *path, struct failure *err) {
   for (;;) {
-    int fd = box_reach(path);
-    if (fd < 0) return errno == ENOENT || errno == EACCES ? 0 : broken(why, "masking", path);
-    bool mounted = is_mount_root(fd), own = is_box_own(fd);
-    struct stat about;
-    int bad = fstat(fd, &about) ? broken(why, "masking", path) : has_other_name(path, &about, why);
+    int fd = box_open_path(path);
+    if (fd < 0) return errno == ENOENT || errno == EACCES ? 0 : mount_error(err, "masking", path);
+    bool mounted = is_mount_root(fd), is_own = is_box_fs(fd);
+    struct stat st;
+    int bad = fstat(fd, &st) ? mount_error(err, "masking", path) : check_hard_links(path, &st, err);
     close(fd);
     if (bad) return -1;
-    if (!mounted)
-      return own ? 0 : fail(why, REFUSED_PROBE, "%.220s is not masked", path);
-    if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW)) return broken(why, "masking", path);
+    if (!mounted) return is_own ? 0 : fail(err, REFUSED_PROBE, "%.220s is not masked", path);
+    if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW)) return mount_error(err, "masking", path);
   }
 }
 
-int freeze_and_mask(const char *path, struct failure *why) {
-  int found = freeze_above(path, why);
-  return found ? (found > 0 ? 0 : -1) : take_away(path, why);
+int freeze_and_mask(const char *path, struct failure *err) {
+  int status = freeze_ancestors(path, err);
+  return status ? (status > 0 ? 0 : -1) : unmount_path(path, err);
 }
 
-int freeze_way_to(const char *path, struct failure *why) {
-  return freeze_above(path, why) < 0 ? -1 : 0;
+int freeze_parents(const char *path, struct failure *err) {
+  return freeze_ancestors(path, err) < 0 ? -1 : 0;
 }

@@ -16,328 +16,331 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
-static void report(int control, uint32_t kind, int status, const struct failure *why) {
+static void report(int control, uint32_t kind, int status, const struct failure *err) {
   struct report report = {.kind = kind, .status = status};
-  if (why) report.why = *why;
+  if (err) report.err = *err;
   if (send(control, &report, sizeof report, MSG_NOSIGNAL) < 0) _exit(1);
 }
 
-static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static int compare_ints(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 // The warden's fork carries every other box's descriptors; keep only what this box needs.
-static void keep_only(const int *wanted, unsigned count) {
-  int keep[ENTRY_COUNT + JOINS + 16];
+static void close_fds_except(const int *wanted, unsigned count) {
+  int keep[ENTRY_COUNT + JOIN_COUNT + 16];
   memcpy(keep, wanted, count * sizeof *keep);
-  qsort(keep, count, sizeof *keep, by_number);
-  unsigned from = 0;
+  qsort(keep, count, sizeof *keep, compare_ints);
+  unsigned first = 0;
   for (unsigned i = 0; i < count; i++) {
     if (keep[i] < 0) continue;
-    if ((unsigned)keep[i] > from) syscall(SYS_close_range, from, keep[i] - 1, 0);
-    from = (unsigned)keep[i] + 1;
+    if ((unsigned)keep[i] > first) syscall(SYS_close_range, first, keep[i] - 1, 0);
+    first = (unsigned)keep[i] + 1;
   }
-  syscall(SYS_close_range, from, ~0u, 0);
+  syscall(SYS_close_range, first, ~0u, 0);
 }
 
-static void keep_own(const struct setup *setup) {
-  int keep[ENTRY_COUNT + JOINS + 16];
+static void close_inherited_fds(const struct setup *setup) {
+  int keep[ENTRY_COUNT + JOIN_COUNT + 16];
   unsigned count = 0;
-  int own[] = {setup->control, setup->dev, host.proc, host.probe, 0, 1, 2};
-  for (unsigned i = 0; i < sizeof own / sizeof *own; i++) keep[count++] = own[i];
-  for (int i = 0; i < JOINS; i++) keep[count++] = setup->group->joins[i];
+  int needed[] = {setup->control, setup->dev, host.proc_fd, host.probe_fd, 0, 1, 2};
+  for (unsigned i = 0; i < sizeof needed / sizeof *needed; i++) keep[count++] = needed[i];
+  for (int i = 0; i < JOIN_COUNT; i++) keep[count++] = setup->cgroup->join_fds[i];
   for (int i = 0; i < ENTRY_COUNT && setup->entry; i++) keep[count++] = setup->entry->fds[i];
-  keep_only(keep, count);
+  close_fds_except(keep, count);
 }
 
-static int join_groups(const struct cgroup *group, struct failure *why) {
-  for (int i = 0; i < JOINS; i++) {
-    if (group->joins[i] < 0) continue;
-    if (write(group->joins[i], "0", 1) != 1)
-      return fail(why, REFUSED_SETUP, "joining the cgroup: %s", strerror(errno));
-    close(group->joins[i]);
+static int join_cgroups(const struct cgroup *cgroup, struct failure *err) {
+  for (int i = 0; i < JOIN_COUNT; i++) {
+    if (cgroup->join_fds[i] < 0) continue;
+    if (write(cgroup->join_fds[i], "0", 1) != 1)
+      return fail(err, REFUSED_SETUP, "joining the cgroup: %s", strerror(errno));
+    close(cgroup->join_fds[i]);
   }
   return 0;
 }
 
 // Into the namespaces of an open box; its user namespace comes last, with the identity.
-static int entry_go(const struct setup *setup, struct failure *why) {
+static int enter_box_namespaces(const struct setup *setup, struct failure *err) {
   static const enum entry_fd order[] = {ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
                                         ENTRY_MOUNT};
   for (unsigned i = 0; i < sizeof order / sizeof *order; i++)
     if (setns(setup->entry->fds[order[i]], 0))
-      return fail(why, REFUSED_SETUP, "entering the open box: %s", strerror(errno));
+      return fail(err, REFUSED_SETUP, "entering the open box: %s", strerror(errno));
   return 0;
 }
 
 // Loopback up; anything else that is up means that the namespace is not ours alone.
-static int check_network(struct failure *why) {
+static int set_up_loopback(struct failure *err) {
   int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
   if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo))
-    return fail(why, REFUSED_SETUP, "bringing loopback up: %s", strerror(errno));
-  int bad = 0, seen = 0;
-  struct if_nameindex *links = if_nameindex();
-  for (struct if_nameindex *at = links; at && at->if_index; at++) {
+    return fail(err, REFUSED_SETUP, "bringing loopback up: %s", strerror(errno));
+  int bad = 0, lo_is_up = 0;
+  struct if_nameindex *interfaces = if_nameindex();
+  for (struct if_nameindex *at = interfaces; at && at->if_index; at++) {
     struct ifreq link = {0};
     snprintf(link.ifr_name, sizeof link.ifr_name, "%s", at->if_name);
     if (ioctl(sock, SIOCGIFFLAGS, &link)) bad = 1;
-    else if (!strcmp(link.ifr_name, "lo")) seen = link.ifr_flags & IFF_UP;
+    else if (!strcmp(link.ifr_name, "lo")) lo_is_up = link.ifr_flags & IFF_UP;
     else bad |= link.ifr_flags & IFF_UP;
   }
-  if (links) if_freenameindex(links);
+  if (interfaces) if_freenameindex(interfaces);
   close(sock);
-  return bad || !seen ? fail(why, REFUSED_PROBE, "the network namespace did not take") : 0;
+  return bad || !lo_is_up ? fail(err, REFUSED_PROBE, "the network namespace did not take") : 0;
 }
 
 // What needs no job: done ahead of time.
-static int prepare(const struct setup *setup, struct failure *why) {
+static int prepare(const struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
-  if (setup->birth == BIRTH_LEVEL_2) {
+  if (setup->kind == INIT_LEVEL_2) {
     if (GUARDED(plan, GUARD_UTSNS) && sethostname("box", 3))
-      return fail(why, REFUSED_SETUP, "sethostname: %s", strerror(errno));
-    if (EXPECTED(plan, GUARD_NETNS) && check_network(why)) return -1;
-    if (mounts_prepare(setup, why)) return -1;
+      return fail(err, REFUSED_SETUP, "sethostname: %s", strerror(errno));
+    if (EXPECTED(plan, GUARD_NETNS) && set_up_loopback(err)) return -1;
+    if (mounts_prepare(setup, err)) return -1;
   }
   // Several join at once: the kernel then makes them wait only once.
-  struct order go;
+  struct job_message go;
   if (recv(setup->control, &go, sizeof go, 0) != sizeof go) _exit(0);
-  if (join_groups(setup->group, why)) return -1;
-  if (setup->birth == BIRTH_EXEC) return entry_go(setup, why) || identity_take(setup, why);
-  if (setup->birth == BIRTH_LEVEL_1)
-    return GUARDED(plan, GUARD_CAPS) ? capabilities_unbind(why) : 0;
+  if (join_cgroups(setup->cgroup, err)) return -1;
+  if (setup->kind == INIT_EXEC)
+    return enter_box_namespaces(setup, err) || identity_assume(setup, err);
+  if (setup->kind == INIT_LEVEL_1)
+    return GUARDED(plan, GUARD_CAPS) ? capabilities_drop_bounding(err) : 0;
   if (unshare(CLONE_NEWCGROUP))
-    return fail(why, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
   return 0;
 }
 
-static int take_order(struct setup *setup) {
+static int receive_job(struct setup *setup) {
   int fds[3 + BINDS_MAX];
-  unsigned have = 0, got;
-  struct order order;
+  unsigned received = 0, part;
+  struct job_message message;
   do {
-    ssize_t size =
-        fds_recv(setup->control, &order, sizeof order, fds + have, 3 + BINDS_MAX - have, &got, 0);
+    ssize_t size = fds_recv(setup->control, &message, sizeof message, fds + received,
+                            3 + BINDS_MAX - received, &part, 0);
     if (size < 0 && errno == EINTR) continue;
-    if (size != sizeof order) return -1;
-    have += got;
-  } while (have < order.fd_count);
+    if (size != sizeof message) return -1;
+    received += part;
+  } while (received < message.fd_count);
   unsigned next = 0;
-  for (int i = 0; i < 3; i++) setup->stdio[i] = setup->job->hold ? -1 : fds[next++];
+  for (int i = 0; i < 3; i++) setup->stdio[i] = setup->job->is_open_box ? -1 : fds[next++];
   for (unsigned i = 0; i < setup->plan->bind_count; i++) {
     uint8_t kind = setup->plan->binds[i].kind;
     setup->fds[i] = kind == BIND_RO || kind == BIND_RW ? fds[next++] : -1;
   }
-  return next == have ? 0 : -1;
+  return next == received ? 0 : -1;
 }
 
 // What a box of this level must have of its own, whatever was said when it was made.
-static int prove_namespaces(const struct setup *setup, struct failure *why) {
+static int verify_namespaces(const struct setup *setup, struct failure *err) {
   static const uint32_t guards[ENTRY_RULESET] = {
       [ENTRY_USER] = GUARD_USERNS, [ENTRY_PID] = GUARD_PIDNS, [ENTRY_NET] = GUARD_NETNS,
       [ENTRY_IPC] = GUARD_IPCNS,   [ENTRY_UTS] = GUARD_UTSNS};
   for (int i = 0; i < ENTRY_RULESET && host.namespaces; i++) {
     if (!EXPECTED(setup->plan, guards[i])) continue;
-    if (setup->birth == BIRTH_LEVEL_1 && i != ENTRY_PID) continue;
-    uint64_t now = namespace_of_self((enum entry_fd)i);
-    if (!now || now == host.own[i])
-      return fail(why, REFUSED_PROBE, "the %s namespace did not take: the box was not started",
+    if (setup->kind == INIT_LEVEL_1 && i != ENTRY_PID) continue;
+    uint64_t id = own_namespace_id((enum entry_fd)i);
+    if (!id || id == host.namespace_ids[i])
+      return fail(err, REFUSED_PROBE, "the %s namespace did not take: the box was not started",
                   namespace_names[i]);
   }
   return 0;
 }
 
 // Once for a box: the commands of one that is held open enter what was proved when it was opened.
-static int prove_box(const struct setup *setup, struct failure *why) {
+static int verify_box(const struct setup *setup, struct failure *err) {
   struct statvfs root;
-  if (prove_namespaces(setup, why)) return -1;
-  if (setup->birth == BIRTH_LEVEL_2 && EXPECTED(setup->plan, GUARD_READONLY) &&
+  if (verify_namespaces(setup, err)) return -1;
+  if (setup->kind == INIT_LEVEL_2 && EXPECTED(setup->plan, GUARD_READONLY) &&
       (statvfs("/", &root) || !(root.f_flag & ST_RDONLY)))
-    return fail(why, REFUSED_PROBE, "the read-only root did not take: the box was not started");
+    return fail(err, REFUSED_PROBE, "the read-only root did not take: the box was not started");
   return 0;
 }
 
-static int build(struct setup *setup, struct failure *why) {
-  if (setup->birth == BIRTH_EXEC) return 0;
+static int build_box(struct setup *setup, struct failure *err) {
+  if (setup->kind == INIT_EXEC) return 0;
   if (setup->plan->egress) {
-    int listener = egress_listen(why);
+    int listener = egress_listen(err);
     if (listener < 0) return -1;
-    struct report told = {.kind = REPORT_LISTENER};
-    if (fds_send(setup->control, &told, sizeof told, &listener, 1))
-      return fail(why, REFUSED_SETUP, "handing the listener over: %s", strerror(errno));
+    struct report message = {.kind = REPORT_LISTENER};
+    if (fds_send(setup->control, &message, sizeof message, &listener, 1))
+      return fail(err, REFUSED_SETUP, "handing the listener over: %s", strerror(errno));
     close(listener);
   }
-  if (setup->birth == BIRTH_LEVEL_2 && mounts_build(setup, why)) return -1;
-  if (setup->watch >= 0) {
-    struct report told = {.kind = REPORT_WATCH, .status = setup->mounts};
-    int fds[2] = {setup->watch, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
-    if (fds[1] < 0 || fds_send(setup->control, &told, sizeof told, fds, 2))
-      return fail(why, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
+  if (setup->kind == INIT_LEVEL_2 && mounts_build(setup, err)) return -1;
+  if (setup->mountinfo_fd >= 0) {
+    struct report message = {.kind = REPORT_MOUNTS, .status = setup->mount_count};
+    int fds[2] = {setup->mountinfo_fd, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (fds[1] < 0 || fds_send(setup->control, &message, sizeof message, fds, 2))
+      return fail(err, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
     for (int i = 0; i < 2; i++) close(fds[i]);
   }
-  if (identity_take(setup, why)) return -1;
-  return GUARDED(setup->plan, GUARD_PROBES) ? prove_box(setup, why) : 0;
+  if (identity_assume(setup, err)) return -1;
+  return GUARDED(setup->plan, GUARD_PROBES) ? verify_box(setup, err) : 0;
 }
 
-static void exec_command(const struct setup *setup, struct failure *why) {
+static void exec_command(const struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   char *const *args = (char *const *)plan->args, *const *envs = (char *const *)plan->envs;
   if (setup->exec_fd < 0) execve(args[0], args, envs);
   else syscall(SYS_execveat, setup->exec_fd, "", args, envs, AT_EMPTY_PATH);
-  fail(why, REFUSED_EXEC, "%.220s: %s", args[0], strerror(errno));
+  fail(err, REFUSED_EXEC, "%.220s: %s", args[0], strerror(errno));
 }
 
-static void start_command(struct setup *setup, struct failure *why) {
+static void run_command(struct setup *setup, struct failure *err) {
   for (int i = 0; i < 3; i++)
     if (dup2(setup->stdio[i], i) < 0) _exit(127);
-  sigset_t none;
-  sigemptyset(&none);
+  sigset_t empty_mask;
+  sigemptyset(&empty_mask);
   signal(SIGTERM, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  if (!confine(setup, why)) exec_command(setup, why);
+  sigprocmask(SIG_SETMASK, &empty_mask, NULL);
+  if (!confine_self(setup, err)) exec_command(setup, err);
   _exit(127);
 }
 
-static volatile sig_atomic_t leave;
-static void on_signal(int number) { leave |= number == SIGTERM; }
+static volatile sig_atomic_t stop_requested;
+static void on_signal(int number) { stop_requested |= number == SIGTERM; }
 
 // The command ended; of a command in an open box others may be left, which the warden ends.
-static void say_ended(const struct setup *setup, int status) {
-  struct report told = {.kind = REPORT_ENDED, .status = status, .alone = true};
-  if (setup->birth == BIRTH_EXEC) {
-    pid_t other;
-    while ((other = waitpid(-1, NULL, WNOHANG)) > 0) {
+static void report_exit(const struct setup *setup, int status) {
+  struct report message = {.kind = REPORT_ENDED, .status = status, .tree_exited = true};
+  if (setup->kind == INIT_EXEC) {
+    pid_t child;
+    while ((child = waitpid(-1, NULL, WNOHANG)) > 0) {
     }
-    told.alone = other < 0;
+    message.tree_exited = child < 0;
   } else if (!setup->pid_namespace) {
     tree_kill(getpid(), false);
   }
-  if (send(setup->control, &told, sizeof told, MSG_NOSIGNAL) < 0) _exit(1);
-  if (told.alone) _exit(0);
+  if (send(setup->control, &message, sizeof message, MSG_NOSIGNAL) < 0) _exit(1);
+  if (message.tree_exited) _exit(0);
   while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
   }
   _exit(0);
 }
 
 // Reaps until the command has ended; an open box has none and goes on until it is told to end.
-__attribute__((noreturn)) static void watch_over(const struct setup *setup, pid_t command) {
+__attribute__((noreturn)) static void supervise(const struct setup *setup, pid_t command) {
   struct sigaction act = {.sa_handler = on_signal};
   sigaction(SIGCHLD, &act, NULL);
-  sigset_t open_mask;
-  sigemptyset(&open_mask);
+  sigset_t wait_mask;
+  sigemptyset(&wait_mask);
   for (;;) {
     int status;
-    pid_t ended;
-    while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
-      if (ended == command) say_ended(setup, status);
-    struct pollfd from = {.fd = setup->control, .events = POLLIN};
-    if (ppoll(&from, 1, NULL, &open_mask) > 0) {
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+      if (pid == command) report_exit(setup, status);
+    struct pollfd poll_fd = {.fd = setup->control, .events = POLLIN};
+    if (ppoll(&poll_fd, 1, NULL, &wait_mask) > 0) {
       uint8_t number;
       if (recv(setup->control, &number, 1, MSG_DONTWAIT) == 1) {
         if (command > 0 && kill(-command, number)) kill(command, number);
-      } else if (errno != EAGAIN || from.revents & POLLHUP) {
-        leave = 1;
+      } else if (errno != EAGAIN || poll_fd.revents & POLLHUP) {
+        stop_requested = 1;
       }
     }
-    if (leave) {
-      if (!setup->pid_namespace && setup->birth != BIRTH_EXEC) tree_kill(getpid(), false);
+    if (stop_requested) {
+      if (!setup->pid_namespace && setup->kind != INIT_EXEC) tree_kill(getpid(), false);
       _exit(1);
     }
   }
 }
 
-static void close_all_but(int fd) {
+static void close_all_except(int fd) {
   if (fd) syscall(SYS_close_range, 0, fd - 1, 0);
   syscall(SYS_close_range, fd + 1, ~0u, 0);
 }
 
 static pid_t start_runner(struct setup *setup) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) return -1;
-  setup->gate = ends[1];
+  int socks[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks)) return -1;
+  setup->gate = socks[1];
   pid_t child = fork();
   if (child == 0) {
-    close(ends[0]);
-    start_command(setup, &setup->job->why);
+    close(socks[0]);
+    run_command(setup, &setup->job->err);
   }
-  close(ends[1]);
+  close(socks[1]);
   setup->gate = -1;
-  if (child > 0) gate_let_one(ends[0]);
+  if (child > 0) gate_allow_first_exec(socks[0]);
   // Its side is closed by the exec, or by its end.
   char byte;
-  while (child > 0 && recv(ends[0], &byte, 1, 0) < 0 && errno == EINTR) {
+  while (child > 0 && recv(socks[0], &byte, 1, 0) < 0 && errno == EINTR) {
   }
-  close(ends[0]);
+  close(socks[0]);
   return child;
 }
 
 // A tool's process lives in our memory until it becomes the command: no copy is made for the little
 // it does. We go on when it has, or has died; what went wrong is in memory that both see.
-static int start(struct setup *setup, pid_t *command, struct failure *why) {
+static int start_command(struct setup *setup, pid_t *command, struct failure *err) {
   struct job *job = setup->job;
   const struct plan *plan = setup->plan;
-  fail(&job->why, 0, "%s", "");
+  fail(&job->err, 0, "%s", "");
   pid_t child;
   if (plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP)) child = start_runner(setup);
-  else if ((child = vfork()) == 0) start_command(setup, &job->why);
+  else if ((child = vfork()) == 0) run_command(setup, &job->err);
   *command = child;
-  if (child < 0) return fail(why, REFUSED_OVERLOAD, "starting: %s", strerror(errno));
-  *why = job->why;
-  if (why->code) return -1;
-  siginfo_t early = {0};
+  if (child < 0) return fail(err, REFUSED_OVERLOAD, "starting: %s", strerror(errno));
+  *err = job->err;
+  if (err->code) return -1;
+  siginfo_t info = {0};
   if (job->confined) return 0;
-  waitid(P_PID, (id_t)child, &early, WEXITED | WNOWAIT);
-  return fail(why, REFUSED_SETUP, "the command's process died early");
+  waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+  return fail(err, REFUSED_SETUP, "the command's process died early");
 }
 
 // Gives the warden what leads into this box, and waits.
-static int open_up(const struct setup *setup, struct failure *why) {
+static int send_entry_point(const struct setup *setup, struct failure *err) {
   int fds[ENTRY_COUNT];
   for (int i = 0; i < ENTRY_RULESET; i++) {
     char path[32];
     snprintf(path, sizeof path, "self/ns/%s", namespace_names[i]);
-    fds[i] = openat(host.proc, path, O_RDONLY | O_CLOEXEC);
-    if (fds[i] < 0) return fail(why, REFUSED_SETUP, "%s: %s", path, strerror(errno));
+    fds[i] = openat(host.proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fds[i] < 0) return fail(err, REFUSED_SETUP, "%s: %s", path, strerror(errno));
   }
-  fds[ENTRY_RULESET] = confine_ruleset(setup, why);
+  fds[ENTRY_RULESET] = landlock_rules_create(setup, err);
   if (fds[ENTRY_RULESET] < 0) return -1;
-  struct report told = {.kind = REPORT_STARTED};
-  if (fds_send(setup->control, &told, sizeof told, fds, ENTRY_COUNT))
-    return fail(why, REFUSED_SETUP, "handing the box over: %s", strerror(errno));
+  struct report message = {.kind = REPORT_STARTED};
+  if (fds_send(setup->control, &message, sizeof message, fds, ENTRY_COUNT))
+    return fail(err, REFUSED_SETUP, "handing the box over: %s", strerror(errno));
   return 0;
 }
 
-static void be_born(const struct setup *setup) {
+static void init_process_setup(const struct setup *setup) {
   sigset_t blocked;
   sigfillset(&blocked);
   sigprocmask(SIG_SETMASK, &blocked, NULL);
   struct sigaction act = {.sa_handler = on_signal};
   signal(SIGPIPE, SIG_DFL);  // the only one the warden itself changed
   if (!setup->pid_namespace) prctl(PR_SET_CHILD_SUBREAPER, 1);
-  if (!setup->pid_namespace && setup->birth != BIRTH_EXEC) sigaction(SIGTERM, &act, NULL);
+  if (!setup->pid_namespace && setup->kind != INIT_EXEC) sigaction(SIGTERM, &act, NULL);
   prctl(PR_SET_NAME, "box-spare");
-  if (!(setup->plan->guards_off & GUARD_DESCRIPTORS)) keep_own(setup);
+  if (!(setup->plan->guards_off & GUARD_DESCRIPTORS)) close_inherited_fds(setup);
   setsid();
 }
 
 void init_main(struct setup *setup) {
-  struct failure why = {0};
+  struct failure err = {0};
   // In a pid namespace the kernel takes the tree with init; elsewhere init must do it itself.
-  int death = setup->pid_namespace || setup->birth == BIRTH_EXEC ? SIGKILL : SIGTERM;
-  prctl(PR_SET_PDEATHSIG, death);
-  be_born(setup);
-  int bad = prepare(setup, &why);
-  prctl(PR_SET_PDEATHSIG, death);  // again: a change of user clears it
+  int death_signal = setup->pid_namespace || setup->kind == INIT_EXEC ? SIGKILL : SIGTERM;
+  prctl(PR_SET_PDEATHSIG, death_signal);
+  init_process_setup(setup);
+  int bad = prepare(setup, &err);
+  prctl(PR_SET_PDEATHSIG, death_signal);  // again: a change of user clears it
   if (!bad) report(setup->control, REPORT_READY, 0, NULL);
-  if (!bad && take_order(setup)) _exit(0);
+  if (!bad && receive_job(setup)) _exit(0);
   prctl(PR_SET_NAME, "box-init");
   pid_t command = -1;
-  bad = bad || build(setup, &why);
-  prctl(PR_SET_PDEATHSIG, death);
-  if (!bad) bad = setup->job->hold ? open_up(setup, &why) : start(setup, &command, &why);
+  bad = bad || build_box(setup, &err);
+  prctl(PR_SET_PDEATHSIG, death_signal);
+  if (!bad)
+    bad = setup->job->is_open_box ? send_entry_point(setup, &err)
+                                  : start_command(setup, &command, &err);
   if (bad) {
-    report(setup->control, REPORT_FAILED, 0, &why);
+    report(setup->control, REPORT_FAILED, 0, &err);
     _exit(1);
   }
-  close_all_but(setup->control);
-  if (!setup->job->hold) report(setup->control, REPORT_STARTED, 0, NULL);
-  watch_over(setup, command);
+  close_all_except(setup->control);
+  if (!setup->job->is_open_box) report(setup->control, REPORT_STARTED, 0, NULL);
+  supervise(setup, command);
 }

@@ -121,7 +121,7 @@ static inline int k_mount_setattr(int fd, uint64_t set, int recursive) {
 }
 
 // Mounts that the host makes later stay the host's: they would come without any of our attributes.
-static inline int k_mount_seclude(int fd) {
+static inline int k_mount_make_private(int fd) {
   struct k_mount_attr attr = {.propagation = K_MS_PRIVATE};
   return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | K_AT_RECURSIVE, &attr,
                       sizeof attr);

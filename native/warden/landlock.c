@@ -27,46 +27,46 @@ static uint64_t handled_rights(int abi) {
   return rights;
 }
 
-int landlock_open(int abi, int level, struct failure *why) {
-  struct ll_ruleset set = {.fs = handled_rights(abi)};
-  size_t size = sizeof set.fs;
+int landlock_create(int abi, int level, struct failure *err) {
+  struct ll_ruleset attr = {.fs = handled_rights(abi)};
+  size_t size = sizeof attr.fs;
   // Level 2 has a network namespace with nothing but loopback in it; level 1 has the host's.
-  if (abi >= 4 && level == LEVEL_1) set.net = LL_NET_BIND | LL_NET_CONNECT;
-  if (abi >= 4) size += sizeof set.net;
+  if (abi >= 4 && level == LEVEL_1) attr.net = LL_NET_BIND | LL_NET_CONNECT;
+  if (abi >= 4) size += sizeof attr.net;
   if (abi >= 6) {
-    set.scoped = LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL;
-    size += sizeof set.scoped;
+    attr.scoped = LL_SCOPE_ABSTRACT | LL_SCOPE_SIGNAL;
+    size += sizeof attr.scoped;
   }
-  int fd = (int)syscall(SYS_landlock_create_ruleset, &set, size, 0);
-  if (fd < 0) return fail(why, REFUSED_SETUP, "landlock_create_ruleset: %s", strerror(errno));
+  int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+  if (fd < 0) return fail(err, REFUSED_SETUP, "landlock_create_ruleset: %s", strerror(errno));
   return fd;
 }
 
-static uint64_t rights_for(enum landlock_use use) {
-  switch (use) {
-    case USE_READ: return READ_RIGHTS;
-    case USE_LIST: return LL_READ_DIR;
-    case USE_WRITE: return WRITE_RIGHTS;
-    case USE_PRIVATE: return WRITE_RIGHTS | LL_MAKE_FIFO | LL_MAKE_SOCK;
-    case USE_DEVICE: return LL_READ_FILE | LL_WRITE_FILE | LL_TRUNCATE;
+static uint64_t rights_for(enum landlock_access access) {
+  switch (access) {
+    case ACCESS_READ: return READ_RIGHTS;
+    case ACCESS_LIST: return LL_READ_DIR;
+    case ACCESS_WRITE: return WRITE_RIGHTS;
+    case ACCESS_PRIVATE: return WRITE_RIGHTS | LL_MAKE_FIFO | LL_MAKE_SOCK;
+    case ACCESS_DEVICE: return LL_READ_FILE | LL_WRITE_FILE | LL_TRUNCATE;
   }
   return 0;
 }
 
-int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_use use,
-                   struct failure *why) {
-  struct stat about;
-  if (fstat(path_fd, &about)) return fail(why, REFUSED_SETUP, "fstat: %s", strerror(errno));
-  uint64_t rights = rights_for(use) & handled_rights(abi);
-  if (!S_ISDIR(about.st_mode)) rights &= FILE_RIGHTS;
+int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_access access,
+                   struct failure *err) {
+  struct stat st;
+  if (fstat(path_fd, &st)) return fail(err, REFUSED_SETUP, "fstat: %s", strerror(errno));
+  uint64_t rights = rights_for(access) & handled_rights(abi);
+  if (!S_ISDIR(st.st_mode)) rights &= FILE_RIGHTS;
   struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = path_fd};
   if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
-    return fail(why, REFUSED_SETUP, "landlock_add_rule: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "landlock_add_rule: %s", strerror(errno));
   return 0;
 }
 
-int landlock_enter(int ruleset, struct failure *why) {
+int landlock_restrict(int ruleset, struct failure *err) {
   if (syscall(SYS_landlock_restrict_self, ruleset, 0))
-    return fail(why, REFUSED_SETUP, "landlock_restrict_self: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "landlock_restrict_self: %s", strerror(errno));
   return 0;
 }

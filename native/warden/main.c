@@ -19,8 +19,8 @@
 #include <sys/un.h>
 #include <time.h>
 
-static int loop = -1;
-static bool leaving;
+static int epoll_fd = -1;
+static bool stopping;
 static const char *halt_file;
 
 int64_t now_us(void) {
@@ -31,21 +31,21 @@ int64_t now_us(void) {
 
 void watch_add(struct watch *watch, uint32_t events) {
   struct epoll_event event = {.events = events, .data.ptr = watch};
-  watch->active = !epoll_ctl(loop, EPOLL_CTL_ADD, watch->fd, &event);
+  watch->active = !epoll_ctl(epoll_fd, EPOLL_CTL_ADD, watch->fd, &event);
 }
-void watch_set(struct watch *watch, uint32_t events) {
+void watch_modify(struct watch *watch, uint32_t events) {
   struct epoll_event event = {.events = events, .data.ptr = watch};
-  epoll_ctl(loop, EPOLL_CTL_MOD, watch->fd, &event);
+  epoll_ctl(epoll_fd, EPOLL_CTL_MOD, watch->fd, &event);
 }
-void watch_drop(struct watch *watch) {
-  epoll_ctl(loop, EPOLL_CTL_DEL, watch->fd, NULL);
+void watch_remove(struct watch *watch) {
+  epoll_ctl(epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
   watch->active = false;
 }
 
 // A link that leads nowhere is there too; when nobody can tell, everything stands still.
-bool halted(void) {
-  struct stat about;
-  return !lstat(halt_file, &about) || errno != ENOENT;
+bool is_halted(void) {
+  struct stat st;
+  return !lstat(halt_file, &st) || errno != ENOENT;
 }
 
 static void on_listener(struct watch *watch, uint32_t events) {
@@ -57,62 +57,62 @@ static void on_signal(struct watch *watch, uint32_t events) {
   (void)events;
   struct signalfd_siginfo info;
   while (read(watch->fd, &info, sizeof info) == sizeof info)
-    if (info.ssi_signo != SIGCHLD) leaving = true;
+    if (info.ssi_signo != SIGCHLD) stopping = true;
   boxes_reap();
 }
 
 static void on_halt(struct watch *watch, uint32_t events) {
   (void)events;
-  char changes[4096];
-  while (read(watch->fd, changes, sizeof changes) > 0) {
+  char buffer[4096];
+  while (read(watch->fd, buffer, sizeof buffer) > 0) {
   }
-  if (halted()) boxes_kill(ENDED_HALT);
+  if (is_halted()) boxes_kill(ENDED_HALT);
 }
 
-__attribute__((noreturn)) static void die(const struct failure *why) {
-  fprintf(stderr, "warden: %s\n", why->text);
+__attribute__((noreturn)) static void die(const struct failure *err) {
+  fprintf(stderr, "warden: %s\n", err->text);
   exit(1);
 }
-__attribute__((noreturn)) static void die_of(const char *what) {
+__attribute__((noreturn)) static void die_errno(const char *what) {
   fprintf(stderr, "warden: %s: %s\n", what, strerror(errno));
   exit(1);
 }
 
 // One warden per run directory: the second would sweep the first one's boxes away.
-static void take_run_directory(const char *run) {
-  if (run[0] != '/' || strlen(run) > 200) {
+static void lock_run_dir(const char *run_dir) {
+  if (run_dir[0] != '/' || strlen(run_dir) > 200) {
     fprintf(stderr, "warden: --run takes a short absolute path\n");
     exit(2);
   }
-  if (mkdir(run, 0711) && errno != EEXIST) die_of(run);
-  struct stat about;
-  if (lstat(run, &about) || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() ||
-      about.st_mode & (S_IWGRP | S_IWOTH)) {
-    fprintf(stderr, "warden: %s must be a directory only its owner can write\n", run);
+  if (mkdir(run_dir, 0711) && errno != EEXIST) die_errno(run_dir);
+  struct stat st;
+  if (lstat(run_dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+      st.st_mode & (S_IWGRP | S_IWOTH)) {
+    fprintf(stderr, "warden: %s must be a directory only its owner can write\n", run_dir);
     exit(1);
   }
   char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s/lock", run);
+  snprintf(path, sizeof path, "%s/lock", run_dir);
   int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) die_of(path);
-  host.lock = lock;
+  if (lock < 0) die_errno(path);
+  host.lock_fd = lock;
   // A warden that was just killed may still be on its way out, and its janitor at work: what that
   // one sweeps must not be ours.
-  int taken = -1;
-  for (int tries = 0; tries < 300 && taken; tries++) {
-    taken = flock(lock, LOCK_EX | LOCK_NB);
-    if (taken) usleep(10000);
+  int lock_failed = -1;
+  for (int tries = 0; tries < 300 && lock_failed; tries++) {
+    lock_failed = flock(lock, LOCK_EX | LOCK_NB);
+    if (lock_failed) usleep(10000);
   }
-  if (taken) {
-    fprintf(stderr, "warden: another warden runs in %s\n", run);
+  if (lock_failed) {
+    fprintf(stderr, "warden: another warden runs in %s\n", run_dir);
     exit(1);
   }
 }
 
 // For whoever removes what killed runtimes have left: that no warden lives here, nor its janitor.
-static bool is_free(const char *run) {
+static bool is_unused(const char *run_dir) {
   char path[PATH_BYTES];
-  if ((size_t)snprintf(path, sizeof path, "%s/lock", run) >= sizeof path) return false;
+  if ((size_t)snprintf(path, sizeof path, "%s/lock", run_dir) >= sizeof path) return false;
   int lock = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   return lock < 0 ? errno == ENOENT : !flock(lock, LOCK_EX | LOCK_NB);
 }
@@ -126,24 +126,24 @@ static int listen_on(const char *path) {
   strcpy(address.sun_path, path);
   unlink(path);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  mode_t before = umask(0177);
-  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address)) die_of(path);
-  umask(before);
-  if (host.root && lchown(path, bounds.client_uid, (gid_t)-1)) die_of(path);
-  if (listen(fd, 256)) die_of(path);
+  mode_t old_umask = umask(0177);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address)) die_errno(path);
+  umask(old_umask);
+  if (host.root && lchown(path, bounds.client_uid, (gid_t)-1)) die_errno(path);
+  if (listen(fd, 256)) die_errno(path);
   return fd;
 }
 
-static int watch_halt(void) {
+static int open_halt_watch(void) {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s", halt_file);
   int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (fd < 0 || inotify_add_watch(fd, dirname(path), IN_CREATE | IN_MOVED_TO) < 0)
-    die_of(halt_file);
+    die_errno(halt_file);
   return fd;
 }
 
-static int take_signals(void) {
+static int open_signal_fd(void) {
   // Whoever started us may have left some ignored; boxes inherit what is set here.
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigset_t set;
@@ -158,24 +158,24 @@ static int take_signals(void) {
 }
 
 // For whoever starts us and may be killed: a warden nobody can reach would hold its directory.
-static void leave_with(pid_t parent) {
+static void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() == parent) return;
   fprintf(stderr, "warden: process %d, which started this one, is gone\n", parent);
   exit(1);
 }
 
-static pid_t parse_pid(const char *word) {
+static pid_t parse_pid(const char *text) {
   char *end;
   errno = 0;
-  long number = strtol(word, &end, 10);
-  if (!errno && end != word && !*end && number >= 0 && number <= INT32_MAX) return (pid_t)number;
-  fprintf(stderr, "warden: %s is not a process\n", word);
+  long number = strtol(text, &end, 10);
+  if (!errno && end != text && !*end && number >= 0 && number <= INT32_MAX) return (pid_t)number;
+  fprintf(stderr, "warden: %s is not a process\n", text);
   exit(2);
 }
 
 // Each box takes a dozen descriptors; what its command may have is in its plan.
-static void take_descriptors(void) {
+static void raise_fd_limit(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files)) return;
   files.rlim_cur = files.rlim_max;
@@ -184,75 +184,75 @@ static void take_descriptors(void) {
 
 static void run_loop(void) {
   struct epoll_event ready[64];
-  int64_t until = 0;
+  int64_t stop_deadline_us = 0;
   for (;;) {
-    int wait = boxes_tick();
-    boxes_bury();
-    conns_bury();
-    spares_bury();
-    if (leaving && !until) {
+    int timeout_ms = boxes_tick();
+    boxes_free_dead();
+    conns_free_dead();
+    spares_free_dead();
+    if (stopping && !stop_deadline_us) {
       boxes_kill(ENDED_WARDEN);
-      until = now_us() + 3000000;
+      stop_deadline_us = now_us() + 3000000;
     }
-    if (leaving && (!boxes_count() || now_us() > until)) return;
+    if (stopping && (!boxes_count() || now_us() > stop_deadline_us)) return;
     // Files can appear without a notice (another mount, a race at start): look once a second too.
-    if (wait < 0 || wait > 1000) wait = 1000;
-    bool fill = !leaving && spares_wanted();
-    int count = epoll_wait(loop, ready, 64, fill ? 0 : wait);
-    if (!count && fill) spares_fill();
+    if (timeout_ms < 0 || timeout_ms > 1000) timeout_ms = 1000;
+    bool refill = !stopping && spares_need_refill();
+    int count = epoll_wait(epoll_fd, ready, 64, refill ? 0 : timeout_ms);
+    if (!count && refill) spares_refill();
     for (int i = 0; i < count; i++) {
       struct watch *watch = ready[i].data.ptr;
       if (watch->active) watch->ready(watch, ready[i].events);
     }
-    if (boxes_count() && halted()) boxes_kill(ENDED_HALT);
+    if (boxes_count() && is_halted()) boxes_kill(ENDED_HALT);
   }
 }
 
 int main(int argc, char **argv) {
-  const char *run = NULL, *path = NULL, *bounds_file = NULL, *parent = NULL,
+  const char *run_dir = NULL, *socket_path = NULL, *bounds_file = NULL, *parent = NULL,
              *client = NULL;
-  if (argc == 3 && !strcmp(argv[1], "--free")) return is_free(argv[2]) ? 0 : 1;
+  if (argc == 3 && !strcmp(argv[1], "--free")) return is_unused(argv[2]) ? 0 : 1;
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (!strcmp(argv[i], "--run")) run = argv[i + 1];
-    else if (!strcmp(argv[i], "--socket")) path = argv[i + 1];
+    if (!strcmp(argv[i], "--run")) run_dir = argv[i + 1];
+    else if (!strcmp(argv[i], "--socket")) socket_path = argv[i + 1];
     else if (!strcmp(argv[i], "--bounds")) bounds_file = argv[i + 1];
     else if (!strcmp(argv[i], "--halt")) halt_file = argv[i + 1];
     else if (!strcmp(argv[i], "--parent")) parent = argv[i + 1];
     else if (!strcmp(argv[i], "--client")) client = argv[i + 1];
     else argc = 0;
   }
-  if (argc % 2 == 0 || !run || !path || !bounds_file || !halt_file) {
+  if (argc % 2 == 0 || !run_dir || !socket_path || !bounds_file || !halt_file) {
     fprintf(stderr,
             "usage: warden --run DIR --socket PATH --bounds FILE --halt FILE [--parent PID] "
             "[--client PID]\n       warden --free DIR\n");
     return 2;
   }
-  struct failure why = {0};
+  struct failure err = {0};
   umask(022);
-  take_descriptors();
-  take_run_directory(run);
-  if (bounds_read(bounds_file, &bounds, &why) || host_probe(run, &why)) die(&why);
+  raise_fd_limit();
+  lock_run_dir(run_dir);
+  if (bounds_read(bounds_file, &bounds, &err) || host_probe(run_dir, &err)) die(&err);
   if (client) bounds.client_pid = parse_pid(client);
-  if (parent) leave_with(parse_pid(parent));
-  seccomp_build();
-  cgroups_find(run);
+  if (parent) die_with_parent(parse_pid(parent));
+  seccomp_compile();
+  cgroups_detect(run_dir);
   cgroups_sweep();
-  stubs_sweep(run);
-  cgroups_find(run);
-  if (janitor_start(&why)) die(&why);
-  if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die_of("subreaper");
-  loop = epoll_create1(EPOLL_CLOEXEC);
-  struct watch signals = {.ready = on_signal, .fd = take_signals()};
-  struct watch halts = {.ready = on_halt, .fd = watch_halt()};
-  struct watch listener = {.ready = on_listener, .fd = listen_on(path)};
+  stubs_sweep(run_dir);
+  cgroups_detect(run_dir);
+  if (janitor_start(&err)) die(&err);
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die_errno("subreaper");
+  epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  struct watch signals = {.ready = on_signal, .fd = open_signal_fd()};
+  struct watch halt_watch = {.ready = on_halt, .fd = open_halt_watch()};
+  struct watch listener = {.ready = on_listener, .fd = listen_on(socket_path)};
   watch_add(&signals, EPOLLIN);
-  watch_add(&halts, EPOLLIN);
+  watch_add(&halt_watch, EPOLLIN);
   watch_add(&listener, EPOLLIN);
   printf("ready\n");
   fflush(stdout);
   run_loop();
-  spares_empty();
-  unlink(path);
+  spares_destroy_all();
+  unlink(socket_path);
   cgroups_sweep();
   return 0;
 }

@@ -10,7 +10,7 @@
 
 #define LINKS_MAX 8
 
-static const char *inside(const char *dir, const char *path) {
+static const char *relative_to(const char *dir, const char *path) {
   size_t size = strlen(dir);
   if (strncmp(dir, path, size)) return NULL;
   if (!path[size]) return path + size;
@@ -18,58 +18,58 @@ static const char *inside(const char *dir, const char *path) {
 }
 
 // The declared path that a name in the box comes from: the deepest, and of equals the last.
-static int covering(const struct plan *plan, const char *path) {
+static int find_bind(const struct plan *plan, const char *path) {
   int best = -1;
   for (unsigned i = 0; i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
-    if (bind->kind > BIND_TMPFS || !inside(bind->dst, path)) continue;
+    if (bind->kind > BIND_TMPFS || !relative_to(bind->dst, path)) continue;
     if (best < 0 || strlen(bind->dst) >= strlen(plan->binds[best].dst)) best = (int)i;
   }
   return best;
 }
 
 static int add_seal(struct paths *paths, enum seal_kind kind, unsigned bind, const char *path,
-                    struct failure *why) {
+                    struct failure *err) {
   if (paths->seal_count == SEALS_MAX)
-    return fail(why, REFUSED_PLAN, "too many protected paths, once links are followed");
+    return fail(err, REFUSED_PLAN, "too many protected paths, once links are followed");
   char *copy = strdup(path);
-  if (!copy) return fail(why, REFUSED_OVERLOAD, "out of memory");
+  if (!copy) return fail(err, REFUSED_OVERLOAD, "out of memory");
   paths->seals[paths->seal_count++] = (struct seal){kind, bind, copy};
   return 0;
 }
 
-static int hold_stub(struct paths *paths, int stub, struct failure *why) {
+static int add_stub(struct paths *paths, int stub, struct failure *err) {
   if (stub < 0) return -1;
   if (paths->stub_count == SEALS_MAX) {
-    stub_drop((unsigned)stub);
-    return fail(why, REFUSED_PLAN, "too many missing protected paths");
+    stub_unref((unsigned)stub);
+    return fail(err, REFUSED_PLAN, "too many missing protected paths");
   }
   paths->stubs[paths->stub_count++] = (unsigned)stub;
   return 0;
 }
 
 // Where a link found at `at` leads, with `rest` behind it; only words, nothing is opened.
-static int follow(int dir, const char *name, const char *parent, const char *rest, char *out,
-                  struct failure *why) {
+static int resolve_link(int dir, const char *name, const char *parent, const char *rest, char *out,
+                        struct failure *err) {
   char target[PATH_BYTES];
   ssize_t size = readlinkat(dir, name, target, sizeof target - 1);
-  if (size < 0) return fail(why, REFUSED_SETUP, "readlink %.200s: %s", name, strerror(errno));
+  if (size < 0) return fail(err, REFUSED_SETUP, "readlink %.200s: %s", name, strerror(errno));
   target[size] = 0;
   char joined[3 * PATH_BYTES];
   snprintf(joined, sizeof joined, "%s/%s/%s", target[0] == '/' ? "" : parent, target, rest);
   size_t used = 0;
-  char *left = joined, *word;
-  while ((word = strsep(&left, "/"))) {
-    if (!*word || !strcmp(word, ".")) continue;
-    if (!strcmp(word, "..")) {
+  char *remaining = joined, *component;
+  while ((component = strsep(&remaining, "/"))) {
+    if (!*component || !strcmp(component, ".")) continue;
+    if (!strcmp(component, "..")) {
       while (used && out[--used] != '/') {
       }
       continue;
     }
-    size_t length = strlen(word);
-    if (used + length + 2 > PATH_BYTES) return fail(why, REFUSED_PLAN, "a link is too long");
+    size_t length = strlen(component);
+    if (used + length + 2 > PATH_BYTES) return fail(err, REFUSED_PLAN, "a link is too long");
     out[used++] = '/';
-    memcpy(out + used, word, length);
+    memcpy(out + used, component, length);
     used += length;
   }
   out[used] = 0;
@@ -77,127 +77,129 @@ static int follow(int dir, const char *name, const char *parent, const char *res
 }
 
 static int protect(const struct plan *plan, struct paths *paths, const char *path, uint8_t kind,
-                   int depth, struct failure *why);
+                   int depth, struct failure *err);
 
-int has_other_name(const char *path, const struct stat *about, struct failure *why) {
-  if (!S_ISREG(about->st_mode) || about->st_nlink < 2) return 0;
-  fail(why, REFUSED_SETUP, "%.200s has another name, by which it would stay open", path);
-  snprintf(why->hint, sizeof why->hint,
-           "make it a file of its own: cp -p FILE FILE.own && mv FILE.own FILE; or remove the other "
-           "name (find -samefile)");
+int check_hard_links(const char *path, const struct stat *st, struct failure *err) {
+  if (!S_ISREG(st->st_mode) || st->st_nlink < 2) return 0;
+  fail(err, REFUSED_SETUP, "%.200s has another name, by which it would stay open", path);
+  snprintf(
+      err->hint, sizeof err->hint,
+      "make it a file of its own: cp -p FILE FILE.own && mv FILE.own FILE; or remove the other "
+      "name (find -samefile)");
   return -1;
 }
 
 // One component at a time from the writable root down to `path`.
 static int protect_walk(const struct plan *plan, struct paths *paths, unsigned bind,
-                        const char *path, uint8_t kind, int depth, struct failure *why) {
+                        const char *path, uint8_t kind, int depth, struct failure *err) {
   const struct bind *root = &plan->binds[bind];
-  char box[PATH_BYTES], real[2 * PATH_BYTES], words[PATH_BYTES];
-  snprintf(box, sizeof box, "%s", root->dst);
-  snprintf(real, sizeof real, "%s", root->src);
-  snprintf(words, sizeof words, "%s", inside(root->dst, path));
+  char box_path[PATH_BYTES], host_path[2 * PATH_BYTES], components[PATH_BYTES];
+  snprintf(box_path, sizeof box_path, "%s", root->dst);
+  snprintf(host_path, sizeof host_path, "%s", root->src);
+  snprintf(components, sizeof components, "%s", relative_to(root->dst, path));
   int dir = fcntl(paths->fds[bind], F_DUPFD_CLOEXEC, 3), bad = 0;
-  char *rest = words, *word;
-  while (!bad && (word = strsep(&rest, "/")) && *word) {
+  char *rest = components, *name;
+  while (!bad && (name = strsep(&rest, "/")) && *name) {
     char parent[PATH_BYTES];
-    memcpy(parent, box, sizeof parent);
-    strncat(box, "/", sizeof box - strlen(box) - 1);
-    strncat(box, word, sizeof box - strlen(box) - 1);
-    strncat(real, "/", sizeof real - strlen(real) - 1);
-    strncat(real, word, sizeof real - strlen(real) - 1);
+    memcpy(parent, box_path, sizeof parent);
+    strncat(box_path, "/", sizeof box_path - strlen(box_path) - 1);
+    strncat(box_path, name, sizeof box_path - strlen(box_path) - 1);
+    strncat(host_path, "/", sizeof host_path - strlen(host_path) - 1);
+    strncat(host_path, name, sizeof host_path - strlen(host_path) - 1);
     // A stub is removed by its name: one that does not fit whole would name another.
-    if (strlen(real) >= PATH_BYTES) {
-      bad = fail(why, REFUSED_PLAN, "%.200s: the path on the host is too long", box);
+    if (strlen(host_path) >= PATH_BYTES) {
+      bad = fail(err, REFUSED_PLAN, "%.200s: the path on the host is too long", box_path);
       break;
     }
-    int known = stub_find(real);
-    if (known >= 0) {
-      stub_hold((unsigned)known);
-      bad = hold_stub(paths, known, why);
+    int stub = stub_find(host_path);
+    if (stub >= 0) {
+      stub_ref((unsigned)stub);
+      bad = add_stub(paths, stub, err);
       break;
     }
-    int next = k_openat2(dir, word, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_BENEATH);
-    struct stat about = {0};
+    int next = k_openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_BENEATH);
+    struct stat st = {0};
     if (next < 0 && errno == ENOENT) {
       bool directory = rest || kind == BIND_PROTECT_DIR;
-      bad = hold_stub(paths, stub_take(real, directory, dir, word, why), why);
+      bad = add_stub(paths, stub_create(host_path, directory, dir, name, err), err);
       break;
     }
-    if (next < 0 || fstat(next, &about)) {
-      bad = fail(why, REFUSED_SETUP, "%.200s: %s", box, strerror(errno));
-    } else if (S_ISLNK(about.st_mode)) {
+    if (next < 0 || fstat(next, &st)) {
+      bad = fail(err, REFUSED_SETUP, "%.200s: %s", box_path, strerror(errno));
+    } else if (S_ISLNK(st.st_mode)) {
       char target[PATH_BYTES];
-      bad = follow(dir, word, parent, rest ? rest : "", target, why) ||
-            add_seal(paths, kind == BIND_MASK ? SEAL_HIDDEN_LINK : SEAL_LINK, bind, box, why) ||
-            protect(plan, paths, target, kind, depth + 1, why);
+      bad =
+          resolve_link(dir, name, parent, rest ? rest : "", target, err) ||
+          add_seal(paths, kind == BIND_MASK ? SEAL_HIDDEN_LINK : SEAL_LINK, bind, box_path, err) ||
+          protect(plan, paths, target, kind, depth + 1, err);
       close(next);
       close(dir);
       return bad;
     } else {
-      bad = has_other_name(box, &about, why);
+      bad = check_hard_links(box_path, &st, err);
     }
     close(dir);
     dir = next;
-    if (!S_ISDIR(about.st_mode)) break;  // a file where a directory was expected: seal the file
+    if (!S_ISDIR(st.st_mode)) break;  // a file where a directory was expected: seal the file
   }
   if (dir >= 0) close(dir);
   if (bad) return -1;
-  return add_seal(paths, kind == BIND_MASK ? SEAL_MASK : SEAL_READONLY, bind, box, why);
+  return add_seal(paths, kind == BIND_MASK ? SEAL_MASK : SEAL_READONLY, bind, box_path, err);
 }
 
 // The same below what is only read, where nothing has to be made: a name that is missing, or comes
 // later, is the freezer's (freeze.c). Only links are looked for, and hidden with what they lead to.
 static int mask_walk(const struct plan *plan, struct paths *paths, unsigned bind, const char *path,
-                     int depth, struct failure *why) {
-  char box[PATH_BYTES], words[PATH_BYTES], target[PATH_BYTES];
-  snprintf(box, sizeof box, "%s", plan->binds[bind].dst);
-  snprintf(words, sizeof words, "%s", inside(plan->binds[bind].dst, path));
+                     int depth, struct failure *err) {
+  char box_path[PATH_BYTES], components[PATH_BYTES], target[PATH_BYTES];
+  snprintf(box_path, sizeof box_path, "%s", plan->binds[bind].dst);
+  snprintf(components, sizeof components, "%s", relative_to(plan->binds[bind].dst, path));
   int dir = fcntl(paths->fds[bind], F_DUPFD_CLOEXEC, 3), bad = 0;
-  char *rest = words, *word;
+  char *rest = components, *name;
   bool linked = false;
-  while (!bad && !linked && dir >= 0 && (word = strsep(&rest, "/")) && *word) {
+  while (!bad && !linked && dir >= 0 && (name = strsep(&rest, "/")) && *name) {
     char parent[PATH_BYTES];
-    memcpy(parent, box, sizeof parent);
-    strncat(box, "/", sizeof box - strlen(box) - 1);
-    strncat(box, word, sizeof box - strlen(box) - 1);
-    int next = k_openat2(dir, word, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_BENEATH);
-    struct stat about = {0};
-    linked = next >= 0 && !fstat(next, &about) && S_ISLNK(about.st_mode);
+    memcpy(parent, box_path, sizeof parent);
+    strncat(box_path, "/", sizeof box_path - strlen(box_path) - 1);
+    strncat(box_path, name, sizeof box_path - strlen(box_path) - 1);
+    int next = k_openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, RESOLVE_BENEATH);
+    struct stat st = {0};
+    linked = next >= 0 && !fstat(next, &st) && S_ISLNK(st.st_mode);
     if (linked)
-      bad = follow(dir, word, parent, rest ? rest : "", target, why) ||
-            add_seal(paths, SEAL_HIDDEN_LINK, bind, box, why) ||
-            protect(plan, paths, target, BIND_MASK, depth + 1, why);
+      bad = resolve_link(dir, name, parent, rest ? rest : "", target, err) ||
+            add_seal(paths, SEAL_HIDDEN_LINK, bind, box_path, err) ||
+            protect(plan, paths, target, BIND_MASK, depth + 1, err);
     close(dir);
     dir = next;
   }
   if (dir >= 0) close(dir);
   if (bad) return -1;
-  return linked ? 0 : add_seal(paths, SEAL_MASK, bind, path, why);
+  return linked ? 0 : add_seal(paths, SEAL_MASK, bind, path, err);
 }
 
 static int protect(const struct plan *plan, struct paths *paths, const char *path, uint8_t kind,
-                   int depth, struct failure *why) {
-  if (depth > LINKS_MAX) return fail(why, REFUSED_SETUP, "%.200s: too many links", path);
-  int bind = covering(plan, path);
+                   int depth, struct failure *err) {
+  if (depth > LINKS_MAX) return fail(err, REFUSED_SETUP, "%.200s: too many links", path);
+  int bind = find_bind(plan, path);
   if (bind < 0) return 0;  // not in the box at all
   const struct bind *root = &plan->binds[bind];
-  if (!*inside(root->dst, path) && kind != BIND_MASK)
-    return fail(why, REFUSED_PLAN, "%.200s is declared and protected: declare it read-only", path);
+  if (!*relative_to(root->dst, path) && kind != BIND_MASK)
+    return fail(err, REFUSED_PLAN, "%.200s is declared and protected: declare it read-only", path);
   if (root->kind == BIND_RW)
-    return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, why);
+    return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, err);
   if (root->kind == BIND_TMPFS)
-    return fail(why, REFUSED_PLAN, "%.200s is the box's own: it cannot be protected", path);
-  return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, why) : 0;
+    return fail(err, REFUSED_PLAN, "%.200s is the box's own: it cannot be protected", path);
+  return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, err) : 0;
 }
 
 int paths_open(const struct bounds *b, const struct plan *plan, struct paths *paths,
-               struct failure *why) {
+               struct failure *err) {
   for (unsigned i = 0; i < BINDS_MAX; i++) paths->fds[i] = -1;
   paths->seal_count = paths->stub_count = 0;
   for (unsigned i = 0; i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
-    int fd = bounds_open(b, bind->src, bind->kind == BIND_RW ? PREFIX_WRITE : PREFIX_READ, why);
+    int fd = bounds_open(b, bind->src, bind->kind == BIND_RW ? PREFIX_WRITE : PREFIX_READ, err);
     if (fd < 0) return -1;
     if (plan->level == LEVEL_2) {
       int tree = k_open_tree(
@@ -205,7 +207,7 @@ int paths_open(const struct bounds *b, const struct plan *plan, struct paths *pa
       int error = errno;
       close(fd);
       if (tree < 0)
-        return fail(why, REFUSED_SETUP, "open_tree %.200s: %s", bind->src, strerror(error));
+        return fail(err, REFUSED_SETUP, "open_tree %.200s: %s", bind->src, strerror(error));
       fd = tree;
     }
     paths->fds[i] = fd;
@@ -213,7 +215,7 @@ int paths_open(const struct bounds *b, const struct plan *plan, struct paths *pa
   for (unsigned i = 0; i < plan->bind_count && GUARDED(plan, GUARD_PROTECT); i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind < BIND_MASK) continue;
-    if (protect(plan, paths, bind->dst, bind->kind, 0, why)) return -1;
+    if (protect(plan, paths, bind->dst, bind->kind, 0, err)) return -1;
   }
   return 0;
 }
@@ -225,7 +227,7 @@ void paths_close(const struct plan *plan, struct paths *paths) {
   paths->seal_count = 0;
 }
 
-void paths_release(struct paths *paths) {
-  for (unsigned i = 0; i < paths->stub_count; i++) stub_drop(paths->stubs[i]);
+void paths_drop_stubs(struct paths *paths) {
+  for (unsigned i = 0; i < paths->stub_count; i++) stub_unref(paths->stubs[i]);
   paths->stub_count = 0;
 }

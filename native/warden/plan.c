@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-int fail(struct failure *why, int code, const char *text, ...) {
+int fail(struct failure *err, int code, const char *text, ...) {
   va_list args;
   va_start(args, text);
-  why->code = code;
-  why->hint[0] = 0;
-  vsnprintf(why->text, sizeof why->text, text, args);
+  err->code = code;
+  err->hint[0] = 0;
+  vsnprintf(err->text, sizeof err->text, text, args);
   va_end(args);
   return -1;
 }
@@ -20,135 +20,135 @@ static uint16_t u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static uint32_t u32(const uint8_t *p) { return u16(p) | (uint32_t)u16(p + 2) << 16; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
-int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failure *why) {
-  if (u32(bytes) != WARDEN_MAGIC) return fail(why, REFUSED_FRAME, "not a warden frame");
+int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct failure *err) {
+  if (u32(bytes) != WARDEN_MAGIC) return fail(err, REFUSED_FRAME, "not a warden frame");
   if (bytes[4] != WARDEN_VERSION)
-    return fail(why, REFUSED_FRAME, "version %u is not spoken here, only %u", bytes[4],
+    return fail(err, REFUSED_FRAME, "version %u is not spoken here, only %u", bytes[4],
                 WARDEN_VERSION);
-  if (u16(bytes + 6)) return fail(why, REFUSED_FRAME, "the reserved bytes are not zero");
-  head->type = bytes[5];
-  head->length = u32(bytes + 8);
-  uint32_t most = 0;
-  switch (head->type) {
+  if (u16(bytes + 6)) return fail(err, REFUSED_FRAME, "the reserved bytes are not zero");
+  header->type = bytes[5];
+  header->length = u32(bytes + 8);
+  uint32_t max = 0;
+  switch (header->type) {
     case FRAME_PLAN:
     case FRAME_OPEN:
-    case FRAME_EXEC: most = FRAME_MAX; break;
-    case FRAME_STDIN: most = STDIN_WINDOW; break;
-    case FRAME_SIGNAL: most = 1; break;
-    case FRAME_OWN: most = OWN_HEAD + PATH_BYTES; break;
+    case FRAME_EXEC: max = FRAME_MAX; break;
+    case FRAME_STDIN: max = STDIN_WINDOW; break;
+    case FRAME_SIGNAL: max = 1; break;
+    case FRAME_DIRECTORY: max = DIR_HEADER_BYTES + PATH_BYTES; break;
     case FRAME_STDIN_END:
     case FRAME_KILL:
     case FRAME_CLOSE:
     case FRAME_FEATURES: break;
-    default: return fail(why, REFUSED_FRAME, "frame type %u is not known", head->type);
+    default: return fail(err, REFUSED_FRAME, "frame type %u is not known", header->type);
   }
-  if (head->length > most)
-    return fail(why, REFUSED_FRAME, "a frame of type %u has at most %u bytes, not %u", head->type,
-                most, head->length);
+  if (header->length > max)
+    return fail(err, REFUSED_FRAME, "a frame of type %u has at most %u bytes, not %u", header->type,
+                max, header->length);
   return 0;
 }
 
 // The field as a string: one NUL, at its very end.
-static const char *text(const uint8_t *value, size_t size) {
+static const char *as_string(const uint8_t *value, size_t size) {
   if (size == 0 || value[size - 1] != 0) return NULL;
   if (memchr(value, 0, size - 1)) return NULL;
   return (const char *)value;
 }
 
-static int is_plain_path(const char *path) {
+static int is_normalized_path(const char *path) {
   size_t size = strlen(path);
   if (path[0] != '/' || size >= PATH_BYTES) return 0;
   if (size == 1) return 1;
   for (const char *at = path; *at;) {
-    const char *word = at + 1;
-    size_t length = strcspn(word, "/");
+    const char *component = at + 1;
+    size_t length = strcspn(component, "/");
     if (length == 0 || length > 255) return 0;
-    if (length == 1 && word[0] == '.') return 0;
-    if (length == 2 && word[0] == '.' && word[1] == '.') return 0;
-    at = word + length;
+    if (length == 1 && component[0] == '.') return 0;
+    if (length == 2 && component[0] == '.' && component[1] == '.') return 0;
+    at = component + length;
   }
   return 1;
 }
 
-static int is_name(const char *name, size_t most) {
+static int is_name(const char *name, size_t max) {
   size_t size = strlen(name);
-  if (size == 0 || size > most) return 0;
+  if (size == 0 || size > max) return 0;
   for (; *name; name++) {
     char c = *name;
-    int fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '-';
-    if (!fine) return 0;
+    int ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '_' || c == '-';
+    if (!ok) return 0;
   }
   return 1;
 }
 
-static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, struct failure *why) {
+static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, struct failure *err) {
   if (plan->bind_count == BINDS_MAX)
-    return fail(why, REFUSED_PLAN, "more than %d paths", BINDS_MAX);
-  if (size < 10 || value[size - 1] != 0) return fail(why, REFUSED_PLAN, "a path is cut short");
+    return fail(err, REFUSED_PLAN, "more than %d paths", BINDS_MAX);
+  if (size < 10 || value[size - 1] != 0) return fail(err, REFUSED_PLAN, "a path is cut short");
   struct bind *bind = &plan->binds[plan->bind_count++];
   bind->kind = value[0];
   bind->flags = value[1];
   bind->size_kib = u32(value + 4);
   if (u16(value + 2) || bind->flags & ~BIND_FLAGS)
-    return fail(why, REFUSED_PLAN, "a path has unknown flags");
+    return fail(err, REFUSED_PLAN, "a path has unknown flags");
   size_t src_size = strnlen((const char *)value + 8, size - 8) + 1;
-  if (src_size >= size - 8) return fail(why, REFUSED_PLAN, "a path has no destination");
+  if (src_size >= size - 8) return fail(err, REFUSED_PLAN, "a path has no destination");
   bind->src = (const char *)value + 8;
-  bind->dst = text(value + 8 + src_size, size - 8 - src_size);
-  if (!bind->dst || !is_plain_path(bind->dst))
-    return fail(why, REFUSED_PLAN, "a destination is not an absolute, plain path");
+  bind->dst = as_string(value + 8 + src_size, size - 8 - src_size);
+  if (!bind->dst || !is_normalized_path(bind->dst))
+    return fail(err, REFUSED_PLAN, "a destination is not an absolute, plain path");
   switch (bind->kind) {
     case BIND_RO:
     case BIND_RW:
-      if (!is_plain_path(bind->src))
-        return fail(why, REFUSED_PLAN, "the source of %.200s is not an absolute, plain path",
+      if (!is_normalized_path(bind->src))
+        return fail(err, REFUSED_PLAN, "the source of %.200s is not an absolute, plain path",
                     bind->dst);
       break;
     case BIND_SYMLINK:
       if (!*bind->src || src_size > PATH_BYTES)
-        return fail(why, REFUSED_PLAN, "the link %.200s has no text", bind->dst);
+        return fail(err, REFUSED_PLAN, "the link %.200s has no text", bind->dst);
       break;
     case BIND_TMPFS:
     case BIND_MASK:
     case BIND_PROTECT_FILE:
     case BIND_PROTECT_DIR:
-      if (*bind->src) return fail(why, REFUSED_PLAN, "%.200s takes no source", bind->dst);
+      if (*bind->src) return fail(err, REFUSED_PLAN, "%.200s takes no source", bind->dst);
       break;
-    default: return fail(why, REFUSED_PLAN, "path kind %u is not known", bind->kind);
+    default: return fail(err, REFUSED_PLAN, "path kind %u is not known", bind->kind);
   }
-  if (!bind->dst[1]) return fail(why, REFUSED_PLAN, "/ itself cannot be a destination");
+  if (!bind->dst[1]) return fail(err, REFUSED_PLAN, "/ itself cannot be a destination");
   return 0;
 }
 
 static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct plan *plan,
-                        struct failure *why) {
+                        struct failure *err) {
   if (tag == TAG_LIMIT) {
     if (size != 9 || value[0] == 0 || value[0] >= LIMIT_COUNT)
-      return fail(why, REFUSED_PLAN, "a limit is not known");
+      return fail(err, REFUSED_PLAN, "a limit is not known");
     // Far beyond any machine, and far from where sums overflow.
-    if (u64(value + 1) > 1ull << 50) return fail(why, REFUSED_PLAN, "a limit is too large");
+    if (u64(value + 1) > 1ull << 50) return fail(err, REFUSED_PLAN, "a limit is too large");
     plan->limits[value[0]] = u64(value + 1);
     return 0;
   }
   if (tag == TAG_LEVEL || tag == TAG_PROFILE) {
-    if (size != 1) return fail(why, REFUSED_PLAN, "field %u is one byte", tag);
+    if (size != 1) return fail(err, REFUSED_PLAN, "field %u is one byte", tag);
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
   if (tag == TAG_BOX) {
-    if (size != 8) return fail(why, REFUSED_PLAN, "field %u is eight bytes", tag);
+    if (size != 8) return fail(err, REFUSED_PLAN, "field %u is eight bytes", tag);
     plan->box = u64(value);
     return 0;
   }
-  if (size != 4) return fail(why, REFUSED_PLAN, "field %u is four bytes", tag);
+  if (size != 4) return fail(err, REFUSED_PLAN, "field %u is four bytes", tag);
   uint32_t number = u32(value);
   switch (tag) {
     case TAG_UID: plan->uid = number; return 0;
     case TAG_GID: plan->gid = number; return 0;
     case TAG_GROUP:
       if (plan->group_count == GROUPS_MAX)
-        return fail(why, REFUSED_PLAN, "more than %d groups", GROUPS_MAX);
+        return fail(err, REFUSED_PLAN, "more than %d groups", GROUPS_MAX);
       plan->groups[plan->group_count++] = number;
       return 0;
   }
@@ -158,13 +158,13 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     return 0;
   }
 #endif
-  return fail(why, REFUSED_PLAN, "field %u is not known", tag);
+  return fail(err, REFUSED_PLAN, "field %u is not known", tag);
 }
 
 static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct plan *plan,
-                      struct failure *why) {
-  const char *string = text(value, size);
-  if (!string) return fail(why, REFUSED_PLAN, "field %u is not a string", tag);
+                      struct failure *err) {
+  const char *string = as_string(value, size);
+  if (!string) return fail(err, REFUSED_PLAN, "field %u is not a string", tag);
   switch (tag) {
     case TAG_ID: plan->id = string; return 0;
     case TAG_CWD: plan->cwd = string; return 0;
@@ -172,144 +172,145 @@ static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct pl
     case TAG_EGRESS: plan->egress = string; return 0;
     case TAG_ARG:
       if (plan->arg_count == ARGS_MAX)
-        return fail(why, REFUSED_PLAN, "more than %d arguments", ARGS_MAX);
+        return fail(err, REFUSED_PLAN, "more than %d arguments", ARGS_MAX);
       plan->args[plan->arg_count++] = string;
       return 0;
     default:
       if (plan->env_count == ENVS_MAX)
-        return fail(why, REFUSED_PLAN, "more than %d environment entries", ENVS_MAX);
+        return fail(err, REFUSED_PLAN, "more than %d environment entries", ENVS_MAX);
       if (!strchr(string, '=') || string[0] == '=')
-        return fail(why, REFUSED_PLAN, "an environment entry has no name");
+        return fail(err, REFUSED_PLAN, "an environment entry has no name");
       plan->envs[plan->env_count++] = string;
       return 0;
   }
 }
 
-static int check_command(const struct plan *plan, struct failure *why) {
-  if (plan->arg_count == 0 || !is_plain_path(plan->args[0]))
-    return fail(why, REFUSED_PLAN, "the command is not an absolute, plain path");
-  if (!plan->cwd || !is_plain_path(plan->cwd))
-    return fail(why, REFUSED_PLAN, "the working directory is not an absolute, plain path");
+static int check_command(const struct plan *plan, struct failure *err) {
+  if (plan->arg_count == 0 || !is_normalized_path(plan->args[0]))
+    return fail(err, REFUSED_PLAN, "the command is not an absolute, plain path");
+  if (!plan->cwd || !is_normalized_path(plan->cwd))
+    return fail(err, REFUSED_PLAN, "the working directory is not an absolute, plain path");
   return 0;
 }
 
-static int check_limits(const struct plan *plan, struct failure *why) {
+static int check_limits(const struct plan *plan, struct failure *err) {
   for (int which = 1; which < LIMIT_COUNT; which++)
     if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS && which != LIMIT_CPU_MILLI)
-      return fail(why, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
+      return fail(err, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
   return 0;
 }
 
-static int check_identity(const struct plan *plan, struct failure *why) {
+static int check_identity(const struct plan *plan, struct failure *err) {
   if (!plan->id || !is_name(plan->id, 64))
-    return fail(why, REFUSED_PLAN, "the id is missing or not a plain name");
+    return fail(err, REFUSED_PLAN, "the id is missing or not a plain name");
   if (plan->user && !is_name(plan->user, 32))
-    return fail(why, REFUSED_PLAN, "the user is not a plain name");
-  uint32_t none = UINT32_MAX;
-  if (plan->uid == 0 || plan->gid == 0 || plan->uid == none || plan->gid == none)
-    return fail(why, REFUSED_PLAN, "user and group 0 are never given, nor left out");
+    return fail(err, REFUSED_PLAN, "the user is not a plain name");
+  uint32_t unset = UINT32_MAX;
+  if (plan->uid == 0 || plan->gid == 0 || plan->uid == unset || plan->gid == unset)
+    return fail(err, REFUSED_PLAN, "user and group 0 are never given, nor left out");
   for (unsigned i = 0; i < plan->group_count; i++)
-    if (plan->groups[i] == 0 || plan->groups[i] == none)
-      return fail(why, REFUSED_PLAN, "group 0 is never given");
+    if (plan->groups[i] == 0 || plan->groups[i] == unset)
+      return fail(err, REFUSED_PLAN, "group 0 is never given");
   return 0;
 }
 
-static int check_paths(const struct plan *plan, struct failure *why) {
+static int check_paths(const struct plan *plan, struct failure *err) {
   for (unsigned i = 0; plan->level == LEVEL_1 && i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind != BIND_RO && bind->kind != BIND_RW)
-      return fail(why, REFUSED_PLAN, "level 1 has the host's tree: %.200s needs level 2",
+      return fail(err, REFUSED_PLAN, "level 1 has the host's tree: %.200s needs level 2",
                   bind->dst);
     if (strcmp(bind->src, bind->dst))
-      return fail(why, REFUSED_PLAN, "level 1 cannot show %.120s at %.120s", bind->src,
-                  bind->dst);
+      return fail(err, REFUSED_PLAN, "level 1 cannot show %.120s at %.120s", bind->src, bind->dst);
   }
   if (!plan->egress) return 0;
   if (plan->level != LEVEL_2 || plan->profile != PROFILE_TOOL)
-    return fail(why, REFUSED_PLAN, "egress needs a network of its own: level 2, a tool's profile");
-  if (!is_plain_path(plan->egress))
-    return fail(why, REFUSED_PLAN, "the egress socket is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "egress needs a network of its own: level 2, a tool's profile");
+  if (!is_normalized_path(plan->egress))
+    return fail(err, REFUSED_PLAN, "the egress socket is not an absolute, plain path");
   return 0;
 }
 
 // A command in an open box brings nothing but itself: who, where and what is seen are the box's.
-static int check_exec(const struct plan *plan, struct failure *why) {
-  if (!plan->box) return fail(why, REFUSED_PLAN, "the command names no box");
+static int check_exec(const struct plan *plan, struct failure *err) {
+  if (!plan->box) return fail(err, REFUSED_PLAN, "the command names no box");
   if (plan->id || plan->user || plan->level || plan->egress || plan->bind_count ||
       plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
-    return fail(why, REFUSED_PLAN, "identity, level and paths are the open box's");
+    return fail(err, REFUSED_PLAN, "identity, level and paths are the open box's");
   if (plan->profile > PROFILE_RUNNER)
-    return fail(why, REFUSED_PLAN, "profile %u is not known", plan->profile);
-  return check_command(plan, why) || check_limits(plan, why) ? -1 : 0;
+    return fail(err, REFUSED_PLAN, "profile %u is not known", plan->profile);
+  return check_command(plan, err) || check_limits(plan, err) ? -1 : 0;
 }
 
-static int check_whole(uint8_t frame, const struct plan *plan, struct failure *why) {
-  if (frame == FRAME_EXEC) return check_exec(plan, why);
-  if (plan->box) return fail(why, REFUSED_PLAN, "a new box has no number yet");
+static int check_plan(uint8_t frame, const struct plan *plan, struct failure *err) {
+  if (frame == FRAME_EXEC) return check_exec(plan, err);
+  if (plan->box) return fail(err, REFUSED_PLAN, "a new box has no number yet");
   if (plan->level != LEVEL_1 && plan->level != LEVEL_2)
-    return fail(why, REFUSED_PLAN, "level %u is not built by the warden, only 1 and 2",
+    return fail(err, REFUSED_PLAN, "level %u is not built by the warden, only 1 and 2",
                 plan->level);
   if (plan->profile != PROFILE_TOOL && plan->profile != PROFILE_RUNNER)
-    return fail(why, REFUSED_PLAN, "profile %u is not known", plan->profile);
+    return fail(err, REFUSED_PLAN, "profile %u is not known", plan->profile);
   if (frame == FRAME_OPEN) {
-    if (plan->level != LEVEL_2) return fail(why, REFUSED_PLAN, "only level 2 is held open");
+    if (plan->level != LEVEL_2) return fail(err, REFUSED_PLAN, "only level 2 is held open");
     if (plan->arg_count || plan->env_count || plan->cwd)
-      return fail(why, REFUSED_PLAN, "an open box has no command of its own");
-  } else if (check_command(plan, why)) {
+      return fail(err, REFUSED_PLAN, "an open box has no command of its own");
+  } else if (check_command(plan, err)) {
     return -1;
   }
-  return check_identity(plan, why) || check_limits(plan, why) || check_paths(plan, why) ? -1 : 0;
+  return check_identity(plan, err) || check_limits(plan, err) || check_paths(plan, err) ? -1 : 0;
 }
 
-int parse_own(const uint8_t *bytes, size_t size, struct own *own, struct failure *why) {
-  if (size < OWN_HEAD + 2) return fail(why, REFUSED_PLAN, "a request for a directory is cut short");
-  own->how = bytes[0];
-  own->uid = u32(bytes + 4);
-  own->gid = u32(bytes + 8);
-  own->path = text(bytes + OWN_HEAD, size - OWN_HEAD);
-  if (own->how < OWN_GIVE || own->how > OWN_MEASURE || bytes[1] || u16(bytes + 2))
-    return fail(why, REFUSED_PLAN, "what to do with a directory is not known");
-  if (!own->path || !is_plain_path(own->path) || !own->path[1])
-    return fail(why, REFUSED_PLAN, "the directory is not an absolute, plain path");
-  if (own->how == OWN_MEASURE)
-    return own->uid || own->gid ? fail(why, REFUSED_PLAN, "to measure is for nobody") : 0;
-  uint32_t none = UINT32_MAX;
-  if (own->gid == 0 || own->gid == none || own->uid == none ||
-      (own->uid == 0) != (own->how == OWN_SHARE))
-    return fail(why, REFUSED_PLAN, "nothing is ever given to user or group 0");
+int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *request,
+                      struct failure *err) {
+  if (size < DIR_HEADER_BYTES + 2)
+    return fail(err, REFUSED_PLAN, "a request for a directory is cut short");
+  request->op = bytes[0];
+  request->uid = u32(bytes + 4);
+  request->gid = u32(bytes + 8);
+  request->path = as_string(bytes + DIR_HEADER_BYTES, size - DIR_HEADER_BYTES);
+  if (request->op < DIR_CHOWN || request->op > DIR_MEASURE || bytes[1] || u16(bytes + 2))
+    return fail(err, REFUSED_PLAN, "what to do with a directory is not known");
+  if (!request->path || !is_normalized_path(request->path) || !request->path[1])
+    return fail(err, REFUSED_PLAN, "the directory is not an absolute, plain path");
+  if (request->op == DIR_MEASURE)
+    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "to measure is for nobody") : 0;
+  uint32_t unset = UINT32_MAX;
+  if (request->gid == 0 || request->gid == unset || request->uid == unset ||
+      (request->uid == 0) != (request->op == DIR_SHARE))
+    return fail(err, REFUSED_PLAN, "nothing is ever given to user or group 0");
   return 0;
 }
 
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
-               struct failure *why) {
+               struct failure *err) {
   memset(plan, 0, sizeof *plan);
   plan->uid = plan->gid = UINT32_MAX;
   unsigned seen = 0;
   for (size_t at = 0; at < size;) {
-    if (size - at < 6) return fail(why, REFUSED_PLAN, "a field is cut short");
+    if (size - at < 6) return fail(err, REFUSED_PLAN, "a field is cut short");
     uint16_t tag = u16(bytes + at);
     size_t length = u32(bytes + at + 2);
     at += 6;
-    if (length > size - at) return fail(why, REFUSED_PLAN, "a field is cut short");
-    int many = tag == TAG_GROUP || tag == TAG_ARG || tag == TAG_ENV || tag == TAG_BIND ||
-               tag == TAG_LIMIT;
-    if (tag < 32 && !many) {
-      if (seen & 1u << tag) return fail(why, REFUSED_PLAN, "field %u is there twice", tag);
+    if (length > size - at) return fail(err, REFUSED_PLAN, "a field is cut short");
+    int repeatable =
+        tag == TAG_GROUP || tag == TAG_ARG || tag == TAG_ENV || tag == TAG_BIND || tag == TAG_LIMIT;
+    if (tag < 32 && !repeatable) {
+      if (seen & 1u << tag) return fail(err, REFUSED_PLAN, "field %u is there twice", tag);
       seen |= 1u << tag;
     }
     int bad;
     switch (tag) {
-      case TAG_BIND: bad = parse_bind(bytes + at, length, plan, why); break;
+      case TAG_BIND: bad = parse_bind(bytes + at, length, plan, err); break;
       case TAG_ID:
       case TAG_CWD:
       case TAG_USER:
       case TAG_EGRESS:
       case TAG_ARG:
-      case TAG_ENV: bad = parse_text(tag, bytes + at, length, plan, why); break;
-      default: bad = parse_number(tag, bytes + at, length, plan, why);
+      case TAG_ENV: bad = parse_text(tag, bytes + at, length, plan, err); break;
+      default: bad = parse_number(tag, bytes + at, length, plan, err);
     }
     if (bad) return -1;
     at += length;
   }
-  return check_whole(frame, plan, why);
+  return check_plan(frame, plan, err);
 }

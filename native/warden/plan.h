@@ -1,49 +1,47 @@
-// The words of the warden's socket and the shape of a plan. The parser is pure: bytes in, plan or
-// failure out; it opens nothing and allocates nothing, so that a fuzzer can drive it alone.
+// The warden's wire protocol: frames and plans. The decoder is pure: bytes in, plan or failure out.
+// It opens and allocates nothing, so that a fuzzer can drive it alone.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 #define WARDEN_MAGIC 0x44525741u  // "AWRD", little endian
 #define WARDEN_VERSION 1
-#define FRAME_HEADER 12           // magic u32, version u8, type u8, zero u16, length u32
-#define FRAME_MAX (256 * 1024)    // the longest plan
-#define STDIN_WINDOW (64 * 1024)  // stdin bytes a client may send before they are taken
+#define FRAME_HEADER_BYTES 12     // magic u32, version u8, type u8, zero u16, length u32
+#define FRAME_MAX (256 * 1024)    // longest plan
+#define STDIN_WINDOW (64 * 1024)  // stdin bytes a client may send before they are acknowledged
 
 enum frame_type {
   FRAME_PLAN = 1,
   FRAME_STDIN = 2,
   FRAME_STDIN_END = 3,
-  FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT or SIGHUP to the command's process group
+  FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT or SIGHUP, to the command's process group
   FRAME_KILL = 5,
   FRAME_FEATURES = 6,
-  FRAME_OPEN = 7,   // a plan without command, environment and directory: hold the box open
-  FRAME_EXEC = 8,   // a command in an open box, from any connection: answers as a plan does
-  FRAME_CLOSE = 9,  // on the connection that opened the box: end it and all its commands
-  FRAME_OWN = 10,   // a directory of the bounds' own or share lines, for an agent or a group; or
-                    // how much is in one of the rw lines
-  FRAME_STARTED = 0x81,      // u32 pid, u8 × 4: what holds memory, pids, cpu, tree
+  FRAME_OPEN = 7,        // a plan without command, environment and directory: opens a box
+  FRAME_EXEC = 8,        // a command in an open box, on any connection; same replies as a plan
+  FRAME_CLOSE = 9,       // on the connection that opened the box: ends it and all its commands
+  FRAME_DIRECTORY = 10,  // struct dir_request
+  FRAME_STARTED = 0x81,       // u32 pid, u8 × 4: cgroup versions for memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
-  FRAME_EXIT = 0x84,         // see send_exit in box.c
-  FRAME_REFUSED = 0x85,      // u16 code, message NUL, hint NUL
-  FRAME_STDIN_TAKEN = 0x86,  // u32 bytes
-  FRAME_FEATURE_LIST = 0x87, // text, one "name value" per line
-  FRAME_OPENED = 0x88,       // u64 box, then as FRAME_STARTED
-  FRAME_OWNED = 0x89,        // u32: how many files were left as they were
-  FRAME_MEASURED = 0x8a,     // u64 bytes, u64 entries
+  FRAME_EXIT = 0x84,          // see send_exit in box.c
+  FRAME_REFUSED = 0x85,       // u16 code, message NUL, hint NUL
+  FRAME_STDIN_ACK = 0x86,     // u32 bytes
+  FRAME_FEATURE_LIST = 0x87,  // text, one "name value" per line
+  FRAME_OPENED = 0x88,        // u64 box, then as FRAME_STARTED
+  FRAME_DIRECTORY_DONE = 0x89,  // u32: number of files left unchanged
+  FRAME_MEASURED = 0x8a,      // u64 bytes, u64 entries
 };
 
-// What FRAME_OWN asks for: u8 how, u8 × 3 zero, u32 uid (share: zero), u32 gid, path NUL. To
-// measure both are zero.
-enum own_how {
-  OWN_GIVE = 1,   // one directory to one user, closed to all others
-  OWN_SHARE = 2,  // a whole tree to a group; owners stay
-  OWN_MEASURE = 3,
+// Body of FRAME_DIRECTORY: u8 op, u8 × 3 zero, u32 uid, u32 gid, path NUL.
+enum dir_op {
+  DIR_CHOWN = 1,    // one directory to one user, mode 0700; below a bounds line "own"
+  DIR_SHARE = 2,    // a tree to a group, owners stay; uid is zero; below a bounds line "share"
+  DIR_MEASURE = 3,  // disk usage; uid and gid are zero; below a bounds line "rw"
 };
-#define OWN_HEAD 12
-struct own {
-  uint8_t how;
+#define DIR_HEADER_BYTES 12
+struct dir_request {
+  uint8_t op;
   uint32_t uid, gid;
   const char *path;
 };
@@ -59,11 +57,11 @@ enum plan_tag {
   TAG_ENV = 8,
   TAG_CWD = 9,
   TAG_BIND = 10,  // u8 kind, u8 flags, u16 zero, u32 size in KiB, src NUL, dst NUL
-  TAG_LIMIT = 11, // u8 which, u64 value
-  TAG_USER = 12,  // the name the synthetic passwd gives the uid
-  TAG_GUARDS_OFF = 13, // only in the build for tests
-  TAG_BOX = 14,    // u64 of FRAME_OPENED; only in FRAME_EXEC
-  TAG_EGRESS = 15, // the Unix socket that answers for 127.0.0.1:3128 in the box
+  TAG_LIMIT = 11,  // u8 which, u64 value
+  TAG_USER = 12,   // name of the uid in the box's passwd
+  TAG_GUARDS_OFF = 13,  // test build only
+  TAG_BOX = 14,     // u64 of FRAME_OPENED; only in FRAME_EXEC
+  TAG_EGRESS = 15,  // Unix socket that 127.0.0.1:3128 in the box is relayed to
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -73,9 +71,9 @@ enum bind_kind {
   BIND_RO = 1,
   BIND_RW = 2,
   BIND_TMPFS = 3,
-  BIND_SYMLINK = 4,      // src is the link's text
-  BIND_MASK = 5,         // dst shows as empty, whatever it is
-  BIND_PROTECT_FILE = 6, // dst cannot be changed, made, replaced or moved away
+  BIND_SYMLINK = 4,       // src is the link's target
+  BIND_MASK = 5,          // dst appears empty
+  BIND_PROTECT_FILE = 6,  // dst cannot be changed, created, replaced or renamed
   BIND_PROTECT_DIR = 7,
 };
 enum { BIND_NOEXEC = 1, BIND_FLAGS = 1 };
@@ -89,7 +87,7 @@ enum limit {
   LIMIT_NOFILE,
   LIMIT_FSIZE_BYTES,
   LIMIT_GRACE_MS,
-  LIMIT_CPU_MILLI,  // of one processor, at any time; 0: as many as there are
+  LIMIT_CPU_MILLI,  // CPU quota, in thousandths of one CPU; 0: none
   LIMIT_COUNT,
 };
 
@@ -99,7 +97,7 @@ enum limit {
 #define BINDS_MAX 256
 #define PATH_BYTES 4096
 
-// Guards a plan may switch off in the build for tests, and nowhere else.
+// Guards that a plan may switch off, in the test build only.
 enum guard {
   GUARD_LANDLOCK = 1 << 0,
   GUARD_SECCOMP = 1 << 1,
@@ -118,7 +116,7 @@ enum guard {
   GUARD_USERNS = 1 << 14,
   GUARD_PROBES = 1 << 15,
   GUARD_DUMPABLE = 1 << 16,
-  GUARD_SILENT = 1 << 17,  // the probes still expect what was switched off
+  GUARD_SILENT = 1 << 17,  // the probes still expect what is switched off
 };
 
 struct bind {
@@ -142,17 +140,17 @@ struct plan {
 };
 
 enum refusal {
-  REFUSED_FRAME = 1,     // not a frame of this protocol
-  REFUSED_PLAN = 2,      // the plan does not parse or contradicts itself
-  REFUSED_BOUNDS = 3,    // outside what root allowed this warden
-  REFUSED_HOST = 4,      // this host cannot give what was asked
+  REFUSED_FRAME = 1,     // malformed frame
+  REFUSED_PLAN = 2,      // malformed or inconsistent plan
+  REFUSED_BOUNDS = 3,    // outside what root allows this warden
+  REFUSED_HOST = 4,      // not supported by this host
   REFUSED_HALT = 5,      // the HALT file exists
   REFUSED_OVERLOAD = 6,  // too many boxes at once
   REFUSED_SETUP = 7,     // building the box failed
-  REFUSED_PROBE = 8,     // a layer did not take
+  REFUSED_PROBE = 8,     // a layer did not take effect
   REFUSED_EXEC = 9,      // the command could not be started
   REFUSED_CALLER = 10,   // not the process this warden serves
-  REFUSED_BOX = 11,      // no open box of that number: never there, or gone
+  REFUSED_BOX = 11,      // no such open box, or it has ended
 };
 
 struct failure {
@@ -161,20 +159,22 @@ struct failure {
   char hint[200];
 };
 
-struct frame_head {
+struct frame_header {
   uint8_t type;
   uint32_t length;
 };
 
-// Both return 0, or -1 with why filled in. parse_plan's strings point into bytes; the frame decides
-// what a plan must have: FRAME_PLAN, FRAME_OPEN or FRAME_EXEC.
-int parse_frame_head(const uint8_t *bytes, struct frame_head *head, struct failure *why);
-int parse_own(const uint8_t *bytes, size_t size, struct own *own, struct failure *why);
+// These return 0, or -1 with err set. Decoded strings point into bytes. The frame type (FRAME_PLAN,
+// FRAME_OPEN or FRAME_EXEC) determines which fields a plan must have.
+int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct failure *err);
+int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *request,
+                      struct failure *err);
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
-               struct failure *why);
+               struct failure *err);
 
 #define GUARDED(plan, guard) (!((plan)->guards_off & (guard)))
 #define EXPECTED(plan, guard) (GUARDED(plan, guard) || !GUARDED(plan, GUARD_SILENT))
 
-__attribute__((format(printf, 3, 4))) int fail(struct failure *why, int code, const char *text,
+// Returns -1.
+__attribute__((format(printf, 3, 4))) int fail(struct failure *err, int code, const char *text,
                                                ...);

@@ -7,50 +7,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_EVERY_US 100000
+#define CHECK_INTERVAL_US 100000
 
-int seals_remember(struct box *box, const struct plan *plan) {
+int seals_record(struct box *box, const struct plan *plan) {
   const struct paths *paths = &box->paths;
-  box->sealed = calloc(paths->seal_count + 1, sizeof *box->sealed);
-  if (!box->sealed) return -1;
+  box->sealed_paths = calloc(paths->seal_count + 1, sizeof *box->sealed_paths);
+  if (!box->sealed_paths) return -1;
   for (unsigned i = 0; i < paths->seal_count; i++) {
     const struct seal *seal = &paths->seals[i];
     // Below what is read-only nothing lies on the host's own names.
     if (plan->binds[seal->bind].kind != BIND_RW) continue;
-    if (seal_is_masked(paths->seals, paths->seal_count, seal->path)) continue;
-    if (!(box->sealed[box->sealed_count++] = strdup(seal->path))) return -1;
+    if (is_below_mask(paths->seals, paths->seal_count, seal->path)) continue;
+    if (!(box->sealed_paths[box->sealed_count++] = strdup(seal->path))) return -1;
   }
   return 0;
 }
 
-void seals_forget(struct box *box) {
-  for (unsigned i = 0; i < box->sealed_count; i++) free(box->sealed[i]);
-  free(box->sealed);
-  box->sealed = NULL;
+void seals_free(struct box *box) {
+  for (unsigned i = 0; i < box->sealed_count; i++) free(box->sealed_paths[i]);
+  free(box->sealed_paths);
+  box->sealed_paths = NULL;
   box->sealed_count = 0;
   if (box->root_fd > 0) close(box->root_fd);
   box->root_fd = 0;
 }
 
 // From the box's own root, as its commands see it.
-static bool holds(const struct box *box, const char *path) {
+static bool is_covered(const struct box *box, const char *path) {
   int fd = k_openat2(box->root_fd, path + 1, O_PATH | O_CLOEXEC,
                      RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
-  bool held = fd >= 0 && is_mount_root(fd);
+  bool covered = fd >= 0 && is_mount_root(fd);
   if (fd >= 0) close(fd);
-  return held;
+  return covered;
 }
 
-bool seals_hold(struct box *box, int64_t now) {
-  box->sealed_us = now + LOOK_EVERY_US;
+bool seals_intact(struct box *box, int64_t now) {
+  box->seal_check_us = now + CHECK_INTERVAL_US;
   if (box->root_fd <= 0) return true;  // nothing in it is sealed, or it is not built yet
   for (unsigned i = 0; i < box->sealed_count; i++)
-    if (!holds(box, box->sealed[i])) return false;
+    if (!is_covered(box, box->sealed_paths[i])) return false;
   return true;
 }
 
-void seals_look(struct box *box, int64_t now) {
-  struct box *whole = box->home ? box->home : box;
-  if (whole->dead || whole->by != ENDED_ITSELF || now < whole->sealed_us) return;
-  if (!seals_hold(whole, now)) box_kill(whole, ENDED_SEAL);
+void seals_check(struct box *box, int64_t now) {
+  struct box *target = box->parent ? box->parent : box;
+  if (target->reaped || target->ended_by != ENDED_ITSELF || now < target->seal_check_us) return;
+  if (!seals_intact(target, now)) box_kill(target, ENDED_SEAL);
 }

@@ -166,7 +166,7 @@ static unsigned make_ranges(int filter, struct range *ranges) {
   return count;
 }
 
-void seccomp_build(void) {
+void seccomp_compile(void) {
   static struct range ranges[CALL_NUMBERS + 1];
   for (int filter = 0; filter < FILTER_COUNT; filter++) {
     static struct builder b;
@@ -185,14 +185,14 @@ void seccomp_build(void) {
   }
 }
 
-int seccomp_enter(enum filter filter, struct failure *why) {
+int seccomp_install(enum filter filter, struct failure *err) {
   struct sock_fprog program = {programs[filter].size, programs[filter].code};
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
-    return fail(why, REFUSED_SETUP, "seccomp: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "seccomp: %s", strerror(errno));
   return 0;
 }
 
-int seccomp_ask_to_exec(struct failure *why) {
+int seccomp_notify_exec(struct failure *err) {
   struct builder b = {.size = 0};
   emit(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
   return_if_equal(&b, SYS_execve, ERRNO(EPERM));
@@ -201,6 +201,6 @@ int seccomp_ask_to_exec(struct failure *why) {
   struct sock_fprog program = {(unsigned short)b.size, b.code};
   int gate = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                           &program);
-  if (gate < 0) return fail(why, REFUSED_SETUP, "seccomp: %s", strerror(errno));
+  if (gate < 0) return fail(err, REFUSED_SETUP, "seccomp: %s", strerror(errno));
   return gate;
 }

@@ -12,29 +12,29 @@
 struct stub {
   char *path;
   bool directory;
-  unsigned holders;
-  struct timespec made;  // a file that was written since is somebody's
+  unsigned refs;
+  struct timespec mtime;  // a file that was written since is somebody's
 };
 static struct stub *stubs;
-static unsigned stub_count, stub_room;
+static unsigned stub_count, stub_capacity;
 
 #define STUB_MODE 0444
 
-static void journal_path(const char *run, char *out, size_t size, const char *end) {
-  snprintf(out, size, "%s/stubs%s", run, end);
+static void journal_path(const char *run_dir, char *out, size_t size, const char *suffix) {
+  snprintf(out, size, "%s/stubs%s", run_dir, suffix);
 }
 
 // The whole journal each time: it is short, and a rename leaves the old or the new one.
 static int journal_write(void) {
-  char path[PATH_BYTES], fresh[PATH_BYTES];
-  journal_path(host.run, path, sizeof path, "");
-  journal_path(host.run, fresh, sizeof fresh, ".new");
-  FILE *out = fopen(fresh, "we");
-  if (!out) return -1;
+  char path[PATH_BYTES], temp[PATH_BYTES];
+  journal_path(host.run_dir, path, sizeof path, "");
+  journal_path(host.run_dir, temp, sizeof temp, ".new");
+  FILE *file = fopen(temp, "we");
+  if (!file) return -1;
   for (unsigned i = 0; i < stub_count; i++)
-    if (stubs[i].holders) fprintf(out, "%c%s%c", stubs[i].directory ? 'd' : 'f', stubs[i].path, 0);
-  if (fclose(out)) return -1;
-  return rename(fresh, path);
+    if (stubs[i].refs) fprintf(file, "%c%s%c", stubs[i].directory ? 'd' : 'f', stubs[i].path, 0);
+  if (fclose(file)) return -1;
+  return rename(temp, path);
 }
 
 // What stands in a stub. git dies of an empty commondir; one that names its own directory says what
@@ -46,58 +46,56 @@ static const char *stub_text(const char *path) {
 
 // Removes a stub nobody has put anything into. By its directory: an agent may have put a link where
 // that was.
-static void stub_remove(const char *path, bool directory, const struct timespec *made) {
-  char up[PATH_BYTES];
-  snprintf(up, sizeof up, "%s", path);
-  char *name = strrchr(up, '/');
+static void stub_remove(const char *path, bool directory, const struct timespec *mtime) {
+  char parent_path[PATH_BYTES];
+  snprintf(parent_path, sizeof parent_path, "%s", path);
+  char *name = strrchr(parent_path, '/');
   *name++ = 0;
-  int dir = k_openat2(AT_FDCWD, *up ? up : "/", O_PATH | O_DIRECTORY | O_CLOEXEC,
+  int dir = k_openat2(AT_FDCWD, *parent_path ? parent_path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (dir < 0) return;
-  struct stat about;
+  struct stat st;
   if (directory)
     unlinkat(dir, name, AT_REMOVEDIR);
-  else if (!fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) && S_ISREG(about.st_mode) &&
-           (size_t)about.st_size == strlen(stub_text(path)) &&
-           (about.st_mode & 07777) == STUB_MODE &&
-           (!made || (about.st_mtim.tv_sec == made->tv_sec &&
-                      about.st_mtim.tv_nsec == made->tv_nsec)))
+  else if (!fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+           (size_t)st.st_size == strlen(stub_text(path)) && (st.st_mode & 07777) == STUB_MODE &&
+           (!mtime || (st.st_mtim.tv_sec == mtime->tv_sec && st.st_mtim.tv_nsec == mtime->tv_nsec)))
     unlinkat(dir, name, 0);
   close(dir);
 }
 
 int stub_find(const char *path) {
   for (unsigned i = 0; i < stub_count; i++)
-    if (stubs[i].holders && !strcmp(stubs[i].path, path)) return (int)i;
+    if (stubs[i].refs && !strcmp(stubs[i].path, path)) return (int)i;
   return -1;
 }
 
-void stub_hold(unsigned stub) { stubs[stub].holders++; }
+void stub_ref(unsigned stub) { stubs[stub].refs++; }
 
-void stub_drop(unsigned stub) {
+void stub_unref(unsigned stub) {
   struct stub *s = &stubs[stub];
-  if (--s->holders) return;
-  stub_remove(s->path, s->directory, &s->made);
+  if (--s->refs) return;
+  stub_remove(s->path, s->directory, &s->mtime);
   free(s->path);
   s->path = NULL;
   journal_write();
 }
 
-int stub_take(const char *path, bool directory, int parent, const char *name,
-              struct failure *why) {
-  unsigned at = 0;
-  while (at < stub_count && stubs[at].holders) at++;
-  if (at == stub_room) {
-    unsigned room = stub_room ? stub_room * 2 : 32;
-    struct stub *more = realloc(stubs, room * sizeof *more);
-    if (!more) return fail(why, REFUSED_OVERLOAD, "out of memory");
-    stubs = more;
-    stub_room = room;
+int stub_create(const char *path, bool directory, int parent, const char *name,
+                struct failure *err) {
+  unsigned slot = 0;
+  while (slot < stub_count && stubs[slot].refs) slot++;
+  if (slot == stub_capacity) {
+    unsigned capacity = stub_capacity ? stub_capacity * 2 : 32;
+    struct stub *grown = realloc(stubs, capacity * sizeof *grown);
+    if (!grown) return fail(err, REFUSED_OVERLOAD, "out of memory");
+    stubs = grown;
+    stub_capacity = capacity;
   }
-  stubs[at] = (struct stub){.path = strdup(path), .directory = directory, .holders = 1};
-  if (at == stub_count) stub_count++;
+  stubs[slot] = (struct stub){.path = strdup(path), .directory = directory, .refs = 1};
+  if (slot == stub_count) stub_count++;
   // Journal first: a stub nobody knows of would stay for ever.
-  int bad = !stubs[at].path || journal_write();
+  int bad = !stubs[slot].path || journal_write();
   if (!bad && directory) bad = mkdirat(parent, name, 0555);
   if (!bad && !directory) {
     int fd = openat(parent, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, STUB_MODE);
@@ -105,33 +103,33 @@ int stub_take(const char *path, bool directory, int parent, const char *name,
     if (fd >= 0) {
       const char *text = stub_text(path);
       ssize_t length = (ssize_t)strlen(text);
-      struct stat about = {0};
-      bad = write(fd, text, (size_t)length) != length || fstat(fd, &about);
-      stubs[at].made = about.st_mtim;
+      struct stat st = {0};
+      bad = write(fd, text, (size_t)length) != length || fstat(fd, &st);
+      stubs[slot].mtime = st.st_mtim;
       fchmod(fd, STUB_MODE);
       close(fd);
     }
   }
   if (bad) {
-    fail(why, REFUSED_SETUP, "covering the missing %.200s: %s", path, strerror(errno));
-    stubs[at].holders = 0;
-    free(stubs[at].path);
-    stubs[at].path = NULL;
+    fail(err, REFUSED_SETUP, "covering the missing %.200s: %s", path, strerror(errno));
+    stubs[slot].refs = 0;
+    free(stubs[slot].path);
+    stubs[slot].path = NULL;
     journal_write();
     return -1;
   }
-  return (int)at;
+  return (int)slot;
 }
 
-void stubs_sweep(const char *run) {
+void stubs_sweep(const char *run_dir) {
   char path[PATH_BYTES];
-  journal_path(run, path, sizeof path, "");
-  FILE *in = fopen(path, "re");
-  if (!in) return;
+  journal_path(run_dir, path, sizeof path, "");
+  FILE *file = fopen(path, "re");
+  if (!file) return;
   char *line = NULL;
-  size_t room = 0;
-  while (getdelim(&line, &room, 0, in) > 1) stub_remove(line + 1, line[0] == 'd', NULL);
+  size_t capacity = 0;
+  while (getdelim(&line, &capacity, 0, file) > 1) stub_remove(line + 1, line[0] == 'd', NULL);
   free(line);
-  fclose(in);
+  fclose(file);
   unlink(path);
 }

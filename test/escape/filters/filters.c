@@ -30,7 +30,7 @@ static uint32_t emulate(const struct program *program, const struct seccomp_data
     }
     at += is_true ? op->jt : op->jf;
   }
-  abort();  // every path through a filter ends with a return
+  abort();  // every path through a filter pipe_fds with a return
 }
 
 // Installed before the filter under test, this one fails every call that the other allows: nothing
@@ -46,8 +46,8 @@ static int install_backstop(void) {
 }
 
 static uint32_t ask_kernel(unsigned filter, const struct seccomp_data *data) {
-  int ends[2], status = 0, error = 0;
-  if (pipe(ends)) abort();
+  int pipe_fds[2], status = 0, error = 0;
+  if (pipe(pipe_fds)) abort();
   pid_t child = fork();
   if (child == 0) {
     struct sock_fprog program = {programs[filter].size, programs[filter].code};
@@ -57,12 +57,12 @@ static uint32_t ask_kernel(unsigned filter, const struct seccomp_data *data) {
     const __u64 *args = data->args;
     long result = syscall(data->nr, args[0], args[1], args[2], args[3], args[4], args[5]);
     error = result < 0 ? errno : 0;
-    syscall(SYS_write, ends[1], &error, sizeof error, 0, 0, LET_THROUGH);
+    syscall(SYS_write, pipe_fds[1], &error, sizeof error, 0, 0, LET_THROUGH);
     syscall(SYS_exit_group, 0, 0, 0, 0, 0, LET_THROUGH);
   }
-  close(ends[1]);
-  ssize_t size = read(ends[0], &error, sizeof error);
-  close(ends[0]);
+  close(pipe_fds[1]);
+  ssize_t size = read(pipe_fds[0], &error, sizeof error);
+  close(pipe_fds[0]);
   if (child < 0 || waitpid(child, &status, 0) != child) abort();
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) return SECCOMP_RET_KILL_PROCESS;
   if (WIFSIGNALED(status)) return SECCOMP_RET_TRAP;
@@ -80,7 +80,7 @@ static const char *outcome_name(uint32_t action) {
 int main(int argc, char **argv) {
   bool in_kernel = argc == 2 && !strcmp(argv[1], "kernel");
   if (!in_kernel && (argc != 2 || strcmp(argv[1], "emulate"))) return 2;
-  seccomp_build();
+  seccomp_compile();
   unsigned filter;
   uint32_t arch, number;
   while (scanf("%u %" SCNu32 " %" SCNu32, &filter, &arch, &number) == 3) {

@@ -7,19 +7,19 @@
 
 #include "../../../native/warden/plan.h"
 
-static volatile size_t sink;
+static volatile size_t checksum;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   static struct plan plan;
-  struct failure why;
-  struct frame_head head;
-  if (size >= FRAME_HEADER) parse_frame_head(bytes, &head, &why);
+  struct failure err;
+  struct frame_header header;
+  if (size >= FRAME_HEADER_BYTES) parse_frame_header(bytes, &header, &err);
   // A copy of exactly this size: one byte read too far is seen.
   uint8_t *copy = malloc(size ? size : 1);
   memcpy(copy, bytes, size);
   static const uint8_t frames[] = {FRAME_PLAN, FRAME_OPEN, FRAME_EXEC};
   uint8_t frame = frames[size % 3];
-  if (!parse_plan(frame, copy, size, &plan, &why)) {
+  if (!parse_plan(frame, copy, size, &plan, &err)) {
     size_t sum = 0;
     if (frame != FRAME_EXEC) sum += strlen(plan.id);
     if (frame != FRAME_OPEN) sum += strlen(plan.cwd);
@@ -34,23 +34,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (plan.uid == 0 || plan.gid == 0) abort();
     for (unsigned i = 0; i < plan.bind_count; i++)
       if (strstr(plan.binds[i].dst, "/../") || plan.binds[i].dst[0] != '/') abort();
-    sink = sum;
-  } else if (!why.code || !why.text[0]) {
+    checksum = sum;
+  } else if (!err.code || !err.text[0]) {
     abort();
   }
-  struct own own;
+  struct dir_request request;
   // Near enough to one that the path is looked at.
-  if (size > OWN_HEAD + 1 && size % 2) {
+  if (size > DIR_HEADER_BYTES + 1 && size % 2) {
     copy[0] = (uint8_t)(1 + size % 4 / 2);
     copy[1] = copy[2] = copy[3] = copy[size - 1] = 0;
-    copy[OWN_HEAD] = '/';
-    if (copy[0] == OWN_SHARE) memset(copy + 4, 0, 4);
+    copy[DIR_HEADER_BYTES] = '/';
+    if (copy[0] == DIR_SHARE) memset(copy + 4, 0, 4);
   }
-  if (!parse_own(copy, size, &own, &why)) {
-    if (own.path[0] != '/' || !own.path[1] || strstr(own.path, "/../") || !own.gid) abort();
-    if (own.how == OWN_GIVE && !own.uid) abort();
-    sink = strlen(own.path);
-  } else if (!why.code || !why.text[0]) {
+  if (!parse_dir_request(copy, size, &request, &err)) {
+    if (request.path[0] != '/' || !request.path[1] || strstr(request.path, "/../")) abort();
+    if (!request.gid != (request.op == DIR_MEASURE)) abort();
+    if (request.op == DIR_CHOWN && !request.uid) abort();
+    checksum = strlen(request.path);
+  } else if (!err.code || !err.text[0]) {
     abort();
   }
   free(copy);
@@ -64,7 +65,7 @@ static uint32_t draw(uint32_t below) {
   return below ? (uint32_t)(state >> 33) % below : 0;
 }
 
-static size_t mutate(uint8_t *bytes, size_t size, size_t room) {
+static size_t mutate(uint8_t *bytes, size_t size, size_t capacity) {
   static const uint32_t odd[] = {0, 1, 2, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0xffffffff};
   for (uint32_t times = 1 + draw(6); times; times--) {
     if (!size) return 0;
@@ -78,7 +79,7 @@ static size_t mutate(uint8_t *bytes, size_t size, size_t room) {
         break;
       case 4: {  // a piece again, elsewhere
         size_t length = draw((uint32_t)(size - at) + 1);
-        if (length > room - size) length = room - size;
+        if (length > capacity - size) length = capacity - size;
         memmove(bytes + at + length, bytes + at, size - at);
         size += length;
         break;
@@ -102,9 +103,9 @@ int main(int argc, char **argv) {
   fclose(in);
   state = strtoull(argv[3], NULL, 10);
   struct plan plan;
-  struct failure why;
-  if (parse_plan(FRAME_PLAN, seed, seed_size, &plan, &why)) {
-    fprintf(stderr, "the seed is no plan: %s\n", why.text);
+  struct failure err;
+  if (parse_plan(FRAME_PLAN, seed, seed_size, &plan, &err)) {
+    fprintf(stderr, "the seed is no plan: %s\n", err.text);
     return 2;
   }
   time_t until = time(NULL) + atoi(argv[2]);

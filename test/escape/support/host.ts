@@ -61,7 +61,7 @@ function directories(path: string): Dirent[] {
   }
 }
 
-// The name of a warden's own cgroup: FNV-1a of its run directory, as in native/warden/cgroup.c.
+// The name of a warden's own cgroup: FNV-1a of its run directory, as in cgroup-detect.c.
 function cgroupName(runDir: string): string {
   let hash = 1469598103934665603n;
   for (const byte of Buffer.from(runDir))

@@ -10,19 +10,19 @@
 
 #define TREE_MAX 8192
 
-pid_t parent_of(pid_t pid) {
+pid_t parent_pid(pid_t pid) {
   char path[64], text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  FILE *in = fopen(path, "re");
-  size_t got = in ? fread(text, 1, sizeof text - 1, in) : 0;
-  if (in) fclose(in);
-  text[got] = 0;
+  FILE *file = fopen(path, "re");
+  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file) fclose(file);
+  text[size] = 0;
   char *rest = strrchr(text, ')');  // the name before it may hold anything
   int parent;
   return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-unsigned tree_children(pid_t pid, pid_t *out, unsigned room) {
+unsigned child_pids(pid_t pid, pid_t *out, unsigned capacity) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", pid);
   DIR *tasks = opendir(path);
@@ -32,63 +32,63 @@ unsigned tree_children(pid_t pid, pid_t *out, unsigned room) {
   while ((task = readdir(tasks))) {
     if (task->d_name[0] == '.') continue;
     snprintf(path, sizeof path, "/proc/%d/task/%.20s/children", pid, task->d_name);
-    FILE *in = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     int child;
-    while (in && count < room && fscanf(in, "%d", &child) == 1) out[count++] = child;
-    if (in) fclose(in);
+    while (file && count < capacity && fscanf(file, "%d", &child) == 1) out[count++] = child;
+    if (file) fclose(file);
   }
   closedir(tasks);
   return count;
 }
 
 // Breadth first; the first entry is the top itself.
-static unsigned collect(pid_t top, pid_t *out) {
+static unsigned collect_tree(pid_t root, pid_t *out) {
   unsigned count = 1;
-  out[0] = top;
+  out[0] = root;
   for (unsigned at = 0; at < count; at++)
-    count += tree_children(out[at], out + count, TREE_MAX - count);
+    count += child_pids(out[at], out + count, TREE_MAX - count);
   return count;
 }
 
 // By descriptor, and only while it is still somebody's child in this tree: its number may by now be
 // that of a process that is none of ours.
-static void signal_below(const pid_t *tree, unsigned count, pid_t pid, int number) {
+static void signal_if_descendant(const pid_t *tree, unsigned count, pid_t pid, int number) {
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   if (fd < 0) return;
-  pid_t parent = parent_of(pid);
-  bool below = false;
-  for (unsigned i = 0; i < count && !below; i++) below = tree[i] == parent;
-  if (below) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+  pid_t parent = parent_pid(pid);
+  bool is_descendant = false;
+  for (unsigned i = 0; i < count && !is_descendant; i++) is_descendant = tree[i] == parent;
+  if (is_descendant) syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
   close(fd);
 }
 
-void tree_kill(pid_t top, bool top_too) {
+void tree_kill(pid_t root, bool include_root) {
   static pid_t tree[TREE_MAX];
   // Stopped first, so that nobody forks while we look; again, until nobody new is found.
   unsigned before = 0;
   for (int round = 0; round < 50; round++) {
-    unsigned count = collect(top, tree);
-    for (unsigned i = 1; i < count; i++) signal_below(tree, count, tree[i], SIGSTOP);
+    unsigned count = collect_tree(root, tree);
+    for (unsigned i = 1; i < count; i++) signal_if_descendant(tree, count, tree[i], SIGSTOP);
     if (count == before) break;
     before = count;
   }
-  unsigned count = collect(top, tree);
+  unsigned count = collect_tree(root, tree);
   // The youngest first: whose parent is gone is below somebody else.
-  for (unsigned i = count - 1; i > 0; i--) signal_below(tree, count, tree[i], SIGKILL);
-  if (top_too) kill(top, SIGKILL);
+  for (unsigned i = count - 1; i > 0; i--) signal_if_descendant(tree, count, tree[i], SIGKILL);
+  if (include_root) kill(root, SIGKILL);
 }
 
-void tree_usage(pid_t top, int64_t *cpu_ms, int64_t *rss_bytes, int *count) {
+void tree_usage(pid_t root, int64_t *cpu_ms, int64_t *rss_bytes, int *count) {
   static pid_t tree[TREE_MAX];
-  unsigned size = collect(top, tree);
+  unsigned size = collect_tree(root, tree);
   int64_t ticks = 0, pages = 0;
   for (unsigned i = 0; i < size; i++) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", tree[i]);
-    FILE *in = fopen(path, "re");
-    size_t got = in ? fread(text, 1, sizeof text - 1, in) : 0;
-    if (in) fclose(in);
-    text[got] = 0;
+    FILE *file = fopen(path, "re");
+    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) fclose(file);
+    text[size] = 0;
     char *rest = strrchr(text, ')');  // the name before it may hold anything
     if (!rest) continue;
     long long user, system, child_user, child_system, rss;

@@ -10,25 +10,25 @@
 #include <sys/ioctl.h>
 
 // The runner's side, in the last moments before it is one.
-int gate_close(int to, struct failure *why) {
-  int gate = seccomp_ask_to_exec(why);
+int gate_install(int sock, struct failure *err) {
+  int gate = seccomp_notify_exec(err);
   if (gate < 0) return -1;
-  int bad = fds_send(to, "", 1, &gate, 1);
-  if (bad) fail(why, REFUSED_SETUP, "handing over the leave to start: %s", strerror(errno));
+  int bad = fds_send(sock, "", 1, &gate, 1);
+  if (bad) fail(err, REFUSED_SETUP, "handing over the leave to start: %s", strerror(errno));
   close(gate);
   return bad;
 }
 
 // Its init's. With the end of this the gate is gone: from then on the kernel itself refuses.
-void gate_let_one(int from) {
+void gate_allow_first_exec(int sock) {
   struct seccomp_notif_sizes sizes;
   union {
-    struct seccomp_notif asked;
-    uint8_t room[512];
+    struct seccomp_notif request;
+    uint8_t bytes[512];
   } in;
   union {
-    struct seccomp_notif_resp said;
-    uint8_t room[512];
+    struct seccomp_notif_resp response;
+    uint8_t bytes[512];
   } out;
   char byte;
   int gate;
@@ -37,15 +37,15 @@ void gate_let_one(int from) {
   memset(&in, 0, sizeof in);
   memset(&out, 0, sizeof out);
   // The process may end before it gets there; it then closes its side.
-  if (fds_recv(from, &byte, 1, &gate, 1, &count, 0) != 1 || count != 1) return;
-  struct pollfd waits[] = {{.fd = gate, .events = POLLIN}, {.fd = from, .events = POLLIN}};
-  while (poll(waits, 2, -1) < 0 && errno == EINTR) {
+  if (fds_recv(sock, &byte, 1, &gate, 1, &count, 0) != 1 || count != 1) return;
+  struct pollfd polls[] = {{.fd = gate, .events = POLLIN}, {.fd = sock, .events = POLLIN}};
+  while (poll(polls, 2, -1) < 0 && errno == EINTR) {
   }
   bool fits = !syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) &&
               sizes.seccomp_notif <= sizeof in && sizes.seccomp_notif_resp <= sizeof out;
-  if (fits && waits[0].revents & POLLIN && !ioctl(gate, SECCOMP_IOCTL_NOTIF_RECV, &in)) {
-    out.said.id = in.asked.id;
-    out.said.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  if (fits && polls[0].revents & POLLIN && !ioctl(gate, SECCOMP_IOCTL_NOTIF_RECV, &in)) {
+    out.response.id = in.request.id;
+    out.response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
     ioctl(gate, SECCOMP_IOCTL_NOTIF_SEND, &out);
   }
   close(gate);

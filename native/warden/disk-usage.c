@@ -1,0 +1,208 @@
+// How much is in a directory, by walking it: agents can make directories that nobody else can look
+// into, deep ones and many, and change them meanwhile. So each is opened once, from the one above
+// it, and left by "..": the walk takes as long as there are entries, however they are nested, and
+// no more memory than their names. Runs in a child of the warden.
+#include "warden.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/stat.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// An empty file takes an inode, and those run out too.
+#define ENTRY_BYTES 4096
+#define NAMES_BYTES_MAX (256u << 20)
+// How often the way back parent may be lost: to find it again takes as many steps as it is deep.
+#define RESTARTS_MAX 64
+
+struct name_stack {  // words, one after the other, each with its NUL
+  char *bytes;
+  size_t used, capacity;
+};
+struct dir_frame {  // a directory that is being walked, and those above it
+  dev_t device;
+  ino_t inode;
+  size_t name;     // its own, in `way`
+  size_t pending;  // where the directories in it that are still to be looked into begin
+};
+struct tree_walk {
+  int top, dir;  // where it began, and the directory of the last storey
+  struct dir_frame *frames;
+  size_t depth, capacity;
+  struct name_stack path, pending;
+  unsigned restarts;
+  struct disk_usage *usage;
+};
+
+static int push_name(struct name_stack *stack, const char *name) {
+  size_t size = strlen(name) + 1;
+  if (stack->used + size > stack->capacity) {
+    size_t capacity = stack->capacity ? stack->capacity * 2 : 64 * 1024;
+    char *grown = capacity > NAMES_BYTES_MAX ? NULL : realloc(stack->bytes, capacity);
+    if (!grown) {
+      errno = ENOMEM;
+      return -1;
+    }
+    stack->bytes = grown;
+    stack->capacity = capacity;
+  }
+  memcpy(stack->bytes + stack->used, name, size);
+  stack->used += size;
+  return 0;
+}
+
+static void pop_name(struct name_stack *stack, char *name, size_t capacity) {
+  size_t start = stack->used - 1;
+  while (start && stack->bytes[start - 1]) start--;
+  size_t size = stack->used - start;
+  memcpy(name, stack->bytes + start, size < capacity ? size : capacity);
+  name[capacity - 1] = 0;
+  stack->used = start;
+}
+
+static void add_usage(const struct statx *st, struct disk_usage *usage) {
+  uint64_t bytes = st->stx_blocks * 512;
+  // Each of its names has its part.
+  if (!S_ISDIR(st->stx_mode) && st->stx_nlink > 1) bytes /= st->stx_nlink;
+  usage->bytes += bytes < ENTRY_BYTES ? ENTRY_BYTES : bytes;
+  usage->entries++;
+}
+
+static int stat_entry(int dir, const char *name, struct statx *st) {
+  return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH),
+               STATX_BASIC_STATS, st);
+}
+
+static int list_dir(struct tree_walk *walk) {
+  int fd = openat(walk->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  if (!entries) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+    return -1;
+  }
+  int bad = 0;
+  struct dirent *entry;
+  while (!bad && (errno = 0, entry = readdir(entries))) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+    struct statx st;
+    if (stat_entry(dirfd(entries), entry->d_name, &st)) {
+      bad = errno != ENOENT;
+      continue;
+    }
+    // What the host has mounted there. Not by its device: an agent can make a volume of its own.
+    if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) continue;
+    add_usage(&st, walk->usage);
+    if (S_ISDIR(st.stx_mode)) bad = push_name(&walk->pending, entry->d_name);
+  }
+  bad = bad || errno;
+  int error = errno;
+  closedir(entries);
+  errno = error;
+  return bad ? -1 : 0;
+}
+
+// Takes the descriptor.
+static int enter_dir(struct tree_walk *walk, int fd, const char *name) {
+  struct stat st;
+  if (walk->dir >= 0) close(walk->dir);
+  walk->dir = fd;
+  if (walk->depth == walk->capacity) {
+    size_t capacity = walk->capacity ? walk->capacity * 2 : 256;
+    struct dir_frame *grown = realloc(walk->frames, capacity * sizeof *grown);
+    if (!grown) return -1;
+    walk->frames = grown;
+    walk->capacity = capacity;
+  }
+  size_t before = walk->path.used;
+  if (fstat(fd, &st) || push_name(&walk->path, name)) return -1;
+  walk->frames[walk->depth++] =
+      (struct dir_frame){st.st_dev, st.st_ino, before, walk->pending.used};
+  return list_dir(walk);
+}
+
+static bool is_frame_dir(int fd, const struct dir_frame *frame) {
+  struct stat st;
+  return !fstat(fd, &st) && st.st_dev == frame->device && st.st_ino == frame->inode;
+}
+
+static int open_child(int dir, const char *name) {
+  return k_openat2(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+                   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+}
+
+// Leaves the last storeys, of which `depth` stay.
+static void pop_frames(struct tree_walk *walk, size_t depth) {
+  walk->path.used = walk->frames[depth].name;
+  walk->pending.used = walk->frames[depth].pending;
+  walk->depth = depth;
+}
+
+// A directory was moved while we were in it: down again from the top, as far as it is the same.
+static int reopen_from_top(struct tree_walk *walk) {
+  if (++walk->restarts > RESTARTS_MAX) {
+    errno = EAGAIN;
+    return -1;
+  }
+  int dir = openat(walk->top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (size_t depth = 1; dir >= 0 && depth < walk->depth; depth++) {
+    const struct dir_frame *frame = &walk->frames[depth];
+    int next = open_child(dir, walk->path.bytes + frame->name);
+    if (next < 0 || !is_frame_dir(next, frame)) {
+      if (next >= 0) close(next);
+      pop_frames(walk, depth);
+      break;
+    }
+    close(dir);
+    dir = next;
+  }
+  return dir;
+}
+
+static int leave_dir(struct tree_walk *walk) {
+  pop_frames(walk, walk->depth - 1);
+  if (!walk->depth) return 0;
+  int parent = openat(walk->dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (parent >= 0 && !is_frame_dir(parent, &walk->frames[walk->depth - 1])) {
+    close(parent);
+    parent = -1;
+  }
+  close(walk->dir);
+  walk->dir = parent >= 0 ? parent : reopen_from_top(walk);
+  return walk->dir < 0 ? -1 : 0;
+}
+
+static int walk_step(struct tree_walk *walk) {
+  if (walk->pending.used == walk->frames[walk->depth - 1].pending) return leave_dir(walk);
+  char name[NAME_MAX + 1];
+  pop_name(&walk->pending, name, sizeof name);
+  int fd = open_child(walk->dir, name);
+  if (fd >= 0) return enter_dir(walk, fd, name);
+  // Gone or moved meanwhile, or a file system of its own.
+  return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV ? 0 : -1;
+}
+
+int measure_tree(int top, struct disk_usage *usage) {
+  struct tree_walk walk = {.top = top, .dir = -1, .usage = usage};
+  struct statx st;
+  *usage = (struct disk_usage){0};
+  if (stat_entry(top, "", &st)) return -1;
+  if (!S_ISDIR(st.stx_mode)) {
+    add_usage(&st, usage);
+    return 0;
+  }
+  int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int bad = fd < 0 || enter_dir(&walk, fd, "");
+  while (!bad && walk.depth) bad = walk_step(&walk);
+  int error = errno;
+  if (walk.dir >= 0) close(walk.dir);
+  free(walk.frames);
+  free(walk.path.bytes);
+  free(walk.pending.bytes);
+  errno = error;
+  return bad ? -1 : 0;
+}
