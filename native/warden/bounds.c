@@ -1,5 +1,5 @@
-// The bounds: a small file that only root (or, without root, the warden's own user) can write. A
-// plan that steps outside is refused, whatever else it says.
+// The bounds file, which only root (or, without root, the warden's user) can write. A plan outside
+// the bounds is refused.
 #include "warden.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
   struct prefix *prefix = &b->prefixes[b->prefix_count];
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(err, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
-  // The whole machine is a bound that bounds nothing.
+  // "/" would bound nothing.
   if ((use == PREFIX_WRITE || use == PREFIX_CHOWN || use == PREFIX_SHARE) && !path[1])
     return fail(err, REFUSED_BOUNDS, "/ is never allowed, but for reading");
   strcpy(prefix->path, path);
@@ -109,7 +109,7 @@ int bounds_read(const char *file, struct bounds *b, struct failure *err) {
 }
 
 static bool is_group_allowed(const struct bounds *b, uint32_t group) {
-  // What the daemons may read is for no box.
+  // The daemons' group can read their files: no box may have it.
   if (host.root && b->client_gid && group == b->client_gid) return false;
   if (group >= b->gid_min && group <= b->gid_max) return true;
   for (unsigned i = 0; i < b->group_count; i++)
@@ -121,7 +121,7 @@ int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *err)
   if (uid < b->uid_min || uid > b->uid_max)
     return fail(err, REFUSED_BOUNDS, "uid %u is not between %u and %u", uid, b->uid_min,
                 b->uid_max);
-  // No box is ever one of the daemons.
+  // No box may run as the daemons' user.
   if (host.root && uid == b->client_uid)
     return fail(err, REFUSED_BOUNDS, "uid %u is that of the daemons", uid);
   return 0;
@@ -153,9 +153,9 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   bool allowed = false;
   for (unsigned i = 0; i < b->prefix_count; i++) {
     const struct prefix *prefix = &b->prefixes[i];
-    // What may be written may be read; what leads out may be neither.
+    // Writable implies readable; an egress prefix implies neither.
     if (prefix->use != use && !(use == PREFIX_READ && prefix->use == PREFIX_WRITE)) continue;
-    // The directory for homes is nobody's home.
+    // A home is below the prefix, never the prefix itself.
     if (use == PREFIX_CHOWN && !strcmp(prefix->path, path)) continue;
     if (is_below(prefix->path, path)) allowed = true;
   }
@@ -166,8 +166,8 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
                 use == PREFIX_WRITE    ? " for writing"
                 : use == PREFIX_EGRESS ? " as its way out"
                                        : "");
-  // From the root each time: a prefix that is removed and made again must not leave us behind. No
-  // link anywhere on the way, so the words checked above are the place that is opened.
+  // Resolved from / each time, so that a prefix that was removed and recreated is found. Symbolic
+  // links are rejected, so the path that is opened is the path that was checked.
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
                      RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (fd < 0 && (errno == ELOOP))

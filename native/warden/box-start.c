@@ -1,4 +1,5 @@
-// The birth of a box: checks, descriptors, cgroup, clone. What fails here leaves nothing behind.
+// Starts a box: checks the plan, opens paths and pipes, sends the job to a spare. A failure leaves
+// nothing behind.
 #include "box.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ static int check_host(const struct plan *plan, struct failure *err) {
     snprintf(err->hint, sizeof err->hint, "%s", host.fix);
     return -1;
   }
-  // Without a user of its own a level 1 command could end the warden, were it not for this scope.
+  // Without root a level 1 command has the warden's uid; only this Landlock scope (signals) keeps
+  // it from killing the warden.
   if (!host.root && plan->level == LEVEL_1 && !host.namespaces && host.landlock < 6)
     return fail(err, REFUSED_HOST, "level 1 without root needs Landlock 6, here is %d",
                 host.landlock);
@@ -44,7 +46,7 @@ static int open_pipes(const struct plan *plan, struct stdio_pipes *pipes, struct
     bad = pipe2(pipes->pairs[i], O_CLOEXEC);
     if (bad) break;
     int box_side = pipes->pairs[i][i == 0 ? 0 : 1], warden_side = pipes->pairs[i][i == 0 ? 1 : 0];
-    // So that the command can open /dev/stdout again.
+    // Lets the command reopen /dev/stdout.
     if (host.root) bad = fchown(box_side, plan->uid, plan->gid);
     if (!bad) bad = fcntl(warden_side, F_SETFL, O_NONBLOCK);
   }
@@ -58,14 +60,14 @@ static void attach_stream(struct box *box, struct stream *stream, int fd, uint8_
   watch_add(&stream->watch, events);
 }
 
-// Checks what the plan says against the bounds, the host and, for a command, its open box.
+// Checks a plan against the bounds, the host and, for a command, its open box.
 static int check_plan(uint8_t frame, struct plan *plan, struct box **parent, struct failure *err) {
   if (check_host(plan, err)) return -1;
   if (frame != FRAME_EXEC) {
     if (bounds_check(&bounds, plan, err)) return -1;
     int fd = plan->egress ? bounds_open(&bounds, plan->egress, PREFIX_EGRESS, err) : -1;
     if (fd >= 0) close(fd);
-    // A socket that is not there yet is no fault of the plan; one out of bounds is.
+    // A socket that does not exist yet is not an error; one outside the bounds is.
     return plan->egress && fd < 0 && err->code == REFUSED_BOUNDS ? -1 : 0;
   }
   *parent = box_find(plan->box);
@@ -86,8 +88,8 @@ static enum init_kind init_kind_for(uint8_t frame, const struct plan *plan) {
   return plan->level == LEVEL_1 ? INIT_LEVEL_1 : INIT_LEVEL_2;
 }
 
-// Takes a spare and gives it the job. The spare's copy of the plan is the one that counts there:
-// its strings lie in memory that both see.
+// Acquires a spare and sends it the job. The spare uses its own copy of the plan, whose strings are
+// in the memory it shares with the warden.
 static struct spare *dispatch_job(struct box *box, uint8_t frame, const uint8_t *bytes, size_t size,
                                   const struct plan *plan, const struct stdio_pipes *pipes,
                                   struct failure *err) {
@@ -99,8 +101,8 @@ static struct spare *dispatch_job(struct box *box, uint8_t frame, const uint8_t 
   memcpy(job->text, bytes, size);
   job->used = size;
   job->is_open_box = box->is_open_box;
-  // In one go: a spare that is still on its way in takes its user from there just now, and must
-  // never see a plan that is half read.
+  // Assigned as a whole: a spare that is still preparing may read its identity from it right now,
+  // and must never see a partly decoded plan.
   static struct plan parsed;
   int bad = parse_plan(frame, (uint8_t *)job->text, size, &parsed, err);
   if (!bad && entry) entry_apply(entry, &parsed);

@@ -1,5 +1,5 @@
-// A box from the warden's side: its process, limits, streams and end. One table, no threads; every
-// box is a child of the warden, so its pid cannot be anyone else's before we reap it.
+// The life of a box in the event loop: its process, limits and end. Single-threaded; every box is a
+// child of the warden, so its pid cannot be reused before it is reaped.
 #include "box.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@ static uint64_t to_us(struct timeval time) {
   return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-// u8 ended by, u8 signal, u8 exit code, u8 pids limit met, u32 zero, then u64: wall, user and
-// system time in µs, peak memory of the largest process in KiB, stdout bytes, stderr bytes.
+// u8 ended_by, u8 signal, u8 exit code, u8 pids limit hit, u32 zero, then u64: wall, user and
+// system time in µs, peak RSS of the largest process in KiB, stdout bytes, stderr bytes.
 static void send_exit(const struct box *box, struct conn *conn) {
   uint8_t body[56] = {(uint8_t)box->ended_by};
   if (box->command_exited && WIFEXITED(box->status)) body[2] = (uint8_t)WEXITSTATUS(box->status);
@@ -57,7 +57,7 @@ struct box *box_find(uint64_t handle) {
   return NULL;
 }
 
-// An open box takes everything that runs in it along.
+// Destroys the spares of an open box and closes its namespaces; no command can enter any more.
 static void close_entry_point(struct box *box) {
   spares_remove_open_box(&box->entry);
   for (int i = 0; i < ENTRY_COUNT; i++)
@@ -65,7 +65,7 @@ static void close_entry_point(struct box *box) {
   memset(box->entry.fds, -1, sizeof box->entry.fds);
 }
 
-// Everything is dead: what the box used and left is read and taken away, once.
+// Runs once, when every process of the box is dead: collects its results and frees its resources.
 static void clean_up(struct box *box) {
   box->cleaned_up = true;
   close_stream(&box->input);
@@ -80,20 +80,20 @@ static void clean_up(struct box *box) {
     box->ended_by = ENDED_MEMORY;
   if (!box->command_exited && !box->failed && box->ended_by == ENDED_ITSELF) {
     box->ended_by = ENDED_LOST;
-    // Where no cgroup holds the command's tree, nobody can tell its orphans from the others.
+    // Without a cgroup, the command's orphans cannot be told from other processes of the open box.
     if (box->parent && box->cgroup.dirs[CGROUP_TREE] < 0) box_kill(box->parent, ENDED_LOST);
   }
   paths_drop_stubs(&box->paths);
 }
 
-// A box's group goes when nobody is in it, and an open box's after those of its commands.
+// Returns false while the cgroup still has processes, or while an open box's commands have cgroups.
 static bool try_remove_cgroup(struct box *box) {
   if (box->egress > 0 && now_us() < box->drain_us) return false;
   if (box->egress > 0) kill(box->egress, SIGKILL);
   for (struct box *other = boxes; other && box->is_open_box; other = other->next)
     if (other->parent == box && !other->cgroup_removed) return false;
-  // A spare on its way into a cgroup holds the kernel's lock on all of them for many milliseconds:
-  // nobody is in this one any more, so it can wait, and the client need not.
+  // A spare that joins a cgroup holds the kernel's lock on all of them for many milliseconds. This
+  // one is empty, so its removal can wait, and the client need not.
   if (spares_joining() || now_us() > box->drain_us) cgroup_remove_later(&box->cgroup);
   else if (!cgroup_remove(&box->cgroup)) return false;
   for (struct box *other = boxes; other && box->is_open_box; other = other->next)
@@ -104,15 +104,15 @@ static bool try_remove_cgroup(struct box *box) {
 void box_finish(struct box *box) {
   if (!box->reaped || box->unlisted) return;
   if (!box->cleaned_up) clean_up(box);
-  // The kernel counts the last process a moment longer than wait() does; tick comes back for it.
+  // The kernel may count the last process slightly longer than waitpid does; boxes_tick retries.
   if (!box->cgroup_removed) box->cgroup_removed = try_remove_cgroup(box);
   if (!box->cgroup_removed || box->output[0].open || box->output[1].open) return;
   box->unlisted = true;
-  // Last: whoever hears of the end finds nothing left of the box.
+  // Reported last: a client that hears of the end finds nothing left of the box.
   struct conn *conn = box->conn;
   box->conn = NULL;
   if (conn) {
-    conn_detach_box(conn);  // first: the client may be found gone while it is told
+    conn_detach_box(conn);  // first: conn_send may find the client gone and close conn
     if (box->failed) conn_refuse(conn, &box->err);
     else send_exit(box, conn);
   }
@@ -122,7 +122,7 @@ void box_finish(struct box *box) {
       break;
     }
   box_count--;
-  // Events of this round may still name it.
+  // Freed later: events already returned by epoll may still refer to it.
   box->next = dead_boxes;
   dead_boxes = box;
 }
@@ -136,11 +136,11 @@ void boxes_free_dead(void) {
   }
 }
 
-// A command of an open box has a tree, but no pid namespace, to itself.
+// A command in an open box has its own process tree, but not its own pid namespace.
 static void kill_command(struct box *box) {
   if (box->cgroup.dirs[CGROUP_TREE] >= 0) cgroup_kill(&box->cgroup);
   else if (box->start_reported && box->kill_attempts++ < 50) tree_kill(box->pid, false);
-  else kill(box->pid, SIGKILL);  // it should have gone by itself when it was alone
+  else kill(box->pid, SIGKILL);  // init has no child left and should have exited
   box->kill_us = now_us() + 20000;
 }
 
@@ -175,7 +175,7 @@ static void expire(struct box *box, enum ended_by reason) {
   box->kill_us = now_us() + (int64_t)box->limits[LIMIT_GRACE_MS] * 1000;
 }
 
-static uint8_t cgroup_version_code(enum cgroup_resource resource) {  // 0: nothing, else the version
+static uint8_t cgroup_version_code(enum cgroup_resource resource) {  // 0: none
   const char *version = cgroups_version(resource);
   return version[0] == 'v' ? (uint8_t)(version[1] - '0') : 0;
 }
@@ -202,8 +202,8 @@ static void report_started(struct box *box) {
   box_resume_output(box);
 }
 
-// After its opening a box's mounts stay as they are, unless what one lies on is removed or replaced
-// on the host: then the kernel takes the mount away, and what it hid or protected is open.
+// The mounts of an open box do not change, unless a covered file is removed or replaced on the
+// host: then the kernel drops the mount, and exposes the file that it masked or protected.
 static void on_mounts_changed(struct watch *watch, uint32_t events) {
   struct stream *stream = (struct stream *)watch;
   if (!(events & (EPOLLPRI | EPOLLERR))) return;
@@ -211,7 +211,7 @@ static void on_mounts_changed(struct watch *watch, uint32_t events) {
   close_stream(stream);
 }
 
-// Its init handed something over for which there was no room here: without it there is no box.
+// Descriptors from init did not fit into this process; the box cannot work without them.
 static void fail_overloaded(struct box *box, const int *fds, unsigned count) {
   for (unsigned i = 0; i < count; i++) close(fds[i]);
   box->failed = true;
@@ -223,7 +223,7 @@ static void watch_mounts(struct box *box, int fd, int mounts) {
   box->mount_watch = (struct stream){
       .watch = {.ready = on_mounts_changed, .fd = fd}, .box = box, .type = 0, .open = true};
   watch_add(&box->mount_watch.watch, EPOLLPRI);
-  // What went before is not told: epoll itself looks when it is added, and keeps it.
+  // A change before watch_add may not be reported as an event, so compare the number of mounts too.
   if (!box->mount_watch.watch.active || mounts_count(fd) != mounts) box_kill(box, ENDED_SEAL);
 }
 
@@ -270,7 +270,7 @@ void box_on_control(struct watch *watch, uint32_t events) {
   int fds[ENTRY_COUNT];
   unsigned count;
   ssize_t size;
-  // The peer left with our words unread: that is told once, before its own last words.
+  // If init exited with unread data, recv fails once with ECONNRESET before its last messages.
   do {
     size = fds_recv(watch->fd, &report, sizeof report, fds, ENTRY_COUNT, &count, MSG_DONTWAIT);
   } while (size < 0 && errno == ECONNRESET);
@@ -285,7 +285,7 @@ bool is_box(pid_t pid) {
   return false;
 }
 
-// Where no pid namespace holds a box and its init was killed, its processes became our children.
+// Without a pid namespace, the processes of a box whose init was killed become our children.
 static void kill_orphans(void) {
   pid_t children[1024];
   unsigned found = child_pids(getpid(), children, 1024);
@@ -312,14 +312,14 @@ void boxes_reap(void) {
     while (box && box->pid != info.si_pid) box = box->next;
     struct rusage usage;
     wait4(info.si_pid, NULL, WNOHANG, &usage);
-    if (!box) {  // else an orphan that a box left to us
+    if (!box) {  // a spare, an egress relay, or an orphan of a box
       if (!spares_handle_exit(info.si_pid)) egress_exited(info.si_pid);
       continue;
     }
     box->usage = usage;
     box->reaped = true;
     box->drain_us = now_us() + DRAIN_TIMEOUT_US;
-    // Its last words may still be in the socket.
+    // Its last messages may still be in the socket.
     while (box->control.open) {
       char byte;
       if (recv(box->control.watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) break;
@@ -359,7 +359,7 @@ static void check_usage(struct box *box, int64_t now) {
 static int64_t tick_box(struct box *box, int64_t now) {
   if (box->cleaned_up && !box->cgroup_removed) return now + 1000;
   if (box->reaped) {
-    // The client does not read: everything is over, so nothing is lost by letting go.
+    // The client stopped reading. The box has ended, so the rest of its output can be dropped.
     if (now > box->drain_us && now > box->deadline_us)
       for (int i = 0; i < 2; i++) close_stream(&box->output[i]);
     return box->drain_us > box->deadline_us ? box->drain_us + 1 : box->deadline_us + 1;

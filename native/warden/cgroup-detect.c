@@ -1,5 +1,5 @@
-// Where this host lets the warden make cgroups: which trees there are, v1 or v2, and its own
-// group in each. Making boxes' groups is cgroup.c's.
+// Finds where this host lets the warden create cgroups: the hierarchies, v1 or v2, and the warden's
+// cgroup in each. cgroup.c creates the cgroups of boxes.
 #include "cgroup.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 struct tree trees[CGROUP_RESOURCES];
 static char base_name[32];
-static char delegated_parent[PATH_BYTES];  // the group we stepped aside in, if we had to
+static char delegated_parent[PATH_BYTES];  // the cgroup the warden moved out of, or ""
 
 const char *cgroup_base_name(void) { return base_name; }
 
@@ -30,7 +30,7 @@ static bool list_contains(const char *list, const char *item) {
   return false;
 }
 
-// The warden's own group in one hierarchy: "" for v2, else a v1 controller's name.
+// Finds the cgroup of this process. controller: "" for v2, or the name of a v1 controller.
 static bool find_own_cgroup(const char *controller, char *out, size_t capacity) {
   FILE *file = fopen("/proc/self/cgroup", "re");
   if (!file) return false;
@@ -50,7 +50,8 @@ static bool find_own_cgroup(const char *controller, char *out, size_t capacity) 
   return found;
 }
 
-// Where a hierarchy is mounted, from the words after " - " in mountinfo: type, source, options.
+// Finds where a hierarchy is mounted. The fields after " - " in mountinfo are type, source,
+// options.
 static bool find_mount_point(const char *controller, char *out, size_t capacity) {
   FILE *file = fopen("/proc/self/mountinfo", "re");
   if (!file) return false;
@@ -73,7 +74,7 @@ static bool find_parent(const char *controller, char *base) {
   char point[1024], cgroup[1024];
   if (!find_mount_point(controller, point, sizeof point)) return false;
   if (!find_own_cgroup(controller, cgroup, sizeof cgroup)) return false;
-  // Without a cgroup mount of its own a container sees the host's path: then try the root.
+  // A container without its own cgroup mount sees the host's path: try the root of the mount.
   snprintf(base, PATH_BYTES, "%s%s", point, cgroup);
   if (access(base, F_OK)) snprintf(base, PATH_BYTES, "%s", point);
   return true;
@@ -86,8 +87,8 @@ static bool create_base(struct tree *tree, const char *parent, int version) {
   return true;
 }
 
-// A v2 group that hands out controllers has no processes of its own: if the warden is alone in its
-// group (a unit with Delegate=yes), it moves one down; with others in there nothing can be done.
+// A v2 cgroup that delegates controllers cannot have processes. If the warden is alone in its
+// cgroup (a unit with Delegate=yes), it moves into a child; otherwise delegation is not possible.
 static bool delegate_parent(const char *parent) {
   static const char *const enable = "+memory +pids";
   if (!write_path(parent, "cgroup.subtree_control", enable)) return true;
@@ -107,14 +108,14 @@ static bool delegate_parent(const char *parent) {
 static void detect_v2(void) {
   char parent[PATH_BYTES], text[512];
   if (!find_parent("", parent)) return;
-  // Where we stepped aside before, the group around is the one to share.
+  // If the warden moved into the child earlier, the parent is the cgroup to delegate.
   char *suffix = strstr(parent, "/agentd-warden");
   if (suffix && !suffix[14]) *suffix = 0;
   if (suffix) snprintf(delegated_parent, sizeof delegated_parent, "%s", parent);
   if (!create_base(&trees[CGROUP_TREE], parent, 2)) return;
   struct tree *base = &trees[CGROUP_TREE];
-  // By itself: where it is not to be had, the others still are. And never in a group with processes
-  // of its own: there the kernel takes it, and lets nobody into the groups below any more.
+  // +cpu separately: without it the other controllers still work. Never in a cgroup with processes:
+  // the kernel accepts it there, and then lets no process into the child cgroups.
   if (delegate_parent(parent)) write_path(parent, "cgroup.subtree_control", "+cpu");
   int dir = open(base->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
@@ -128,7 +129,7 @@ static void detect_v2(void) {
         !cgroup_write(dir, "cgroup.subtree_control", controllers[i].enable))
       trees[controllers[i].resource] = *base;
   close(dir);
-  // Every v2 group counts its time, whether or not the controller is there.
+  // Every v2 cgroup accounts CPU time, even without the controller.
   trees[CGROUP_CPU] = *base;
 }
 
@@ -149,14 +150,14 @@ void cgroups_detect(const char *run_dir) {
   detect_v2();
   detect_v1(CGROUP_MEMORY, "memory");
   if (trees[CGROUP_MEMORY].version == 1)
-    write_path(trees[CGROUP_MEMORY].base, "memory.use_hierarchy", "1");  // newer kernels always do
+    write_path(trees[CGROUP_MEMORY].base, "memory.use_hierarchy", "1");  // newer kernels: always
   detect_v1(CGROUP_PIDS, "pids");
   detect_v1(CGROUP_CPU, "cpuacct");
   if (!trees[CGROUP_TREE].version) detect_v1(CGROUP_TREE, "freezer");
   quota_detect();
 }
 
-// The janitor's last step, when nobody else is left: back to where the warden was started.
+// The janitor's last step: moves back into the cgroup in which the warden was started.
 void cgroups_restore_parent(void) {
   if (!*delegated_parent) return;
   char child[PATH_BYTES + 32];

@@ -1,6 +1,5 @@
-// How much of the processors a box may have at any time. Few boxes ask for it, and joining one more
-// v1 group costs milliseconds, so there the group is made for those alone. On v2 a box's one group
-// holds it like everything else.
+// The CPU quota of a box. Few boxes have one, and joining one more v1 cgroup costs milliseconds, so
+// on v1 the cgroup is created for those only. On v2 a box has a single cgroup for everything.
 #include "cgroup.h"
 
 #include <errno.h>
@@ -10,18 +9,17 @@
 #include <sys/stat.h>
 
 #define PERIOD_US 100000ull
-#define QUOTA_US_MIN 1000ull  // the kernel takes no less
+#define QUOTA_US_MIN 1000ull  // the kernel's minimum
 
 static struct tree tree;
-static bool
-    shares_cpu_dir;  // v1, and that hierarchy counts time too: boxes have groups there anyway
+static bool shares_cpu_dir;  // v1: cpu and cpuacct are one hierarchy, where every box has a cgroup
 
 void quota_detect(void) {
   char text[512];
   memset(&tree, 0, sizeof tree);
   const struct tree *base = &trees[CGROUP_TREE];
   int dir = base->version == 2 ? open(base->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-  // A group has the file only when the one above hands the controller out.
+  // A cgroup has this file only if its parent delegates the controller.
   if (dir >= 0 && cgroup_read(dir, "cpu.max", text, sizeof text) > 0 &&
       !cgroup_write(dir, "cgroup.subtree_control", "+cpu"))
     tree = *base;
@@ -62,7 +60,7 @@ static int set_v1(struct cgroup *cgroup, pid_t init, uint64_t quota_us) {
   return add_process(cgroup->quota_fd, init);
 }
 
-// Where nothing holds it the box goes on without: whoever asks is told so in the feature list.
+// Without the controller the box runs without a quota, as the feature list shows.
 int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure *err) {
   if (!milli || !tree.version) return 0;
   uint64_t quota_us = milli * (PERIOD_US / 1000);
@@ -74,7 +72,7 @@ int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure 
   return bad ? fail(err, REFUSED_SETUP, "a share of the processors: %s", strerror(errno)) : 0;
 }
 
-// A command of an open box is in the box's group, not in one of its own.
+// A command in an open box joins the box's quota cgroup.
 int quota_join(struct cgroup *cgroup, const struct cgroup *parent) {
   if (!parent || parent->quota_fd < 0) return 0;
   cgroup->join_fds[JOIN_QUOTA] = openat(parent->quota_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
@@ -92,6 +90,6 @@ bool quota_remove(struct cgroup *cgroup) {
 }
 
 void quota_sweep(void) {
-  // Others are swept with the rest.
+  // Otherwise cgroups_sweep has removed it.
   if (tree.version == 1 && !shares_cpu_dir) cgroup_sweep_tree(&tree);
 }

@@ -1,5 +1,5 @@
-// Control groups: v2, v1, or both at once (hybrid hosts), behind one interface. Only children of
-// the warden's own groups are ever made, named after its run directory, so that a sweep finds them.
+// One interface to cgroup v2, v1 and both at once (hybrid hosts). Creates cgroups only below the
+// warden's own, which is named after its run directory, so that a sweep finds them.
 #include "cgroup.h"
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ static int set_limit(const struct cgroup *cgroup, enum cgroup_resource resource,
   return cgroup_write(cgroup->dirs[resource], trees[resource].version == 2 ? v2 : v1, text);
 }
 
-// Of the things one v2 group holds, the first stands for all.
+// Resources on v2 share one directory. Returns the first resource that uses it.
 static int first_sharing(int resource) {
   for (int i = 0; i < resource; i++)
     if (trees[i].version == 2 && trees[resource].version == 2) return i;
@@ -67,7 +67,7 @@ static int open_dirs(struct cgroup *cgroup) {
     if (cgroup->join_fds[i] < 0) return -1;
   }
   if (!cgroup->nested) return 0;
-  // Where v2 hands out controllers, a group has processes or children, never both.
+  // A v2 cgroup that delegates controllers cannot have both processes and children.
   if (mkdirat(cgroup->dirs[CGROUP_TREE], "init", 0755) && errno != EEXIST) return -1;
   cgroup->leaf_fd = openat(cgroup->dirs[CGROUP_TREE], "init", O_PATH | O_DIRECTORY | O_CLOEXEC);
   return cgroup->leaf_fd < 0 ? -1 : 0;
@@ -93,8 +93,9 @@ int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsig
   if (cgroup->dirs[CGROUP_MEMORY] >= 0) {
     bool v2 = trees[CGROUP_MEMORY].version == 2;
     uint64_t bytes = limits[LIMIT_MEMORY_BYTES];
-    // Swap would only make a box slower before it ends; hosts without it lack the files. In v1 it
-    // may never be less than the memory: first for a higher limit, last for a lower one.
+    // Swap would only slow a box down before it is killed; hosts without swap accounting lack these
+    // files. On v1 memsw must never be below the memory limit: write it first to raise, last to
+    // lower.
     for (int pass = 0; pass < 2 && !bad; pass++) {
       set_limit(cgroup, CGROUP_MEMORY, "memory.memsw.limit_in_bytes", "memory.swap.max",
                 v2 ? 0 : bytes);
@@ -109,7 +110,7 @@ int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsig
              : 0;
 }
 
-// Before the first command of an open box: its commands get limits of their own below the box's.
+// Before the first command of an open box: lets commands have limits below the box's.
 void cgroup_delegate(const struct cgroup *cgroup) {
   if (trees[CGROUP_MEMORY].version == 2)
     cgroup_write(cgroup->dirs[CGROUP_MEMORY], "cgroup.subtree_control", "+memory");
@@ -168,8 +169,8 @@ static bool is_in_our_cgroup(pid_t pid) {
   return cgroup_read(host.proc_fd, path, text, sizeof text) > 0 && strstr(text, cgroup_base_name());
 }
 
-// By descriptor: a number that was listed may by now be the number of somebody else, whom we would
-// end as root. Whoever has it when we look is in a group of ours, or is let be.
+// Uses a pidfd: the pid may have been reused since it was listed, and root would kill an unrelated
+// process. The cgroup is checked while the pidfd is open.
 static void kill_if_ours(pid_t pid) {
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   if (fd < 0) return;
@@ -189,7 +190,7 @@ static int kill_members_once(int dir) {
   return count;
 }
 
-// Calls `act` on every group below `dir`, the deepest first.
+// Calls `visit` for every cgroup below `dir`, deepest first.
 static void for_each_descendant(int dir, void (*visit)(int parent, const char *name)) {
   int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = copy < 0 ? NULL : fdopendir(copy);
@@ -217,7 +218,7 @@ static void kill_child(int parent, const char *name) {
 
 static void kill_tree(int dir, int version) {
   if (version == 2 && !cgroup_write(dir, "cgroup.kill", "1")) return;
-  // Frozen processes take SIGKILL when they thaw; nobody forks in between.
+  // Frozen processes cannot fork; they receive SIGKILL when they thaw.
   bool frozen = version == 2 ? !cgroup_write(dir, "cgroup.freeze", "1")
                              : !cgroup_write(dir, "freezer.state", "FROZEN");
   kill_members(dir);
@@ -261,12 +262,12 @@ struct pending_removal {
   struct cgroup cgroup;
   struct pending_removal *next;
 };
-static struct pending_removal *pending;  // groups the kernel still holds
+static struct pending_removal *pending;  // not empty yet
 
 void cgroup_remove_later(struct cgroup *cgroup) {
   if (!spares_joining() && cgroup_remove(cgroup)) return;
   struct pending_removal *item = malloc(sizeof *item);
-  if (!item) return;  // the next start sweeps
+  if (!item) return;  // the next warden sweeps it
   *item = (struct pending_removal){*cgroup, pending};
   pending = item;
 }

@@ -1,5 +1,5 @@
-// Gives up every right: identity and capabilities (once, in the box's init), then Landlock, seccomp
-// and limits (in the command's process). Each layer is proved before the command is started.
+// Drops every privilege: identity and capabilities (in the box's init), then Landlock, seccomp and
+// limits (in the command's process). Verifies each layer before the command starts.
 #include "warden.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static int set_capabilities(bool keep_permitted) {
 }
 
 #ifdef WARDEN_TEST_GUARDS
-// For the controls: rights that outlive exec, which is what dropping them prevents.
+// For the controls of the tests: capabilities that survive exec unless they are dropped.
 static void keep_capabilities(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct current[2];
@@ -54,13 +54,13 @@ static void keep_capabilities(void) {
 }
 #endif
 
-// Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes it moot.
+// Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes up for it.
 int capabilities_drop_bounding(struct failure *err) {
-  static bool dropped;  // by this process, ahead of its job
+  static bool dropped;  // in this process, possibly before its job arrived
   for (int cap = 0; (host.root || host.namespaces) && !dropped && cap <= 63; cap++) {
     if (!prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)) continue;
     if (errno != EINVAL) return fail_errno(err, "dropping the bounding set");
-    break;  // past the last one this kernel knows
+    break;  // past the kernel's last capability
   }
   dropped = true;
   return 0;
@@ -79,10 +79,10 @@ int capabilities_drop(struct failure *err) {
   return 0;
 }
 
-// A user namespace that maps one user to itself, and allows no further one inside.
+// Enters a user namespace that maps one user to itself and permits no nested one.
 static int enter_user_namespace(const struct plan *plan, struct failure *err) {
   if (unshare(CLONE_NEWUSER)) return fail_errno(err, "unshare of users");
-  // The maps belong to root while the process is not dumpable; nobody else is in the box yet.
+  // While a process is not dumpable, its maps belong to root. No other process is in the box yet.
   prctl(PR_SET_DUMPABLE, 1);
   char line[64];
   snprintf(line, sizeof line, "%u %u 1\n", plan->uid, plan->uid);
@@ -139,7 +139,7 @@ static int set_rlimits(const struct setup *setup, struct failure *err) {
             set_rlimit(RLIMIT_FSIZE, limits[LIMIT_FSIZE_BYTES]) || set_rlimit(RLIMIT_MSGQUEUE, 0) ||
             set_rlimit(RLIMIT_RTPRIO, 0) || set_rlimit(RLIMIT_NICE, 0) ||
             set_rlimit(RLIMIT_CPU, limits[LIMIT_CPU_MS] / 1000 + 2);
-  // The count is per user: right in a user namespace of one's own, too wide elsewhere.
+  // RLIMIT_NPROC counts per user: exact in an own user namespace, too broad elsewhere.
   if (!bad && setup->cgroup->dirs[CGROUP_PIDS] < 0)
     bad = set_rlimit(RLIMIT_NPROC, limits[LIMIT_PIDS] + (setup->kind == INIT_EXEC ? 4 : 2));
   if (!bad && setup->cgroup->dirs[CGROUP_MEMORY] < 0)
@@ -156,7 +156,7 @@ static int allow_path(int ruleset, const char *path, enum landlock_access access
   return bad;
 }
 
-// Where a directory of the box's own lies on a declared one (freeze.c), rules of that do not count.
+// A frozen copy (freeze.c) covers a declared directory, and that directory's rule does not apply.
 static int allow_frozen(int ruleset, const char *path, struct failure *err) {
   int fd = box_open_path(path);
   if (fd < 0) return 0;
@@ -186,14 +186,14 @@ int landlock_rules_create(const struct setup *setup, struct failure *err) {
                                  allow_path(ruleset, "/tmp", ACCESS_PRIVATE, err)))
     return -1;
   if (plan->level == LEVEL_1 && allow_path(ruleset, "/dev/null", ACCESS_DEVICE, err)) return -1;
-  // Not there everywhere; without it the loader looks for each library in two dozen places.
+  // Optional; without it the loader searches two dozen directories for each library.
   if (plan->level == LEVEL_1 && !access("/etc/ld.so.cache", R_OK) &&
       allow_path(ruleset, "/etc/ld.so.cache", ACCESS_READ, err))
     return -1;
   return ruleset;
 }
 
-// The rules of an open box were made when it was opened, before anyone could change its tree.
+// The rules of an open box were created when it was opened, before a command could change its tree.
 static int restrict_files(const struct setup *setup, struct failure *err) {
   bool entered = setup->kind == INIT_EXEC;
   int ruleset = entered ? setup->entry->fds[ENTRY_RULESET] : landlock_rules_create(setup, err);
@@ -209,7 +209,7 @@ static const char *status_field(const char *status, const char *name) {
   return at ? at + strlen(name) : "";
 }
 
-// What the filter would answer for: so before it is there.
+// Checks that have to precede seccomp, because the filter would fail these calls itself.
 static int verify_before_seccomp(const struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (plan->level == LEVEL_2 && EXPECTED(plan, GUARD_USERNS) &&
@@ -266,16 +266,16 @@ static int open_command(struct setup *setup, struct failure *err) {
 int confine_self(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return fail_errno(err, "setsid");
-  // Where agents have users of their own, those of one task share its files by the group.
+  // With one user per agent, the agents of a task share its files through their group.
   umask(host.root && plan->profile == PROFILE_TOOL ? 007 : 022);
   if (setpriority(PRIO_PROCESS, 0, host.nice)) return fail_errno(err, "setpriority");
-  // No way back through a descriptor of ours that is still open.
+  // The path must not lead out through a descriptor that is still open (/proc/self/fd).
   int cwd = k_openat2(AT_FDCWD, plan->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_MAGICLINKS);
   if (cwd < 0 || fchdir(cwd))
     return fail(err, REFUSED_SETUP, "chdir %.220s: %s", plan->cwd, strerror(errno));
   close(cwd);
-  // A keyring of its own: the one of the warden's session is not the box's to read.
+  // A new session keyring: the box must not read the warden's.
   syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
   int status = openat(host.proc_fd, "self/status", O_RDONLY | O_CLOEXEC);
   int probe = openat(host.probe_fd, "file", O_RDONLY | O_CLOEXEC);

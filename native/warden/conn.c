@@ -1,5 +1,5 @@
-// A client's connection: frames in, frames out, both through bounded buffers. One box at a time;
-// when the client goes, its box goes. Only the process named by the bounds is listened to.
+// A client's connection: frames in and out through bounded buffers. One box at a time; when the
+// client disconnects, its box ends. Only the client named in the bounds is served.
 #include "warden.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define ANCESTORS_MAX 4096
 
 struct conn {
-  struct watch watch;  // first: a watch is its connection
+  struct watch watch;  // must be first
   struct box *box;
   gid_t gid;  // the client's
   uint8_t *in, *out;
@@ -66,7 +66,8 @@ static void flush(struct conn *conn) {
   memmove(conn->out, conn->out + conn->out_sent, conn->out_size - conn->out_sent);
   conn->out_size -= conn->out_sent;
   conn->out_sent = 0;
-  // Said all: wait for the client to go. Closing with bytes unread would take our words back.
+  // Everything is sent: wait for the client to close. Closing with unread input would discard
+  // output.
   if (conn->closing && !conn->out_size && !conn->write_shut) {
     shutdown(conn->watch.fd, SHUT_WR);
     conn->write_shut = true;
@@ -77,7 +78,7 @@ static void flush(struct conn *conn) {
 void conn_send(struct conn *conn, uint8_t type, const void *bytes, size_t size) {
   if (conn->closed) return;
   if (conn_space(conn) < FRAME_HEADER_BYTES + size) {
-    // Only small frames get here, and only to a client that never reads.
+    // Only small frames are sent without checking for space; the client does not read.
     conn_close(conn);
     return;
   }
@@ -120,7 +121,7 @@ static void send_features(struct conn *conn) {
   conn_send(conn, FRAME_FEATURE_LIST, text, (size_t)size);
 }
 
-// A client that does not keep to the protocol loses what it runs, and is told why.
+// A client that violates the protocol gets the error and loses its box.
 static void protocol_error(struct conn *conn, const struct failure *err) {
   conn->closing = true;
   conn_refuse(conn, err);
@@ -154,7 +155,7 @@ static void on_frame(struct conn *conn, const struct frame_header *header, const
     send_features(conn);
     return;
   }
-  if (!conn->box) return;  // it ended while this frame was on its way
+  if (!conn->box) return;  // the box ended while this frame was in transit
   switch (header->type) {
     case FRAME_STDIN:
       if (box_write_stdin(conn->box, body, header->length)) return;
@@ -198,7 +199,7 @@ static int process_frames(struct conn *conn) {
   return 0;
 }
 
-// Until the client has gone: a close with words unread on our side would take back our own.
+// Reads until the client closes: closing with unread input would discard our last frames.
 static void discard_input(struct conn *conn) {
   uint8_t bytes[64 * 1024];
   ssize_t size = recv(conn->watch.fd, bytes, sizeof bytes, MSG_DONTWAIT);
@@ -233,22 +234,22 @@ static void on_conn_ready(struct watch *watch, uint32_t events) {
   process_frames(conn);
 }
 
-// Every process of a box is below its init, and nobody else is. A box's user may be the client's
-// own: what such a process asks is not asked by the client.
+// Every process in a box descends from its init, and no other process does. A box may have the
+// client's uid; such a process is still not the client.
 static bool is_in_box(pid_t pid) {
   pid_t parent = parent_pid(pid);
-  if (!parent) return true;  // gone already: whoever asked cannot be told from a box any more
+  if (!parent) return true;  // exited, so it may have been in a box
   for (int steps = 0; steps < ANCESTORS_MAX; steps++) {
     if (is_box(pid) || pid == getpid()) return true;
     if (pid <= 1) return false;
-    // Other users' processes may be hidden from us; ours and our boxes' inits are known by number.
+    // /proc may hide other users' processes; the warden and the inits of boxes are known by pid.
     pid = parent;
     parent = parent_pid(pid);
   }
   return true;
 }
 
-// Who is turned away leaves a trace. Asking costs nothing, so it is one line a second at most.
+// Logs a rejected client, up to one line per second: connecting costs an attacker nothing.
 static void reject_conn(struct conn *conn, const struct failure *err) {
   static int64_t logged_us;
   static unsigned unlogged;

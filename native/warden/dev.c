@@ -1,5 +1,5 @@
-// The /dev every box gets a copy of: five devices and four links, built once at the warden's start
-// in its own mount namespace.
+// The template of /dev that every box gets a copy of: five devices and four links, created once, in
+// the warden's mount namespace.
 #include "warden.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-// Gives directories to agents and their groups, and measures them, for sandboxd, which may not do
-// that itself: below the lines of the bounds only, to users and groups of the bounds only, and by
-// descriptors all the way, so that no link and no change of a name leads anywhere else.
+// Serves directory requests of sandboxd, which is not root: chown to an agent, share with a group,
+// measure. Only below the prefixes and for the ids of the bounds, and through descriptors, so that
+// no symbolic link or rename leads elsewhere.
 #include "warden.h"
 
 #include <dirent.h>
@@ -20,16 +20,16 @@
 #define SHARED_FILE_MODE 0060
 
 struct dir_result {
-  struct failure err;  // code 0: done
+  struct failure err;  // code 0: success
   uint8_t op;
-  uint32_t skipped;  // files that were not touched
+  uint32_t skipped;  // files left unchanged
   struct disk_usage usage;
 };
 
-// A tree can be large: a child walks it, and the loop goes on.
+// A tree can be large, so a child process walks it while the event loop continues.
 struct dir_worker {
-  struct watch watch;  // first: a watch is its walk; its descriptor is the child's answer
-  struct conn *conn;   // NULL: gone meanwhile
+  struct watch watch;  // must be first; its descriptor is the pipe from the child
+  struct conn *conn;   // NULL: disconnected
   pid_t pid;
   bool busy;
 };
@@ -41,13 +41,13 @@ static int change_mode(int fd, mode_t mode) {
   return chmod(path, mode);
 }
 
-// ── one directory, to one user ──
+// ── chown one directory to one user ──
 
 static int chown_to_user(int fd, const struct dir_request *request, struct failure *err) {
   struct stat st;
   if (fstat(fd, &st) || !S_ISDIR(st.st_mode))
     return fail(err, REFUSED_BOUNDS, "%.200s is not a directory", request->path);
-  // Only sandboxd's own, or what that agent has already: never root's, never another agent's.
+  // It must belong to sandboxd or already to that agent: never to root or another agent.
   if (st.st_uid != bounds.client_uid && st.st_uid != request->uid)
     return fail(err, REFUSED_BOUNDS, "%.200s belongs to uid %u", request->path, st.st_uid);
   if (fchownat(fd, "", request->uid, request->gid, AT_EMPTY_PATH) || change_mode(fd, 0700))
@@ -55,20 +55,20 @@ static int chown_to_user(int fd, const struct dir_request *request, struct failu
   return 0;
 }
 
-// ── a tree, to a group ──
+// ── share a tree with a group ──
 
 static int share_entry(int fd, const struct stat *st, gid_t gid, uint32_t *skipped) {
   mode_t wanted = S_ISDIR(st->st_mode) ? SHARED_DIR_MODE : SHARED_FILE_MODE;
   mode_t kept = st->st_mode & (S_ISDIR(st->st_mode) ? 03777 : 0777);
   bool has_mode = S_ISLNK(st->st_mode) || (kept | wanted) == (st->st_mode & 07777);
   if (st->st_gid == gid && has_mode) return 0;
-  // It has another name somewhere, where it may mean something else.
+  // A file with other hard links may have another meaning elsewhere: leave it.
   if (S_ISREG(st->st_mode) && st->st_nlink > 1) {
     ++*skipped;
     return 0;
   }
   if (st->st_gid != gid && fchownat(fd, "", (uid_t)-1, gid, AT_EMPTY_PATH)) return -1;
-  // Never more than the group, and no file keeps a bit that makes its reader somebody else.
+  // Grants nothing beyond the group, and clears setuid, and setgid on files.
   if (!has_mode && change_mode(fd, kept | wanted)) return -1;
   return 0;
 }
@@ -79,7 +79,7 @@ static int share_at(int dir, const char *name, dev_t device, gid_t gid, int dept
                     struct dir_result *result) {
   int fd = k_openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC,
                      RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
-  if (fd < 0 && (errno == ENOENT || errno == EXDEV)) return 0;  // gone, or a file system of its own
+  if (fd < 0 && (errno == ENOENT || errno == EXDEV)) return 0;  // deleted, or another file system
   struct stat st;
   if (fd < 0 || fstat(fd, &st)) return -1;
   bool is_file = S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
@@ -131,7 +131,7 @@ static void measure(int top, const struct dir_request *request, struct dir_resul
     fail(&result->err, REFUSED_SETUP, "measuring %.200s: %s", request->path, strerror(errno));
 }
 
-// ── asked and answered ──
+// ── requests and results ──
 
 static void send_result(struct conn *conn, const struct dir_result *result) {
   if (result->err.code) conn_refuse(conn, &result->err);
@@ -154,7 +154,7 @@ static void on_result(struct watch *watch, uint32_t events) {
   if (worker->conn) send_result(worker->conn, &result);
 }
 
-// True: the answer comes when the tree has been walked.
+// Returns true if the result follows when the tree has been walked.
 static bool start_worker(struct conn *conn, int top, const struct dir_request *request,
                          struct dir_result *result) {
   struct dir_worker *worker = workers;
@@ -167,7 +167,7 @@ static bool start_worker(struct conn *conn, int top, const struct dir_request *r
   pid_t warden = getpid(), pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != warden) _exit(1);  // it holds the lock of the directory, as every fork does
+    if (getppid() != warden) _exit(1);  // an orphan would keep the run directory locked
     prctl(PR_SET_NAME, "warden-walk");
     setpriority(PRIO_PROCESS, 0, host.nice);
     if (request->op == DIR_MEASURE) measure(top, request, result);

@@ -1,7 +1,7 @@
-// How much is in a directory, by walking it: agents can make directories that nobody else can look
-// into, deep ones and many, and change them meanwhile. So each is opened once, from the one above
-// it, and left by "..": the walk takes as long as there are entries, however they are nested, and
-// no more memory than their names. Runs in a child of the warden.
+// Measures a directory by walking it, in a child of the warden. Agents can create directories that
+// only they can enter, deep and numerous, and change them meanwhile. Each directory is opened once,
+// from its parent, and left by "..": time is linear in the entries, whatever their nesting, and
+// memory is bounded by their names.
 #include "warden.h"
 
 #include <dirent.h>
@@ -12,24 +12,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// An empty file takes an inode, and those run out too.
+// An empty file uses an inode, which can run out too.
 #define ENTRY_BYTES 4096
 #define NAMES_BYTES_MAX (256u << 20)
-// How often the way back parent may be lost: to find it again takes as many steps as it is deep.
+// After a concurrent rename the path is reopened from the top, in as many steps as it is deep.
 #define RESTARTS_MAX 64
 
-struct name_stack {  // words, one after the other, each with its NUL
+struct name_stack {  // NUL-terminated names, one after the other
   char *bytes;
   size_t used, capacity;
 };
-struct dir_frame {  // a directory that is being walked, and those above it
+struct dir_frame {  // a directory on the current path
   dev_t device;
   ino_t inode;
-  size_t name;     // its own, in `way`
-  size_t pending;  // where the directories in it that are still to be looked into begin
+  size_t name;     // offset of its name in `path`
+  size_t pending;  // offset of its first unvisited child in `pending`
 };
 struct tree_walk {
-  int top, dir;  // where it began, and the directory of the last storey
+  int top, dir;  // the start, and the directory of the last frame
   struct dir_frame *frames;
   size_t depth, capacity;
   struct name_stack path, pending;
@@ -65,7 +65,7 @@ static void pop_name(struct name_stack *stack, char *name, size_t capacity) {
 
 static void add_usage(const struct statx *st, struct disk_usage *usage) {
   uint64_t bytes = st->stx_blocks * 512;
-  // Each of its names has its part.
+  // Count each hard link's share.
   if (!S_ISDIR(st->stx_mode) && st->stx_nlink > 1) bytes /= st->stx_nlink;
   usage->bytes += bytes < ENTRY_BYTES ? ENTRY_BYTES : bytes;
   usage->entries++;
@@ -94,7 +94,7 @@ static int list_dir(struct tree_walk *walk) {
       bad = errno != ENOENT;
       continue;
     }
-    // What the host has mounted there. Not by its device: an agent can make a volume of its own.
+    // Skip mounts of the host. Not by device: an agent can create a subvolume.
     if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) continue;
     add_usage(&st, walk->usage);
     if (S_ISDIR(st.stx_mode)) bad = push_name(&walk->pending, entry->d_name);
@@ -106,7 +106,7 @@ static int list_dir(struct tree_walk *walk) {
   return bad ? -1 : 0;
 }
 
-// Takes the descriptor.
+// Closes the previous directory and keeps fd.
 static int enter_dir(struct tree_walk *walk, int fd, const char *name) {
   struct stat st;
   if (walk->dir >= 0) close(walk->dir);
@@ -135,14 +135,14 @@ static int open_child(int dir, const char *name) {
                    RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 }
 
-// Leaves the last storeys, of which `depth` stay.
+// Pops frames until `depth` are left.
 static void pop_frames(struct tree_walk *walk, size_t depth) {
   walk->path.used = walk->frames[depth].name;
   walk->pending.used = walk->frames[depth].pending;
   walk->depth = depth;
 }
 
-// A directory was moved while we were in it: down again from the top, as far as it is the same.
+// The current directory was moved: reopen the path from the top as far as it is unchanged.
 static int reopen_from_top(struct tree_walk *walk) {
   if (++walk->restarts > RESTARTS_MAX) {
     errno = EAGAIN;
@@ -182,7 +182,7 @@ static int walk_step(struct tree_walk *walk) {
   pop_name(&walk->pending, name, sizeof name);
   int fd = open_child(walk->dir, name);
   if (fd >= 0) return enter_dir(walk, fd, name);
-  // Gone or moved meanwhile, or a file system of its own.
+  // Deleted, moved or replaced meanwhile, or another file system.
   return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV ? 0 : -1;
 }
 

@@ -1,6 +1,6 @@
-// The only way out of a box: a listener on its loopback, and a process outside that carries each
-// connection to one Unix socket, the run's own. It reads nothing, holds no rights, and ends with
-// the box.
+// The only network access of a box: a listener on its loopback, and a relay process outside that
+// forwards each connection to one Unix socket of the host. The relay does not interpret the data,
+// has no privileges, and ends with the box.
 #include "warden.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 #define LINKS_MAX 256
 #define PIPE_CAPACITY (256 * 1024)
 #define SPLICE_BYTES_MAX (1024 * 1024)
-#define PUMP_ROUNDS_MAX 32  // moves before other links get theirs
+#define PUMP_ROUNDS_MAX 32  // splices before other links are served
 #define EGRESS_DIR 1
 
 int egress_listen(struct failure *err) {
@@ -40,13 +40,13 @@ int egress_listen(struct failure *err) {
 struct link;
 struct side {
   struct link *link;
-  int fd, pipe[2];  // what was read here waits in the pipe for the other side
+  int fd, pipe[2];  // bytes read here wait in the pipe for the other side
   size_t buffered;
-  bool eof, eof_sent;  // nothing more to read; the other side knows
+  bool eof, eof_sent;  // no more input; the other side has been shut down
 };
 struct link {
   struct side sides[2];  // 0: the box, 1: the host
-  bool unfinished;       // its turn ended before its bytes did
+  bool unfinished;       // stopped by PUMP_ROUNDS_MAX
   struct link *next;
 };
 static struct link links[LINKS_MAX], *free_links, *closed_links;
@@ -71,7 +71,7 @@ static void close_link(struct link *link, bool reset) {
   closed_links = link;
 }
 
-// Moves what there is from one side to the other; false when the link is beyond repair.
+// Moves the available bytes from one side to the other. Returns false if the link is broken.
 static bool pump(struct side *from, struct side *to) {
   const unsigned flags = SPLICE_F_NONBLOCK | SPLICE_F_MOVE;
   for (int round = 0;; round++) {
@@ -109,8 +109,8 @@ static void on_side(struct side *side, uint32_t events) {
   else if (side->eof_sent && other->eof_sent) close_link(link, false);
 }
 
-// The name is looked up each time: egressd may have started anew. From a directory that was opened
-// with the warden's rights: this user need not be able to enter what is above.
+// Resolved for each connection, because egressd may have been restarted; from a directory opened
+// with the warden's privileges, because this user may not be able to enter its parents.
 static int connect_host(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int path_fd = k_openat2(EGRESS_DIR, path, O_PATH | O_CLOEXEC,
@@ -118,7 +118,8 @@ static int connect_host(const char *path) {
   if (path_fd < 0) return -1;
   snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d", path_fd);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  // A full backlog answers at once too: nobody in the box waits for a daemon that is away.
+  // Fails at once if the backlog is full: a client in the box never waits for an unavailable
+  // daemon.
   if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) {
     close(fd);
     fd = -1;
@@ -170,7 +171,7 @@ static void relay(int listener, const char *path, const sigset_t *wait_mask) {
   if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &interest)) return;
   for (;;) {
     int count = epoll_pwait(epoll_fd, ready, 64, any_unfinished ? 0 : -1, wait_mask);
-    // The box has ended: its last words are in our sockets already, and go out if there is room.
+    // The box has ended: its last bytes are already in our sockets; send what fits.
     for (int i = 0; stop_requested && i < LINKS_MAX; i++)
       if (links[i].sides[0].fd >= 0) pump(&links[i].sides[0], &links[i].sides[1]);
     if (stop_requested) _exit(0);
@@ -185,7 +186,7 @@ static void relay(int listener, const char *path, const sigset_t *wait_mask) {
       if (ready[i].data.ptr) on_side(ready[i].data.ptr, ready[i].events);
       else accept_link(listener, path);
     }
-    // Only now: events of this round may still have named them.
+    // Reused only now: events already returned by epoll may refer to them.
     while (closed_links) {
       struct link *link = closed_links;
       closed_links = link->next;
@@ -195,14 +196,14 @@ static void relay(int listener, const char *path, const sigset_t *wait_mask) {
   }
 }
 
-// As the user who asked, with no rights, no files and the narrow filter.
+// Becomes the client's user, without privileges or file access, with the runner's filter.
 static int drop_privileges(gid_t gid, struct failure *err) {
-  // The bounding set first: whoever is not root any more cannot change it.
+  // The bounding set first: changing it needs root.
   if (capabilities_drop_bounding(err)) return -1;
   if (host.root && (setgroups(0, NULL) || setresgid(gid, gid, gid) ||
                     setresuid(bounds.client_uid, bounds.client_uid, bounds.client_uid)))
     return -1;
-  // Another user than root has lost all capabilities by becoming it.
+  // The change from root to another user has cleared all capabilities.
   if ((!host.root || !bounds.client_uid) && capabilities_drop(err)) return -1;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
   int ruleset = landlock_create(host.landlock, LEVEL_1, err);
@@ -227,7 +228,7 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   setsid();
   setpriority(PRIO_PROCESS, 0, host.nice);
   int dir = bounds_egress_dir(&bounds, path, &path);
-  // Both may be where the other goes.
+  // Either could be the number that the other is moved to.
   listener = fcntl(listener, F_DUPFD, 3);
   dir = fcntl(dir, F_DUPFD, 3);
   if (listener < 0 || dir < 0 || dup2(listener, 0) || dup2(dir, EGRESS_DIR) != EGRESS_DIR)

@@ -1,6 +1,6 @@
-// A runner starts once. A filter sees the number of a call and not the path it names, so every exec
-// of its process waits for leave: the box's init says yes to the first, and then nobody is left who
-// could.
+// Lets a runner exec exactly once. A seccomp filter sees call numbers, not paths, so every exec of
+// the runner's process waits for permission. The box's init permits the first and closes the gate;
+// then no process can permit another.
 #include "warden.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-// The runner's side, in the last moments before it is one.
+// Runs in the runner's process, just before its exec.
 int gate_install(int sock, struct failure *err) {
   int gate = seccomp_notify_exec(err);
   if (gate < 0) return -1;
@@ -19,7 +19,7 @@ int gate_install(int sock, struct failure *err) {
   return bad;
 }
 
-// Its init's. With the end of this the gate is gone: from then on the kernel itself refuses.
+// Runs in the box's init. Once the listener is closed, the kernel fails every exec.
 void gate_allow_first_exec(int sock) {
   struct seccomp_notif_sizes sizes;
   union {
@@ -33,10 +33,10 @@ void gate_allow_first_exec(int sock) {
   char byte;
   int gate;
   unsigned count;
-  // All of it, and not only what this compiler knows of: the kernel takes no bytes it cannot read.
+  // Zeroed as a whole: the kernel requires it, and its structs may be larger than this compiler's.
   memset(&in, 0, sizeof in);
   memset(&out, 0, sizeof out);
-  // The process may end before it gets there; it then closes its side.
+  // If the process exits before this, it closes its end.
   if (fds_recv(sock, &byte, 1, &gate, 1, &count, 0) != 1 || count != 1) return;
   struct pollfd polls[] = {{.fd = gate, .events = POLLIN}, {.fd = sock, .events = POLLIN}};
   while (poll(polls, 2, -1) < 0 && errno == EINTR) {

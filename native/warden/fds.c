@@ -1,4 +1,4 @@
-// Descriptors over a Unix socket, a few hundred at most, with some bytes beside them.
+// Sends and receives file descriptors over a Unix socket, with a few bytes of data.
 #include "warden.h"
 
 #include <string.h>

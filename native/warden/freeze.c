@@ -1,7 +1,7 @@
-// Denied paths below what a box only reads. A mask on a host's file goes when somebody replaces
-// that file on the host, and nothing can be mounted on a name that is not there yet. So every
-// read-only directory above a denied path becomes one of the box's own, with what is in it now:
-// what comes later on the host, under any name, is not in the box. Runs in the box's init.
+// Denied paths below read-only binds. A mask on a host's file disappears if that file is replaced
+// on the host, and a path that does not exist cannot be covered. So each read-only directory above
+// a denied path is replaced by a copy of its current entries on a tmpfs of the box: what appears on
+// the host later is not in the box. Runs in the box's init.
 #include "warden.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
-// Each is a mount, and a box opens while somebody waits.
+// Each entry is a mount, and a client waits for the box to open.
 #define ENTRIES_MAX 4096
 #define ACL_XATTR "system.posix_acl_access"
 
@@ -29,7 +29,7 @@ static int copy_acl(int from, int to) {
   return fsetxattr(to, ACL_XATTR, list, (size_t)size, 0);
 }
 
-// Nobody may look into the copy who may not look into the directory itself.
+// The copy must not be accessible to a user who cannot access the directory itself.
 static int copy_permissions(int from, int to, const struct stat *st) {
   if (host.root) {
     int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -40,7 +40,8 @@ static int copy_permissions(int from, int to, const struct stat *st) {
     errno = error;
     return bad ? -1 : 0;
   }
-  // The box's user is this one: what it may do there, and of its own what it may without rights.
+  // Without root the box has this process's uid: grant what this process can access. On its own
+  // directories it has capabilities that the box lacks, so there apply the owner's bits as well.
   mode_t mode = 0;
   if (!faccessat(from, ".", R_OK, AT_EACCESS)) mode |= 0444;
   if (!faccessat(from, ".", X_OK, AT_EACCESS)) mode |= 0111;
@@ -57,7 +58,7 @@ static int copy_link(int from, int to, const char *name) {
   return symlinkat(text, to, name);
 }
 
-// One entry as it is now, by descriptor: whatever is put in its place meanwhile is not it.
+// Copies one entry by descriptor, so that a concurrent replacement is not picked up.
 static int copy_entry(int from, int to, const char *name) {
   int entry = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (entry < 0) return errno == ENOENT || errno == EACCES ? 0 : -1;
@@ -84,7 +85,7 @@ static int copy_entry(int from, int to, const char *name) {
 
 static int copy_entries(int from, int to, const char *path, struct failure *err) {
   int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // Where not even we may look, there is nothing to show.
+  // If even this process cannot list it, there is nothing to show.
   if (list < 0) return errno == EACCES ? 0 : mount_error(err, "listing", path);
   DIR *entries = fdopendir(list);
   if (!entries) {
@@ -132,8 +133,8 @@ static bool is_read_only(int fd) {
   return !fstatvfs(fd, &state) && state.f_flag & ST_RDONLY;
 }
 
-// Every directory above `path` that is not the box's own yet. 1: the way ends before it does, in a
-// place where nothing can appear any more.
+// Freezes every directory above `path` that is not on a box file system yet. Returns 1 if one does
+// not exist or is no directory: then `path` can never appear.
 static int freeze_ancestors(const char *path, struct failure *err) {
   char ancestor[PATH_BYTES];
   snprintf(ancestor, sizeof ancestor, "%s", path);
@@ -153,7 +154,7 @@ static int freeze_ancestors(const char *path, struct failure *err) {
   return 0;
 }
 
-// Takes what is mounted on the name away: below is an empty file or directory of the box's own.
+// Removes the mounts on this path; below them is an empty file or directory of the box.
 static int unmount_path(const char *path, struct failure *err) {
   for (;;) {
     int fd = box_open_path(path);

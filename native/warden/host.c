@@ -1,5 +1,5 @@
-// What this machine gives, found by trying, and the warden's own mount namespace. Without root the
-// warden enters a user namespace of its own first: from then on both cases are one.
+// Probes what this machine supports and enters the warden's mount namespace. Without root the
+// warden first enters a user namespace, after which both cases are handled alike.
 #include "warden.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static int read_int(const char *path) {
   return size > 0 ? atoi(text) : -1;
 }
 
-// Names the one setting that stands in the way, in the order in which they are met in practice.
+// Names the setting that prevents namespaces, the most common ones first.
 static void explain_missing(const char *step, int error) {
   const char *cause = "a container runtime's filter, or a security module, forbids it";
   const char *fix = "start the container with --security-opt seccomp=unconfined, or as root";
@@ -70,7 +70,7 @@ static int write_id_maps(void) {
   return write_file("/proc/self/gid_map", line);
 }
 
-// The box's last step is a user namespace of its own: try that too, in a child.
+// The last step of a box is an own user namespace: probe that too, in a child.
 static int probe_user_namespace(void) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC)) return errno;
@@ -102,7 +102,7 @@ static bool enter_namespaces(void) {
     explain_missing("unshare of mounts", errno);
     return false;
   }
-  // The host's new mounts are seen here; nothing done here is seen there.
+  // Slave: new mounts of the host appear here, mounts made here do not appear on the host.
   if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL)) {
     explain_missing("mount", errno);
     return false;
@@ -115,7 +115,7 @@ static bool enter_namespaces(void) {
   return true;
 }
 
-// A directory with a file that everyone may read but no box: the Landlock probe.
+// Creates the Landlock probe: a file that everyone may read, except a box.
 static int create_probe(const char *run_dir, struct failure *err) {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s/probe", run_dir);
@@ -136,7 +136,8 @@ int host_probe(const char *run_dir, struct failure *err) {
   host.gid = getgid();
   host.root = geteuid() == 0;
   host.dev_fd = -1;
-  // Whoever can end every box gets its turn before them; only root may ask for that.
+  // The warden must be able to end every box, so its scheduling priority is above theirs. Needs
+  // root.
   host.nice = getpriority(PRIO_PROCESS, 0);
   if (host.root) setpriority(PRIO_PROCESS, 0, host.nice < -10 ? host.nice : -10);
   host.landlock = landlock_abi();
@@ -151,7 +152,7 @@ int host_probe(const char *run_dir, struct failure *err) {
     snprintf(host.fix, sizeof host.fix, "start the warden outside the container, or as root");
     host.namespaces = false;
   }
-  // Nobody may trace or read the warden, not even a process of its own user.
+  // No process may trace or read the warden, even with the same uid.
   prctl(PR_SET_DUMPABLE, 0);
   return 0;
 }

@@ -1,5 +1,5 @@
-// The box's init: builds the box, starts the command, reaps, and says how it ended. It holds no
-// rights once the command runs, cannot be traced, and dies with the warden.
+// The init process of a box: builds the box, starts the command, reaps, reports the exit. It has no
+// privileges once the command runs, cannot be traced, and dies with the warden.
 #include "warden.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void report(int control, uint32_t kind, int status, const struct failure 
 
 static int compare_ints(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-// The warden's fork carries every other box's descriptors; keep only what this box needs.
+// The fork inherited the descriptors of every other box.
 static void close_fds_except(const int *wanted, unsigned count) {
   int keep[ENTRY_COUNT + JOIN_COUNT + 16];
   memcpy(keep, wanted, count * sizeof *keep);
@@ -58,7 +58,7 @@ static int join_cgroups(const struct cgroup *cgroup, struct failure *err) {
   return 0;
 }
 
-// Into the namespaces of an open box; its user namespace comes last, with the identity.
+// Enters the namespaces of an open box; identity_assume enters the user namespace last.
 static int enter_box_namespaces(const struct setup *setup, struct failure *err) {
   static const enum entry_fd order[] = {ENTRY_NET, ENTRY_IPC, ENTRY_UTS, ENTRY_CGROUP,
                                         ENTRY_MOUNT};
@@ -68,7 +68,7 @@ static int enter_box_namespaces(const struct setup *setup, struct failure *err) 
   return 0;
 }
 
-// Loopback up; anything else that is up means that the namespace is not ours alone.
+// Brings loopback up. Another interface that is up means that the namespace is not a new one.
 static int set_up_loopback(struct failure *err) {
   int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -88,7 +88,7 @@ static int set_up_loopback(struct failure *err) {
   return bad || !lo_is_up ? fail(err, REFUSED_PROBE, "the network namespace did not take") : 0;
 }
 
-// What needs no job: done ahead of time.
+// Does everything that does not need the job.
 static int prepare(const struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (setup->kind == INIT_LEVEL_2) {
@@ -97,7 +97,7 @@ static int prepare(const struct setup *setup, struct failure *err) {
     if (EXPECTED(plan, GUARD_NETNS) && set_up_loopback(err)) return -1;
     if (mounts_prepare(setup, err)) return -1;
   }
-  // Several join at once: the kernel then makes them wait only once.
+  // Spares join together: the kernel's wait is then paid once.
   struct job_message go;
   if (recv(setup->control, &go, sizeof go, 0) != sizeof go) _exit(0);
   if (join_cgroups(setup->cgroup, err)) return -1;
@@ -130,7 +130,7 @@ static int receive_job(struct setup *setup) {
   return next == received ? 0 : -1;
 }
 
-// What a box of this level must have of its own, whatever was said when it was made.
+// Checks the namespaces that this level requires, independently of the clone flags.
 static int verify_namespaces(const struct setup *setup, struct failure *err) {
   static const uint32_t guards[ENTRY_RULESET] = {
       [ENTRY_USER] = GUARD_USERNS, [ENTRY_PID] = GUARD_PIDNS, [ENTRY_NET] = GUARD_NETNS,
@@ -146,7 +146,7 @@ static int verify_namespaces(const struct setup *setup, struct failure *err) {
   return 0;
 }
 
-// Once for a box: the commands of one that is held open enter what was proved when it was opened.
+// Once per box: commands in an open box enter what was verified when it was opened.
 static int verify_box(const struct setup *setup, struct failure *err) {
   struct statvfs root;
   if (verify_namespaces(setup, err)) return -1;
@@ -200,7 +200,7 @@ static void run_command(struct setup *setup, struct failure *err) {
 static volatile sig_atomic_t stop_requested;
 static void on_signal(int number) { stop_requested |= number == SIGTERM; }
 
-// The command ended; of a command in an open box others may be left, which the warden ends.
+// A command in an open box may leave descendants, which the warden kills.
 static void report_exit(const struct setup *setup, int status) {
   struct report message = {.kind = REPORT_ENDED, .status = status, .tree_exited = true};
   if (setup->kind == INIT_EXEC) {
@@ -218,7 +218,7 @@ static void report_exit(const struct setup *setup, int status) {
   _exit(0);
 }
 
-// Reaps until the command has ended; an open box has none and goes on until it is told to end.
+// Reaps until the command has exited; the init of an open box runs until it is told to stop.
 __attribute__((noreturn)) static void supervise(const struct setup *setup, pid_t command) {
   struct sigaction act = {.sa_handler = on_signal};
   sigaction(SIGCHLD, &act, NULL);
@@ -262,7 +262,7 @@ static pid_t start_runner(struct setup *setup) {
   close(socks[1]);
   setup->gate = -1;
   if (child > 0) gate_allow_first_exec(socks[0]);
-  // Its side is closed by the exec, or by its end.
+  // The other end is closed by the exec, or by an exit.
   char byte;
   while (child > 0 && recv(socks[0], &byte, 1, 0) < 0 && errno == EINTR) {
   }
@@ -270,8 +270,8 @@ static pid_t start_runner(struct setup *setup) {
   return child;
 }
 
-// A tool's process lives in our memory until it becomes the command: no copy is made for the little
-// it does. We go on when it has, or has died; what went wrong is in memory that both see.
+// A tool's process is vforked, since it does little before its exec. vfork returns when it has
+// exec'd or exited; errors are in the memory it shares with this process.
 static int start_command(struct setup *setup, pid_t *command, struct failure *err) {
   struct job *job = setup->job;
   const struct plan *plan = setup->plan;
@@ -289,7 +289,7 @@ static int start_command(struct setup *setup, pid_t *command, struct failure *er
   return fail(err, REFUSED_SETUP, "the command's process died early");
 }
 
-// Gives the warden what leads into this box, and waits.
+// Sends the warden the descriptors through which commands enter this box.
 static int send_entry_point(const struct setup *setup, struct failure *err) {
   int fds[ENTRY_COUNT];
   for (int i = 0; i < ENTRY_RULESET; i++) {
@@ -311,7 +311,7 @@ static void init_process_setup(const struct setup *setup) {
   sigfillset(&blocked);
   sigprocmask(SIG_SETMASK, &blocked, NULL);
   struct sigaction act = {.sa_handler = on_signal};
-  signal(SIGPIPE, SIG_DFL);  // the only one the warden itself changed
+  signal(SIGPIPE, SIG_DFL);  // the only one the warden changes
   if (!setup->pid_namespace) prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (!setup->pid_namespace && setup->kind != INIT_EXEC) sigaction(SIGTERM, &act, NULL);
   prctl(PR_SET_NAME, "box-spare");
@@ -321,7 +321,7 @@ static void init_process_setup(const struct setup *setup) {
 
 void init_main(struct setup *setup) {
   struct failure err = {0};
-  // In a pid namespace the kernel takes the tree with init; elsewhere init must do it itself.
+  // In a pid namespace the kernel kills the tree with init; otherwise init has to do it itself.
   int death_signal = setup->pid_namespace || setup->kind == INIT_EXEC ? SIGKILL : SIGTERM;
   prctl(PR_SET_PDEATHSIG, death_signal);
   init_process_setup(setup);

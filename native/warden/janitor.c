@@ -1,5 +1,5 @@
-// The janitor: a second process with no task but to wait for the warden's death and then take away
-// what only a living warden would have: cgroups and stubs. When both die, the next start sweeps.
+// The janitor: a process that waits for the warden's death, then removes its cgroups and stubs. If
+// both are killed, the next warden sweeps.
 #include "warden.h"
 
 #include <errno.h>
@@ -14,11 +14,12 @@ int janitor_start(struct failure *err) {
   pid_t child = fork();
   if (child < 0) return fail(err, REFUSED_SETUP, "fork: %s", strerror(errno));
   if (child == 0) {
-    if (fork()) _exit(0);  // the warden's children are boxes only
+    if (fork()) _exit(0);  // orphaned, so that it is not a child of the warden
     setsid();
     prctl(PR_SET_NAME, "warden-janitor");
     for (int number = 1; number < NSIG; number++) signal(number, SIG_IGN);
-    // The lock goes with it: no warden begins here before this one's boxes and stubs are gone.
+    // Keeps the run directory locked: no warden may start there before this one's boxes and stubs
+    // are removed.
     int read_end = fcntl(pipe_fds[0], F_DUPFD, 6), lock = fcntl(host.lock_fd, F_DUPFD, 6);
     int proc = fcntl(host.proc_fd, F_DUPFD, 6);
     if (dup2(read_end, 3) != 3 || dup2(lock, 4) != 4 || dup2(proc, 5) != 5) _exit(1);
@@ -35,5 +36,5 @@ int janitor_start(struct failure *err) {
   }
   waitpid(child, NULL, 0);
   close(pipe_fds[0]);
-  return 0;  // the other end stays open for as long as we live
+  return 0;  // the write end stays open until the warden dies
 }

@@ -1,5 +1,5 @@
-// What the kernel offers and older libc headers do not name yet: Landlock, the mount calls,
-// clone3. Thin wrappers, no behaviour of our own.
+// Kernel interfaces that older libc headers lack: Landlock, mount calls, clone3. Thin wrappers
+// without logic.
 #pragma once
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Landlock rights by the ABI that brought them.
+// Landlock rights, with the ABI that introduced them.
 #define LL_EXECUTE (1ull << 0)
 #define LL_WRITE_FILE (1ull << 1)
 #define LL_READ_FILE (1ull << 2)
@@ -120,7 +120,7 @@ static inline int k_mount_setattr(int fd, uint64_t set, int recursive) {
                       &attr, sizeof attr);
 }
 
-// Mounts that the host makes later stay the host's: they would come without any of our attributes.
+// Keeps later mounts of the host out: they would not have our attributes.
 static inline int k_mount_make_private(int fd) {
   struct k_mount_attr attr = {.propagation = K_MS_PRIVATE};
   return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | K_AT_RECURSIVE, &attr,

@@ -1,5 +1,5 @@
-// Landlock to the host's ABI: what a box may do below each declared path, and nothing else.
-// Rules hang on descriptors that were opened before rights were dropped.
+// Landlock rules, limited to the host's ABI: the rights of a box below each declared path, and none
+// elsewhere. Rules refer to descriptors that were opened before privileges were dropped.
 #include "warden.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint64_t handled_rights(int abi) {
 int landlock_create(int abi, int level, struct failure *err) {
   struct ll_ruleset attr = {.fs = handled_rights(abi)};
   size_t size = sizeof attr.fs;
-  // Level 2 has a network namespace with nothing but loopback in it; level 1 has the host's.
+  // Level 2 has a network namespace with loopback only; level 1 shares the host's network.
   if (abi >= 4 && level == LEVEL_1) attr.net = LL_NET_BIND | LL_NET_CONNECT;
   if (abi >= 4) size += sizeof attr.net;
   if (abi >= 6) {

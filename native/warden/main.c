@@ -1,5 +1,5 @@
-// The warden: starts, sweeps what a crash left, then one loop. Everything it may do is in the
-// bounds file; everything it is asked comes from one socket.
+// The warden: cleans up after a crash, then runs one event loop. The bounds file limits what it may
+// do; requests come from one socket.
 #include "warden.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ void watch_remove(struct watch *watch) {
   watch->active = false;
 }
 
-// A link that leads nowhere is there too; when nobody can tell, everything stands still.
+// A dangling link counts too. If the state of the file is unknown, the warden is halted.
 bool is_halted(void) {
   struct stat st;
   return !lstat(halt_file, &st) || errno != ENOENT;
@@ -78,7 +78,7 @@ __attribute__((noreturn)) static void die_errno(const char *what) {
   exit(1);
 }
 
-// One warden per run directory: the second would sweep the first one's boxes away.
+// One warden per run directory: a second one would sweep away the boxes of the first.
 static void lock_run_dir(const char *run_dir) {
   if (run_dir[0] != '/' || strlen(run_dir) > 200) {
     fprintf(stderr, "warden: --run takes a short absolute path\n");
@@ -96,8 +96,8 @@ static void lock_run_dir(const char *run_dir) {
   int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock < 0) die_errno(path);
   host.lock_fd = lock;
-  // A warden that was just killed may still be on its way out, and its janitor at work: what that
-  // one sweeps must not be ours.
+  // A killed warden may still be exiting and its janitor still sweeping, which must not hit our
+  // boxes.
   int lock_failed = -1;
   for (int tries = 0; tries < 300 && lock_failed; tries++) {
     lock_failed = flock(lock, LOCK_EX | LOCK_NB);
@@ -109,7 +109,7 @@ static void lock_run_dir(const char *run_dir) {
   }
 }
 
-// For whoever removes what killed runtimes have left: that no warden lives here, nor its janitor.
+// True if no warden and no janitor uses this run directory, so that it can be removed.
 static bool is_unused(const char *run_dir) {
   char path[PATH_BYTES];
   if ((size_t)snprintf(path, sizeof path, "%s/lock", run_dir) >= sizeof path) return false;
@@ -144,7 +144,7 @@ static int open_halt_watch(void) {
 }
 
 static int open_signal_fd(void) {
-  // Whoever started us may have left some ignored; boxes inherit what is set here.
+  // The parent process may have ignored some; boxes inherit what is set here.
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
@@ -157,7 +157,7 @@ static int open_signal_fd(void) {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// For whoever starts us and may be killed: a warden nobody can reach would hold its directory.
+// An orphaned warden would be unreachable and keep its run directory locked.
 static void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() == parent) return;
@@ -174,7 +174,7 @@ static pid_t parse_pid(const char *text) {
   exit(2);
 }
 
-// Each box takes a dozen descriptors; what its command may have is in its plan.
+// A box needs a dozen descriptors; the limit of its command is in its plan.
 static void raise_fd_limit(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files)) return;
@@ -195,7 +195,7 @@ static void run_loop(void) {
       stop_deadline_us = now_us() + 3000000;
     }
     if (stopping && (!boxes_count() || now_us() > stop_deadline_us)) return;
-    // Files can appear without a notice (another mount, a race at start): look once a second too.
+    // inotify can miss the HALT file (another mount, a race at startup): also check once a second.
     if (timeout_ms < 0 || timeout_ms > 1000) timeout_ms = 1000;
     bool refill = !stopping && spares_need_refill();
     int count = epoll_wait(epoll_fd, ready, 64, refill ? 0 : timeout_ms);

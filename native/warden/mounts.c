@@ -1,5 +1,6 @@
-// The box's file tree: an empty root on a tmpfs, the declared paths moved onto it, protected paths
-// sealed, then the root made read-only. Runs in the box's init, alone in its mount namespace.
+// Builds the file tree of a box: an empty root on a tmpfs, the declared paths attached to it,
+// protected paths sealed, then the root read-only. Runs in the box's init, in its own mount
+// namespace.
 #include "warden.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <sys/statvfs.h>
 
 #define BOX_DEVICES_MAX 1200
-// file systems made for this box: only there are mount points created
+// File systems created for this box; mount points are created only on these.
 static dev_t box_devices[BOX_DEVICES_MAX];
 static unsigned box_device_count;
 
@@ -29,7 +30,7 @@ int tmpfs_create(const char *size, const char *mode, unsigned attrs) {
   int mount = bad ? -1 : k_fsmount(fs, attrs);
   close(fs);
   struct stat st;
-  // One that is not known as the box's own would be taken for the host's.
+  // Without a record, it would be treated as a file system of the host.
   if (mount >= 0 && (box_device_count == BOX_DEVICES_MAX || fstat(mount, &st))) {
     close(mount);
     errno = EMFILE;
@@ -71,8 +72,8 @@ int mount_point_create(int dir, const char *name, bool directory) {
   return 0;
 }
 
-// Opens `path` in the box without following any link. With `make`, what is missing is made, but
-// only on the box's own file systems: a mount point never appears in anybody's files.
+// Opens `path` without following symbolic links. With `create`, missing components are created, but
+// only on file systems of the box: a mount point never appears in a file system of the host.
 static int open_in_box(const char *path, bool create, bool directory) {
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
   if (fd >= 0 || errno != ENOENT || !create) return fd;
@@ -138,7 +139,7 @@ bool is_mount_root(int fd) {
   return st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-// Puts a path onto itself: a mount point can be neither renamed, nor removed, nor replaced.
+// Binds a path onto itself: a mount point cannot be renamed, removed or replaced.
 static int pin_path(int fd, bool readonly, const char *path, struct failure *err) {
   int copy =
       k_open_tree(fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
@@ -159,7 +160,7 @@ static int mask_path(int fd, const char *path, struct failure *err) {
   if (!S_ISDIR(st.st_mode)) {
     int file = openat(empty, "empty", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
     if (file >= 0) close(file);
-    // A detached mount cannot be cloned on older kernels: give it a place first.
+    // Older kernels cannot clone a detached mount: attach it first.
     int at = open("/mnt-empty", O_PATH | O_CLOEXEC);
     if (at < 0 && !mkdir("/mnt-empty", 0)) at = open("/mnt-empty", O_PATH | O_CLOEXEC);
     if (at < 0 || k_move_mount(empty, at)) return mount_error(err, "masking", path);
@@ -178,7 +179,7 @@ static int mask_path(int fd, const char *path, struct failure *err) {
   return bad ? mount_error(err, "masking", path) : 0;
 }
 
-// What is now at the name must be no link any more, and refuse writing: proof, not trust.
+// Checks that the path is now read-only and not a symbolic link.
 static int verify_seal(const char *path, struct failure *err) {
   struct statvfs state;
   int fd = open_in_box(path, false, true);
@@ -187,8 +188,9 @@ static int verify_seal(const char *path, struct failure *err) {
   return bad ? fail(err, REFUSED_PROBE, "%.220s is not read-only", path) : 0;
 }
 
-// A link is held in place by a file mounted on its name; where it leads has its own seal. A hidden
-// one shows nothing, and no link shows what only our own process could reach.
+// Pins a symbolic link by mounting a file on its name: the target, which has a seal of its own, or
+// an empty file if the link is hidden or its target no regular file. Magic links are not followed:
+// they would lead to files of this process.
 static int seal_link(const char *path, bool hidden, struct failure *err) {
   char parent[PATH_BYTES];
   snprintf(parent, sizeof parent, "%s", path);
@@ -255,7 +257,7 @@ static int apply_seal(const struct plan *plan, const struct seal *seal, struct f
   return bad || verify_seal(seal->path, err) ? -1 : 0;
 }
 
-// What is in a directory that shows as empty is not there to be sealed.
+// A path below a masked directory does not exist in the box and needs no seal.
 bool is_below_mask(const struct seal *seals, unsigned count, const char *path) {
   for (unsigned i = 0; i < count; i++) {
     size_t size = strlen(seals[i].path);
@@ -311,7 +313,7 @@ static int attach_bind(const struct setup *setup, unsigned i, struct failure *er
 static int enter_root(const struct setup *setup, int *proc, struct failure *err) {
   char root_path[PATH_BYTES];
   snprintf(root_path, sizeof root_path, "%s/root", host.run_dir);
-  // While the host's /proc is still in sight: the kernel gives an ordinary user no other.
+  // While the host's /proc is visible: otherwise the kernel denies an ordinary user a new one.
   *proc = proc_create(GUARDED(setup->plan, GUARD_PROC_SUBSET));
   if (*proc < 0) {
     mount_error(err, "mounting a private", "/proc");
@@ -329,7 +331,7 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *err)
   return 0;
 }
 
-// Everything that is the same in every box.
+// Mounts what is the same in every box.
 int mounts_prepare(const struct setup *setup, struct failure *err) {
   int proc;
   if (enter_root(setup, &proc, err)) return -1;
@@ -356,8 +358,9 @@ int mounts_count(int mountinfo) {
   return size < 0 ? -1 : lines;
 }
 
-// What tells the warden that a mount of this box went. Counted before the seals are looked at once
-// more: one that goes from now on is missing from the count, one that went before is missing here.
+// Opens mountinfo, through which the warden learns that a mount disappeared. The mounts are counted
+// before the seals are checked again: a seal lost earlier fails this check, one lost later is
+// missing from the count.
 static int record_mounts(struct setup *setup, struct failure *err) {
   const struct job *job = setup->job;
   setup->mountinfo_fd = openat(host.proc_fd, "self/mountinfo", O_RDONLY | O_CLOEXEC);

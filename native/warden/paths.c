@@ -1,5 +1,5 @@
-// Before the fork: opens what a plan declares and works out what protecting a path means today -
-// which component is a link, which is missing. The child then only mounts (mounts.c).
+// Before the fork: opens the declared paths, and resolves each protected path to the seals and
+// stubs it needs (a component may be a symbolic link or missing). The child only mounts (mounts.c).
 #include "warden.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static const char *relative_to(const char *dir, const char *path) {
   return path[size] == '/' ? path + size + 1 : NULL;
 }
 
-// The declared path that a name in the box comes from: the deepest, and of equals the last.
+// Returns the bind that contains a path in the box: the deepest, the last among equals, or -1.
 static int find_bind(const struct plan *plan, const char *path) {
   int best = -1;
   for (unsigned i = 0; i < plan->bind_count; i++) {
@@ -48,7 +48,7 @@ static int add_stub(struct paths *paths, int stub, struct failure *err) {
   return 0;
 }
 
-// Where a link found at `at` leads, with `rest` behind it; only words, nothing is opened.
+// Resolves the link `name` in `parent`, followed by `rest`, lexically; opens nothing.
 static int resolve_link(int dir, const char *name, const char *parent, const char *rest, char *out,
                         struct failure *err) {
   char target[PATH_BYTES];
@@ -89,7 +89,7 @@ int check_hard_links(const char *path, const struct stat *st, struct failure *er
   return -1;
 }
 
-// One component at a time from the writable root down to `path`.
+// Walks from a writable bind down to `path`, one component at a time.
 static int protect_walk(const struct plan *plan, struct paths *paths, unsigned bind,
                         const char *path, uint8_t kind, int depth, struct failure *err) {
   const struct bind *root = &plan->binds[bind];
@@ -106,7 +106,7 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     strncat(box_path, name, sizeof box_path - strlen(box_path) - 1);
     strncat(host_path, "/", sizeof host_path - strlen(host_path) - 1);
     strncat(host_path, name, sizeof host_path - strlen(host_path) - 1);
-    // A stub is removed by its name: one that does not fit whole would name another.
+    // A stub is removed by its path; a truncated one would name another file.
     if (strlen(host_path) >= PATH_BYTES) {
       bad = fail(err, REFUSED_PLAN, "%.200s: the path on the host is too long", box_path);
       break;
@@ -140,15 +140,15 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     }
     close(dir);
     dir = next;
-    if (!S_ISDIR(st.st_mode)) break;  // a file where a directory was expected: seal the file
+    if (!S_ISDIR(st.st_mode)) break;  // a file instead of a directory: seal the file
   }
   if (dir >= 0) close(dir);
   if (bad) return -1;
   return add_seal(paths, kind == BIND_MASK ? SEAL_MASK : SEAL_READONLY, bind, box_path, err);
 }
 
-// The same below what is only read, where nothing has to be made: a name that is missing, or comes
-// later, is the freezer's (freeze.c). Only links are looked for, and hidden with what they lead to.
+// The same below a read-only bind, where no stub is needed: freeze.c handles names that are missing
+// or appear later. Looks only for symbolic links, and hides them together with their targets.
 static int mask_walk(const struct plan *plan, struct paths *paths, unsigned bind, const char *path,
                      int depth, struct failure *err) {
   char box_path[PATH_BYTES], components[PATH_BYTES], target[PATH_BYTES];
@@ -181,7 +181,7 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
                    int depth, struct failure *err) {
   if (depth > LINKS_MAX) return fail(err, REFUSED_SETUP, "%.200s: too many links", path);
   int bind = find_bind(plan, path);
-  if (bind < 0) return 0;  // not in the box at all
+  if (bind < 0) return 0;  // not in the box
   const struct bind *root = &plan->binds[bind];
   if (!*relative_to(root->dst, path) && kind != BIND_MASK)
     return fail(err, REFUSED_PLAN, "%.200s is declared and protected: declare it read-only", path);

@@ -1,5 +1,5 @@
-// Parses frames and plans. Every length is checked before it is used, every string must end inside
-// its field, and a path must be absolute and plain: what is odd is refused, never repaired.
+// Decodes frames and plans. Every length is checked before use, every string must end inside its
+// field, every path must be absolute and normalized. Invalid input is rejected, never repaired.
 #include "plan.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct
   return 0;
 }
 
-// The field as a string: one NUL, at its very end.
+// Returns the field as a string, or NULL unless it has exactly one NUL, at its end.
 static const char *as_string(const uint8_t *value, size_t size) {
   if (size == 0 || value[size - 1] != 0) return NULL;
   if (memchr(value, 0, size - 1)) return NULL;
@@ -126,7 +126,7 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
   if (tag == TAG_LIMIT) {
     if (size != 9 || value[0] == 0 || value[0] >= LIMIT_COUNT)
       return fail(err, REFUSED_PLAN, "a limit is not known");
-    // Far beyond any machine, and far from where sums overflow.
+    // Far beyond any machine, and small enough that sums do not overflow.
     if (u64(value + 1) > 1ull << 50) return fail(err, REFUSED_PLAN, "a limit is too large");
     plan->limits[value[0]] = u64(value + 1);
     return 0;
@@ -231,7 +231,7 @@ static int check_paths(const struct plan *plan, struct failure *err) {
   return 0;
 }
 
-// A command in an open box brings nothing but itself: who, where and what is seen are the box's.
+// A command in an open box brings only itself: identity, level and paths are the box's.
 static int check_exec(const struct plan *plan, struct failure *err) {
   if (!plan->box) return fail(err, REFUSED_PLAN, "the command names no box");
   if (plan->id || plan->user || plan->level || plan->egress || plan->bind_count ||

@@ -1,5 +1,5 @@
-// A process tree by /proc/<pid>/task/*/children: the last resort where neither a cgroup nor a pid
-// namespace holds the box, and the measure of its use where no cgroup counts.
+// Process trees from /proc/<pid>/task/*/children: the last resort to kill a box without cgroup and
+// pid namespace, and to measure one without cgroup accounting.
 #include "warden.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ pid_t parent_pid(pid_t pid) {
   size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
   if (file) fclose(file);
   text[size] = 0;
-  char *rest = strrchr(text, ')');  // the name before it may hold anything
+  char *rest = strrchr(text, ')');  // the name before it may contain any character
   int parent;
   return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
@@ -41,7 +41,7 @@ unsigned child_pids(pid_t pid, pid_t *out, unsigned capacity) {
   return count;
 }
 
-// Breadth first; the first entry is the top itself.
+// Breadth-first; the first entry is the root itself.
 static unsigned collect_tree(pid_t root, pid_t *out) {
   unsigned count = 1;
   out[0] = root;
@@ -50,8 +50,8 @@ static unsigned collect_tree(pid_t root, pid_t *out) {
   return count;
 }
 
-// By descriptor, and only while it is still somebody's child in this tree: its number may by now be
-// that of a process that is none of ours.
+// Uses a pidfd, and only while its parent is in this tree: the pid may have been reused by an
+// unrelated process.
 static void signal_if_descendant(const pid_t *tree, unsigned count, pid_t pid, int number) {
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   if (fd < 0) return;
@@ -64,7 +64,7 @@ static void signal_if_descendant(const pid_t *tree, unsigned count, pid_t pid, i
 
 void tree_kill(pid_t root, bool include_root) {
   static pid_t tree[TREE_MAX];
-  // Stopped first, so that nobody forks while we look; again, until nobody new is found.
+  // Stop everything first, so that nothing forks meanwhile; repeat until no new process is found.
   unsigned before = 0;
   for (int round = 0; round < 50; round++) {
     unsigned count = collect_tree(root, tree);
@@ -73,7 +73,7 @@ void tree_kill(pid_t root, bool include_root) {
     before = count;
   }
   unsigned count = collect_tree(root, tree);
-  // The youngest first: whose parent is gone is below somebody else.
+  // Deepest first: a process whose parent has died gets another parent.
   for (unsigned i = count - 1; i > 0; i--) signal_if_descendant(tree, count, tree[i], SIGKILL);
   if (include_root) kill(root, SIGKILL);
 }
@@ -89,7 +89,7 @@ void tree_usage(pid_t root, int64_t *cpu_ms, int64_t *rss_bytes, int *count) {
     size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file) fclose(file);
     text[size] = 0;
-    char *rest = strrchr(text, ')');  // the name before it may hold anything
+    char *rest = strrchr(text, ')');  // the name before it may contain any character
     if (!rest) continue;
     long long user, system, child_user, child_system, rss;
     if (sscanf(rest + 1,

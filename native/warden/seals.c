@@ -1,7 +1,7 @@
-// Whether what hides and protects paths in a box is still where those paths are. When the file
-// below a mount is replaced, the kernel takes the mount away and says so (box.c); when a directory
-// above is moved away on the host, the mount goes with it and nobody is told: so the names are
-// looked at, before each command and while any runs.
+// Checks that the seals of a box still cover their paths. If a covered file is replaced on the
+// host, the kernel drops the mount and reports it (box.c). If a directory above it is renamed, the
+// mount moves along without a report, so the paths are checked before each command and while one
+// runs.
 #include "box.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int seals_record(struct box *box, const struct plan *plan) {
   if (!box->sealed_paths) return -1;
   for (unsigned i = 0; i < paths->seal_count; i++) {
     const struct seal *seal = &paths->seals[i];
-    // Below what is read-only nothing lies on the host's own names.
+    // Below a read-only bind, seals are on file systems of the box (freeze.c).
     if (plan->binds[seal->bind].kind != BIND_RW) continue;
     if (is_below_mask(paths->seals, paths->seal_count, seal->path)) continue;
     if (!(box->sealed_paths[box->sealed_count++] = strdup(seal->path))) return -1;
@@ -32,7 +32,7 @@ void seals_free(struct box *box) {
   box->root_fd = 0;
 }
 
-// From the box's own root, as its commands see it.
+// Looks the path up from the box's root, as its commands do.
 static bool is_covered(const struct box *box, const char *path) {
   int fd = k_openat2(box->root_fd, path + 1, O_PATH | O_CLOEXEC,
                      RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
@@ -43,7 +43,7 @@ static bool is_covered(const struct box *box, const char *path) {
 
 bool seals_intact(struct box *box, int64_t now) {
   box->seal_check_us = now + CHECK_INTERVAL_US;
-  if (box->root_fd <= 0) return true;  // nothing in it is sealed, or it is not built yet
+  if (box->root_fd <= 0) return true;  // no path is sealed, or the box is not built yet
   for (unsigned i = 0; i < box->sealed_count; i++)
     if (!is_covered(box, box->sealed_paths[i])) return false;
   return true;

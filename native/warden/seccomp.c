@@ -53,7 +53,7 @@ static void emit_return(struct builder *b, uint32_t action) {
 static void load_argument(struct builder *b, unsigned which) {
   emit(b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args) + 8 * which, 0, 0);
 }
-// if (loaded == value) return action
+// if (accumulator == value) return action
 static void return_if_equal(struct builder *b, uint32_t value, uint32_t action) {
   emit(b, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
   emit_return(b, action);

@@ -1,5 +1,5 @@
-// Spares: first processes of boxes, made ahead of time, because joining a cgroup waits for the
-// kernel and making namespaces takes longer than all the rest. Each is for one box, never a second.
+// The spare pool: init processes created in advance, because joining a cgroup waits for the kernel
+// and creating namespaces takes longer than everything else. A spare serves one box only.
 #include "warden.h"
 
 #include <errno.h>
@@ -12,19 +12,19 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define SPARES_MAX 8  // of each kind, once the kind was asked for
-#define SPARES_LOW 4  // then more are made
+#define SPARES_MAX 8  // of each kind, once the kind has been used
+#define SPARES_LOW 4  // refill below this
 #define OPEN_BOXES_MAX 4096
 
 static struct spare *pool, *dead_spares;
-static bool kind_in_use[2];  // BIRTH_LEVEL_1, BIRTH_LEVEL_2
+static bool kind_in_use[2];  // INIT_LEVEL_1, INIT_LEVEL_2
 static const struct entry_point *open_boxes[OPEN_BOXES_MAX];
 static unsigned open_box_count;
-static unsigned joining;  // spares that were let into their cgroups and are not there yet
+static unsigned joining;  // spares that may join their cgroups and have not done so yet
 static bool refilling;
 static uint64_t last_limits[3][LIMIT_COUNT];
 static bool refill_needed;
-static int64_t retry_us;  // until then none is made: the last one failed
+static int64_t retry_us;  // no attempt before: the last one failed
 
 void entry_apply(const struct entry_point *entry, struct plan *plan) {
   plan->level = LEVEL_2;
@@ -56,7 +56,7 @@ static pid_t spawn_init(struct spare *spare, int control, int dev, uint64_t flag
     args.flags |= K_CLONE_INTO_CGROUP;
     args.cgroup = (uint64_t)cgroup_fd;
   }
-  if (spare->entry) {  // the child of a child becomes ours
+  if (spare->entry) {  // the helper's child becomes ours
     args.flags |= CLONE_PARENT;
     args.exit_signal = 0;
   }
@@ -76,8 +76,8 @@ static pid_t spawn_init(struct spare *spare, int control, int dev, uint64_t flag
   init_main(&setup);
 }
 
-// Whoever would be the parent of a process in the box's pid namespace cannot come back from there
-// without root: so a process of a moment goes, and leaves its child to us.
+// Without root, a process that enters the box's pid namespace for its children cannot return. So a
+// short-lived helper enters it, and its child becomes the warden's (CLONE_PARENT).
 static pid_t spawn_init_in_box(struct spare *spare, int control) {
   volatile pid_t pid = -1;
   volatile int error = 0;
@@ -127,7 +127,7 @@ static struct spare *spare_create(enum init_kind kind, const struct entry_point 
   if (control[1] >= 0) close(control[1]);
   cgroup_close_join_fds(&spare->cgroup);
   spare->watch.fd = control[0];
-  // A failure here is met again, and told, when the job comes.
+  // If this fails, it fails again when the job arrives, and is reported then.
   if (!bad && spare->pid > 0 && last_limits[kind][LIMIT_PIDS])
     spare_set_limits(spare, last_limits[kind], false, err);
   if (!bad && spare->pid > 0) return spare;
@@ -146,7 +146,7 @@ int spare_set_limits(struct spare *spare, const uint64_t *limits, bool is_open_b
   if (!is_open_box && current[LIMIT_MEMORY_BYTES] == limits[LIMIT_MEMORY_BYTES] &&
       current[LIMIT_PIDS] == limits[LIMIT_PIDS])
     return 0;
-  // Our own processes are not the box's: its init, and in an open box one for each command.
+  // Not counted against the box: its init, and in an open box an init for each command.
   if (cgroup_set_limits(&spare->cgroup, limits, is_open_box ? 64 : 1, err)) return -1;
   memcpy(current, limits, sizeof spare->limits);
   return 0;
@@ -188,7 +188,7 @@ static void allow_join(struct spare *spare) {
   send(spare->watch.fd, &go, sizeof go, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// One that is ready before one that is still at it.
+// Prefers a spare that is ready to one that is still joining.
 static struct spare *remove_ready_from_pool(enum init_kind kind, const struct entry_point *entry) {
   for (struct spare **at = &pool; *at; at = &(*at)->next)
     if ((*at)->kind == kind && (*at)->entry == entry && (*at)->state == SPARE_READY)
@@ -202,7 +202,7 @@ struct spare *spare_acquire(enum init_kind kind, const struct entry_point *entry
                             uint32_t guards_off, struct failure *err) {
   if (kind != INIT_EXEC) kind_in_use[kind] = true;
   refill_needed = true;
-  // Guards are switched off in tests only, and some of them before the job is known.
+  // Guards are switched off in tests only, some of them before the job is known.
   struct spare *spare = guards_off && !entry ? NULL : remove_ready_from_pool(kind, entry);
   if (!spare) spare = spare_create(kind, entry, guards_off, err);
   if (spare) allow_join(spare);
@@ -230,7 +230,7 @@ int spare_send_job(struct spare *spare, const int *stdio, const struct paths *pa
     unsigned batch = count - sent < FDS_PER_MESSAGE ? count - sent : FDS_PER_MESSAGE;
     if (fds_send(spare->watch.fd, &message, sizeof message, fds + sent, batch)) {
       fail(err, REFUSED_SETUP, "handing the job over: %s", strerror(errno));
-      struct report report;  // what it died of, if it could say
+      struct report report;  // the spare's last message, if it sent one
       while (recv(spare->watch.fd, &report, sizeof report, MSG_DONTWAIT) == sizeof report)
         if (report.kind == REPORT_FAILED) *err = report.err;
       return -1;
@@ -240,7 +240,7 @@ int spare_send_job(struct spare *spare, const int *stdio, const struct paths *pa
   return 0;
 }
 
-// Events of this round may still name it.
+// Freed later: events already returned by epoll may still refer to it.
 void spare_free(struct spare *spare) {
   munmap(spare->job, sizeof *spare->job);
   spare->next = dead_spares;
@@ -316,7 +316,7 @@ static unsigned count_pool(enum init_kind kind, const struct entry_point *entry)
   return count;
 }
 
-// Filled up when few are left, not one by one: see let_join.
+// Refills when few are left, not one by one, so that they join their cgroups together.
 static bool refill_one(enum init_kind kind, const struct entry_point *entry, unsigned min,
                        unsigned max) {
   unsigned count = count_pool(kind, entry);

@@ -1,4 +1,5 @@
-// A box's streams: pipes to frames and back, with back-pressure both ways and the byte limit.
+// The standard streams of a box: pipes to frames and back, with flow control in both directions and
+// the output limit.
 #include "box.h"
 
 #include <errno.h>
@@ -19,10 +20,10 @@ void on_output(struct watch *watch, uint32_t events) {
   struct stream *stream = (struct stream *)watch;
   struct box *box = stream->box;
   uint8_t bytes[CHUNK_BYTES];
-  // Output comes after the word that the command has started; a dead box says that no more.
+  // Output is sent after FRAME_STARTED, which a reaped box no longer sends.
   bool too_early = !box->start_reported && !box->reaped;
   if (too_early || (box->conn && conn_space(box->conn) < CHUNK_BYTES + FRAME_HEADER_BYTES + 512)) {
-    // A hang-up would be told again and again: take the pipe out until there is room.
+    // EPOLLHUP would be reported continuously: remove the pipe until there is space.
     watch_remove(watch);
     stream->paused = true;
     return;
@@ -60,7 +61,7 @@ static void flush_stdin(struct box *box) {
   while (done < box->stdin_size) {
     ssize_t size = write(box->input.watch.fd, box->stdin_bytes + done, box->stdin_size - done);
     if (size < 0 && errno == EAGAIN) break;
-    if (size < 0) {  // the command closed its end: what is left has no reader
+    if (size < 0) {  // the command closed its end: discard the rest
       close_stream(&box->input);
       done = box->stdin_size;
       break;

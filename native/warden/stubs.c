@@ -1,6 +1,6 @@
-// Stubs: a missing protected path can only be covered when something is there, so an empty file or
-// directory is made for as long as a box needs it. A journal names them all, so that whoever
-// comes after a crash can take them away; only what nobody has written is ever removed.
+// Stubs: a missing protected path can be covered only if something exists there, so an empty file
+// or directory is created for as long as a box needs it. A journal lists them, so that the janitor
+// or the next warden can remove them after a crash. A stub that was modified is kept.
 #include "warden.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ struct stub {
   char *path;
   bool directory;
   unsigned refs;
-  struct timespec mtime;  // a file that was written since is somebody's
+  struct timespec mtime;  // a file modified later is kept
 };
 static struct stub *stubs;
 static unsigned stub_count, stub_capacity;
@@ -24,7 +24,7 @@ static void journal_path(const char *run_dir, char *out, size_t size, const char
   snprintf(out, size, "%s/stubs%s", run_dir, suffix);
 }
 
-// The whole journal each time: it is short, and a rename leaves the old or the new one.
+// Rewrites the whole journal: it is short, and a rename is atomic.
 static int journal_write(void) {
   char path[PATH_BYTES], temp[PATH_BYTES];
   journal_path(host.run_dir, path, sizeof path, "");
@@ -37,15 +37,15 @@ static int journal_write(void) {
   return rename(temp, path);
 }
 
-// What stands in a stub. git dies of an empty commondir; one that names its own directory says what
-// its absence says.
+// The content of a new stub. git fails on an empty commondir; one that names its own directory has
+// the same meaning as none.
 static const char *stub_text(const char *path) {
   const char *name = strrchr(path, '/');
   return name && !strcmp(name, "/commondir") ? ".\n" : "";
 }
 
-// Removes a stub nobody has put anything into. By its directory: an agent may have put a link where
-// that was.
+// Removes a stub unless it was modified. Resolves its directory without symbolic links, because an
+// agent may have replaced that by one.
 static void stub_remove(const char *path, bool directory, const struct timespec *mtime) {
   char parent_path[PATH_BYTES];
   snprintf(parent_path, sizeof parent_path, "%s", path);
@@ -94,7 +94,7 @@ int stub_create(const char *path, bool directory, int parent, const char *name,
   }
   stubs[slot] = (struct stub){.path = strdup(path), .directory = directory, .refs = 1};
   if (slot == stub_count) stub_count++;
-  // Journal first: a stub nobody knows of would stay for ever.
+  // Journal first: a stub that it does not list would never be removed.
   int bad = !stubs[slot].path || journal_write();
   if (!bad && directory) bad = mkdirat(parent, name, 0555);
   if (!bad && !directory) {

@@ -1,5 +1,5 @@
-// Drives the plan parser alone. LLVMFuzzerTestOneInput is what libFuzzer calls; without libFuzzer,
-// main mutates a seed plan for some seconds: `fuzz-plan <seed file> <seconds> <random seed>`.
+// Fuzzes the plan decoder. libFuzzer calls LLVMFuzzerTestOneInput; without libFuzzer, main mutates
+// a seed plan for a number of seconds: `fuzz-plan <seed file> <seconds> <random seed>`.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct failure err;
   struct frame_header header;
   if (size >= FRAME_HEADER_BYTES) parse_frame_header(bytes, &header, &err);
-  // A copy of exactly this size: one byte read too far is seen.
+  // A copy of exactly this size, so that the sanitizer sees a read past the end.
   uint8_t *copy = malloc(size ? size : 1);
   memcpy(copy, bytes, size);
   static const uint8_t frames[] = {FRAME_PLAN, FRAME_OPEN, FRAME_EXEC};
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     abort();
   }
   struct dir_request request;
-  // Near enough to one that the path is looked at.
+  // Close enough to a valid request that the path is decoded.
   if (size > DIR_HEADER_BYTES + 1 && size % 2) {
     copy[0] = (uint8_t)(1 + size % 4 / 2);
     copy[1] = copy[2] = copy[3] = copy[size - 1] = 0;
@@ -77,14 +77,14 @@ static size_t mutate(uint8_t *bytes, size_t size, size_t capacity) {
       case 3:
         if (size - at >= 4) memcpy(bytes + at, &odd[draw(9)], 4);
         break;
-      case 4: {  // a piece again, elsewhere
+      case 4: {  // duplicate a range
         size_t length = draw((uint32_t)(size - at) + 1);
         if (length > capacity - size) length = capacity - size;
         memmove(bytes + at + length, bytes + at, size - at);
         size += length;
         break;
       }
-      default: {  // a piece gone
+      default: {  // delete a range
         size_t length = draw((uint32_t)(size - at) + 1);
         memmove(bytes + at, bytes + at + length, size - at - length);
         size -= length;

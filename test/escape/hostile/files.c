@@ -8,7 +8,7 @@
 static int write_to(const char *path) {
   int fd = open(path, O_WRONLY | O_CREAT, 0644);
   if (fd < 0) return failed("open");
-  return judge("write", write(fd, "owned\n", 6));
+  return outcome("write", write(fd, "owned\n", 6));
 }
 
 static int write_file(char **argv) { return write_to(argv[0]); }
@@ -48,7 +48,7 @@ static int replace_by_link(char **argv) {
   char aside[4096];
   snprintf(aside, sizeof aside, "%s.aside", argv[0]);
   if (rename(argv[0], aside)) return failed("rename");
-  return judge("symlink", symlink(argv[1], argv[0]));
+  return outcome("symlink", symlink(argv[1], argv[0]));
 }
 
 static int rename_ancestor(char **argv) {
@@ -60,23 +60,23 @@ static int rename_ancestor(char **argv) {
 
 static int exchange(char **argv) {
   if (mkdir(argv[1], 0755) && errno != EEXIST) return failed("mkdir");
-  return judge("renameat2", syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2u));
+  return outcome("renameat2", syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2u));
 }
 
-static int make_fifo(char **argv) { return judge("mkfifo", mkfifo(argv[0], 0600)); }
+static int make_fifo(char **argv) { return outcome("mkfifo", mkfifo(argv[0], 0600)); }
 
 static int make_socket_file(char **argv) {
-  return judge("mknod", mknod(argv[0], S_IFSOCK | 0600, 0));
+  return outcome("mknod", mknod(argv[0], S_IFSOCK | 0600, 0));
 }
 
 static int make_device(char **argv) {
-  return judge("mknod", mknod(argv[0], S_IFCHR | 0666, 0x103));
+  return outcome("mknod", mknod(argv[0], S_IFCHR | 0666, 0x103));
 }
 
 static int big_file(char **argv) {
   int fd = open(argv[0], O_WRONLY | O_CREAT, 0644);
   if (fd < 0) return failed("open");
-  return judge("ftruncate", ftruncate(fd, 1ll << 40));
+  return outcome("ftruncate", ftruncate(fd, 1ll << 40));
 }
 
 static int fill(char **argv) {

@@ -1,4 +1,5 @@
-// Shared by the hostile programs. An attack returns worked() or failed(); the tests read both.
+// Shared by the hostile programs. An attack returns worked() or failed(); the tests read the
+// output.
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static inline int failed(const char *step) {
   printf("failed %s %s\n", step, strerrorname_np(errno));
   return 1;
 }
-// Zero or more is success, as system calls have it.
-static inline int judge(const char *step, long result) {
+// As system calls report it: a negative result is a failure.
+static inline int outcome(const char *step, long result) {
   return result < 0 ? failed(step) : worked();
 }

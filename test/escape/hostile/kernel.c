@@ -13,14 +13,14 @@
 
 static int user_namespace(char **argv) {
   (void)argv;
-  return judge("unshare", unshare(CLONE_NEWUSER));
+  return outcome("unshare", unshare(CLONE_NEWUSER));
 }
 
 static int user_namespace_clone(char **argv) {
   (void)argv;
   long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
   if (child == 0) _exit(0);
-  return judge("clone", child);
+  return outcome("clone", child);
 }
 
 static int user_namespace_clone3(char **argv) {
@@ -28,22 +28,22 @@ static int user_namespace_clone3(char **argv) {
   unsigned long long args[11] = {CLONE_NEWUSER, 0, 0, 0, SIGCHLD};
   long child = syscall(SYS_clone3, args, sizeof args);
   if (child == 0) _exit(0);
-  return judge("clone3", child);
+  return outcome("clone3", child);
 }
 
 static int mount_tmpfs(char **argv) {
-  return judge("mount", mount("tmpfs", argv[0], "tmpfs", 0, NULL));
+  return outcome("mount", mount("tmpfs", argv[0], "tmpfs", 0, NULL));
 }
 
 static int remount_writable(char **argv) {
-  return judge("mount", mount(NULL, argv[0], NULL, MS_REMOUNT | MS_BIND, NULL));
+  return outcome("mount", mount(NULL, argv[0], NULL, MS_REMOUNT | MS_BIND, NULL));
 }
 
-static int unmount(char **argv) { return judge("umount2", umount2(argv[0], MNT_DETACH)); }
+static int unmount(char **argv) { return outcome("umount2", umount2(argv[0], MNT_DETACH)); }
 
 static int mount_calls(char **argv) {
   (void)argv;
-  // Each with arguments the kernel itself would complain about differently.
+  // Arguments for which the kernel itself would return another error than the filter.
   const struct {
     const char *name;
     long result;
@@ -65,33 +65,33 @@ static int mount_calls(char **argv) {
   return failed("all");
 }
 
-static int change_root(char **argv) { return judge("chroot", chroot(argv[0])); }
+static int change_root(char **argv) { return outcome("chroot", chroot(argv[0])); }
 
 static int call(char **argv) {
   const char *name = argv[0];
-  char own[16] = "x", other[16];
-  struct iovec from = {own, 1}, to = {other, 1};
+  char source[16] = "x", other[16];
+  struct iovec from = {source, 1}, to = {other, 1};
   struct io_uring_params ring = {0};
   struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE,
                                   .size = sizeof event,
                                   .config = PERF_COUNT_SW_CPU_CLOCK,
                                   .exclude_kernel = 1};
-  int ends[2];
-  if (!strcmp(name, "io_uring")) return judge(name, syscall(SYS_io_uring_setup, 1, &ring));
-  if (!strcmp(name, "keyctl")) return judge(name, syscall(SYS_keyctl, 0, -3, 1));
+  int pipe_fds[2];
+  if (!strcmp(name, "io_uring")) return outcome(name, syscall(SYS_io_uring_setup, 1, &ring));
+  if (!strcmp(name, "keyctl")) return outcome(name, syscall(SYS_keyctl, 0, -3, 1));
   if (!strcmp(name, "add_key"))
-    return judge(name, syscall(SYS_add_key, "user", "evil", "x", 1, -3));
-  if (!strcmp(name, "userfaultfd")) return judge(name, syscall(SYS_userfaultfd, 1));
-  if (!strcmp(name, "personality")) return judge(name, syscall(SYS_personality, 0x0040000));
-  if (!strcmp(name, "shmget")) return judge(name, syscall(SYS_shmget, 0, 4096, 0600));
+    return outcome(name, syscall(SYS_add_key, "user", "evil", "x", 1, -3));
+  if (!strcmp(name, "userfaultfd")) return outcome(name, syscall(SYS_userfaultfd, 1));
+  if (!strcmp(name, "personality")) return outcome(name, syscall(SYS_personality, 0x0040000));
+  if (!strcmp(name, "shmget")) return outcome(name, syscall(SYS_shmget, 0, 4096, 0600));
   if (!strcmp(name, "perf_event_open"))
-    return judge(name, syscall(SYS_perf_event_open, &event, 0, -1, -1, 0));
+    return outcome(name, syscall(SYS_perf_event_open, &event, 0, -1, -1, 0));
   if (!strcmp(name, "process_vm_readv"))
-    return judge(name, process_vm_readv(getpid(), &to, 1, &from, 1, 0));
-  if (!strcmp(name, "kcmp")) return judge(name, syscall(SYS_kcmp, getpid(), getpid(), 0, 1, 1));
-  if (!strcmp(name, "ptrace")) return judge(name, ptrace(PTRACE_TRACEME, 0, 0, 0));
+    return outcome(name, process_vm_readv(getpid(), &to, 1, &from, 1, 0));
+  if (!strcmp(name, "kcmp")) return outcome(name, syscall(SYS_kcmp, getpid(), getpid(), 0, 1, 1));
+  if (!strcmp(name, "ptrace")) return outcome(name, ptrace(PTRACE_TRACEME, 0, 0, 0));
 #ifdef SYS_modify_ldt
-  if (!strcmp(name, "modify_ldt")) return judge(name, syscall(SYS_modify_ldt, 0, other, 16));
+  if (!strcmp(name, "modify_ldt")) return outcome(name, syscall(SYS_modify_ldt, 0, other, 16));
 #endif
   if (!strcmp(name, "mq_unlink")) {
     syscall(SYS_mq_unlink, "no-such-queue");
@@ -102,18 +102,18 @@ static int call(char **argv) {
     return errno == EPERM ? failed(name) : worked();
   }
   if (!strcmp(name, "vmsplice")) {
-    if (pipe(ends)) return failed("pipe");
-    return judge(name, syscall(SYS_vmsplice, ends[1], &from, 1, 0));
+    if (pipe(pipe_fds)) return failed("pipe");
+    return outcome(name, syscall(SYS_vmsplice, pipe_fds[1], &from, 1, 0));
   }
   if (!strcmp(name, "pidfd_getfd")) {
     int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    return judge(name, syscall(SYS_pidfd_getfd, self, 1, 0));
+    return outcome(name, syscall(SYS_pidfd_getfd, self, 1, 0));
   }
   fprintf(stderr, "no such call\n");
   return 2;
 }
 
-// The kernel needs a right for these before it looks at anything: the filter is seen by its answer.
+// The kernel checks privileges before the arguments of these, so the errno shows the filter.
 static int privileged_calls(char **argv) {
   (void)argv;
   static const long calls[] = {SYS_bpf,          SYS_kexec_load, SYS_init_module,
@@ -137,7 +137,7 @@ static int unknown_call(char **argv) {
   return errno == ENOSYS ? 1 : 0;
 }
 
-// Both return when the other table of calls is open to us; the filter kills.
+// These return only if the other call table is accessible; the filter kills the process.
 static int x32_call(char **argv) {
   (void)argv;
   syscall(0x40000000 + 39);

@@ -1,5 +1,5 @@
 // Hostile programs for the escape tests: `hostile <attack> [arguments]`. Exit 0 means that the
-// attack worked; otherwise 1, with the step and the error on stdout. Static: it needs nothing.
+// attack worked; otherwise 1, with the step and the error on stdout. Statically linked.
 #include "hostile.h"
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-// Attacks on processes: signals, memory of others, rights gained by exec, floods, survivors.
+// Attacks on processes: signals, memory of others, privileges gained by exec, floods, survivors.
 #include "hostile.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static int signal_process(char **argv) { return judge("kill", kill(atoi(argv[0]), 0)); }
+static int signal_process(char **argv) { return outcome("kill", kill(atoi(argv[0]), 0)); }
 
 static int read_memory_of(char **argv) {
   char path[64], byte;
@@ -19,13 +19,13 @@ static int read_memory_of(char **argv) {
   FILE *maps = fopen(path, "r");
   unsigned long from;
   if (!maps || fscanf(maps, "%lx", &from) != 1) return failed("maps");
-  return judge("pread", pread(fd, &byte, 1, (off_t)from));
+  return outcome("pread", pread(fd, &byte, 1, (off_t)from));
 }
 
 static int see_process(char **argv) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%s/status", argv[0]);
-  return judge("access", access(path, R_OK));
+  return outcome("access", access(path, R_OK));
 }
 
 static int gain_root(char **argv) {
@@ -48,7 +48,7 @@ static int capabilities(char **argv) {
   return any ? worked() : failed("none");
 }
 
-// Counts every descriptor beyond the standard three.
+// Looks for descriptors beyond the standard three.
 static int descriptors(char **argv) {
   (void)argv;
   for (int fd = 3; fd < 1024; fd++)
@@ -59,7 +59,7 @@ static int descriptors(char **argv) {
   return failed("none");
 }
 
-// Every process of the namespace but this one: which can be traced, which takes a signal?
+// Tries to trace and to signal every other process of the pid namespace.
 static int trace_all(char **argv) {
   (void)argv;
   int traced = 0, signalled = 0;
@@ -82,8 +82,8 @@ static int hello(char **argv) {
 }
 
 static void *exec_in_thread(void *path) {
-  char *const words[] = {"hostile", "hello", NULL}, *const none[] = {NULL};
-  syscall(SYS_execveat, AT_FDCWD, path, words, none, 0);
+  char *const args[] = {"hostile", "hello", NULL}, *const empty_env[] = {NULL};
+  syscall(SYS_execveat, AT_FDCWD, path, args, empty_env, 0);
   failed("exec");
   return NULL;
 }
@@ -96,18 +96,18 @@ static int exec_from_threads(char *path, int count) {
   return 1;
 }
 
-// Becomes another program: `exec-again <how> <program> [number]`.
+// Executes another program: `exec-again <how> <program> [number]`.
 static int exec_again(char **argv) {
-  char *const words[] = {"hostile", "hello", NULL}, *const none[] = {NULL};
+  char *const args[] = {"hostile", "hello", NULL}, *const empty_env[] = {NULL};
   const char *how = argv[0], *path = argv[1];
   if (!strcmp(how, "path")) {
-    execve(path, words, none);
+    execve(path, args, empty_env);
   } else if (!strcmp(how, "at")) {
-    syscall(SYS_execveat, AT_FDCWD, path, words, none, 0);
+    syscall(SYS_execveat, AT_FDCWD, path, args, empty_env, 0);
   } else if (!strcmp(how, "threads")) {
     return exec_from_threads(argv[1], atoi(argv[2]));
-  } else if (!strcmp(how, "number")) {  // of an absolute path the kernel ignores the descriptor
-    syscall(SYS_execveat, atoi(argv[2]), path, words, none, AT_EMPTY_PATH);
+  } else if (!strcmp(how, "number")) {  // for an absolute path the kernel ignores it
+    syscall(SYS_execveat, atoi(argv[2]), path, args, empty_env, AT_EMPTY_PATH);
   } else {
     int fd = open(path, O_RDONLY);
     if (!strcmp(how, "memory")) {
@@ -118,14 +118,14 @@ static int exec_again(char **argv) {
         if (write(copy, block, (size_t)size) < 0) return failed("write");
       fd = copy;
     }
-    syscall(SYS_execveat, fd, "", words, none, AT_EMPTY_PATH);
+    syscall(SYS_execveat, fd, "", args, empty_env, AT_EMPTY_PATH);
   }
   return failed("exec");
 }
 
 static int fork_bomb(char **argv) {
-  int most = atoi(argv[0]), made = 0;
-  for (; made < most; made++) {
+  int max = atoi(argv[0]), made = 0;
+  for (; made < max; made++) {
     pid_t child = fork();
     if (child == 0) {
       pause();
@@ -134,7 +134,7 @@ static int fork_bomb(char **argv) {
     if (child < 0) break;
   }
   printf("made %d\n", made);
-  return made == most ? worked() : failed("fork");
+  return made == max ? worked() : failed("fork");
 }
 
 static void *sleeper(void *nothing) {
@@ -143,18 +143,18 @@ static void *sleeper(void *nothing) {
 }
 
 static int thread_bomb(char **argv) {
-  int most = atoi(argv[0]), made = 0;
+  int max = atoi(argv[0]), made = 0;
   pthread_t thread;
   pthread_attr_t attr;
   pthread_attr_init(&attr);
   pthread_attr_setstacksize(&attr, 65536);
-  while (made < most && !pthread_create(&thread, &attr, sleeper, NULL)) made++;
+  while (made < max && !pthread_create(&thread, &attr, sleeper, NULL)) made++;
   printf("made %d\n", made);
-  if (made == most) exit(worked());
+  if (made == max) exit(worked());
   exit(failed("pthread_create"));
 }
 
-// A daemon in a session of its own that outlives the command and then writes.
+// A daemon in its own session that outlives the command and then writes.
 static int survive(char **argv) {
   if (fork() == 0) {
     setsid();
@@ -180,8 +180,8 @@ static int eat_memory(char **argv) {
 
 static int spin(char **argv) {
   (void)argv;
-  volatile unsigned long turns = 0;
-  while (turns + 1 > 0) turns++;
+  volatile unsigned long count = 0;
+  while (count + 1 > 0) count++;
   return worked();
 }
 

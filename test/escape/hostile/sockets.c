@@ -1,4 +1,4 @@
-// Attacks through sockets: local services, odd families, the host's loopback, bad addresses.
+// Attacks through sockets: local services, unusual families, the host's loopback, bad addresses.
 #include "hostile.h"
 
 #include <arpa/inet.h>
@@ -21,25 +21,25 @@ static int unix_connect(char **argv) {
   if (fd < 0) return failed("socket");
   socklen_t size;
   struct sockaddr_un address = local(argv[0], &size);
-  return judge("connect", connect(fd, (struct sockaddr *)&address, size));
+  return outcome("connect", connect(fd, (struct sockaddr *)&address, size));
 }
 
-// A datagram pair can be connected anew, to a name.
+// A datagram pair can be reconnected to a path.
 static int pair_reconnect(char **argv) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair)) return failed("socketpair");
   socklen_t size;
   struct sockaddr_un address = local(argv[0], &size);
-  return judge("connect", connect(pair[0], (struct sockaddr *)&address, size));
+  return outcome("connect", connect(pair[0], (struct sockaddr *)&address, size));
 }
 
 static int stream_pair(char **argv) {
   (void)argv;
   int pair[2];
-  return judge("socketpair", socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+  return outcome("socketpair", socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 }
 
-// Not an attack: what pair-reconnect wants to reach, started on the host.
+// Not an attack: the server that pair-reconnect tries to reach, started on the host.
 static int serve_datagrams(char **argv) {
   int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
   socklen_t size;
@@ -51,7 +51,7 @@ static int serve_datagrams(char **argv) {
   return worked();
 }
 
-// Answers EPERM when the filter refuses the family; the kernel's own words differ.
+// Fails with EPERM if the filter denies the family; the kernel's own errors differ.
 static int family(char **argv) {
   static const struct {
     const char *name;
@@ -75,7 +75,7 @@ static int family(char **argv) {
 
 static int raw_icmp(char **argv) {
   (void)argv;
-  return judge("socket", socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+  return outcome("socket", socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
 }
 
 static int tcp_connect(char **argv) {
@@ -83,10 +83,10 @@ static int tcp_connect(char **argv) {
   if (fd < 0) return failed("socket");
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
   inet_pton(AF_INET, argv[0], &address.sin_addr);
-  return judge("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+  return outcome("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
 }
 
-// Loopback inside the box must work: a service and its client in one process.
+// Loopback inside the box must work: server and client in one process.
 static int own_loopback(char **argv) {
   (void)argv;
   int server = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
@@ -95,7 +95,7 @@ static int own_loopback(char **argv) {
   socklen_t size = sizeof address;
   if (bind(server, (struct sockaddr *)&address, size) || listen(server, 1)) return failed("bind");
   if (getsockname(server, (struct sockaddr *)&address, &size)) return failed("getsockname");
-  return judge("connect", connect(client, (struct sockaddr *)&address, size));
+  return outcome("connect", connect(client, (struct sockaddr *)&address, size));
 }
 
 static int odd_addresses(char **argv) {
@@ -111,7 +111,7 @@ static int odd_addresses(char **argv) {
   return any ? worked() : failed("all");
 }
 
-static int way_out(void) {
+static int connect_egress(void) {
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_port = htons(3128),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -119,7 +119,7 @@ static int way_out(void) {
   return connect(fd, (struct sockaddr *)&address, sizeof address) ? -1 : fd;
 }
 
-static int print_rest(int fd) {
+static int print_until_eof(int fd) {
   char bytes[65536];
   ssize_t size;
   while ((size = read(fd, bytes, sizeof bytes)) > 0)
@@ -127,9 +127,9 @@ static int print_rest(int fd) {
   return size < 0 ? failed("read") : worked();
 }
 
-// Sends the text, or so many MiB of a pattern, says that this was all, and prints the answer.
+// Sends the text, or this many MiB of a pattern, shuts the write side down and prints the response.
 static int talk(char **argv) {
-  int fd = way_out();
+  int fd = connect_egress();
   if (fd < 0) return failed("connect");
   long blocks = strtol(argv[0], NULL, 10) * 16;
   static char block[65536];
@@ -142,28 +142,28 @@ static int talk(char **argv) {
     }
   if (!blocks && write(fd, argv[0], strlen(argv[0])) < 0) return failed("write");
   shutdown(fd, SHUT_WR);
-  return print_rest(fd);
+  return print_until_eof(fd);
 }
 
-// Hears the other side out first, and only then speaks.
+// Reads until the other side has finished, then writes.
 static int listen_first(char **argv) {
-  int fd = way_out();
+  int fd = connect_egress();
   if (fd < 0) return failed("connect");
-  if (print_rest(fd)) return 1;
+  if (print_until_eof(fd)) return 1;
   usleep(50000);
-  return judge("write", write(fd, argv[0], strlen(argv[0])));
+  return outcome("write", write(fd, argv[0], strlen(argv[0])));
 }
 
-// Opens so many at once; counts those that are answered.
+// Opens this many connections at once and counts those that are served.
 static int open_many(char **argv) {
-  int most = atoi(argv[0]), answered = 0;
-  int *fds = calloc((size_t)most, sizeof *fds);
-  for (int i = 0; i < most; i++) fds[i] = way_out();
-  for (int i = 0; i < most; i++) {
+  int max = atoi(argv[0]), served = 0;
+  int *fds = calloc((size_t)max, sizeof *fds);
+  for (int i = 0; i < max; i++) fds[i] = connect_egress();
+  for (int i = 0; i < max; i++) {
     char byte;
-    if (fds[i] >= 0 && read(fds[i], &byte, 1) == 1) answered++;
+    if (fds[i] >= 0 && read(fds[i], &byte, 1) == 1) served++;
   }
-  printf("answered %d\n", answered);
+  printf("answered %d\n", served);
   return worked();
 }
 

@@ -1,5 +1,5 @@
-// Sends the frames of each file to a warden and prints what it answers; a box that was opened lends
-// its number to the commands after it. For a machine with nothing on it but this.
+// Sends the frames of each file to a warden and prints the replies; the handle of an opened box is
+// put into the commands after it. For a virtual machine with no other program.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,24 +10,24 @@
 static uint8_t bytes[1 << 20];
 static uint64_t box;
 
-static int read_all(int fd, uint8_t *at, size_t size) {
-  for (size_t have = 0; have < size;) {
-    ssize_t part = read(fd, at + have, size - have);
-    if (part <= 0) return -1;
-    have += (size_t)part;
+static int read_all(int fd, uint8_t *dest, size_t size) {
+  for (size_t received = 0; received < size;) {
+    ssize_t got = read(fd, dest + received, size - received);
+    if (got <= 0) return -1;
+    received += (size_t)got;
   }
   return 0;
 }
 
-// True when the answer is whole. An open box lives as long as its connection, so that stays.
-static int take_frame(int sock) {
-  uint8_t head[12];
+// Returns true if the reply is complete. An open box lives as long as its connection, which stays.
+static int print_reply(int sock) {
+  uint8_t header[12];
   uint32_t size;
-  if (read_all(sock, head, sizeof head)) return printf(" lost\n");
-  memcpy(&size, head + 8, 4);
+  if (read_all(sock, header, sizeof header)) return printf(" lost\n");
+  memcpy(&size, header + 8, 4);
   if (size >= sizeof bytes || read_all(sock, bytes, size)) return printf(" lost\n");
   bytes[size] = 0;
-  switch (head[5]) {
+  switch (header[5]) {
     case 0x81: printf(" held %d%d%d%d", bytes[4], bytes[5], bytes[6], bytes[7]); return 0;
     case 0x82: printf(" says %.*s", (int)strcspn((char *)bytes, "\n"), (char *)bytes); return 0;
     case 0x84:
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     if (connect(sock, (struct sockaddr *)&address, sizeof address)) return 1;
     if (write(sock, bytes, size) != (ssize_t)size) return 1;
     printf("%s:", strrchr(argv[i], '/') + 1);
-    while (!take_frame(sock)) {
+    while (!print_reply(sock)) {
     }
     fflush(stdout);
   }
