@@ -1,6 +1,7 @@
 // Kernel interfaces that older libc headers lack: Landlock, mount calls, clone3. Thin wrappers
 // without logic.
 #pragma once
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <linux/openat2.h>
@@ -57,49 +58,16 @@ struct k_clone_args {
 };
 #define K_CLONE_INTO_CGROUP 0x200000000ull
 
-// Call numbers that are the same on every architecture and missing from older headers.
 #ifndef SYS_mount_setattr
 #define SYS_mount_setattr 442
 #endif
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
-#ifndef SYS_set_mempolicy_home_node
-#define SYS_set_mempolicy_home_node 450
-#endif
-#ifndef SYS_cachestat
-#define SYS_cachestat 451
-#endif
-#ifndef SYS_fchmodat2
-#define SYS_fchmodat2 452
-#endif
-#ifndef SYS_map_shadow_stack
-#define SYS_map_shadow_stack 453
-#endif
-#ifndef SYS_futex_wake
-#define SYS_futex_wake 454
-#endif
-#ifndef SYS_futex_wait
-#define SYS_futex_wait 455
-#endif
-#ifndef SYS_futex_requeue
-#define SYS_futex_requeue 456
-#endif
-#ifndef SYS_statmount
-#define SYS_statmount 457
-#endif
-#ifndef SYS_listmount
-#define SYS_listmount 458
-#endif
-#ifndef SYS_lsm_set_self_attr
-#define SYS_lsm_set_self_attr 460
-#endif
-#ifndef SYS_mseal
-#define SYS_mseal 462
-#endif
-#ifndef SYS_open_tree_attr
-#define SYS_open_tree_attr 467
-#endif
+
+// Closes fd, unless it is negative. Keeps errno.
+static inline void k_close(int fd) {
+  int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+}
 
 static inline int k_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve) {
   struct open_how how = {.flags = flags, .resolve = resolve};

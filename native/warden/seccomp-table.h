@@ -29,6 +29,8 @@ struct call {
 
 // C(call, tool box at level 1, tool box at level 2, runner)
 #define C(name, level_1, level_2, runner) {SYS_##name, {level_1, level_2, runner}},
+// N(call, number, ...) for calls that older headers lack; these have one number everywhere
+#define N(name, number, level_1, level_2, runner) {number, {level_1, level_2, runner}},
 #define A RULE_ALLOW
 #define D RULE_DENY
 
@@ -92,21 +94,19 @@ C(inotify_rm_watch,       A,A,A) C(openat,                 A,A,A) C(openat2,    
 C(mkdirat,                A,A,A) C(fchownat,               A,A,A) C(newfstatat,             A,A,A)
 C(unlinkat,               A,A,A) C(renameat,               A,A,A) C(renameat2,              A,A,A)
 C(linkat,                 A,A,A) C(symlinkat,              A,A,A) C(readlinkat,             A,A,A)
-C(fchmodat,               A,A,A) C(fchmodat2,              A,A,A) C(faccessat,              A,A,A)
-C(faccessat2,             A,A,A) C(utimensat,              A,A,A) C(pselect6,               A,A,A)
-C(ppoll,                  A,A,A) C(set_robust_list,        A,A,A) C(get_robust_list,        A,A,A)
-C(splice,                 A,A,A) C(tee,                    A,A,A) C(fallocate,              A,A,A)
-C(timerfd_create,         A,A,A) C(timerfd_settime,        A,A,A) C(timerfd_gettime,        A,A,A)
-C(signalfd4,              A,A,A) C(eventfd2,               A,A,A) C(pipe2,                  A,A,A)
-C(ioprio_get,             A,A,A) C(ioprio_set,             A,A,A) C(getcpu,                 A,A,A)
-C(seccomp,                A,A,A) C(getrandom,              A,A,A) C(memfd_create,           A,A,A)
-C(membarrier,             A,A,A) C(copy_file_range,        A,A,A) C(statx,                  A,A,A)
-C(rseq,                   A,A,A) C(pkey_mprotect,          A,A,A) C(pkey_alloc,             A,A,A)
-C(pkey_free,              A,A,A) C(pidfd_send_signal,      A,A,A) C(pidfd_open,             A,A,A)
-C(close_range,            A,A,A) C(landlock_create_ruleset,A,A,A) C(landlock_add_rule,      A,A,A)
-C(landlock_restrict_self, A,A,A) C(futex_waitv,            A,A,A) C(futex_wake,             A,A,A)
-C(futex_wait,             A,A,A) C(futex_requeue,          A,A,A) C(cachestat,              A,A,A)
-C(map_shadow_stack,       A,A,A) C(get_mempolicy,          A,A,A) C(mseal,                  A,A,A)
+C(fchmodat,               A,A,A) C(faccessat,              A,A,A) C(faccessat2,             A,A,A)
+C(utimensat,              A,A,A) C(pselect6,               A,A,A) C(ppoll,                  A,A,A)
+C(set_robust_list,        A,A,A) C(get_robust_list,        A,A,A) C(splice,                 A,A,A)
+C(tee,                    A,A,A) C(fallocate,              A,A,A) C(timerfd_create,         A,A,A)
+C(timerfd_settime,        A,A,A) C(timerfd_gettime,        A,A,A) C(signalfd4,              A,A,A)
+C(eventfd2,               A,A,A) C(pipe2,                  A,A,A) C(ioprio_get,             A,A,A)
+C(ioprio_set,             A,A,A) C(getcpu,                 A,A,A) C(seccomp,                A,A,A)
+C(getrandom,              A,A,A) C(memfd_create,           A,A,A) C(membarrier,             A,A,A)
+C(copy_file_range,        A,A,A) C(statx,                  A,A,A) C(rseq,                   A,A,A)
+C(pkey_mprotect,          A,A,A) C(pkey_alloc,             A,A,A) C(pkey_free,              A,A,A)
+C(pidfd_send_signal,      A,A,A) C(pidfd_open,             A,A,A) C(close_range,            A,A,A)
+C(landlock_create_ruleset,A,A,A) C(landlock_add_rule,      A,A,A) C(landlock_restrict_self, A,A,A)
+C(get_mempolicy,          A,A,A)
 
 C(ptrace,                 D,D,D) C(process_vm_readv,       D,D,D) C(process_vm_writev,      D,D,D)
 C(process_madvise,        D,D,D) C(kcmp,                   D,D,D) C(mount,                  D,D,D)
@@ -114,7 +114,6 @@ C(umount2,                D,D,D) C(pivot_root,             D,D,D) C(chroot,     
 C(unshare,                D,D,D) C(setns,                  D,D,D) C(open_tree,              D,D,D)
 C(move_mount,             D,D,D) C(fsopen,                 D,D,D) C(fsconfig,               D,D,D)
 C(fsmount,                D,D,D) C(fspick,                 D,D,D) C(mount_setattr,          D,D,D)
-C(statmount,              D,D,D) C(listmount,              D,D,D) C(open_tree_attr,         D,D,D)
 C(bpf,                    D,D,D) C(perf_event_open,        D,D,D) C(userfaultfd,            D,D,D)
 C(keyctl,                 D,D,D) C(add_key,                D,D,D) C(request_key,            D,D,D)
 C(kexec_load,             D,D,D) C(kexec_file_load,        D,D,D) C(init_module,            D,D,D)
@@ -129,15 +128,22 @@ C(name_to_handle_at,      D,D,D) C(open_by_handle_at,      D,D,D) C(fanotify_ini
 C(fanotify_mark,          D,D,D) C(syslog,                 D,D,D) C(sethostname,            D,D,D)
 C(setdomainname,          D,D,D) C(vhangup,                D,D,D) C(pidfd_getfd,            D,D,D)
 C(move_pages,             D,D,D) C(migrate_pages,          D,D,D) C(mbind,                  D,D,D)
-C(set_mempolicy,          D,D,D) C(set_mempolicy_home_node,D,D,D) C(shmget,                 D,D,D)
-C(shmat,                  D,D,D) C(shmctl,                 D,D,D) C(shmdt,                  D,D,D)
-C(semget,                 D,D,D) C(semop,                  D,D,D) C(semctl,                 D,D,D)
-C(semtimedop,             D,D,D) C(msgget,                 D,D,D) C(msgsnd,                 D,D,D)
-C(msgrcv,                 D,D,D) C(msgctl,                 D,D,D) C(mq_open,                D,D,D)
-C(mq_unlink,              D,D,D) C(mq_timedsend,           D,D,D) C(mq_timedreceive,        D,D,D)
-C(mq_notify,              D,D,D) C(mq_getsetattr,          D,D,D) C(vmsplice,               D,D,D)
-C(remap_file_pages,       D,D,D) C(process_mrelease,       D,D,D) C(memfd_secret,           D,D,D)
-C(lsm_set_self_attr,      D,D,D)
+C(set_mempolicy,          D,D,D) C(shmget,                 D,D,D) C(shmat,                  D,D,D)
+C(shmctl,                 D,D,D) C(shmdt,                  D,D,D) C(semget,                 D,D,D)
+C(semop,                  D,D,D) C(semctl,                 D,D,D) C(semtimedop,             D,D,D)
+C(msgget,                 D,D,D) C(msgsnd,                 D,D,D) C(msgrcv,                 D,D,D)
+C(msgctl,                 D,D,D) C(mq_open,                D,D,D) C(mq_unlink,              D,D,D)
+C(mq_timedsend,           D,D,D) C(mq_timedreceive,        D,D,D) C(mq_notify,              D,D,D)
+C(mq_getsetattr,          D,D,D) C(vmsplice,               D,D,D) C(remap_file_pages,       D,D,D)
+C(process_mrelease,       D,D,D) C(memfd_secret,           D,D,D)
+
+N(fchmodat2, 452,               A,A,A) N(futex_waitv, 449,             A,A,A)
+N(futex_wake, 454,              A,A,A) N(futex_wait, 455,              A,A,A)
+N(futex_requeue, 456,           A,A,A) N(cachestat, 451,               A,A,A)
+N(map_shadow_stack, 453,        A,A,A) N(mseal, 462,                   A,A,A)
+N(statmount, 457,               D,D,D) N(listmount, 458,               D,D,D)
+N(open_tree_attr, 467,          D,D,D) N(set_mempolicy_home_node, 450, D,D,D)
+N(lsm_set_self_attr, 460,       D,D,D)
 
 C(clone,       CLONE_NO_NAMESPACES, CLONE_NO_NAMESPACES, CLONE_THREADS_ONLY)
 C(socket,      D,                   SOCKET_IP,           SOCKET_UNIX_STREAM)
@@ -170,5 +176,6 @@ C(mknod,       MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE)
 };
 // clang-format on
 #undef C
+#undef N
 #undef A
 #undef D
