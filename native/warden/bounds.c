@@ -35,52 +35,41 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
 }
 
 static int parse_line(struct bounds *b, char *line, struct failure *err) {
-  char *rest = line;
-  char *text = strsep(&rest, " ");
-  if (!*text || *text == '#') return 0;
-  if (!rest || !*rest) return fail(err, REFUSED_BOUNDS, "%.50s has no value", text);
-  if (!strcmp(text, "ro")) return add_prefix(b, rest, PREFIX_READ, err);
-  if (!strcmp(text, "rw")) return add_prefix(b, rest, PREFIX_WRITE, err);
-  if (!strcmp(text, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, err);
-  if (!strcmp(text, "own")) return add_prefix(b, rest, PREFIX_CHOWN, err);
-  if (!strcmp(text, "share")) return add_prefix(b, rest, PREFIX_SHARE, err);
+  char *rest = line, *key = strsep(&rest, " ");
+  if (!*key || *key == '#') return 0;
+  if (!rest || !*rest) return fail(err, REFUSED_BOUNDS, "%.50s has no value", key);
+  if (!strcmp(key, "ro")) return add_prefix(b, rest, PREFIX_READ, err);
+  if (!strcmp(key, "rw")) return add_prefix(b, rest, PREFIX_WRITE, err);
+  if (!strcmp(key, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, err);
+  if (!strcmp(key, "own")) return add_prefix(b, rest, PREFIX_CHOWN, err);
+  if (!strcmp(key, "share")) return add_prefix(b, rest, PREFIX_SHARE, err);
   uint32_t first, last;
-  char *from = strsep(&rest, " ");
-  if (parse_id(from, &first)) return fail(err, REFUSED_BOUNDS, "%.50s is not a number", from);
+  char *value = strsep(&rest, " ");
+  if (parse_id(value, &first)) return fail(err, REFUSED_BOUNDS, "%.50s is not a number", value);
   last = first;
-  if (rest && parse_id(rest, &last)) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", text);
-  if (!strcmp(text, "client_uid")) {
+  if (rest && parse_id(rest, &last)) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", key);
+  if (!strcmp(key, "client_uid")) {
     b->client_uid = first;
-    return 0;
-  }
-  if (!strcmp(text, "client_gid")) {
+  } else if (!strcmp(key, "client_gid")) {
     b->client_gid = first;
-    return 0;
-  }
-  if (!strcmp(text, "client_pid")) {
+  } else if (!strcmp(key, "client_pid")) {
     b->client_pid = (pid_t)first;
-    return 0;
-  }
-  if (!strcmp(text, "boxes")) {
+  } else if (!strcmp(key, "boxes")) {
     b->boxes_max = first > 4096 ? 4096 : first;
-    return 0;
-  }
-  if (first == 0 || last < first) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", text);
-  if (!strcmp(text, "uid")) {
+  } else if (first == 0 || last < first) {
+    return fail(err, REFUSED_BOUNDS, "%.50s: bad range", key);
+  } else if (!strcmp(key, "uid")) {
     b->uid_min = first;
     b->uid_max = last;
-    return 0;
-  }
-  if (!strcmp(text, "gid")) {
+  } else if (!strcmp(key, "gid")) {
     b->gid_min = first;
     b->gid_max = last;
-    return 0;
-  }
-  if (!strcmp(text, "group") && b->group_count < GROUPS_MAX) {
+  } else if (!strcmp(key, "group") && b->group_count < GROUPS_MAX) {
     b->groups[b->group_count++] = first;
-    return 0;
+  } else {
+    return fail(err, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", key);
   }
-  return fail(err, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", text);
+  return 0;
 }
 
 int bounds_read(const char *file, struct bounds *b, struct failure *err) {

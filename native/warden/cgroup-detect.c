@@ -16,7 +16,7 @@ const char *cgroup_base_name(void) { return base_name; }
 static int write_path(const char *dir, const char *name, const char *text) {
   int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return -1;
-  int bad = cgroup_write(fd, name, text);
+  int bad = write_file(fd, name, text);
   close(fd);
   return bad;
 }
@@ -126,7 +126,7 @@ static void detect_v2(void) {
   } controllers[] = {{CGROUP_MEMORY, "memory", "+memory"}, {CGROUP_PIDS, "pids", "+pids"}};
   for (unsigned i = 0; readable && i < 2; i++)
     if (list_contains(text, controllers[i].controller) &&
-        !cgroup_write(dir, "cgroup.subtree_control", controllers[i].enable))
+        !write_file(dir, "cgroup.subtree_control", controllers[i].enable))
       trees[controllers[i].resource] = *base;
   close(dir);
   // Every v2 cgroup accounts CPU time, even without the controller.

@@ -21,7 +21,7 @@ void quota_detect(void) {
   int dir = base->version == 2 ? open(base->base, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   // A cgroup has this file only if its parent delegates the controller.
   if (dir >= 0 && cgroup_read(dir, "cpu.max", text, sizeof text) > 0 &&
-      !cgroup_write(dir, "cgroup.subtree_control", "+cpu"))
+      !write_file(dir, "cgroup.subtree_control", "+cpu"))
     tree = *base;
   if (dir >= 0) close(dir);
   if (!tree.version && !cgroup_detect_v1(&tree, "cpu")) tree.version = 0;
@@ -39,15 +39,15 @@ static void get_path(const struct cgroup *cgroup, char *path, size_t size) {
 static int add_process(int dir, pid_t pid) {
   char text[16];
   snprintf(text, sizeof text, "%d", pid);
-  return cgroup_write(dir, "cgroup.procs", text);
+  return write_file(dir, "cgroup.procs", text);
 }
 
 static int write_quota_v1(int dir, uint64_t quota_us) {
   char text[32];
   snprintf(text, sizeof text, "%llu", (unsigned long long)PERIOD_US);
-  if (cgroup_write(dir, "cpu.cfs_period_us", text)) return -1;
+  if (write_file(dir, "cpu.cfs_period_us", text)) return -1;
   snprintf(text, sizeof text, "%llu", (unsigned long long)quota_us);
-  return cgroup_write(dir, "cpu.cfs_quota_us", text);
+  return write_file(dir, "cpu.cfs_quota_us", text);
 }
 
 static int set_v1(struct cgroup *cgroup, pid_t init, uint64_t quota_us) {
@@ -68,7 +68,7 @@ int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure 
   char text[64];
   snprintf(text, sizeof text, "%llu %llu", (unsigned long long)quota_us, PERIOD_US);
   int bad = tree.version == 1 ? set_v1(cgroup, init, quota_us)
-                              : cgroup_write(cgroup->dirs[CGROUP_TREE], "cpu.max", text);
+                              : write_file(cgroup->dirs[CGROUP_TREE], "cpu.max", text);
   return bad ? fail(err, REFUSED_SETUP, "a share of the processors: %s", strerror(errno)) : 0;
 }
 

@@ -2,7 +2,6 @@
 // warden's own, which is named after its run directory, so that a sweep finds them.
 #include "cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,16 +10,6 @@
 #include <sys/stat.h>
 
 static unsigned next_number;
-
-int cgroup_write(int dir, const char *name, const char *text) {
-  int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t written = write(fd, text, strlen(text));
-  int error = errno;
-  close(fd);
-  errno = error;
-  return written == (ssize_t)strlen(text) ? 0 : -1;
-}
 
 ssize_t cgroup_read(int dir, const char *name, char *text, size_t capacity) {
   int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -40,7 +29,7 @@ static int set_limit(const struct cgroup *cgroup, enum cgroup_resource resource,
                      const char *v2, uint64_t value) {
   char text[32];
   snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-  return cgroup_write(cgroup->dirs[resource], trees[resource].version == 2 ? v2 : v1, text);
+  return write_file(cgroup->dirs[resource], trees[resource].version == 2 ? v2 : v1, text);
 }
 
 // Resources on v2 share one directory. Returns the first resource that uses it.
@@ -102,7 +91,7 @@ int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsig
       if (pass == 0)
         bad = set_limit(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max", bytes);
     }
-    if (v2) cgroup_write(cgroup->dirs[CGROUP_MEMORY], "memory.oom.group", "1");
+    if (v2) write_file(cgroup->dirs[CGROUP_MEMORY], "memory.oom.group", "1");
   }
   if (!bad && cgroup->dirs[CGROUP_PIDS] >= 0)
     bad = set_limit(cgroup, CGROUP_PIDS, "pids.max", "pids.max", limits[LIMIT_PIDS] + own_pids);
@@ -113,9 +102,9 @@ int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsig
 // Before the first command of an open box: lets commands have limits below the box's.
 void cgroup_delegate(const struct cgroup *cgroup) {
   if (trees[CGROUP_MEMORY].version == 2)
-    cgroup_write(cgroup->dirs[CGROUP_MEMORY], "cgroup.subtree_control", "+memory");
+    write_file(cgroup->dirs[CGROUP_MEMORY], "cgroup.subtree_control", "+memory");
   if (trees[CGROUP_PIDS].version == 2)
-    cgroup_write(cgroup->dirs[CGROUP_PIDS], "cgroup.subtree_control", "+pids");
+    write_file(cgroup->dirs[CGROUP_PIDS], "cgroup.subtree_control", "+pids");
 }
 
 int cgroup_clone_fd(const struct cgroup *cgroup) {
@@ -192,8 +181,7 @@ static int kill_members_once(int dir) {
 
 // Calls `visit` for every cgroup below `dir`, deepest first.
 static void for_each_descendant(int dir, void (*visit)(int parent, const char *name)) {
-  int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *list = copy < 0 ? NULL : fdopendir(copy);
+  DIR *list = open_dir(dir);
   struct dirent *entry;
   while (list && (entry = readdir(list))) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
@@ -217,15 +205,15 @@ static void kill_child(int parent, const char *name) {
 }
 
 static void kill_tree(int dir, int version) {
-  if (version == 2 && !cgroup_write(dir, "cgroup.kill", "1")) return;
+  if (version == 2 && !write_file(dir, "cgroup.kill", "1")) return;
   // Frozen processes cannot fork; they receive SIGKILL when they thaw.
-  bool frozen = version == 2 ? !cgroup_write(dir, "cgroup.freeze", "1")
-                             : !cgroup_write(dir, "freezer.state", "FROZEN");
+  bool frozen = version == 2 ? !write_file(dir, "cgroup.freeze", "1")
+                             : !write_file(dir, "freezer.state", "FROZEN");
   kill_members(dir);
   for_each_descendant(dir, kill_child);
   if (!frozen) return;
-  if (version == 2) cgroup_write(dir, "cgroup.freeze", "0");
-  else cgroup_write(dir, "freezer.state", "THAWED");
+  if (version == 2) write_file(dir, "cgroup.freeze", "0");
+  else write_file(dir, "freezer.state", "THAWED");
 }
 
 void cgroup_kill(const struct cgroup *cgroup) {

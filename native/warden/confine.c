@@ -19,16 +19,6 @@ static int fail_errno(struct failure *err, const char *step) {
   return fail(err, REFUSED_SETUP, "%s: %s", step, strerror(errno));
 }
 
-static int write_at(int dir, const char *path, const char *text) {
-  int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t written = write(fd, text, strlen(text));
-  int error = errno;
-  close(fd);
-  errno = error;
-  return written == (ssize_t)strlen(text) ? 0 : -1;
-}
-
 static int set_capabilities(bool keep_permitted) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct current[2], wanted[2] = {{0}};
@@ -86,13 +76,13 @@ static int enter_user_namespace(const struct plan *plan, struct failure *err) {
   prctl(PR_SET_DUMPABLE, 1);
   char line[64];
   snprintf(line, sizeof line, "%u %u 1\n", plan->uid, plan->uid);
-  if (write_at(host.proc_fd, "self/setgroups", "deny") ||
-      write_at(host.proc_fd, "self/uid_map", line))
+  if (write_file(host.proc_fd, "self/setgroups", "deny") ||
+      write_file(host.proc_fd, "self/uid_map", line))
     return fail_errno(err, "writing uid_map");
   snprintf(line, sizeof line, "%u %u 1\n", plan->gid, plan->gid);
-  if (write_at(host.proc_fd, "self/gid_map", line)) return fail_errno(err, "writing gid_map");
+  if (write_file(host.proc_fd, "self/gid_map", line)) return fail_errno(err, "writing gid_map");
   if (GUARDED(plan, GUARD_USERNS_LIMIT) &&
-      write_at(host.proc_fd, "sys/user/max_user_namespaces", "0"))
+      write_file(host.proc_fd, "sys/user/max_user_namespaces", "0"))
     return fail_errno(err, "setting max_user_namespaces");
   return 0;
 }

@@ -3,7 +3,6 @@
 // no symbolic link or rename leads elsewhere.
 #include "warden.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,14 +96,8 @@ static int share_entries(int dir, dev_t device, gid_t gid, int depth, struct dir
     errno = ELOOP;
     return -1;
   }
-  int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-  if (!entries) {
-    int error = errno;
-    if (fd >= 0) close(fd);
-    errno = error;
-    return -1;
-  }
+  DIR *entries = open_dir(dir);
+  if (!entries) return -1;
   int bad = 0;
   struct dirent *entry;
   while (!bad && (entry = readdir(entries)))

@@ -4,7 +4,6 @@
 // memory is bounded by their names.
 #include "warden.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/stat.h>
@@ -77,14 +76,8 @@ static int stat_entry(int dir, const char *name, struct statx *st) {
 }
 
 static int list_dir(struct tree_walk *walk) {
-  int fd = openat(walk->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-  if (!entries) {
-    int error = errno;
-    if (fd >= 0) close(fd);
-    errno = error;
-    return -1;
-  }
+  DIR *entries = open_dir(walk->dir);
+  if (!entries) return -1;
   int bad = 0;
   struct dirent *entry;
   while (!bad && (errno = 0, entry = readdir(entries))) {

@@ -4,7 +4,6 @@
 // the host later is not in the box. Runs in the box's init.
 #include "warden.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +16,6 @@
 // Each entry is a mount, and a client waits for the box to open.
 #define ENTRIES_MAX 4096
 #define ACL_XATTR "system.posix_acl_access"
-
-static int mount_error(struct failure *err, const char *step, const char *path) {
-  return fail(err, REFUSED_SETUP, "%s %.220s: %s", step, path, strerror(errno));
-}
 
 static int copy_acl(int from, int to) {
   char list[4096];
@@ -35,9 +30,7 @@ static int copy_permissions(int from, int to, const struct stat *st) {
     int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int bad = list < 0 || fchown(to, st->st_uid, st->st_gid) || fchmod(to, st->st_mode & 0777) ||
               copy_acl(list, to);
-    int error = errno;
-    if (list >= 0) close(list);
-    errno = error;
+    k_close(list);
     return bad ? -1 : 0;
   }
   // Without root the box has this process's uid: grant what this process can access. On its own
@@ -72,26 +65,17 @@ static int copy_entry(int from, int to, const char *name) {
     bad = tree < 0 || mount_point_create(to, name, S_ISDIR(st.st_mode));
     int at = bad ? -1 : openat(to, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     bad = bad || at < 0 || k_move_mount(tree, at);
-    int error = errno;
-    if (at >= 0) close(at);
-    if (tree >= 0) close(tree);
-    errno = error;
+    k_close(at);
+    k_close(tree);
   }
-  int error = errno;
-  close(entry);
-  errno = error;
+  k_close(entry);
   return bad ? -1 : 0;
 }
 
 static int copy_entries(int from, int to, const char *path, struct failure *err) {
-  int list = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = open_dir(from);
   // If even this process cannot list it, there is nothing to show.
-  if (list < 0) return errno == EACCES ? 0 : mount_error(err, "listing", path);
-  DIR *entries = fdopendir(list);
-  if (!entries) {
-    close(list);
-    return mount_error(err, "listing", path);
-  }
+  if (!entries) return errno == EACCES ? 0 : mount_error(err, "listing", path);
   unsigned count = 0;
   int bad = 0;
   struct dirent *entry;

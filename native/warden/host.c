@@ -23,14 +23,19 @@ uint64_t own_namespace_id(enum entry_fd which) {
   return fstatat(host.proc_fd, path, &st, 0) ? 0 : st.st_ino;
 }
 
-static int write_file(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
+int write_file(int dir, const char *path, const char *text) {
+  int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -1;
   ssize_t written = write(fd, text, strlen(text));
-  int error = errno;
-  close(fd);
-  errno = error;
+  k_close(fd);
   return written == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+DIR *open_dir(int dir) {
+  int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  if (!entries) k_close(fd);
+  return entries;
 }
 
 static int read_int(const char *path) {
@@ -42,8 +47,8 @@ static int read_int(const char *path) {
   return size > 0 ? atoi(text) : -1;
 }
 
-// Names the setting that prevents namespaces, the most common ones first.
-static void explain_missing(const char *step, int error) {
+// Names the setting that prevents namespaces, the most common ones first. Returns false.
+static bool explain_missing(const char *step, int error) {
   const char *cause = "a container runtime's filter, or a security module, forbids it";
   const char *fix = "start the container with --security-opt seccomp=unconfined, or as root";
   if (read_int("/proc/sys/user/max_user_namespaces") == 0) {
@@ -59,15 +64,16 @@ static void explain_missing(const char *step, int error) {
   snprintf(host.missing, sizeof host.missing, "no namespaces: %s: %s (%s)", step, strerror(error),
            cause);
   snprintf(host.fix, sizeof host.fix, "%s", fix);
+  return false;
 }
 
 static int write_id_maps(void) {
   char line[64];
   snprintf(line, sizeof line, "%u %u 1\n", host.uid, host.uid);
-  if (write_file("/proc/self/setgroups", "deny")) return -1;
-  if (write_file("/proc/self/uid_map", line)) return -1;
+  if (write_file(AT_FDCWD, "/proc/self/setgroups", "deny")) return -1;
+  if (write_file(AT_FDCWD, "/proc/self/uid_map", line)) return -1;
   snprintf(line, sizeof line, "%u %u 1\n", host.gid, host.gid);
-  return write_file("/proc/self/gid_map", line);
+  return write_file(AT_FDCWD, "/proc/self/gid_map", line);
 }
 
 // The last step of a box is an own user namespace: probe that too, in a child.
@@ -88,31 +94,13 @@ static int probe_user_namespace(void) {
 }
 
 static bool enter_namespaces(void) {
-  if (!host.root) {
-    if (unshare(CLONE_NEWUSER)) {
-      explain_missing("unshare", errno);
-      return false;
-    }
-    if (write_id_maps()) {
-      explain_missing("writing uid_map", errno);
-      return false;
-    }
-  }
-  if (unshare(CLONE_NEWNS)) {
-    explain_missing("unshare of mounts", errno);
-    return false;
-  }
+  if (!host.root && unshare(CLONE_NEWUSER)) return explain_missing("unshare", errno);
+  if (!host.root && write_id_maps()) return explain_missing("writing uid_map", errno);
+  if (unshare(CLONE_NEWNS)) return explain_missing("unshare of mounts", errno);
   // Slave: new mounts of the host appear here, mounts made here do not appear on the host.
-  if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL)) {
-    explain_missing("mount", errno);
-    return false;
-  }
+  if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL)) return explain_missing("mount", errno);
   int error = probe_user_namespace();
-  if (error) {
-    explain_missing("unshare of users", error);
-    return false;
-  }
-  return true;
+  return error ? explain_missing("unshare of users", error) : true;
 }
 
 // Creates the Landlock probe: a file that everyone may read, except a box.

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,28 +70,27 @@ static void on_halt(struct watch *watch, uint32_t events) {
   if (is_halted()) boxes_kill(ENDED_HALT);
 }
 
-__attribute__((noreturn)) static void die(const struct failure *err) {
-  fprintf(stderr, "warden: %s\n", err->text);
-  exit(1);
+__attribute__((noreturn, format(printf, 2, 3))) static void die(int status, const char *text, ...) {
+  va_list args;
+  va_start(args, text);
+  fprintf(stderr, "warden: ");
+  vfprintf(stderr, text, args);
+  fprintf(stderr, "\n");
+  exit(status);
 }
 __attribute__((noreturn)) static void die_errno(const char *what) {
-  fprintf(stderr, "warden: %s: %s\n", what, strerror(errno));
-  exit(1);
+  die(1, "%s: %s", what, strerror(errno));
 }
 
 // One warden per run directory: a second one would sweep away the boxes of the first.
 static void lock_run_dir(const char *run_dir) {
-  if (run_dir[0] != '/' || strlen(run_dir) > 200) {
-    fprintf(stderr, "warden: --run takes a short absolute path\n");
-    exit(2);
-  }
+  if (run_dir[0] != '/' || strlen(run_dir) > 200)
+    die(2, "--run takes an absolute path of up to 200 bytes");
   if (mkdir(run_dir, 0711) && errno != EEXIST) die_errno(run_dir);
   struct stat st;
   if (lstat(run_dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-      st.st_mode & (S_IWGRP | S_IWOTH)) {
-    fprintf(stderr, "warden: %s must be a directory only its owner can write\n", run_dir);
-    exit(1);
-  }
+      st.st_mode & (S_IWGRP | S_IWOTH))
+    die(1, "%s is not a directory that only this user can write", run_dir);
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s/lock", run_dir);
   int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -103,10 +103,7 @@ static void lock_run_dir(const char *run_dir) {
     lock_failed = flock(lock, LOCK_EX | LOCK_NB);
     if (lock_failed) usleep(10000);
   }
-  if (lock_failed) {
-    fprintf(stderr, "warden: another warden runs in %s\n", run_dir);
-    exit(1);
-  }
+  if (lock_failed) die(1, "another warden runs in %s", run_dir);
 }
 
 // True if no warden and no janitor uses this run directory, so that it can be removed.
@@ -119,10 +116,7 @@ static bool is_unused(const char *run_dir) {
 
 static int listen_on(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (strlen(path) >= sizeof address.sun_path) {
-    fprintf(stderr, "warden: the socket's path is too long\n");
-    exit(2);
-  }
+  if (strlen(path) >= sizeof address.sun_path) die(2, "%s: socket path too long", path);
   strcpy(address.sun_path, path);
   unlink(path);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -160,9 +154,7 @@ static int open_signal_fd(void) {
 // An orphaned warden would be unreachable and keep its run directory locked.
 static void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() == parent) return;
-  fprintf(stderr, "warden: process %d, which started this one, is gone\n", parent);
-  exit(1);
+  if (getppid() != parent) die(1, "parent process %d has exited", parent);
 }
 
 static pid_t parse_pid(const char *text) {
@@ -170,8 +162,7 @@ static pid_t parse_pid(const char *text) {
   errno = 0;
   long number = strtol(text, &end, 10);
   if (!errno && end != text && !*end && number >= 0 && number <= INT32_MAX) return (pid_t)number;
-  fprintf(stderr, "warden: %s is not a process\n", text);
-  exit(2);
+  die(2, "%s is not a process id", text);
 }
 
 // A box needs a dozen descriptors; the limit of its command is in its plan.
@@ -231,7 +222,7 @@ int main(int argc, char **argv) {
   umask(022);
   raise_fd_limit();
   lock_run_dir(run_dir);
-  if (bounds_read(bounds_file, &bounds, &err) || host_probe(run_dir, &err)) die(&err);
+  if (bounds_read(bounds_file, &bounds, &err) || host_probe(run_dir, &err)) die(1, "%s", err.text);
   if (client) bounds.client_pid = parse_pid(client);
   if (parent) die_with_parent(parse_pid(parent));
   seccomp_compile();
@@ -239,7 +230,7 @@ int main(int argc, char **argv) {
   cgroups_sweep();
   stubs_sweep(run_dir);
   cgroups_detect(run_dir);
-  if (janitor_start(&err)) die(&err);
+  if (janitor_start(&err)) die(1, "%s", err.text);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die_errno("subreaper");
   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   struct watch signals = {.ready = on_signal, .fd = open_signal_fd()};

@@ -4,19 +4,17 @@
 #include "warden.h"
 
 #include <errno.h>
-#include <linux/stat.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #define BOX_DEVICES_MAX 1200
 // File systems created for this box; mount points are created only on these.
 static dev_t box_devices[BOX_DEVICES_MAX];
 static unsigned box_device_count;
 
-static int mount_error(struct failure *err, const char *step, const char *path) {
+int mount_error(struct failure *err, const char *step, const char *path) {
   return fail(err, REFUSED_SETUP, "%s %.220s: %s", step, path, strerror(errno));
 }
 
@@ -50,9 +48,7 @@ static int proc_create(bool subset) {
   }
   bad = bad || k_fsconfig(fs, K_FSCONFIG_CREATE, NULL, NULL);
   int mount = bad ? -1 : k_fsmount(fs, K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
-  int error = errno;
-  close(fs);
-  errno = error;
+  k_close(fs);
   return mount;
 }
 
@@ -86,9 +82,7 @@ static int open_in_box(const char *path, bool create, bool directory) {
     if (next < 0 && errno == ENOENT && create && is_box_fs(dir) &&
         !mount_point_create(dir, name, rest || directory))
       next = k_openat2(dir, name, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-    int error = errno;
-    close(dir);
-    errno = error;
+    k_close(dir);
     dir = next;
   }
   return dir;
@@ -102,9 +96,7 @@ static int attach_mount(int mount, const char *path, struct failure *err) {
   int at = open_in_box(path, true, S_ISDIR(st.st_mode));
   if (at < 0) return mount_error(err, "no place for", path);
   int bad = k_move_mount(mount, at);
-  int error = errno;
-  close(at);
-  errno = error;
+  k_close(at);
   return bad ? mount_error(err, "mounting", path) : 0;
 }
 
@@ -133,154 +125,6 @@ static int write_etc(const struct plan *plan, struct failure *err) {
              : 0;
 }
 
-bool is_mount_root(int fd) {
-  struct statx st;
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st)) return false;
-  return st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
-}
-
-// Binds a path onto itself: a mount point cannot be renamed, removed or replaced.
-static int pin_path(int fd, bool readonly, const char *path, struct failure *err) {
-  int copy =
-      k_open_tree(fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
-  if (copy < 0) return mount_error(err, "copying the mount", path);
-  int bad = (readonly && k_mount_setattr(copy, K_ATTR_RDONLY, 1)) || k_move_mount(copy, fd);
-  int error = errno;
-  close(copy);
-  errno = error;
-  return bad ? mount_error(err, "sealing", path) : 0;
-}
-
-static int mask_path(int fd, const char *path, struct failure *err) {
-  struct stat st;
-  if (fstat(fd, &st)) return mount_error(err, "masking", path);
-  int empty = tmpfs_create("4k", "0555", K_ATTR_NOSUID | K_ATTR_NODEV);
-  if (empty < 0) return mount_error(err, "masking", path);
-  int from = empty;
-  if (!S_ISDIR(st.st_mode)) {
-    int file = openat(empty, "empty", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-    if (file >= 0) close(file);
-    // Older kernels cannot clone a detached mount: attach it first.
-    int at = open("/mnt-empty", O_PATH | O_CLOEXEC);
-    if (at < 0 && !mkdir("/mnt-empty", 0)) at = open("/mnt-empty", O_PATH | O_CLOEXEC);
-    if (at < 0 || k_move_mount(empty, at)) return mount_error(err, "masking", path);
-    close(at);
-    int file_fd = openat(empty, "empty", O_PATH | O_CLOEXEC);
-    from = k_open_tree(file_fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | O_CLOEXEC);
-    close(file_fd);
-    umount2("/mnt-empty", MNT_DETACH);
-    rmdir("/mnt-empty");
-  }
-  int bad = k_mount_setattr(from, K_ATTR_RDONLY, 0) || k_move_mount(from, fd);
-  int error = errno;
-  if (from != empty) close(from);
-  close(empty);
-  errno = error;
-  return bad ? mount_error(err, "masking", path) : 0;
-}
-
-// Checks that the path is now read-only and not a symbolic link.
-static int verify_seal(const char *path, struct failure *err) {
-  struct statvfs state;
-  int fd = open_in_box(path, false, true);
-  bool bad = fd < 0 || fstatvfs(fd, &state) || !(state.f_flag & ST_RDONLY);
-  if (fd >= 0) close(fd);
-  return bad ? fail(err, REFUSED_PROBE, "%.220s is not read-only", path) : 0;
-}
-
-// Pins a symbolic link by mounting a file on its name: the target, which has a seal of its own, or
-// an empty file if the link is hidden or its target no regular file. Magic links are not followed:
-// they would lead to files of this process.
-static int seal_link(const char *path, bool hidden, struct failure *err) {
-  char parent[PATH_BYTES];
-  snprintf(parent, sizeof parent, "%s", path);
-  char *name = strrchr(parent, '/');
-  *name++ = 0;
-  int dir = open_in_box(*parent ? parent : "/", false, true);
-  int link = dir < 0 ? -1 : openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-  if (dir >= 0) close(dir);
-  struct stat st;
-  if (link < 0 || fstat(link, &st)) return mount_error(err, "opening", path);
-  int bad;
-  int target = hidden ? -1
-                      : k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
-  if (!S_ISLNK(st.st_mode)) {
-    bad = fail(err, REFUSED_SETUP, "%.220s changed while it was being sealed", path);
-  } else if (target >= 0 && !fstat(target, &st) && S_ISREG(st.st_mode)) {
-    int copy = k_open_tree(target, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | O_CLOEXEC);
-    bad = copy < 0 || k_mount_setattr(copy, K_ATTR_RDONLY, 0) || k_move_mount(copy, link);
-    if (bad) mount_error(err, "sealing", path);
-    if (copy >= 0) close(copy);
-  } else {
-    bad = mask_path(link, path, err);
-  }
-  if (target >= 0) close(target);
-  close(link);
-  return bad ? -1 : 0;
-}
-
-static int pin_parents(const struct plan *plan, const struct seal *seal, struct failure *err) {
-  const struct bind *root = &plan->binds[seal->bind];
-  if (root->kind != BIND_RW) return 0;
-  char ancestor[PATH_BYTES];
-  snprintf(ancestor, sizeof ancestor, "%s", seal->path);
-  for (char *slash = ancestor + strlen(root->dst) + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = 0;
-    int fd = open_in_box(ancestor, false, true);
-    if (fd < 0) return mount_error(err, "opening", ancestor);
-    int bad = is_mount_root(fd) ? 0 : pin_path(fd, false, ancestor, err);
-    close(fd);
-    if (bad) return -1;
-    *slash = '/';
-  }
-  return 0;
-}
-
-static int apply_seal(const struct plan *plan, const struct seal *seal, struct failure *err) {
-  if (GUARDED(plan, GUARD_READONLY)) {
-    if (plan->binds[seal->bind].kind != BIND_RW && seal->kind == SEAL_MASK)
-      return freeze_and_mask(seal->path, err);
-    if (freeze_parents(seal->path, err)) return -1;
-  }
-  if (pin_parents(plan, seal, err)) return -1;
-  if (seal->kind >= SEAL_LINK)
-    return seal_link(seal->path, seal->kind == SEAL_HIDDEN_LINK, err) ||
-                   verify_seal(seal->path, err)
-               ? -1
-               : 0;
-  int fd = open_in_box(seal->path, false, true);
-  if (fd < 0 && errno == ENOENT && plan->binds[seal->bind].kind != BIND_RW) return 0;
-  if (fd < 0) return mount_error(err, "sealing", seal->path);
-  int bad = seal->kind == SEAL_MASK ? mask_path(fd, seal->path, err)
-                                    : pin_path(fd, true, seal->path, err);
-  close(fd);
-  return bad || verify_seal(seal->path, err) ? -1 : 0;
-}
-
-// A path below a masked directory does not exist in the box and needs no seal.
-bool is_below_mask(const struct seal *seals, unsigned count, const char *path) {
-  for (unsigned i = 0; i < count; i++) {
-    size_t size = strlen(seals[i].path);
-    if (seals[i].kind == SEAL_MASK && !strncmp(seals[i].path, path, size) && path[size] == '/')
-      return true;
-  }
-  return false;
-}
-
-static bool is_masked(const struct job *job, const char *path) {
-  return is_below_mask(job->seals, job->seal_count, path);
-}
-
-static int apply_seals(const struct plan *plan, const struct job *job, struct failure *err) {
-  for (int kind = SEAL_READONLY; kind < SEAL_KINDS; kind++)
-    for (unsigned i = 0; i < job->seal_count; i++) {
-      const struct seal *seal = &job->seals[i];
-      if ((int)seal->kind != kind || is_masked(job, seal->path)) continue;
-      if (apply_seal(plan, seal, err)) return -1;
-    }
-  return 0;
-}
-
 static int attach_bind(const struct setup *setup, unsigned i, struct failure *err) {
   const struct bind *bind = &setup->plan->binds[i];
   uint64_t attrs = K_ATTR_NODEV;
@@ -296,10 +140,8 @@ static int attach_bind(const struct setup *setup, unsigned i, struct failure *er
   }
   if (bind->kind == BIND_SYMLINK) {
     char parent[PATH_BYTES];
-    snprintf(parent, sizeof parent, "%s", bind->dst);
-    char *name = strrchr(parent, '/');
-    *name++ = 0;
-    int dir = open_in_box(*parent ? parent : "/", true, true);
+    const char *name = split_path(bind->dst, parent);
+    int dir = open_in_box(parent, true, true);
     int bad = dir < 0 || !is_box_fs(dir) || symlinkat(bind->src, dir, name);
     if (dir >= 0) close(dir);
     return bad ? mount_error(err, "linking", bind->dst) : 0;
@@ -348,48 +190,17 @@ int mounts_prepare(const struct setup *setup, struct failure *err) {
   return 0;
 }
 
-int mounts_count(int mountinfo) {
-  char text[16384];
-  int lines = 0;
-  ssize_t size;
-  if (lseek(mountinfo, 0, SEEK_SET)) return -1;
-  while ((size = read(mountinfo, text, sizeof text)) > 0)
-    for (ssize_t i = 0; i < size; i++) lines += text[i] == '\n';
-  return size < 0 ? -1 : lines;
-}
-
-// Opens mountinfo, through which the warden learns that a mount disappeared. The mounts are counted
-// before the seals are checked again: a seal lost earlier fails this check, one lost later is
-// missing from the count.
-static int record_mounts(struct setup *setup, struct failure *err) {
-  const struct job *job = setup->job;
-  setup->mountinfo_fd = openat(host.proc_fd, "self/mountinfo", O_RDONLY | O_CLOEXEC);
-  setup->mount_count = setup->mountinfo_fd < 0 ? -1 : mounts_count(setup->mountinfo_fd);
-  if (setup->mount_count < 0) return mount_error(err, "watching", "the box's mounts");
-  for (unsigned i = 0; i < job->seal_count; i++) {
-    const struct seal *seal = &job->seals[i];
-    if (job->plan.binds[seal->bind].kind != BIND_RW) continue;
-    if (is_masked(job, seal->path)) continue;
-    int fd = open_in_box(seal->path, false, true);
-    bool file_fd = fd >= 0 && is_mount_root(fd);
-    if (fd >= 0) close(fd);
-    if (!file_fd)
-      return fail(err, REFUSED_PROBE, "%.220s changed while it was being sealed", seal->path);
-  }
-  return 0;
-}
-
 int mounts_build(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (write_etc(plan, err)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (plan->binds[i].kind < BIND_MASK && attach_bind(setup, i, err)) return -1;
-  if (apply_seals(plan, setup->job, err)) return -1;
+  if (seals_apply(setup->job, err)) return -1;
   if (GUARDED(plan, GUARD_READONLY)) {
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int bad = k_mount_setattr(root, K_ATTR_RDONLY, 0);
     close(root);
     if (bad) return mount_error(err, "making read-only", "/");
   }
-  return setup->job->seal_count ? record_mounts(setup, err) : 0;
+  return setup->job->seal_count ? mounts_record(setup, err) : 0;
 }

@@ -17,6 +17,12 @@ static const char *relative_to(const char *dir, const char *path) {
   return path[size] == '/' ? path + size + 1 : NULL;
 }
 
+const char *split_path(const char *path, char parent[PATH_BYTES]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(parent, PATH_BYTES, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+  return slash + 1;
+}
+
 // Returns the bind that contains a path in the box: the deepest, the last among equals, or -1.
 static int find_bind(const struct plan *plan, const char *path) {
   int best = -1;

@@ -2,7 +2,6 @@
 // pid namespace, and to measure one without cgroup accounting.
 #include "warden.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +9,22 @@
 
 #define TREE_MAX 8192
 
-pid_t parent_pid(pid_t pid) {
-  char path[64], text[1024];
+// Reads /proc/<pid>/stat. Returns the fields after the name, which may contain any character.
+static const char *read_stat(pid_t pid, char *text, size_t capacity) {
+  char path[64];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   FILE *file = fopen(path, "re");
-  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  size_t size = file ? fread(text, 1, capacity - 1, file) : 0;
   if (file) fclose(file);
   text[size] = 0;
-  char *rest = strrchr(text, ')');  // the name before it may contain any character
+  const char *end = strrchr(text, ')');
+  return end ? end + 1 : "";
+}
+
+pid_t parent_pid(pid_t pid) {
+  char text[1024];
   int parent;
-  return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
+  return sscanf(read_stat(pid, text, sizeof text), " %*c %d", &parent) == 1 ? parent : 0;
 }
 
 unsigned child_pids(pid_t pid, pid_t *out, unsigned capacity) {
@@ -83,16 +88,9 @@ void tree_usage(pid_t root, int64_t *cpu_ms, int64_t *rss_bytes, int *count) {
   unsigned size = collect_tree(root, tree);
   int64_t ticks = 0, pages = 0;
   for (unsigned i = 0; i < size; i++) {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", tree[i]);
-    FILE *file = fopen(path, "re");
-    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file) fclose(file);
-    text[size] = 0;
-    char *rest = strrchr(text, ')');  // the name before it may contain any character
-    if (!rest) continue;
+    char text[1024];
     long long user, system, child_user, child_system, rss;
-    if (sscanf(rest + 1,
+    if (sscanf(read_stat(tree[i], text, sizeof text),
                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld %*d %*d %*d %*d"
                " %*u %*u %lld",
                &user, &system, &child_user, &child_system, &rss) != 5)

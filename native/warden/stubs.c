@@ -47,11 +47,9 @@ static const char *stub_text(const char *path) {
 // Removes a stub unless it was modified. Resolves its directory without symbolic links, because an
 // agent may have replaced that by one.
 static void stub_remove(const char *path, bool directory, const struct timespec *mtime) {
-  char parent_path[PATH_BYTES];
-  snprintf(parent_path, sizeof parent_path, "%s", path);
-  char *name = strrchr(parent_path, '/');
-  *name++ = 0;
-  int dir = k_openat2(AT_FDCWD, *parent_path ? parent_path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC,
+  char parent[PATH_BYTES];
+  const char *name = split_path(path, parent);
+  int dir = k_openat2(AT_FDCWD, parent, O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (dir < 0) return;
   struct stat st;

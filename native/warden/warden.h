@@ -1,5 +1,6 @@
 // The interfaces between the warden's files; the wire protocol is in plan.h.
 #pragma once
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -57,6 +58,8 @@ struct host {
 extern struct host host;
 int host_probe(const char *run_dir, struct failure *err);
 uint64_t own_namespace_id(enum entry_fd which);  // 0: unknown
+int write_file(int dir, const char *path, const char *text);  // 0, or -1 with errno
+DIR *open_dir(int dir);  // a new descriptor; NULL with errno
 
 // ── paths.c: bind sources, protected paths, stubs for missing ones ──
 // In the order in which seals are applied: a link shows its target as already sealed.
@@ -77,6 +80,8 @@ int paths_open(const struct bounds *bounds, const struct plan *plan, struct path
                struct failure *err);
 void paths_close(const struct plan *plan, struct paths *paths);  // descriptors and seals
 void paths_drop_stubs(struct paths *paths);
+// Copies the parent of an absolute path and returns the last component.
+const char *split_path(const char *path, char parent[PATH_BYTES]);
 // Fails if a file to be masked or protected has a second hard link: a seal covers one name only.
 struct stat;
 int check_hard_links(const char *path, const struct stat *st, struct failure *err);
@@ -211,7 +216,7 @@ void spares_remove_open_box(const struct entry_point *entry);
 void spares_destroy_all(void);
 void spares_free_dead(void);
 
-// ── init.c, mounts.c, freeze.c, confine.c: the init process of a box ──
+// ── init.c, mounts.c, seal-mounts.c, freeze.c, confine.c: the init process of a box ──
 struct setup {
   enum init_kind kind;
   struct job *job;
@@ -245,6 +250,9 @@ struct job_message {
 void init_main(struct setup *setup) __attribute__((noreturn));
 int mounts_prepare(const struct setup *setup, struct failure *err);
 int mounts_build(struct setup *setup, struct failure *err);
+int mount_error(struct failure *err, const char *step, const char *path);  // adds errno; -1
+int seals_apply(const struct job *job, struct failure *err);
+int mounts_record(struct setup *setup, struct failure *err);
 int mounts_count(int mountinfo);  // -1: not readable
 // Returns whether one of these seals masks a directory above path.
 bool is_below_mask(const struct seal *seals, unsigned count, const char *path);
