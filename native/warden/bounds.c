@@ -21,13 +21,14 @@ static int parse_id(const char *text, uint32_t *id) {
 
 static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
                       struct failure *err) {
-  if (b->prefix_count == PREFIXES_MAX) return fail(err, REFUSED_BOUNDS, "too many path lines");
+  if (b->prefix_count == PREFIXES_MAX)
+    return fail(err, REFUSED_BOUNDS, "more than %d path lines", PREFIXES_MAX);
   struct prefix *prefix = &b->prefixes[b->prefix_count];
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(err, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
   // "/" would bound nothing.
   if ((use == PREFIX_WRITE || use == PREFIX_CHOWN || use == PREFIX_SHARE) && !path[1])
-    return fail(err, REFUSED_BOUNDS, "/ is never allowed, but for reading");
+    return fail(err, REFUSED_BOUNDS, "/ is allowed for reading only");
   strcpy(prefix->path, path);
   prefix->use = use;
   b->prefix_count++;
@@ -47,7 +48,8 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   char *value = strsep(&rest, " ");
   if (parse_id(value, &first)) return fail(err, REFUSED_BOUNDS, "%.50s is not a number", value);
   last = first;
-  if (rest && parse_id(rest, &last)) return fail(err, REFUSED_BOUNDS, "%.50s: bad range", key);
+  if (rest && parse_id(rest, &last))
+    return fail(err, REFUSED_BOUNDS, "%.50s has an invalid range", key);
   if (!strcmp(key, "client_uid")) {
     b->client_uid = first;
   } else if (!strcmp(key, "client_gid")) {
@@ -57,7 +59,7 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   } else if (!strcmp(key, "boxes")) {
     b->boxes_max = first > 4096 ? 4096 : first;
   } else if (first == 0 || last < first) {
-    return fail(err, REFUSED_BOUNDS, "%.50s: bad range", key);
+    return fail(err, REFUSED_BOUNDS, "%.50s has an invalid range", key);
   } else if (!strcmp(key, "uid")) {
     b->uid_min = first;
     b->uid_max = last;
@@ -67,7 +69,7 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   } else if (!strcmp(key, "group") && b->group_count < GROUPS_MAX) {
     b->groups[b->group_count++] = first;
   } else {
-    return fail(err, REFUSED_BOUNDS, "%.50s is not a word of the bounds file", key);
+    return fail(err, REFUSED_BOUNDS, "unknown key %.50s", key);
   }
   return 0;
 }
@@ -82,7 +84,7 @@ int bounds_read(const char *file, struct bounds *b, struct failure *err) {
   if (fstat(fileno(in), &st) || (st.st_uid != 0 && st.st_uid != getuid()) ||
       st.st_mode & (S_IWGRP | S_IWOTH)) {
     fclose(in);
-    return fail(err, REFUSED_BOUNDS, "%.200s must belong to root and be writable by no one else",
+    return fail(err, REFUSED_BOUNDS, "%.200s must be owned by root and writable by root only",
                 file);
   }
   char line[PATH_BYTES + 64];
@@ -93,7 +95,7 @@ int bounds_read(const char *file, struct bounds *b, struct failure *err) {
   }
   fclose(in);
   if (!bad && (!b->uid_max || !b->gid_max))
-    return fail(err, REFUSED_BOUNDS, "%.200s names no uid or no gid range", file);
+    return fail(err, REFUSED_BOUNDS, "%.200s has no uid or gid range", file);
   return bad;
 }
 
@@ -112,7 +114,7 @@ int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *err)
                 b->uid_max);
   // No box may run as the daemons' user.
   if (host.root && uid == b->client_uid)
-    return fail(err, REFUSED_BOUNDS, "uid %u is that of the daemons", uid);
+    return fail(err, REFUSED_BOUNDS, "uid %u is the daemons' user", uid);
   return 0;
 }
 
@@ -149,18 +151,18 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
     if (is_below(prefix->path, path)) allowed = true;
   }
   if (!allowed && (use == PREFIX_CHOWN || use == PREFIX_SHARE))
-    return fail(err, REFUSED_BOUNDS, "%.200s may not be given to anybody", path);
+    return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds for chown and share", path);
   if (!allowed)
-    return fail(err, REFUSED_BOUNDS, "%.200s may not be given to a box%s", path,
+    return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds of a box%s", path,
                 use == PREFIX_WRITE    ? " for writing"
-                : use == PREFIX_EGRESS ? " as its way out"
+                : use == PREFIX_EGRESS ? " as egress socket"
                                        : "");
   // Resolved from / each time, so that a prefix that was removed and recreated is found. Symbolic
   // links are rejected, so the path that is opened is the path that was checked.
   int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
                      RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (fd < 0 && (errno == ELOOP))
-    return fail(err, REFUSED_BOUNDS, "%.200s has a symbolic link in it: give the real path", path);
+    return fail(err, REFUSED_BOUNDS, "%.200s contains a symbolic link: use the real path", path);
   if (fd < 0) return fail(err, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
   return fd;
 }

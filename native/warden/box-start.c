@@ -9,12 +9,12 @@
 #include <sys/epoll.h>
 
 static int check_host(const struct plan *plan, struct failure *err) {
-  if (is_halted()) return fail(err, REFUSED_HALT, "everything is halted: the HALT file exists");
+  if (is_halted()) return fail(err, REFUSED_HALT, "halted: the HALT file exists");
   if (boxes_count() >= bounds.boxes_max)
-    return fail(err, REFUSED_OVERLOAD, "%u boxes run already: try again later", boxes_count());
+    return fail(err, REFUSED_OVERLOAD, "%u boxes are running: try again later", boxes_count());
   if (!host.landlock) {
-    fail(err, REFUSED_HOST, "this kernel has no Landlock");
-    snprintf(err->hint, sizeof err->hint, "boot a kernel 5.13 or newer with lsm=landlock,...");
+    fail(err, REFUSED_HOST, "Landlock is not available");
+    snprintf(err->hint, sizeof err->hint, "boot Linux 5.13 or newer with lsm=landlock,...");
     return -1;
   }
   if (plan->level != LEVEL_1 && !host.namespaces) {
@@ -25,7 +25,7 @@ static int check_host(const struct plan *plan, struct failure *err) {
   // Without root a level 1 command has the warden's uid; only this Landlock scope (signals) keeps
   // it from killing the warden.
   if (!host.root && plan->level == LEVEL_1 && !host.namespaces && host.landlock < 6)
-    return fail(err, REFUSED_HOST, "level 1 without root needs Landlock 6, here is %d",
+    return fail(err, REFUSED_HOST, "level 1 without root needs Landlock ABI 6, this host has %d",
                 host.landlock);
   return 0;
 }
@@ -50,7 +50,7 @@ static int open_pipes(const struct plan *plan, struct stdio_pipes *pipes, struct
     if (host.root) bad = fchown(box_side, plan->uid, plan->gid);
     if (!bad) bad = fcntl(warden_side, F_SETFL, O_NONBLOCK);
   }
-  return bad ? fail(err, REFUSED_OVERLOAD, "no descriptors left: %s", strerror(errno)) : 0;
+  return bad ? fail(err, REFUSED_OVERLOAD, "out of file descriptors: %s", strerror(errno)) : 0;
 }
 
 static void attach_stream(struct box *box, struct stream *stream, int fd, uint8_t type,
@@ -75,10 +75,10 @@ static int check_plan(uint8_t frame, struct plan *plan, struct box **parent, str
     box_kill(*parent, ENDED_SEAL);
     *parent = NULL;
   }
-  if (!*parent) return fail(err, REFUSED_BOX, "there is no such open box: open one");
+  if (!*parent) return fail(err, REFUSED_BOX, "open box not found: open one first");
   for (int which = 1; which < LIMIT_COUNT; which++)
     if (plan->limits[which] > (*parent)->limits[which] && which != LIMIT_GRACE_MS)
-      return fail(err, REFUSED_PLAN, "limit %d is above the open box's", which);
+      return fail(err, REFUSED_PLAN, "limit %d exceeds the open box's", which);
   entry_apply(&(*parent)->entry, plan);
   return 0;
 }

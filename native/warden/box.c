@@ -215,7 +215,7 @@ static void on_mounts_changed(struct watch *watch, uint32_t events) {
 static void fail_overloaded(struct box *box, const int *fds, unsigned count) {
   for (unsigned i = 0; i < count; i++) close(fds[i]);
   box->failed = true;
-  fail(&box->err, REFUSED_OVERLOAD, "no descriptors left for a box");
+  fail(&box->err, REFUSED_OVERLOAD, "out of file descriptors");
   box_kill(box, ENDED_LOST);
 }
 

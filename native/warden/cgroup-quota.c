@@ -69,7 +69,7 @@ int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure 
   snprintf(text, sizeof text, "%llu %llu", (unsigned long long)quota_us, PERIOD_US);
   int bad = tree.version == 1 ? set_v1(cgroup, init, quota_us)
                               : write_file(cgroup->dirs[CGROUP_TREE], "cpu.max", text);
-  return bad ? fail(err, REFUSED_SETUP, "a share of the processors: %s", strerror(errno)) : 0;
+  return bad ? fail(err, REFUSED_SETUP, "setting the CPU quota: %s", strerror(errno)) : 0;
 }
 
 // A command in an open box joins the box's quota cgroup.

@@ -71,7 +71,7 @@ int cgroup_create(struct cgroup *cgroup, const struct cgroup *parent, bool neste
   cgroup->leaf_fd = cgroup->quota_fd = -1;
   cgroup->nested = nested && trees[CGROUP_TREE].version == 2;
   if (!open_dirs(cgroup) && !quota_join(cgroup, parent)) return 0;
-  fail(err, REFUSED_SETUP, "making the cgroup %s: %s", cgroup->name, strerror(errno));
+  fail(err, REFUSED_SETUP, "creating cgroup %s: %s", cgroup->name, strerror(errno));
   cgroup_remove_later(cgroup);
   return -1;
 }
@@ -95,7 +95,7 @@ int cgroup_set_limits(const struct cgroup *cgroup, const uint64_t *limits, unsig
   }
   if (!bad && cgroup->dirs[CGROUP_PIDS] >= 0)
     bad = set_limit(cgroup, CGROUP_PIDS, "pids.max", "pids.max", limits[LIMIT_PIDS] + own_pids);
-  return bad ? fail(err, REFUSED_SETUP, "limiting the cgroup %s: %s", cgroup->name, strerror(errno))
+  return bad ? fail(err, REFUSED_SETUP, "limiting cgroup %s: %s", cgroup->name, strerror(errno))
              : 0;
 }
 

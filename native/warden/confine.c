@@ -64,14 +64,15 @@ int capabilities_drop(struct failure *err) {
   unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                        SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                        SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-  if (privileged && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0)) return fail_errno(err, "securebits");
+  if (privileged && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0))
+    return fail_errno(err, "setting securebits");
   if (set_capabilities(false)) return fail_errno(err, "capset");
   return 0;
 }
 
 // Enters a user namespace that maps one user to itself and permits no nested one.
 static int enter_user_namespace(const struct plan *plan, struct failure *err) {
-  if (unshare(CLONE_NEWUSER)) return fail_errno(err, "unshare of users");
+  if (unshare(CLONE_NEWUSER)) return fail_errno(err, "unshare of the user namespace");
   // While a process is not dumpable, its maps belong to root. No other process is in the box yet.
   prctl(PR_SET_DUMPABLE, 1);
   char line[64];
@@ -103,13 +104,13 @@ int identity_assume(const struct setup *setup, struct failure *err) {
     return -1;
   if (setup->kind == INIT_EXEC && GUARDED(plan, GUARD_USERNS) &&
       setns(setup->entry->fds[ENTRY_USER], CLONE_NEWUSER))
-    return fail_errno(err, "entering the open box's users");
+    return fail_errno(err, "entering the open box's user namespace");
   if (GUARDED(plan, GUARD_CAPS) && capabilities_drop(err)) return -1;
 #ifdef WARDEN_TEST_GUARDS
   if (!GUARDED(plan, GUARD_CAPS)) keep_capabilities();
 #endif
   if (GUARDED(plan, GUARD_NNP) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    return fail_errno(err, "no_new_privs");
+    return fail_errno(err, "setting no_new_privs");
   prctl(PR_SET_DUMPABLE, GUARDED(plan, GUARD_DUMPABLE) ? 0 : 1);
   return 0;
 }
@@ -191,7 +192,7 @@ static int restrict_files(const struct setup *setup, struct failure *err) {
 }
 
 static int not_effective(struct failure *err, const char *layer) {
-  return fail(err, REFUSED_PROBE, "%s did not take: the box was not started", layer);
+  return fail(err, REFUSED_PROBE, "%s did not take effect: box not started", layer);
 }
 
 static const char *status_field(const char *status, const char *name) {
@@ -205,11 +206,11 @@ static int verify_before_seccomp(const struct setup *setup, struct failure *err)
   if (plan->level == LEVEL_2 && EXPECTED(plan, GUARD_USERNS) &&
       EXPECTED(plan, GUARD_USERNS_LIMIT) &&
       (syscall(SYS_unshare, CLONE_NEWUSER) != -1 || errno != ENOSPC))
-    return not_effective(err, "the limit of no further user namespace");
+    return not_effective(err, "the limit on nested user namespaces");
   if (host.root && getgroups(0, NULL) != (int)plan->group_count)
-    return not_effective(err, "the list of groups");
+    return not_effective(err, "the supplementary groups");
   if (EXPECTED(plan, GUARD_DUMPABLE) && prctl(PR_GET_DUMPABLE))
-    return not_effective(err, "keeping the box's init to itself");
+    return not_effective(err, "making init undumpable");
   return 0;
 }
 
@@ -217,7 +218,7 @@ static int verify_layers(const struct setup *setup, int status_fd, struct failur
   const struct plan *plan = setup->plan;
   char status[8192];
   ssize_t size = read(status_fd, status, sizeof status - 1);
-  if (size <= 0) return not_effective(err, "reading the own status");
+  if (size <= 0) return fail(err, REFUSED_PROBE, "/proc/self/status is not readable");
   status[size] = 0;
   bool drops_bounding_set = host.root || host.namespaces;
   static const char *const sets[] = {"\nCapInh:\t", "\nCapPrm:\t", "\nCapEff:\t", "\nCapAmb:\t",
@@ -269,7 +270,7 @@ int confine_self(struct setup *setup, struct failure *err) {
   syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
   int status = openat(host.proc_fd, "self/status", O_RDONLY | O_CLOEXEC);
   int probe = openat(host.probe_fd, "file", O_RDONLY | O_CLOEXEC);
-  if (status < 0 || probe < 0) return fail_errno(err, "opening what proves the layers");
+  if (status < 0 || probe < 0) return fail_errno(err, "opening the probe files");
   close(probe);
   if (setup->gate >= 0 && open_command(setup, err)) return -1;
   if (set_rlimits(setup, err)) return -1;

@@ -133,7 +133,7 @@ static void protocol_error(struct conn *conn, const struct failure *err) {
 static void on_plan(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size) {
   struct failure err = {0};
   if (conn->box) {
-    fail(&err, REFUSED_FRAME, "this connection has a box already");
+    fail(&err, REFUSED_FRAME, "this connection already has a box");
     protocol_error(conn, &err);
     return;
   }
@@ -159,7 +159,7 @@ static void on_frame(struct conn *conn, const struct frame_header *header, const
   switch (header->type) {
     case FRAME_STDIN:
       if (box_write_stdin(conn->box, body, header->length)) return;
-      fail(&err, REFUSED_FRAME, "more than %d bytes of stdin on their way", STDIN_WINDOW);
+      fail(&err, REFUSED_FRAME, "more than %d bytes of unacknowledged stdin", STDIN_WINDOW);
       protocol_error(conn, &err);
       return;
     case FRAME_STDIN_END: box_close_stdin(conn->box); return;
@@ -254,7 +254,8 @@ static void reject_conn(struct conn *conn, const struct failure *err) {
   static int64_t logged_us;
   static unsigned unlogged;
   if (!logged_us || now_us() - logged_us >= 1000000) {
-    fprintf(stderr, "warden: %s; %u others were turned away before\n", err->text, unlogged);
+    fprintf(stderr, "warden: client rejected: %s; %u more since the last line\n", err->text,
+            unlogged);
     logged_us = now_us();
     unlogged = 0;
   } else {
@@ -291,14 +292,14 @@ void conn_accept(int listener) {
   watch_add(&conn->watch, EPOLLIN);
   struct failure err = {0};
   if (peer.uid != bounds.client_uid || (bounds.client_pid && peer.pid != bounds.client_pid)) {
-    fail(&err, REFUSED_CALLER, "uid %u, process %d is not served here", peer.uid, peer.pid);
+    fail(&err, REFUSED_CALLER, "uid %u, process %d is not the client", peer.uid, peer.pid);
     reject_conn(conn, &err);
     return;
   }
   errno = 0;
   if (!is_in_box(peer.pid)) return;
   if (errno == EMFILE || errno == ENFILE)
-    fail(&err, REFUSED_OVERLOAD, "no descriptors left to see who asks");
-  else fail(&err, REFUSED_CALLER, "process %d is in a box, or gone: it is not served", peer.pid);
+    fail(&err, REFUSED_OVERLOAD, "out of file descriptors: cannot identify the client");
+  else fail(&err, REFUSED_CALLER, "process %d is in a box or has exited", peer.pid);
   reject_conn(conn, &err);
 }

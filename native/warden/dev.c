@@ -41,7 +41,7 @@ int dev_template_create(struct failure *err) {
   if (mkdirat(dev, "shm", 0755) || symlinkat("/proc/self/fd", dev, "fd") ||
       symlinkat("/proc/self/fd/0", dev, "stdin") || symlinkat("/proc/self/fd/1", dev, "stdout") ||
       symlinkat("/proc/self/fd/2", dev, "stderr"))
-    return fail(err, REFUSED_HOST, "filling /dev: %s", strerror(errno));
+    return fail(err, REFUSED_HOST, "populating /dev: %s", strerror(errno));
   if (k_mount_setattr(dev, K_ATTR_RDONLY, 0))
     return fail(err, REFUSED_HOST, "making /dev read-only: %s", strerror(errno));
   host.dev_fd = dev;

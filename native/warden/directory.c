@@ -48,7 +48,7 @@ static int chown_to_user(int fd, const struct dir_request *request, struct failu
     return fail(err, REFUSED_BOUNDS, "%.200s is not a directory", request->path);
   // It must belong to sandboxd or already to that agent: never to root or another agent.
   if (st.st_uid != bounds.client_uid && st.st_uid != request->uid)
-    return fail(err, REFUSED_BOUNDS, "%.200s belongs to uid %u", request->path, st.st_uid);
+    return fail(err, REFUSED_BOUNDS, "%.200s is owned by uid %u", request->path, st.st_uid);
   if (fchownat(fd, "", request->uid, request->gid, AT_EMPTY_PATH) || change_mode(fd, 0700))
     return fail(err, REFUSED_SETUP, "%.200s: %s", request->path, strerror(errno));
   return 0;
@@ -115,7 +115,7 @@ static int share_tree(int top, const struct dir_request *request, struct dir_res
     return fail(&result->err, REFUSED_BOUNDS, "%.200s is not a directory", request->path);
   if (share_entry(top, &st, request->gid, &result->skipped) ||
       share_entries(top, st.st_dev, request->gid, 0, result))
-    return fail(&result->err, REFUSED_SETUP, "below %.200s: %s", request->path, strerror(errno));
+    return fail(&result->err, REFUSED_SETUP, "sharing %.200s: %s", request->path, strerror(errno));
   return 0;
 }
 
@@ -139,7 +139,7 @@ static void on_result(struct watch *watch, uint32_t events) {
   struct dir_result result;
   if (read(watch->fd, &result, sizeof result) != sizeof result) {
     result = (struct dir_result){0};
-    fail(&result.err, REFUSED_SETUP, "the walk through a directory ended early");
+    fail(&result.err, REFUSED_SETUP, "the directory worker exited early");
   }
   watch_remove(watch);
   close(watch->fd);
@@ -154,7 +154,7 @@ static bool start_worker(struct conn *conn, int top, const struct dir_request *r
   while (worker < workers + WORKERS_MAX && worker->busy) worker++;
   int pipe_fds[2];
   if (worker == workers + WORKERS_MAX || pipe2(pipe_fds, O_CLOEXEC)) {
-    fail(&result->err, REFUSED_OVERLOAD, "too many directories at once");
+    fail(&result->err, REFUSED_OVERLOAD, "too many directory requests in progress");
     return false;
   }
   pid_t warden = getpid(), pid = fork();
@@ -191,7 +191,7 @@ bool is_dir_worker(pid_t pid) {
 
 static int open_requested(const struct dir_request *request, struct failure *err) {
   if (request->op == DIR_MEASURE) return bounds_open(&bounds, request->path, PREFIX_WRITE, err);
-  if (!host.root) return fail(err, REFUSED_HOST, "without root everything belongs to one user");
+  if (!host.root) return fail(err, REFUSED_HOST, "without root all boxes share one user");
   if (request->op == DIR_CHOWN && bounds_check_user(&bounds, request->uid, err)) return -1;
   if (bounds_check_group(&bounds, request->gid, err)) return -1;
   return bounds_open(&bounds, request->path, request->op == DIR_CHOWN ? PREFIX_CHOWN : PREFIX_SHARE,

@@ -14,7 +14,7 @@ int gate_install(int sock, struct failure *err) {
   int gate = seccomp_notify_exec(err);
   if (gate < 0) return -1;
   int bad = fds_send(sock, "", 1, &gate, 1);
-  if (bad) fail(err, REFUSED_SETUP, "handing over the leave to start: %s", strerror(errno));
+  if (bad) fail(err, REFUSED_SETUP, "sending the exec listener: %s", strerror(errno));
   close(gate);
   return bad;
 }

@@ -82,11 +82,12 @@ static int copy_entries(int from, int to, const char *path, struct failure *err)
   while (!bad && (errno = 0, entry = readdir(entries))) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     if (++count > ENTRIES_MAX) {
-      bad = fail(err, REFUSED_SETUP, "%.200s has more than %d entries, and one in it is denied",
+      bad = fail(err, REFUSED_SETUP, "%.200s has more than %d entries and contains a denied path",
                  path, ENTRIES_MAX);
-      snprintf(err->hint, sizeof err->hint, "declare what is needed in it, not all of it");
+      snprintf(err->hint, sizeof err->hint,
+               "declare the needed entries instead of the whole directory");
     } else if (copy_entry(from, to, entry->d_name)) {
-      bad = mount_error(err, "showing what is in", path);
+      bad = mount_error(err, "copying the entries of", path);
     }
   }
   if (!bad && errno) bad = mount_error(err, "listing", path);
@@ -107,7 +108,7 @@ static int freeze(int dir, const char *path, struct failure *err) {
   if (dest < 0) return mount_error(err, "covering", path);
   int bad = copy_entries(dir, dest, path, err);
   if (!bad && (copy_permissions(dir, dest, &st) || k_mount_setattr(dest, K_ATTR_RDONLY, 0)))
-    bad = mount_error(err, "giving the rights of", path);
+    bad = mount_error(err, "copying the permissions of", path);
   close(dest);
   return bad ? -1 : 0;
 }

@@ -49,7 +49,7 @@ static int read_int(const char *path) {
 
 // Names the setting that prevents namespaces, the most common ones first. Returns false.
 static bool explain_missing(const char *step, int error) {
-  const char *cause = "a container runtime's filter, or a security module, forbids it";
+  const char *cause = "denied by a container runtime's filter or a security module";
   const char *fix = "start the container with --security-opt seccomp=unconfined, or as root";
   if (read_int("/proc/sys/user/max_user_namespaces") == 0) {
     cause = "user.max_user_namespaces is 0";
@@ -58,11 +58,11 @@ static bool explain_missing(const char *step, int error) {
     cause = "kernel.unprivileged_userns_clone is 0";
     fix = "sysctl -w kernel.unprivileged_userns_clone=1";
   } else if (read_int("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1) {
-    cause = "AppArmor restricts user namespaces of ordinary users";
+    cause = "AppArmor restricts unprivileged user namespaces";
     fix = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
   }
-  snprintf(host.missing, sizeof host.missing, "no namespaces: %s: %s (%s)", step, strerror(error),
-           cause);
+  snprintf(host.missing, sizeof host.missing, "namespaces are not available: %s: %s (%s)", step,
+           strerror(error), cause);
   snprintf(host.fix, sizeof host.fix, "%s", fix);
   return false;
 }
@@ -96,11 +96,11 @@ static int probe_user_namespace(void) {
 static bool enter_namespaces(void) {
   if (!host.root && unshare(CLONE_NEWUSER)) return explain_missing("unshare", errno);
   if (!host.root && write_id_maps()) return explain_missing("writing uid_map", errno);
-  if (unshare(CLONE_NEWNS)) return explain_missing("unshare of mounts", errno);
+  if (unshare(CLONE_NEWNS)) return explain_missing("unshare of the mount namespace", errno);
   // Slave: new mounts of the host appear here, mounts made here do not appear on the host.
   if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL)) return explain_missing("mount", errno);
   int error = probe_user_namespace();
-  return error ? explain_missing("unshare of users", error) : true;
+  return error ? explain_missing("unshare of the user namespace", error) : true;
 }
 
 // Creates the Landlock probe: a file that everyone may read, except a box.
@@ -136,7 +136,7 @@ int host_probe(const char *run_dir, struct failure *err) {
     host.namespace_ids[i] = own_namespace_id((enum entry_fd)i);
   if (create_probe(run_dir, err)) return -1;
   if (host.namespaces && dev_template_create(err)) {
-    snprintf(host.missing, sizeof host.missing, "no namespaces: %.290s", err->text);
+    snprintf(host.missing, sizeof host.missing, "namespaces are not available: %.260s", err->text);
     snprintf(host.fix, sizeof host.fix, "start the warden outside the container, or as root");
     host.namespaces = false;
   }

@@ -85,7 +85,9 @@ static int set_up_loopback(struct failure *err) {
   }
   if (interfaces) if_freenameindex(interfaces);
   close(sock);
-  return bad || !lo_is_up ? fail(err, REFUSED_PROBE, "the network namespace did not take") : 0;
+  return bad || !lo_is_up ? fail(err, REFUSED_PROBE,
+                                 "the network namespace did not take effect: box not started")
+                          : 0;
 }
 
 // Does everything that does not need the job.
@@ -106,7 +108,7 @@ static int prepare(const struct setup *setup, struct failure *err) {
   if (setup->kind == INIT_LEVEL_1)
     return GUARDED(plan, GUARD_CAPS) ? capabilities_drop_bounding(err) : 0;
   if (unshare(CLONE_NEWCGROUP))
-    return fail(err, REFUSED_SETUP, "unshare of cgroups: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "unshare of the cgroup namespace: %s", strerror(errno));
   return 0;
 }
 
@@ -140,7 +142,7 @@ static int verify_namespaces(const struct setup *setup, struct failure *err) {
     if (setup->kind == INIT_LEVEL_1 && i != ENTRY_PID) continue;
     uint64_t id = own_namespace_id((enum entry_fd)i);
     if (!id || id == host.namespace_ids[i])
-      return fail(err, REFUSED_PROBE, "the %s namespace did not take: the box was not started",
+      return fail(err, REFUSED_PROBE, "the %s namespace did not take effect: box not started",
                   namespace_names[i]);
   }
   return 0;
@@ -152,7 +154,7 @@ static int verify_box(const struct setup *setup, struct failure *err) {
   if (verify_namespaces(setup, err)) return -1;
   if (setup->kind == INIT_LEVEL_2 && EXPECTED(setup->plan, GUARD_READONLY) &&
       (statvfs("/", &root) || !(root.f_flag & ST_RDONLY)))
-    return fail(err, REFUSED_PROBE, "the read-only root did not take: the box was not started");
+    return fail(err, REFUSED_PROBE, "the read-only root did not take effect: box not started");
   return 0;
 }
 
@@ -163,7 +165,7 @@ static int build_box(struct setup *setup, struct failure *err) {
     if (listener < 0) return -1;
     struct report message = {.kind = REPORT_LISTENER};
     if (fds_send(setup->control, &message, sizeof message, &listener, 1))
-      return fail(err, REFUSED_SETUP, "handing the listener over: %s", strerror(errno));
+      return fail(err, REFUSED_SETUP, "sending the egress listener: %s", strerror(errno));
     close(listener);
   }
   if (setup->kind == INIT_LEVEL_2 && mounts_build(setup, err)) return -1;
@@ -171,7 +173,7 @@ static int build_box(struct setup *setup, struct failure *err) {
     struct report message = {.kind = REPORT_MOUNTS, .status = setup->mount_count};
     int fds[2] = {setup->mountinfo_fd, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     if (fds[1] < 0 || fds_send(setup->control, &message, sizeof message, fds, 2))
-      return fail(err, REFUSED_SETUP, "handing the watch over: %s", strerror(errno));
+      return fail(err, REFUSED_SETUP, "sending mountinfo: %s", strerror(errno));
     for (int i = 0; i < 2; i++) close(fds[i]);
   }
   if (identity_assume(setup, err)) return -1;
@@ -280,13 +282,13 @@ static int start_command(struct setup *setup, pid_t *command, struct failure *er
   if (plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP)) child = start_runner(setup);
   else if ((child = vfork()) == 0) run_command(setup, &job->err);
   *command = child;
-  if (child < 0) return fail(err, REFUSED_OVERLOAD, "starting: %s", strerror(errno));
+  if (child < 0) return fail(err, REFUSED_OVERLOAD, "starting the command: %s", strerror(errno));
   *err = job->err;
   if (err->code) return -1;
   siginfo_t info = {0};
   if (job->confined) return 0;
   waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
-  return fail(err, REFUSED_SETUP, "the command's process died early");
+  return fail(err, REFUSED_SETUP, "the command's process exited before its exec");
 }
 
 // Sends the warden the descriptors through which commands enter this box.
@@ -302,7 +304,7 @@ static int send_entry_point(const struct setup *setup, struct failure *err) {
   if (fds[ENTRY_RULESET] < 0) return -1;
   struct report message = {.kind = REPORT_STARTED};
   if (fds_send(setup->control, &message, sizeof message, fds, ENTRY_COUNT))
-    return fail(err, REFUSED_SETUP, "handing the box over: %s", strerror(errno));
+    return fail(err, REFUSED_SETUP, "sending the box's namespaces: %s", strerror(errno));
   return 0;
 }
 

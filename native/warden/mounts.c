@@ -94,7 +94,7 @@ static int attach_mount(int mount, const char *path, struct failure *err) {
   struct stat st;
   if (mount < 0 || fstat(mount, &st)) return mount_error(err, "preparing", path);
   int at = open_in_box(path, true, S_ISDIR(st.st_mode));
-  if (at < 0) return mount_error(err, "no place for", path);
+  if (at < 0) return mount_error(err, "creating the mount point", path);
   int bad = k_move_mount(mount, at);
   k_close(at);
   return bad ? mount_error(err, "mounting", path) : 0;
@@ -111,7 +111,7 @@ static int write_text(const char *path, const char *text, struct failure *err) {
 static int write_etc(const struct plan *plan, struct failure *err) {
   const char *user = plan->user ? plan->user : "agent";
   char text[512];
-  if (mkdir("/etc", 0755)) return mount_error(err, "making", "/etc");
+  if (mkdir("/etc", 0755)) return mount_error(err, "creating", "/etc");
   snprintf(text, sizeof text, "%s:x:%u:%u::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
            user, plan->uid, plan->gid);
   if (write_text("/etc/passwd", text, err)) return -1;
@@ -160,7 +160,7 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *err)
   if (*proc < 0) {
     mount_error(err, "mounting a private", "/proc");
     snprintf(err->hint, sizeof err->hint,
-             "the host's own /proc is partly masked, as in a container: run the warden outside");
+             "run the warden outside the container, which masks parts of /proc");
     return -1;
   }
   int root = tmpfs_create("1m", "0755", K_ATTR_NOSUID | K_ATTR_NODEV);

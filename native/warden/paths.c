@@ -37,7 +37,7 @@ static int find_bind(const struct plan *plan, const char *path) {
 static int add_seal(struct paths *paths, enum seal_kind kind, unsigned bind, const char *path,
                     struct failure *err) {
   if (paths->seal_count == SEALS_MAX)
-    return fail(err, REFUSED_PLAN, "too many protected paths, once links are followed");
+    return fail(err, REFUSED_PLAN, "more than %d protected paths, links included", SEALS_MAX);
   char *copy = strdup(path);
   if (!copy) return fail(err, REFUSED_OVERLOAD, "out of memory");
   paths->seals[paths->seal_count++] = (struct seal){kind, bind, copy};
@@ -48,7 +48,7 @@ static int add_stub(struct paths *paths, int stub, struct failure *err) {
   if (stub < 0) return -1;
   if (paths->stub_count == SEALS_MAX) {
     stub_unref((unsigned)stub);
-    return fail(err, REFUSED_PLAN, "too many missing protected paths");
+    return fail(err, REFUSED_PLAN, "more than %d missing protected paths", SEALS_MAX);
   }
   paths->stubs[paths->stub_count++] = (unsigned)stub;
   return 0;
@@ -73,7 +73,8 @@ static int resolve_link(int dir, const char *name, const char *parent, const cha
       continue;
     }
     size_t length = strlen(component);
-    if (used + length + 2 > PATH_BYTES) return fail(err, REFUSED_PLAN, "a link is too long");
+    if (used + length + 2 > PATH_BYTES)
+      return fail(err, REFUSED_PLAN, "the target of a symbolic link is too long");
     out[used++] = '/';
     memcpy(out + used, component, length);
     used += length;
@@ -87,11 +88,10 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
 
 int check_hard_links(const char *path, const struct stat *st, struct failure *err) {
   if (!S_ISREG(st->st_mode) || st->st_nlink < 2) return 0;
-  fail(err, REFUSED_SETUP, "%.200s has another name, by which it would stay open", path);
-  snprintf(
-      err->hint, sizeof err->hint,
-      "make it a file of its own: cp -p FILE FILE.own && mv FILE.own FILE; or remove the other "
-      "name (find -samefile)");
+  fail(err, REFUSED_SETUP, "%.200s has another hard link, which would stay accessible", path);
+  snprintf(err->hint, sizeof err->hint,
+           "replace it by a copy: cp -p FILE FILE.own && mv FILE.own FILE; or remove the other "
+           "link (find -samefile)");
   return -1;
 }
 
@@ -114,7 +114,7 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     strncat(host_path, name, sizeof host_path - strlen(host_path) - 1);
     // A stub is removed by its path; a truncated one would name another file.
     if (strlen(host_path) >= PATH_BYTES) {
-      bad = fail(err, REFUSED_PLAN, "%.200s: the path on the host is too long", box_path);
+      bad = fail(err, REFUSED_PLAN, "%.200s: its path on the host is too long", box_path);
       break;
     }
     int stub = stub_find(host_path);
@@ -185,16 +185,17 @@ static int mask_walk(const struct plan *plan, struct paths *paths, unsigned bind
 
 static int protect(const struct plan *plan, struct paths *paths, const char *path, uint8_t kind,
                    int depth, struct failure *err) {
-  if (depth > LINKS_MAX) return fail(err, REFUSED_SETUP, "%.200s: too many links", path);
+  if (depth > LINKS_MAX) return fail(err, REFUSED_SETUP, "%.200s: too many symbolic links", path);
   int bind = find_bind(plan, path);
   if (bind < 0) return 0;  // not in the box
   const struct bind *root = &plan->binds[bind];
   if (!*relative_to(root->dst, path) && kind != BIND_MASK)
-    return fail(err, REFUSED_PLAN, "%.200s is declared and protected: declare it read-only", path);
+    return fail(err, REFUSED_PLAN, "%.200s is both declared and protected: declare it read-only",
+                path);
   if (root->kind == BIND_RW)
     return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, err);
   if (root->kind == BIND_TMPFS)
-    return fail(err, REFUSED_PLAN, "%.200s is the box's own: it cannot be protected", path);
+    return fail(err, REFUSED_PLAN, "%.200s is private to the box and cannot be protected", path);
   return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, err) : 0;
 }
 

@@ -23,7 +23,7 @@ static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 
 int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct failure *err) {
   if (u32(bytes) != WARDEN_MAGIC) return fail(err, REFUSED_FRAME, "not a warden frame");
   if (bytes[4] != WARDEN_VERSION)
-    return fail(err, REFUSED_FRAME, "version %u is not spoken here, only %u", bytes[4],
+    return fail(err, REFUSED_FRAME, "version %u is not supported, only %u", bytes[4],
                 WARDEN_VERSION);
   if (u16(bytes + 6)) return fail(err, REFUSED_FRAME, "the reserved bytes are not zero");
   header->type = bytes[5];
@@ -40,10 +40,10 @@ int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct
     case FRAME_KILL:
     case FRAME_CLOSE:
     case FRAME_FEATURES: break;
-    default: return fail(err, REFUSED_FRAME, "frame type %u is not known", header->type);
+    default: return fail(err, REFUSED_FRAME, "unknown frame type %u", header->type);
   }
   if (header->length > max)
-    return fail(err, REFUSED_FRAME, "a frame of type %u has at most %u bytes, not %u", header->type,
+    return fail(err, REFUSED_FRAME, "a frame of type %u has up to %u bytes, not %u", header->type,
                 max, header->length);
   return 0;
 }
@@ -85,7 +85,7 @@ static int is_name(const char *name, size_t max) {
 static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, struct failure *err) {
   if (plan->bind_count == BINDS_MAX)
     return fail(err, REFUSED_PLAN, "more than %d paths", BINDS_MAX);
-  if (size < 10 || value[size - 1] != 0) return fail(err, REFUSED_PLAN, "a path is cut short");
+  if (size < 10 || value[size - 1] != 0) return fail(err, REFUSED_PLAN, "a path is truncated");
   struct bind *bind = &plan->binds[plan->bind_count++];
   bind->kind = value[0];
   bind->flags = value[1];
@@ -97,17 +97,17 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
   bind->src = (const char *)value + 8;
   bind->dst = as_string(value + 8 + src_size, size - 8 - src_size);
   if (!bind->dst || !is_normalized_path(bind->dst))
-    return fail(err, REFUSED_PLAN, "a destination is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "a destination is not an absolute, normalized path");
   switch (bind->kind) {
     case BIND_RO:
     case BIND_RW:
       if (!is_normalized_path(bind->src))
-        return fail(err, REFUSED_PLAN, "the source of %.200s is not an absolute, plain path",
+        return fail(err, REFUSED_PLAN, "the source of %.200s is not an absolute, normalized path",
                     bind->dst);
       break;
     case BIND_SYMLINK:
       if (!*bind->src || src_size > PATH_BYTES)
-        return fail(err, REFUSED_PLAN, "the link %.200s has no text", bind->dst);
+        return fail(err, REFUSED_PLAN, "the link %.200s has no target", bind->dst);
       break;
     case BIND_TMPFS:
     case BIND_MASK:
@@ -115,9 +115,9 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
     case BIND_PROTECT_DIR:
       if (*bind->src) return fail(err, REFUSED_PLAN, "%.200s takes no source", bind->dst);
       break;
-    default: return fail(err, REFUSED_PLAN, "path kind %u is not known", bind->kind);
+    default: return fail(err, REFUSED_PLAN, "unknown path kind %u", bind->kind);
   }
-  if (!bind->dst[1]) return fail(err, REFUSED_PLAN, "/ itself cannot be a destination");
+  if (!bind->dst[1]) return fail(err, REFUSED_PLAN, "/ cannot be a destination");
   return 0;
 }
 
@@ -125,23 +125,23 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
                         struct failure *err) {
   if (tag == TAG_LIMIT) {
     if (size != 9 || value[0] == 0 || value[0] >= LIMIT_COUNT)
-      return fail(err, REFUSED_PLAN, "a limit is not known");
+      return fail(err, REFUSED_PLAN, "unknown limit");
     // Far beyond any machine, and small enough that sums do not overflow.
     if (u64(value + 1) > 1ull << 50) return fail(err, REFUSED_PLAN, "a limit is too large");
     plan->limits[value[0]] = u64(value + 1);
     return 0;
   }
   if (tag == TAG_LEVEL || tag == TAG_PROFILE) {
-    if (size != 1) return fail(err, REFUSED_PLAN, "field %u is one byte", tag);
+    if (size != 1) return fail(err, REFUSED_PLAN, "field %u must have 1 byte", tag);
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
   if (tag == TAG_BOX) {
-    if (size != 8) return fail(err, REFUSED_PLAN, "field %u is eight bytes", tag);
+    if (size != 8) return fail(err, REFUSED_PLAN, "field %u must have 8 bytes", tag);
     plan->box = u64(value);
     return 0;
   }
-  if (size != 4) return fail(err, REFUSED_PLAN, "field %u is four bytes", tag);
+  if (size != 4) return fail(err, REFUSED_PLAN, "field %u must have 4 bytes", tag);
   uint32_t number = u32(value);
   switch (tag) {
     case TAG_UID: plan->uid = number; return 0;
@@ -158,7 +158,7 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     return 0;
   }
 #endif
-  return fail(err, REFUSED_PLAN, "field %u is not known", tag);
+  return fail(err, REFUSED_PLAN, "unknown field %u", tag);
 }
 
 static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct plan *plan,
@@ -187,30 +187,30 @@ static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct pl
 
 static int check_command(const struct plan *plan, struct failure *err) {
   if (plan->arg_count == 0 || !is_normalized_path(plan->args[0]))
-    return fail(err, REFUSED_PLAN, "the command is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "the command is not an absolute, normalized path");
   if (!plan->cwd || !is_normalized_path(plan->cwd))
-    return fail(err, REFUSED_PLAN, "the working directory is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "the working directory is not an absolute, normalized path");
   return 0;
 }
 
 static int check_limits(const struct plan *plan, struct failure *err) {
   for (int which = 1; which < LIMIT_COUNT; which++)
     if (plan->limits[which] == 0 && which != LIMIT_GRACE_MS && which != LIMIT_CPU_MILLI)
-      return fail(err, REFUSED_PLAN, "limit %d is missing: every box has all limits", which);
+      return fail(err, REFUSED_PLAN, "limit %d is missing", which);
   return 0;
 }
 
 static int check_identity(const struct plan *plan, struct failure *err) {
   if (!plan->id || !is_name(plan->id, 64))
-    return fail(err, REFUSED_PLAN, "the id is missing or not a plain name");
+    return fail(err, REFUSED_PLAN, "the id is missing or has invalid characters");
   if (plan->user && !is_name(plan->user, 32))
-    return fail(err, REFUSED_PLAN, "the user is not a plain name");
+    return fail(err, REFUSED_PLAN, "the user name has invalid characters");
   uint32_t unset = UINT32_MAX;
   if (plan->uid == 0 || plan->gid == 0 || plan->uid == unset || plan->gid == unset)
-    return fail(err, REFUSED_PLAN, "user and group 0 are never given, nor left out");
+    return fail(err, REFUSED_PLAN, "uid and gid are required and must not be 0");
   for (unsigned i = 0; i < plan->group_count; i++)
     if (plan->groups[i] == 0 || plan->groups[i] == unset)
-      return fail(err, REFUSED_PLAN, "group 0 is never given");
+      return fail(err, REFUSED_PLAN, "group 0 is not allowed");
   return 0;
 }
 
@@ -218,42 +218,41 @@ static int check_paths(const struct plan *plan, struct failure *err) {
   for (unsigned i = 0; plan->level == LEVEL_1 && i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind != BIND_RO && bind->kind != BIND_RW)
-      return fail(err, REFUSED_PLAN, "level 1 has the host's tree: %.200s needs level 2",
+      return fail(err, REFUSED_PLAN, "level 1 uses the host's file tree: %.200s needs level 2",
                   bind->dst);
     if (strcmp(bind->src, bind->dst))
-      return fail(err, REFUSED_PLAN, "level 1 cannot show %.120s at %.120s", bind->src, bind->dst);
+      return fail(err, REFUSED_PLAN, "level 1 cannot mount %.120s at %.120s", bind->src, bind->dst);
   }
   if (!plan->egress) return 0;
   if (plan->level != LEVEL_2 || plan->profile != PROFILE_TOOL)
-    return fail(err, REFUSED_PLAN, "egress needs a network of its own: level 2, a tool's profile");
+    return fail(err, REFUSED_PLAN, "egress needs level 2 and the tool profile");
   if (!is_normalized_path(plan->egress))
-    return fail(err, REFUSED_PLAN, "the egress socket is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "the egress socket is not an absolute, normalized path");
   return 0;
 }
 
 // A command in an open box brings only itself: identity, level and paths are the box's.
 static int check_exec(const struct plan *plan, struct failure *err) {
-  if (!plan->box) return fail(err, REFUSED_PLAN, "the command names no box");
+  if (!plan->box) return fail(err, REFUSED_PLAN, "the box is missing");
   if (plan->id || plan->user || plan->level || plan->egress || plan->bind_count ||
       plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
-    return fail(err, REFUSED_PLAN, "identity, level and paths are the open box's");
+    return fail(err, REFUSED_PLAN, "identity, level and paths are set by the open box");
   if (plan->profile > PROFILE_RUNNER)
-    return fail(err, REFUSED_PLAN, "profile %u is not known", plan->profile);
+    return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);
   return check_command(plan, err) || check_limits(plan, err) ? -1 : 0;
 }
 
 static int check_plan(uint8_t frame, const struct plan *plan, struct failure *err) {
   if (frame == FRAME_EXEC) return check_exec(plan, err);
-  if (plan->box) return fail(err, REFUSED_PLAN, "a new box has no number yet");
+  if (plan->box) return fail(err, REFUSED_PLAN, "a new box has no handle yet");
   if (plan->level != LEVEL_1 && plan->level != LEVEL_2)
-    return fail(err, REFUSED_PLAN, "level %u is not built by the warden, only 1 and 2",
-                plan->level);
+    return fail(err, REFUSED_PLAN, "level %u is not supported, only 1 and 2", plan->level);
   if (plan->profile != PROFILE_TOOL && plan->profile != PROFILE_RUNNER)
-    return fail(err, REFUSED_PLAN, "profile %u is not known", plan->profile);
+    return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);
   if (frame == FRAME_OPEN) {
-    if (plan->level != LEVEL_2) return fail(err, REFUSED_PLAN, "only level 2 is held open");
+    if (plan->level != LEVEL_2) return fail(err, REFUSED_PLAN, "an open box needs level 2");
     if (plan->arg_count || plan->env_count || plan->cwd)
-      return fail(err, REFUSED_PLAN, "an open box has no command of its own");
+      return fail(err, REFUSED_PLAN, "an open box takes no command");
   } else if (check_command(plan, err)) {
     return -1;
   }
@@ -263,21 +262,22 @@ static int check_plan(uint8_t frame, const struct plan *plan, struct failure *er
 int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *request,
                       struct failure *err) {
   if (size < DIR_HEADER_BYTES + 2)
-    return fail(err, REFUSED_PLAN, "a request for a directory is cut short");
+    return fail(err, REFUSED_PLAN, "the directory request is truncated");
   request->op = bytes[0];
   request->uid = u32(bytes + 4);
   request->gid = u32(bytes + 8);
   request->path = as_string(bytes + DIR_HEADER_BYTES, size - DIR_HEADER_BYTES);
   if (request->op < DIR_CHOWN || request->op > DIR_MEASURE || bytes[1] || u16(bytes + 2))
-    return fail(err, REFUSED_PLAN, "what to do with a directory is not known");
+    return fail(err, REFUSED_PLAN, "unknown directory operation");
   if (!request->path || !is_normalized_path(request->path) || !request->path[1])
-    return fail(err, REFUSED_PLAN, "the directory is not an absolute, plain path");
+    return fail(err, REFUSED_PLAN, "the directory is not an absolute, normalized path");
   if (request->op == DIR_MEASURE)
-    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "to measure is for nobody") : 0;
+    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "measuring takes no uid or gid")
+                                        : 0;
   uint32_t unset = UINT32_MAX;
   if (request->gid == 0 || request->gid == unset || request->uid == unset ||
       (request->uid == 0) != (request->op == DIR_SHARE))
-    return fail(err, REFUSED_PLAN, "nothing is ever given to user or group 0");
+    return fail(err, REFUSED_PLAN, "uid or gid is invalid");
   return 0;
 }
 
@@ -287,15 +287,15 @@ int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *pl
   plan->uid = plan->gid = UINT32_MAX;
   unsigned seen = 0;
   for (size_t at = 0; at < size;) {
-    if (size - at < 6) return fail(err, REFUSED_PLAN, "a field is cut short");
+    if (size - at < 6) return fail(err, REFUSED_PLAN, "a field is truncated");
     uint16_t tag = u16(bytes + at);
     size_t length = u32(bytes + at + 2);
     at += 6;
-    if (length > size - at) return fail(err, REFUSED_PLAN, "a field is cut short");
+    if (length > size - at) return fail(err, REFUSED_PLAN, "a field is truncated");
     int repeatable =
         tag == TAG_GROUP || tag == TAG_ARG || tag == TAG_ENV || tag == TAG_BIND || tag == TAG_LIMIT;
     if (tag < 32 && !repeatable) {
-      if (seen & 1u << tag) return fail(err, REFUSED_PLAN, "field %u is there twice", tag);
+      if (seen & 1u << tag) return fail(err, REFUSED_PLAN, "field %u is repeated", tag);
       seen |= 1u << tag;
     }
     int bad;

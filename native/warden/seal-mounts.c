@@ -74,7 +74,7 @@ static int seal_link(const char *path, bool hidden, struct failure *err) {
   int bad;
   int target = hidden ? -1 : k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC, RESOLVE_NO_MAGICLINKS);
   if (!S_ISLNK(st.st_mode)) {
-    bad = fail(err, REFUSED_SETUP, "%.220s changed while it was being sealed", path);
+    bad = fail(err, REFUSED_SETUP, "%.220s changed while being sealed", path);
   } else if (target >= 0 && !fstat(target, &st) && S_ISREG(st.st_mode)) {
     int copy = k_open_tree(target, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | O_CLOEXEC);
     bad = copy < 0 || k_mount_setattr(copy, K_ATTR_RDONLY, 0) || k_move_mount(copy, link);
@@ -175,8 +175,7 @@ int mounts_record(struct setup *setup, struct failure *err) {
     int fd = box_open_path(seal->path);
     bool sealed = fd >= 0 && is_mount_root(fd);
     if (fd >= 0) close(fd);
-    if (!sealed)
-      return fail(err, REFUSED_PROBE, "%.220s changed while it was being sealed", seal->path);
+    if (!sealed) return fail(err, REFUSED_PROBE, "%.220s changed while being sealed", seal->path);
   }
   return 0;
 }

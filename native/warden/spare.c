@@ -122,7 +122,7 @@ static struct spare *spare_create(enum init_kind kind, const struct entry_point 
   if (!bad)
     spare->pid =
         entry ? spawn_init_in_box(spare, control[1]) : spawn_init(spare, control[1], dev, flags);
-  if (bad || spare->pid < 0) fail(err, REFUSED_OVERLOAD, "starting a process: %s", strerror(errno));
+  if (bad || spare->pid < 0) fail(err, REFUSED_OVERLOAD, "starting init: %s", strerror(errno));
   if (dev >= 0) close(dev);
   if (control[1] >= 0) close(control[1]);
   cgroup_close_join_fds(&spare->cgroup);
@@ -229,7 +229,7 @@ int spare_send_job(struct spare *spare, const int *stdio, const struct paths *pa
   do {
     unsigned batch = count - sent < FDS_PER_MESSAGE ? count - sent : FDS_PER_MESSAGE;
     if (fds_send(spare->watch.fd, &message, sizeof message, fds + sent, batch)) {
-      fail(err, REFUSED_SETUP, "handing the job over: %s", strerror(errno));
+      fail(err, REFUSED_SETUP, "sending the job: %s", strerror(errno));
       struct report report;  // the spare's last message, if it sent one
       while (recv(spare->watch.fd, &report, sizeof report, MSG_DONTWAIT) == sizeof report)
         if (report.kind == REPORT_FAILED) *err = report.err;

@@ -109,7 +109,7 @@ int stub_create(const char *path, bool directory, int parent, const char *name,
     }
   }
   if (bad) {
-    fail(err, REFUSED_SETUP, "covering the missing %.200s: %s", path, strerror(errno));
+    fail(err, REFUSED_SETUP, "creating a stub for %.200s: %s", path, strerror(errno));
     stubs[slot].refs = 0;
     free(stubs[slot].path);
     stubs[slot].path = NULL;

@@ -24,7 +24,7 @@ for (const mode of MODES) {
       ['F2 the pid namespace', 'pidns', /pid namespace/],
       ['F2 the ipc namespace', 'ipcns', /ipc namespace/],
       ['F2 the uts namespace', 'utsns', /uts namespace/],
-      ['F2 no further user namespace', 'usernsLimit', /no further user namespace/],
+      ['F2 no further user namespace', 'usernsLimit', /nested user namespaces/],
       ['F2 the read-only root', 'readonly', /read-only root/],
       ['F2 an init that cannot be read', 'dumpable', /init/],
     ];

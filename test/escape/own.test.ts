@@ -134,27 +134,27 @@ describe('the warden gives directories away', { skip }, () => {
     const give = (path: string, uid = AGENT, gid = AGENT): Owned => ({ path, uid, gid });
     const share = (path: string, gid = GROUP): Owned => ({ path, uid: null, gid });
     const tries: [Owned, RegExp, watched: string][] = [
-      [give('/etc'), /may not be given/, '/etc'],
-      [give('/root'), /may not be given/, '/root'],
-      [share('/etc'), /may not be given/, '/etc'],
-      [give(homes), /may not be given/, homes],
-      [give(`${homes}-not`), /may not be given/, warden.dir],
-      [give(space), /may not be given/, space],
-      [share(home), /may not be given/, home],
-      [share(warden.workspace), /may not be given/, warden.workspace],
-      [give(`${homes}/../outside`), /not an absolute, plain path/, warden.outside],
-      [give('homes'), /not an absolute, plain path/, homes],
+      [give('/etc'), /outside the bounds for chown/, '/etc'],
+      [give('/root'), /outside the bounds for chown/, '/root'],
+      [share('/etc'), /outside the bounds for chown/, '/etc'],
+      [give(homes), /outside the bounds for chown/, homes],
+      [give(`${homes}-not`), /outside the bounds for chown/, warden.dir],
+      [give(space), /outside the bounds for chown/, space],
+      [share(home), /outside the bounds for chown/, home],
+      [share(warden.workspace), /outside the bounds for chown/, warden.workspace],
+      [give(`${homes}/../outside`), /not an absolute, normalized path/, warden.outside],
+      [give('homes'), /not an absolute, normalized path/, homes],
       [give(join(homes, 'link')), /symbolic link/, '/etc'],
       [give(join(homes, 'link', 'apt')), /symbolic link/, '/etc'],
       [share(join(spaces, 'link')), /symbolic link/, warden.outside],
       [share(join(spaces, 'link', 'inner')), /symbolic link/, join(warden.outside, 'inner')],
       [give(join(homes, 'file')), /not a directory/, join(homes, 'file')],
       [give(join(homes, 'none')), /No such file/, homes],
-      [give(roots), /belongs to uid 0/, roots],
-      [give(others), new RegExp(`belongs to uid ${OTHER}`), others],
-      [give(home, 0), /user or group 0/, home],
-      [give(home, AGENT, 0), /user or group 0/, home],
-      [share(space, 0), /user or group 0/, space],
+      [give(roots), /is owned by uid 0/, roots],
+      [give(others), new RegExp(`is owned by uid ${OTHER}`), others],
+      [give(home, 0), /uid or gid is invalid/, home],
+      [give(home, AGENT, 0), /uid or gid is invalid/, home],
+      [share(space, 0), /uid or gid is invalid/, space],
       [give(home, 1_000), /not between/, home],
       [give(home, AGENT, 1_000), /gid 1000 is not allowed/, home],
       [give(home, DAEMONS), /not between/, home],
@@ -219,7 +219,7 @@ describe('the warden gives directories away', { skip }, () => {
     for (const uid of [0, AGENT]) {
       const stranger = makeWarden(warden.socket);
       const answer = as(uid, () => stranger.own({ path, uid: AGENT, gid: AGENT }));
-      await assert.rejects(answer, uid === 0 ? /is not served here/ : /does not answer/);
+      await assert.rejects(answer, uid === 0 ? /is not the client/ : /does not answer/);
       stranger.close();
     }
     assert.equal(about(path).uid, DAEMONS);

@@ -159,7 +159,7 @@ describe('callers', () => {
       env: { OPENSSL_CONF: '/dev/null' },
     });
     assert.equal(exited(boxed).stdout, '85\n', JSON.stringify(boxed));
-    await warden.untilLogged(/is in a box, or gone: it is not served/);
+    await warden.untilLogged(/is in a box or has exited/);
     const who = IS_ROOT ? { uid: warden.uid, gid: warden.gid } : {};
     const free = execFileSync(node, [ask], { ...who, env: {}, encoding: 'utf8' });
     assert.equal(free, '87\n', 'control');
@@ -174,8 +174,8 @@ describe('callers', () => {
     if (outcome instanceof Error) assert.equal((outcome as NodeJS.ErrnoException).code, 'EACCES');
     else {
       assert.equal(outcome.kind === 'refused' && outcome.code, 'caller');
-      const told = () => warden.stderr.match(/is not served here/g)?.length ?? 0;
-      await warden.untilLogged(/is not served here/);
+      const told = () => warden.stderr.match(/is not the client/g)?.length ?? 0;
+      await warden.untilLogged(/is not the client/);
       const began = performance.now();
       for (let i = 0; i < 40; i++) await warden.run(['/bin/true']);
       const seconds = (performance.now() - began) / 1_000;

@@ -30,7 +30,7 @@ for (const mode of MODES) {
     const isRefused = async (script: string, binds: Bind[]) => {
       const outcome = await sh(script, binds);
       assert.equal(outcome.kind, 'refused', JSON.stringify(outcome));
-      assert.match(JSON.stringify(outcome), /another name/);
+      assert.match(JSON.stringify(outcome), /another hard link/);
     };
 
     it('A10 that is denied where it may be written is in no box', async () => {
