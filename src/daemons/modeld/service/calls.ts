@@ -10,7 +10,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
-import type { Intent, Outcome } from '../store/entries.ts';
+import type { Outcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
 import { Crowd } from './crowd.ts';
 import { refusedEvent } from './events.ts';
