@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { socketPathOf } from '../src/platform/daemon.ts';
 import { runtimeDirOf } from '../src/platform/state-dir.ts';
-import type { DaemonName } from '../src/wire/peers.ts';
+import type { DaemonName } from '../src/wire/daemons.ts';
 import { freshDir, ROOT } from '../test/support/runtime.ts';
 import { end, keep, profiling } from './children.ts';
 

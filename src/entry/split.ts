@@ -1,5 +1,6 @@
 // Split: one process per daemon, started in order and watched by this one, which does no work
 // itself.
+import { START_ORDER } from '../wire/daemons.ts';
 import { assertNotRoot, endedBadly, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
 import { type Runtime, takeState } from './runtime.ts';
 
@@ -10,16 +11,7 @@ async function main(): Promise<void> {
     assertNotRoot();
     const runtime = await takeState(told);
     taken = runtime;
-    for (const name of [
-      'auditd-ai',
-      'sandboxd',
-      'egressd',
-      'approvald',
-      'modeld',
-      'toold',
-      'agentd',
-    ])
-      await runtime.daemonProcess(name);
+    for (const name of START_ORDER) await runtime.daemonProcess(name);
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });
       await runtime.down();

@@ -1,4 +1,4 @@
-// Daemons as values: the peer table, run sockets and fences, health, and what a stopping daemon
+// Daemons as values: links to peers, run sockets and fences, health, and what a stopping daemon
 // still does.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import * as z from 'zod';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
 import type { RunCaller } from '../wire/caller.ts';
-import { type DaemonName, PEERS } from '../wire/peers.ts';
+import { DAEMON_TABLE, DAEMONS } from '../wire/daemons.ts';
 import { route, routes } from '../wire/route.ts';
 import type { RunId, TaskId } from '../wire/words.ts';
 import { manualClock } from './clock.ts';
@@ -73,11 +73,11 @@ describe('a hosted daemon', () => {
 
   it('has its own section of the configuration', () => assert.deepEqual(floor.config, { size: 3 }));
 
-  it('cannot get a client of a daemon that is not in the peer table', () => {
-    for (const name of ['agentd', 'toold', 'modeld', 'auditd-ai'] as DaemonName[]) {
+  it('cannot get a client of a daemon that its row does not list', () => {
+    for (const name of DAEMONS) {
       const get = () => floor.peer(name, table);
-      if (PEERS.toold.includes(name)) assert.doesNotThrow(get);
-      else assert.throws(get, /not in the peer table/);
+      if (DAEMON_TABLE.toold.calls.includes(name)) assert.doesNotThrow(get);
+      else assert.throws(get, /has no such link/);
     }
   });
 

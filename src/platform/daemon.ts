@@ -5,8 +5,8 @@ import { chmodSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
+import { callersOf, DAEMON_TABLE, DAEMONS, type DaemonName } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { DAEMONS, type DaemonName, PEERS } from '../wire/peers.ts';
 import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
 import { alwaysCaller, operatorByKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
@@ -148,8 +148,8 @@ export async function hostDaemon(value: Daemon, options: HostOptions): Promise<H
   let face: HttpFace | undefined;
 
   const linkTo = (peer: DaemonName): Link => {
-    if (!PEERS[name].includes(peer))
-      throw new Error(`${name} may not call ${peer}: it is not in the peer table`);
+    if (!DAEMON_TABLE[name].calls.includes(peer))
+      throw new Error(`${name} may not call ${peer}: the table of daemons has no such link`);
     const caller = { kind: 'daemon', principal: `service:${name}`, daemon: name } as const;
     const made =
       links.get(peer) ??
@@ -159,7 +159,8 @@ export async function hostDaemon(value: Daemon, options: HostOptions): Promise<H
     links.set(peer, made);
     return made;
   };
-  const isHereLater = (peer: DaemonName) => options.mode === 'embedded' && peer !== 'auditd-ai';
+  const isHereLater = (peer: DaemonName) =>
+    options.mode === 'embedded' && DAEMON_TABLE[peer].ownProcess !== true;
 
   const floor: Floor = {
     name,
@@ -234,8 +235,7 @@ async function openSockets(face: HttpFace, name: DaemonName, options: HostOption
     socketPathOf(options.runtimeDir, name, 'operator'),
     operatorByKey(options.operatorKey, peopleIn(join(options.stateDir, 'people'))),
   );
-  for (const peer of DAEMONS) {
-    if (!PEERS[peer].includes(name)) continue;
+  for (const peer of callersOf(name)) {
     const caller = { kind: 'daemon', principal: `service:${peer}`, daemon: peer } as const;
     await face.listenUnix(
       socketPathOf(options.runtimeDir, name, `peer-${peer}`),

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
-import { DAEMONS, type DaemonName } from '../wire/peers.ts';
+import { DAEMONS, type DaemonName } from '../wire/daemons.ts';
 import { socketPathOf } from './daemon.ts';
 import { type Front, openFront } from './front.ts';
 import { silentLog } from './log.ts';

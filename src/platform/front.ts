@@ -1,8 +1,8 @@
 // The one TCP port: checks Host, Origin and the operator's key, then hands each request to the
 // daemon that owns its path: in this process as it is, else over that daemon's operator socket.
 import http from 'node:http';
+import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/peers.ts';
 import { bearer, operatorOverTcp } from './authenticate.ts';
 import { type Hosted, socketPathOf } from './daemon.ts';
 import type { Exchange } from './http1/exchange.ts';

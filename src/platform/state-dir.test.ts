@@ -17,6 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { DAEMONS, RUN_DAEMONS } from '../wire/daemons.ts';
 import { socketPathOf } from './daemon.ts';
 import { assertSocketPath } from './http-server.ts';
 import {
@@ -156,10 +157,11 @@ describe('state-dir: the runtime path', () => {
         continue;
       }
       taken++;
-      for (const caller of ['operator', 'peer-agentd', id, `${id}r`])
-        for (const daemon of ['agentd', 'toold', 'modeld', 'auditd-ai'] as const)
-          if (!(daemon === 'auditd-ai' && caller.startsWith('run_')))
-            assertSocketPath(socketPathOf(path, daemon, caller));
+      for (const daemon of DAEMONS)
+        for (const caller of ['operator', ...DAEMONS.map((name) => `peer-${name}`)])
+          assertSocketPath(socketPathOf(path, daemon, caller));
+      for (const daemon of RUN_DAEMONS)
+        for (const caller of [id, `${id}r`]) assertSocketPath(socketPathOf(path, daemon, caller));
     }
     assert.ok(taken > 10 && taken < 80);
   });

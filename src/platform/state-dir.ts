@@ -13,12 +13,16 @@ import {
 import { userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { RUN_DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import { SOCKET_PATH_BYTES_MAX } from './http-server.ts';
 import { sha256Hex } from './json.ts';
 import { assertTrustedAbove } from './trusted-path.ts';
 
 export const STATE_VERSION = 1;
+
+/** The longest socket name is a replayed run's: /<daemon>/run_<26>.<5 digits>r/<daemon>.sock. */
+const SOCKET_NAME_BYTES_MAX = 45 + 2 * Math.max(...RUN_DAEMONS.map(({ length }) => length));
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
@@ -42,8 +46,7 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
         ? '/run/agentd'
         : `/tmp/agentd-${uid}`;
   const dir = join(base, short);
-  // The longest name below it is a replayed run's: /modeld/run_<26>.<5 digits>r/modeld.sock.
-  if (Buffer.byteLength(dir) + 57 > SOCKET_PATH_BYTES_MAX) {
+  if (Buffer.byteLength(dir) + SOCKET_NAME_BYTES_MAX > SOCKET_PATH_BYTES_MAX) {
     throw fault('path_too_long', `the runtime path ${dir} leaves no room for socket names`);
   }
   return dir;

@@ -4,7 +4,7 @@ import type { NewId } from '../platform/ids.ts';
 import type { Log } from '../platform/log.ts';
 import type { Outbox } from '../platform/outbox.ts';
 import type { Database } from '../platform/sql/database.ts';
-import type { DaemonName } from '../wire/peers.ts';
+import type { DaemonName } from '../wire/daemons.ts';
 import type { PolicySourceOptions } from './source.ts';
 
 const PROBLEM_CHARS_MAX = 1_024;

@@ -1,5 +1,6 @@
 // auditd-ai's contract: append for the daemons, reading and proving for people.
 import * as z from 'zod';
+import { callersOf } from './daemons.ts';
 import { AuditEvent, NewEvent } from './events.ts';
 import { route, routes } from './route.ts';
 import { pageQuery } from './words.ts';
@@ -38,13 +39,13 @@ const ListQuery = z.strictObject({ ...pageQuery(100), order: z.enum(['asc', 'des
 const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
 
 const EVENTS_MAX = 5_000;
-const DAEMONS = ['agentd', 'toold', 'modeld', 'sandboxd', 'approvald', 'egressd'] as const;
+const SENDERS = callersOf('auditd-ai');
 
 export const auditRoutes = routes({
   append: route({
     method: 'POST',
     path: '/v1/audit/append',
-    callers: DAEMONS,
+    callers: SENDERS,
     body: z.strictObject({ events: z.array(NewEvent).min(1).max(EVENTS_MAX) }),
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,
@@ -57,7 +58,7 @@ export const auditRoutes = routes({
   own: route({
     method: 'GET',
     path: '/v1/audit/own/{store}',
-    callers: DAEMONS,
+    callers: SENDERS,
     params: z.strictObject({ store: z.string().min(1).max(256) }),
     query: z.strictObject({ after: z.coerce.number().int().nonnegative() }),
     output: z.object({ events: z.array(AuditEvent) }),

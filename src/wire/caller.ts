@@ -1,6 +1,6 @@
 // Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of
 // itself.
-import type { DaemonName } from './peers.ts';
+import type { DaemonName } from './daemons.ts';
 import type { RunId, TaskId } from './words.ts';
 
 export type OperatorCaller = {

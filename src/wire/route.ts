@@ -1,7 +1,7 @@
 // The shape of a route: one value says the method, the path, who may call it and what goes in and
 // out. Dispatch, typed clients, OpenAPI and the docs are all made from these values.
 import type { z } from 'zod';
-import type { DaemonName } from './peers.ts';
+import type { DaemonName } from './daemons.ts';
 
 /**
  * `run` is a runner through its own socket, `operator` a person with the key file, else a peer

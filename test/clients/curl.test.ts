@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
-import type { DaemonName } from '../../src/wire/peers.ts';
+import type { DaemonName } from '../../src/wire/daemons.ts';
 import { runSocketOf } from '../support/callers.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 

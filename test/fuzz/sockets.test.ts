@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
-import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
+import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { runSocketOf, TABLES } from '../support/callers.ts';
 import type { Where } from '../support/raw-http.ts';
 import {
@@ -49,7 +49,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
       const { runs } = await runtime.agentd.listRuns({ query: { task_id: task.id } });
       const live = runs.find(({ status }) => status === 'live');
       const isOpen = (name: DaemonName) => existsSync(runSocketOf(runtime, name, live!));
-      return live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen)
+      return live !== undefined && RUN_DAEMONS.every(isOpen)
         ? runDirName({ runId: live.id, fence: live.fence })
         : undefined;
     });
@@ -95,7 +95,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
         aim: { name: `operator-${name}`, routes: routesOf(name), headers: operator() },
         where: unix(name, () => 'operator'),
       })),
-      ...(['agentd', 'toold', 'modeld'] as const).map((name) => ({
+      ...RUN_DAEMONS.map((name) => ({
         aim: { name: `run-${name}`, routes: routesOf(name), headers: {} },
         where: unix(name, () => run),
       })),
@@ -147,7 +147,8 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
 
   for (const name of [
     ...DAEMONS.map((daemon) => `operator-${daemon}`),
-    ...['run-agentd', 'run-toold', 'run-modeld', 'port'],
+    ...RUN_DAEMONS.map((daemon) => `run-${daemon}`),
+    'port',
   ]) {
     const isLeftOut = onlyName !== undefined && onlyName !== '' && onlyName !== name;
     it(`${name}: each is answered as it should be`, {

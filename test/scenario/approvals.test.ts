@@ -14,7 +14,7 @@ import { type Client, makeClient, socketLink } from '../../src/platform/link.ts'
 import { verifyJson } from '../../src/platform/signed-json.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type AskApproval, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
-import type { DaemonName } from '../../src/wire/peers.ts';
+import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { RouteTable } from '../../src/wire/route.ts';
 import type { CallId } from '../../src/wire/words.ts';
 import {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
-import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import {
   call,

@@ -10,10 +10,10 @@ import { approvaldRoutes } from '../../src/wire/approvald.ts';
 import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import { callIdOf } from '../../src/wire/call-id.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
+import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
-import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
@@ -97,7 +97,7 @@ async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
     const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
     const live = runs.find(({ status }) => status === 'live');
     const isOpen = (name: DaemonName) => existsSync(runSocketOf(world, name, live!));
-    const isUp = live !== undefined && (['agentd', 'toold', 'modeld'] as const).every(isOpen);
+    const isUp = live !== undefined && RUN_DAEMONS.every(isOpen);
     return isUp ? live : undefined;
   });
   const caller: RunCaller = {

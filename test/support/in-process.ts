@@ -30,7 +30,7 @@ import {
 import { idMaker } from '../../src/platform/ids.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
-import type { DaemonName } from '../../src/wire/peers.ts';
+import type { DaemonName } from '../../src/wire/daemons.ts';
 import { type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
 
 export type World = Clients & {

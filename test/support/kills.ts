@@ -1,7 +1,7 @@
 // Whom a fault test kills: the processes of one runtime, found by what the kernel says of them.
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DAEMONS } from '../../src/wire/peers.ts';
+import { DAEMONS } from '../../src/wire/daemons.ts';
 import type { TestRuntime } from './runtime.ts';
 
 /** Children of the runtime by name, from the kernel: the supervisor gives no list. */

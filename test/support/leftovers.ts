@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { wardenPaths } from '../../src/daemons/sandboxd/bounds.ts';
+import { DAEMONS } from '../../src/wire/daemons.ts';
 import {
   cgroupsAt,
   isExiting,
@@ -14,7 +15,6 @@ import {
 import { eventually, type TestRuntime } from './runtime.ts';
 
 const OWN = new Set(['warden', 'warden-janitor', 'box-spare']);
-const BESIDE = ['agentd', 'toold', 'modeld', 'egressd'];
 
 type Left = {
   /** Who looks in the wrong place finds nothing, and nothing is what is hoped for. */
@@ -42,7 +42,7 @@ function leftOf({ runtimeDir }: TestRuntime): Left {
     // A box that waits to be used has one; where there are none at all, there is none to be left.
     cgroups: boxes.length === 0 ? 0 : boxes.length - spares.length,
     mounts: mountsOf(runtimeDir, process.pid),
-    sockets: BESIDE.flatMap((name) =>
+    sockets: DAEMONS.flatMap((name) =>
       readdirSync(join(runtimeDir, name))
         .filter((entry) => entry.startsWith('run_'))
         .map((entry) => `${name}/${entry}`),

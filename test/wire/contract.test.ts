@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
-import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
 import type { Route } from '../../src/wire/route.ts';
 import {
   type Ask,

@@ -2,8 +2,8 @@
 // not call are refused with the right fault. A route without a row here fails.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
+import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import { FAULTS } from '../../src/wire/errors.ts';
-import { DAEMONS, type DaemonName } from '../../src/wire/peers.ts';
 import type { CallerKind, Route } from '../../src/wire/route.ts';
 import {
   askLocal,

@@ -1,7 +1,7 @@
 // The paths agentctl asks are those of the contracts, and open to an operator.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DaemonName } from '../../wire/peers.ts';
+import type { DaemonName } from '../../wire/daemons.ts';
 import type { RouteTable } from '../../wire/route.ts';
 import { PATHS } from './routes.ts';
 import { CONTRACTS } from './testing/fake-runtime.ts';

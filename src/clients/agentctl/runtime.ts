@@ -3,8 +3,8 @@
 import type { IncomingMessage } from 'node:http';
 import { fillPath, queryOf, withQuery } from '../../platform/request-path.ts';
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
+import type { DaemonName } from '../../wire/daemons.ts';
 import { fault, faultFromBody } from '../../wire/errors.ts';
-import type { DaemonName } from '../../wire/peers.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
 import { type Answer, exchange } from './exchange.ts';
 import { type Asked, PATHS, type Tables } from './routes.ts';

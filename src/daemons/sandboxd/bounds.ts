@@ -3,13 +3,11 @@
 import { existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isWithin } from '../../policy/paths.ts';
+import { RUN_DAEMONS } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import { runnerPlace, runnerPlaceOnHost, systemBinds, toolBinds } from './adapters/host-places.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type Host, identityMode } from './identities.ts';
-
-/** The daemons whose sockets a runner gets. */
-export const RUNNER_DAEMONS = ['agentd', 'toold', 'modeld'] as const;
 
 export type BoundsPlaces = {
   config: SandboxdConfig & { runner: string };
@@ -99,7 +97,7 @@ export function boundsText(places: BoundsPlaces): string {
   const shown = [...systemBinds(config.system_paths), ...runner.binds, ...toolBinds(config.boxfs)]
     .filter(({ kind }) => kind === 'ro')
     .map(({ src }) => src!);
-  const sockets = RUNNER_DAEMONS.map((name) => join(runtimeDir, name));
+  const sockets = RUN_DAEMONS.map((name) => join(runtimeDir, name));
   const changed = [...config.workspace_roots, ...config.write_roots];
   const theirs = [stateDir, runtimeDir, ...changed, ...changed.map(real)];
   const found = (path: string): string => declared(path, theirs);

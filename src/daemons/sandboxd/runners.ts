@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
+import { RUN_DAEMONS, type RunDaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunnerEnd, RunnerEnded, StartRunnerBody } from '../../wire/sandboxd.ts';
 import type { BoxId, RunId } from '../../wire/words.ts';
@@ -12,13 +13,12 @@ import type { RunnerPlace } from './adapters/host-places.ts';
 import type { Bind, Limits, Plan } from './adapters/plan.ts';
 import type { ProcessRecords } from './adapters/process-records.ts';
 import type { Command, CommandExit, Warden } from './adapters/warden.ts';
-import { RUNNER_DAEMONS } from './bounds.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
 import { makeOrRefused } from './refusals.ts';
 import type { Store } from './store.ts';
 
-type Sockets = Record<(typeof RUNNER_DAEMONS)[number], string>;
+type Sockets = Record<RunDaemonName, string>;
 type Key = { runId: RunId; fence: number; mode: 'live' | 'replay' };
 
 export type Runners = {
@@ -78,7 +78,7 @@ export function makeRunners(options: RunnersOptions): Runners {
 
   /** The directories are there before the sockets are: the box is built while they are opened. */
   const socketDirs = (name: string): string[] =>
-    RUNNER_DAEMONS.map((daemon) => join(runtimeDir, daemon, name));
+    RUN_DAEMONS.map((daemon) => join(runtimeDir, daemon, name));
   const socketsOf = (name: string): Sockets => {
     const at = (daemon: string) =>
       join(onHost ? join(runtimeDir, daemon, name) : join(daemonsIn, daemon), `${daemon}.sock`);
@@ -88,7 +88,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   const planOf = (id: BoxId, name: string, identity: Identity): Plan => {
     const place = options.place();
     const dirs = socketDirs(name).map((src, at): Bind => {
-      const dst = onHost ? src : join(daemonsIn, RUNNER_DAEMONS[at]!);
+      const dst = onHost ? src : join(daemonsIn, RUN_DAEMONS[at]!);
       return { kind: 'ro', src, dst };
     });
     return {
@@ -116,7 +116,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   };
 
   // None lives yet: what is here and empty is of a life that ended before it could tidy up.
-  for (const daemon of RUNNER_DAEMONS)
+  for (const daemon of RUN_DAEMONS)
     for (const name of namesIn(join(runtimeDir, daemon)))
       if (name.startsWith('run_')) removeDirs(name);
 

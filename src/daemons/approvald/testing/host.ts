@@ -24,9 +24,9 @@ import {
 } from '../../../wire/approvald.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller } from '../../../wire/caller.ts';
+import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import type { DaemonName } from '../../../wire/peers.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
 import { approvaldConfig } from '../config.ts';

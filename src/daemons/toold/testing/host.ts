@@ -12,8 +12,8 @@ import { silentLog } from '../../../platform/log.ts';
 import { publishPolicy as publish } from '../../../policy/testing/publish.ts';
 import { callIdOf } from '../../../wire/call-id.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
+import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault } from '../../../wire/errors.ts';
-import type { DaemonName } from '../../../wire/peers.ts';
 import {
   type AdmitRunBody,
   type CallAnswer,

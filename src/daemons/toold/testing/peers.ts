@@ -14,9 +14,9 @@ import {
   type WaitView,
 } from '../../../wire/agentd.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { DaemonName } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import type { DaemonName } from '../../../wire/peers.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../../wire/words.ts';
 

@@ -1,6 +1,6 @@
 // Checks of a runtime that is up: its daemons, models and manifests.
 import { readFileSync } from 'node:fs';
-import type { DaemonName } from '../../../../wire/peers.ts';
+import type { DaemonName } from '../../../../wire/daemons.ts';
 import { PATHS } from '../../routes.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';

@@ -1,0 +1,58 @@
+// The table of daemons: their names, who calls whom, and which paths each one answers on the TCP
+// port. Wiring, peer sockets, configuration sections, docs and tests are derived from it.
+
+type DaemonRow<Name extends string> = {
+  /** The daemons it may call. A link that is not listed here cannot be made. */
+  calls: readonly Name[];
+  /** The path prefixes it answers on the TCP port; the longest prefix that matches wins. */
+  paths: readonly string[];
+  /** It has a process of its own even in embedded mode. */
+  ownProcess?: true;
+  /** Runs call it, each through a socket of its own. */
+  servesRuns?: true;
+};
+
+/** Callers come before the daemons they need at their start: startup goes from last to first. */
+const TABLE = {
+  agentd: {
+    calls: ['toold', 'modeld', 'approvald', 'sandboxd', 'auditd-ai'],
+    paths: ['/'],
+    servesRuns: true,
+  },
+  toold: {
+    calls: ['agentd', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
+    paths: ['/v1/tools'],
+    servesRuns: true,
+  },
+  modeld: {
+    calls: ['agentd', 'auditd-ai'],
+    paths: ['/v1/models', '/openai/', '/anthropic/'],
+    servesRuns: true,
+  },
+  approvald: { calls: ['agentd', 'auditd-ai'], paths: ['/v1/approvals', '/v1/permits'] },
+  egressd: { calls: ['auditd-ai'], paths: ['/v1/egress'] },
+  sandboxd: { calls: ['auditd-ai'], paths: ['/v1/sandboxes'] },
+  'auditd-ai': { calls: [], paths: ['/v1/audit'], ownProcess: true },
+} as const;
+
+export type DaemonName = keyof typeof TABLE;
+/** The daemons that runs call. */
+export type RunDaemonName = {
+  [D in DaemonName]: (typeof TABLE)[D] extends { servesRuns: true } ? D : never;
+}[DaemonName];
+
+export const DAEMON_TABLE: { readonly [D in DaemonName]: DaemonRow<DaemonName> } = TABLE;
+export const DAEMONS = Object.keys(TABLE) as readonly DaemonName[];
+export const START_ORDER: readonly DaemonName[] = DAEMONS.toReversed();
+export const RUN_DAEMONS = DAEMONS.filter(
+  (name): name is RunDaemonName => DAEMON_TABLE[name].servesRuns === true,
+);
+
+/** The daemons that may call this one. */
+export const callersOf = (callee: DaemonName): DaemonName[] =>
+  DAEMONS.filter((name) => DAEMON_TABLE[name].calls.includes(callee));
+
+/** Every path prefix with its daemon, the longest first. */
+export const PATH_OWNERS: readonly { prefix: string; daemon: DaemonName }[] = DAEMONS.flatMap(
+  (daemon) => DAEMON_TABLE[daemon].paths.map((prefix) => ({ prefix, daemon })),
+).toSorted((a, b) => b.prefix.length - a.prefix.length);
