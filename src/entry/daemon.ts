@@ -1,6 +1,6 @@
 // One daemon in a process of its own: every daemon in split mode, auditd-ai in every mode.
 import { join } from 'node:path';
-import { type Daemon, hostDaemon } from '../platform/daemon.ts';
+import { type AnyDaemon, hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { giveBackAtRest } from './at-rest.ts';
@@ -15,17 +15,14 @@ import {
 } from './options.ts';
 
 /** Only the one that is asked for is loaded: the others would cost memory and start time. */
-const LOAD: Record<string, () => Promise<Daemon>> = {
-  agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd as unknown as Daemon,
-  toold: async () => (await import('../daemons/toold/daemon.ts')).toold as unknown as Daemon,
-  modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld as unknown as Daemon,
-  sandboxd: async () =>
-    (await import('../daemons/sandboxd/daemon.ts')).sandboxd as unknown as Daemon,
-  approvald: async () =>
-    (await import('../daemons/approvald/daemon.ts')).approvald as unknown as Daemon,
-  egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd as unknown as Daemon,
-  'auditd-ai': async () =>
-    (await import('../daemons/auditd-ai/daemon.ts')).auditdAi as unknown as Daemon,
+const LOAD: Record<string, () => Promise<AnyDaemon>> = {
+  agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd,
+  toold: async () => (await import('../daemons/toold/daemon.ts')).toold,
+  modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld,
+  sandboxd: async () => (await import('../daemons/sandboxd/daemon.ts')).sandboxd,
+  approvald: async () => (await import('../daemons/approvald/daemon.ts')).approvald,
+  egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd,
+  'auditd-ai': async () => (await import('../daemons/auditd-ai/daemon.ts')).auditdAi,
 };
 
 async function main(): Promise<void> {

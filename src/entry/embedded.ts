@@ -6,7 +6,7 @@ import { egressd } from '../daemons/egressd/daemon.ts';
 import { modeld } from '../daemons/modeld/daemon.ts';
 import { sandboxd } from '../daemons/sandboxd/daemon.ts';
 import { toold } from '../daemons/toold/daemon.ts';
-import { type Daemon, type Hosted, hostDaemon } from '../platform/daemon.ts';
+import { type Hosted, hostDaemon } from '../platform/daemon.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import {
   assertNotRoot,
@@ -29,7 +29,7 @@ async function main(): Promise<void> {
     await runtime.daemonProcess('auditd-ai');
     const hosted: Hosted[] = [];
     for (const daemon of [sandboxd, egressd, approvald, modeld, toold, agentd])
-      hosted.push(await hostDaemon(daemon as unknown as Daemon, runtime.options));
+      hosted.push(await hostDaemon(daemon, runtime.options));
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });
       const last = hosted.toReversed();

@@ -12,7 +12,7 @@ import { DAEMON_TABLE, DAEMONS } from '../wire/daemons.ts';
 import { route, routes } from '../wire/route.ts';
 import type { RunId, TaskId } from '../wire/words.ts';
 import { manualClock } from './clock.ts';
-import { daemon, type Floor, type Hosted, hostDaemon, socketPathOf } from './daemon.ts';
+import { defineDaemon, type Floor, type Hosted, hostDaemon, socketPathOf } from './daemon.ts';
 import { derivedId, idMaker } from './ids.ts';
 import { silentLog } from './log.ts';
 
@@ -31,7 +31,7 @@ describe('a hosted daemon', () => {
   let floor: Floor;
   let hosted: Hosted;
   const told: string[] = [];
-  const toold = daemon({
+  const toold = defineDaemon({
     name: 'toold',
     routes: table,
     config: z.strictObject({ size: z.int() }),
@@ -52,7 +52,7 @@ describe('a hosted daemon', () => {
 
   before(async () => {
     const clock = manualClock(1_800_000_000_000);
-    hosted = await hostDaemon(toold as never, {
+    hosted = await hostDaemon(toold, {
       ...{ version: 'test', mode: 'split', stateDir: dir, runtimeDir: dir, operatorKey: KEY },
       config: { toold: { size: 3 } },
       ...{ clock, random: (n) => new Uint8Array(n), newId: idMaker(clock), log: silentLog },

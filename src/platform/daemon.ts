@@ -67,18 +67,29 @@ export type Running<T extends RouteTable> = {
   stop(): Promise<void>;
 };
 
-export type Daemon<T extends RouteTable = RouteTable, S extends z.ZodType = z.ZodType> = {
-  name: DaemonName;
+type Daemon<N extends DaemonName, T extends RouteTable, S extends z.ZodType> = {
+  name: N;
   routes: T;
   config: S;
   start(floor: Floor<z.output<S>>): Promise<Running<T>>;
 };
 
-/** Keeps the types of one daemon together. */
-export function daemon<T extends RouteTable, S extends z.ZodType>(
-  value: Daemon<T, S>,
-): Daemon<T, S> {
-  return value;
+/** A daemon without the types of its configuration and handlers, so that one list holds all. */
+export type AnyDaemon<N extends DaemonName = DaemonName> = {
+  name: N;
+  routes: RouteTable;
+  start(floor: Floor): Promise<Running<RouteTable>>;
+};
+
+/**
+ * Checks the types of one daemon against each other and returns it as both. Erasing them is safe:
+ * hostDaemon passes the section that `config` has checked, and dispatch calls each handler only
+ * with what its route has checked.
+ */
+export function defineDaemon<N extends DaemonName, T extends RouteTable, S extends z.ZodType>(
+  value: Daemon<N, T, S>,
+): Daemon<N, T, S> & AnyDaemon<N> {
+  return value as Daemon<N, T, S> & AnyDaemon<N>;
 }
 
 export type Hosted = {
@@ -139,7 +150,7 @@ export function runDirName(
   return `${runId}.${fence}${mode === 'live' ? '' : 'r'}`;
 }
 
-export async function hostDaemon(value: Daemon, options: HostOptions): Promise<Hosted> {
+export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promise<Hosted> {
   const { name } = value;
   const log = options.log.with({ daemon: name });
   const metrics = makeMetrics(name);

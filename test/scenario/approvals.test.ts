@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { approvald } from '../../src/daemons/approvald/daemon.ts';
 import { type Seeing, seeing } from '../../src/daemons/approvald/testing/seeing.ts';
-import { type Daemon, hostDaemon, socketPathOf } from '../../src/platform/daemon.ts';
+import { hostDaemon, socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
@@ -127,7 +127,7 @@ const redeem = ({ params, body }: Parked): Promise<Redeemed> => {
 
 async function restartApprovald(): Promise<void> {
   await world.hosted.get('approvald')!.stop();
-  await hostDaemon(approvald as unknown as Daemon, world.options);
+  await hostDaemon(approvald, world.options);
   await world.hosted.get('approvald')!.begin();
   connect();
 }

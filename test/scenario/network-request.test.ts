@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { toold } from '../../src/daemons/toold/daemon.ts';
-import { type Daemon, hostDaemon } from '../../src/platform/daemon.ts';
+import { hostDaemon } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
@@ -223,7 +223,7 @@ describe('network.request', () => {
       request('docs.example.com'),
     );
     await world.hosted.get('toold')!.stop();
-    await hostDaemon(toold as unknown as Daemon, world.options);
+    await hostDaemon(toold, world.options);
     await world.hosted.get('toold')!.begin();
     const open = await ask(first.run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);

@@ -21,12 +21,7 @@ import { toold } from '../../src/daemons/toold/daemon.ts';
 import { startWarden } from '../../src/entry/warden.ts';
 import { operatorKey } from '../../src/platform/authenticate.ts';
 import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
-import {
-  type Daemon,
-  type Hosted,
-  type HostOptions,
-  hostDaemon,
-} from '../../src/platform/daemon.ts';
+import { type Hosted, type HostOptions, hostDaemon } from '../../src/platform/daemon.ts';
 import { idMaker } from '../../src/platform/ids.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
@@ -108,15 +103,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
       'auditd-ai': auditdConfig.parse({}),
     },
   };
-  const daemons = [
-    auditdAi,
-    sandboxd,
-    egressd,
-    approvald,
-    modeld,
-    toold,
-    agentd,
-  ] as unknown as Daemon[];
+  const daemons = [auditdAi, sandboxd, egressd, approvald, modeld, toold, agentd];
   const warden = await startWarden({
     ...{ config: host.config.sandboxd as SandboxdConfig, stateDir, runtimeDir },
     ...{ clientPid: process.pid, log: silentLog },

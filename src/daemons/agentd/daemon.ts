@@ -1,7 +1,7 @@
 // agentd as a value: the one file that knows all its parts.
 import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
-import { daemon, type Floor } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor } from '../../platform/daemon.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { ownDir } from '../../platform/state-dir.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -213,4 +213,9 @@ async function start(floor: Floor<AgentdConfig>) {
   };
 }
 
-export const agentd = daemon({ name: 'agentd', routes: agentdRoutes, config: agentdConfig, start });
+export const agentd = defineDaemon({
+  name: 'agentd',
+  routes: agentdRoutes,
+  config: agentdConfig,
+  start,
+});

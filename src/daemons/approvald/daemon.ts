@@ -1,6 +1,6 @@
 // approvald as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { peopleIn } from '../../platform/people.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
@@ -110,7 +110,7 @@ function openChannels(config: ApprovaldConfig, signing: SigningKey): Map<string,
   return channels;
 }
 
-export const approvald = daemon({
+export const approvald = defineDaemon({
   name: 'approvald',
   routes: approvaldRoutes,
   config: approvaldConfig,

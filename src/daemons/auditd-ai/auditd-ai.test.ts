@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
-import { type Daemon, type Hosted, hostDaemon } from '../../platform/daemon.ts';
+import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
 import { idMaker } from '../../platform/ids.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
@@ -37,7 +37,7 @@ async function start(
   moment?: (name: string) => void,
 ): Promise<{ hosted: Hosted; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
-  const hosted = await hostDaemon(auditdAi as unknown as Daemon, {
+  const hosted = await hostDaemon(auditdAi, {
     version: 't',
     mode: 'split',
     stateDir: dir,

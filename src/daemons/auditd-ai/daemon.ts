@@ -1,6 +1,6 @@
 // auditd-ai as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { daemon } from '../../platform/daemon.ts';
+import { defineDaemon } from '../../platform/daemon.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { makeApi } from './api.ts';
 import { auditdConfig } from './config.ts';
@@ -8,7 +8,7 @@ import { openLog } from './log/log.ts';
 import { makeService } from './service.ts';
 import { openIndex } from './store/store.ts';
 
-export const auditdAi = daemon({
+export const auditdAi = defineDaemon({
   name: 'auditd-ai',
   routes: auditRoutes,
   config: auditdConfig,

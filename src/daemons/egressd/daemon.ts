@@ -1,7 +1,7 @@
 // egressd as a value: the one file that knows all its parts.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
@@ -134,7 +134,7 @@ async function start(floor: Floor<EgressdConfig>): Promise<Running<typeof egress
   return assemble({ floor, db, outbox, resolve, dial });
 }
 
-export const egressd = daemon({
+export const egressd = defineDaemon({
   name: 'egressd',
   routes: egressdRoutes,
   config: egressdConfig,

@@ -1,6 +1,6 @@
 // modeld as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { daemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
@@ -118,4 +118,9 @@ function artifactReader(floor: Floor<ModeldConfig>): ReadArtifact {
   };
 }
 
-export const modeld = daemon({ name: 'modeld', routes: modeldRoutes, config: modeldConfig, start });
+export const modeld = defineDaemon({
+  name: 'modeld',
+  routes: modeldRoutes,
+  config: modeldConfig,
+  start,
+});

@@ -1,7 +1,7 @@
 // sandboxd as a value: the one file that knows all its parts.
 import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
-import { daemon, type Floor } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -116,7 +116,7 @@ async function start(floor: Floor<SandboxdConfig>) {
   };
 }
 
-export const sandboxd = daemon({
+export const sandboxd = defineDaemon({
   name: 'sandboxd',
   routes: sandboxdRoutes,
   config: sandboxdConfig,

@@ -1,6 +1,6 @@
 // toold as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { daemon, type Floor, isFault, type Running } from '../../platform/daemon.ts';
+import { defineDaemon, type Floor, isFault, type Running } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
@@ -204,4 +204,9 @@ async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRou
   return assemble({ floor, db, outbox, policy, appendLine });
 }
 
-export const toold = daemon({ name: 'toold', routes: tooldRoutes, config: tooldConfig, start });
+export const toold = defineDaemon({
+  name: 'toold',
+  routes: tooldRoutes,
+  config: tooldConfig,
+  start,
+});

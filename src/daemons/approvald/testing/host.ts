@@ -179,7 +179,7 @@ export async function hostApprovald(world: World, config: object = {}): Promise<
     ['agentd', fakeAgentd(world)],
     ['auditd-ai', fakeAudit(world)],
   ]);
-  const host = await hostDaemon(approvald as never, {
+  const host = await hostDaemon(approvald, {
     ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'k'.repeat(43), log: silentLog },
     ...{ here, clock, random: randomBytes, newId: idMaker(clock) },
     stateDir: join(world.dir, 'state'),

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '../../../../test/support/runtime.ts';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
-import { daemon, type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { defineDaemon, type Hosted, hostDaemon } from '../../../platform/daemon.ts';
 import { makeDispatch } from '../../../platform/dispatch.ts';
 import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
@@ -130,7 +130,7 @@ export async function startHost(
 
 /** The same daemon with names and connections that a test gives. */
 function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
-  return daemon({
+  return defineDaemon({
     ...egressd,
     async start(floor) {
       const peer = floor.peer('auditd-ai', auditRoutes);
