@@ -40,7 +40,7 @@ const wasm = { input: /\.wasm$|[-/]wasm[-/]/, why: 'it costs start time' };
 const PROGRAMS: readonly Program[] = [
   { name: 'agentctl', source: 'src/clients/agentctl/main.ts', splits: true, banned: [zod] },
   { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, wasm] },
-  { name: 'embedded', source: 'src/entry/embedded.ts', requires: true, stays: true },
+  { name: 'embedded', source: 'src/entry/embedded.ts', splits: true, requires: true, stays: true },
   { name: 'split', source: 'src/entry/split.ts', requires: true, stays: true },
   { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true, stays: true },
   { name: 'as-root', source: 'src/entry/as-root.ts', requires: true },

@@ -1,9 +1,11 @@
-// One daemon in a process of its own: every daemon in split mode, auditd-ai in every mode.
+// Runs one daemon in a process of its own: every daemon in split mode, auditd-ai in every mode.
 import { join } from 'node:path';
-import { type AnyDaemon, hostDaemon } from '../platform/daemon.ts';
+import { hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
+import { DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import { giveBackAtRest } from './at-rest.ts';
+import { LOADERS } from './daemon-modules.ts';
 import {
   endAll,
   hostOptions,
@@ -14,39 +16,27 @@ import {
   sayReady,
 } from './options.ts';
 
-/** Only the one that is asked for is loaded: the others would cost memory and start time. */
-const LOAD: Record<string, () => Promise<AnyDaemon>> = {
-  agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd,
-  toold: async () => (await import('../daemons/toold/daemon.ts')).toold,
-  modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld,
-  sandboxd: async () => (await import('../daemons/sandboxd/daemon.ts')).sandboxd,
-  approvald: async () => (await import('../daemons/approvald/daemon.ts')).approvald,
-  egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd,
-  'auditd-ai': async () => (await import('../daemons/auditd-ai/daemon.ts')).auditdAi,
-};
-
 async function main(): Promise<void> {
-  const told = readArgv(process.argv.slice(2));
+  const args = readArgv(process.argv.slice(2));
   try {
-    const load = LOAD[told.daemon ?? ''];
-    if (load === undefined) throw fault('bad_usage', `there is no daemon ${told.daemon}`);
-    const daemon = await load();
-    process.title = daemon.name;
-    const config = loadRuntimeConfig(told);
-    const options = hostOptions(told, config);
+    const name = DAEMONS.find((known) => known === args.daemon);
+    if (name === undefined) throw fault('bad_usage', `there is no daemon ${args.daemon}`);
+    const daemon = await LOADERS[name]();
+    process.title = name;
+    const config = loadRuntimeConfig(args);
+    const options = hostOptions(args, config);
     // An instance of an earlier life may still be draining.
-    const lock = await waitForLock(join(told.stateDir, `${daemon.name}.lock`), 10_000);
-    if (lock === undefined)
-      throw fault('state_in_use', `another ${daemon.name} holds ${told.stateDir}`);
+    const lock = await waitForLock(join(args.stateDir, `${name}.lock`), 10_000);
+    if (lock === undefined) throw fault('state_in_use', `another ${name} holds ${args.stateDir}`);
     const hosted = await hostDaemon(daemon, options);
     onEnd(async () => {
       await endAll([() => hosted.drain(), () => hosted.stop(), () => lock.release()]);
     }, true);
-    sayReady(told.readyFd);
+    sayReady(args.readyFd);
     await hosted.begin();
     giveBackAtRest();
   } catch (error) {
-    refuseToStart(told.readyFd, error);
+    refuseToStart(args.readyFd, error);
   }
 }
 

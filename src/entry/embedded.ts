@@ -1,13 +1,9 @@
-// Embedded: the warden and auditd-ai in processes of their own, every other daemon in this one,
-// joined by local links.
-import { agentd } from '../daemons/agentd/daemon.ts';
-import { approvald } from '../daemons/approvald/daemon.ts';
-import { egressd } from '../daemons/egressd/daemon.ts';
-import { modeld } from '../daemons/modeld/daemon.ts';
-import { sandboxd } from '../daemons/sandboxd/daemon.ts';
-import { toold } from '../daemons/toold/daemon.ts';
+// Embedded: starts the warden and auditd-ai as processes of their own and hosts every other daemon
+// in this process, joined by local links.
 import { type Hosted, hostDaemon } from '../platform/daemon.ts';
+import { DAEMON_TABLE, START_ORDER } from '../wire/daemons.ts';
 import { giveBackAtRest } from './at-rest.ts';
+import { LOADERS } from './daemon-modules.ts';
 import {
   assertNotRoot,
   endAll,
@@ -20,16 +16,17 @@ import {
 import { type Runtime, takeState } from './runtime.ts';
 
 async function main(): Promise<void> {
-  const told = readArgv(process.argv.slice(2));
+  const args = readArgv(process.argv.slice(2));
   let taken: Runtime | undefined;
   try {
     assertNotRoot();
-    const runtime = await takeState(told);
+    const runtime = await takeState(args);
     taken = runtime;
-    await runtime.daemonProcess('auditd-ai');
     const hosted: Hosted[] = [];
-    for (const daemon of [sandboxd, egressd, approvald, modeld, toold, agentd])
-      hosted.push(await hostDaemon(daemon, runtime.options));
+    for (const name of START_ORDER) {
+      if (DAEMON_TABLE[name].ownProcess === true) await runtime.daemonProcess(name);
+      else hosted.push(await hostDaemon(await LOADERS[name](), runtime.options));
+    }
     onEnd(async (why) => {
       runtime.options.log.info('stopping', { why });
       const last = hosted.toReversed();
@@ -41,12 +38,12 @@ async function main(): Promise<void> {
     }, false);
     const info = await runtime.up();
     for (const one of hosted) await one.begin();
-    sayReady(told.readyFd, info);
+    sayReady(args.readyFd, info);
     giveBackAtRest();
   } catch (error) {
     // What was opened before the refusal would lie there as if somebody listened.
     await taken?.down().catch(endedBadly);
-    refuseToStart(told.readyFd, error);
+    refuseToStart(args.readyFd, error);
   }
 }
 

@@ -20,7 +20,7 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { SECTIONS } from './sections.ts';
+import { SECTIONS } from './daemon-modules.ts';
 
 export const VERSION = '0.1.0';
 

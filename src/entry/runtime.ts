@@ -17,6 +17,7 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { type Supervised, supervise } from '../platform/supervise.ts';
+import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {
   endAll,
@@ -40,7 +41,7 @@ export type Runtime = {
   options: HostOptions;
   /** Starts one more process of the runtime; ended in reverse order. */
   process(name: string, file: string, argv: Argv): Promise<void>;
-  daemonProcess(name: string): Promise<void>;
+  daemonProcess(name: DaemonName): Promise<void>;
   /** Starts what starts every sandbox; before all others, and ended after them. */
   warden(config: RuntimeConfig): Promise<void>;
   /** Opens the port and writes down that this runtime is up. */

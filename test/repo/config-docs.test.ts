@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { SECTIONS } from '../../src/entry/sections.ts';
+import { SECTIONS } from '../../src/entry/daemon-modules.ts';
 import { loadConfig } from '../../src/platform/config.ts';
 import { projectRoot } from './fixture.ts';
 
