@@ -78,11 +78,11 @@ const ROOMS: readonly Room[] = [
   },
   {
     folder: 'src/clients/*',
-    imports: ['src/platform', 'src/wire/errors.ts'],
+    imports: ['src/platform', 'src/wire/daemons.ts', 'src/wire/errors.ts'],
     types: ['src/wire'],
     node: true,
     packages: [],
-    why: "a client speaks wire and starts fast: itself, platform, wire's types and the fault table",
+    why: "a client speaks wire and starts fast: itself, platform, wire's types and plain tables",
   },
   {
     folder: 'src/entry',

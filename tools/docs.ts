@@ -17,7 +17,6 @@ async function makePages(root: string): Promise<Record<string, string>> {
   const { FAULTS } = (await import(errors)) as { FAULTS: FaultTable };
   const pages: Record<string, string> = { 'docs/errors.md': writeErrorsPage(FAULTS) };
   const contract = await readContract(root);
-  if (contract.routes.length === 0) return pages;
   const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   pages['docs/api.md'] = writeApiPage(contract);
   pages['docs/openapi.json'] = writeOpenapi({ contract, version, faultCodes: Object.keys(FAULTS) });

@@ -13,6 +13,10 @@ function makeContract(t: TestContext): string {
       "  not_found: { http: 404, exit: 5, retry: false, hint: 'List what exists.' },",
       '};',
     ],
+    'src/wire/contracts.ts': [
+      "import { thingdRoutes } from './thingd.ts';",
+      'export const CONTRACTS = { thingd: thingdRoutes };',
+    ],
     'src/wire/thingd.ts': [
       "import { z } from 'zod';",
       'export const Limits = z.strictObject({ steps: z.int().min(1).default(3) });',

@@ -5,31 +5,19 @@ import http from 'node:http';
 import { join } from 'node:path';
 import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { RawAnswer } from '../../src/platform/dispatch.ts';
-import { agentdRoutes } from '../../src/wire/agentd.ts';
-import { approvaldRoutes } from '../../src/wire/approvald.ts';
-import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import { callIdOf } from '../../src/wire/call-id.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
+import { CONTRACTS } from '../../src/wire/contracts.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
-import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
-import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
-import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import { tooldRoutes } from '../../src/wire/toold.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { startWorld, type World, type WorldOptions } from './in-process.ts';
 import { eventually, freshDir } from './runtime.ts';
 
-export const TABLES: Record<DaemonName, RouteTable> = {
-  agentd: { ...agentdRoutes, ...floorRoutes },
-  toold: { ...tooldRoutes, ...floorRoutes },
-  modeld: { ...modeldRoutes, ...floorRoutes },
-  approvald: { ...approvaldRoutes, ...floorRoutes },
-  sandboxd: { ...sandboxdRoutes, ...floorRoutes },
-  egressd: { ...egressdRoutes, ...floorRoutes },
-  'auditd-ai': { ...auditRoutes, ...floorRoutes },
-};
+export const TABLES = Object.fromEntries(
+  DAEMONS.map((name): [DaemonName, RouteTable] => [name, { ...CONTRACTS[name], ...floorRoutes }]),
+) as Record<DaemonName, RouteTable>;
 export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];
 
 export type LiveRun = {

@@ -4,20 +4,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { agentdConfig } from '../../src/daemons/agentd/config.ts';
-import { agentd } from '../../src/daemons/agentd/daemon.ts';
-import { approvaldConfig } from '../../src/daemons/approvald/config.ts';
-import { approvald } from '../../src/daemons/approvald/daemon.ts';
-import { auditdConfig } from '../../src/daemons/auditd-ai/config.ts';
-import { auditdAi } from '../../src/daemons/auditd-ai/daemon.ts';
-import { egressdConfig } from '../../src/daemons/egressd/config.ts';
-import { egressd } from '../../src/daemons/egressd/daemon.ts';
-import { modeldConfig } from '../../src/daemons/modeld/config.ts';
-import { modeld } from '../../src/daemons/modeld/daemon.ts';
-import { type SandboxdConfig, sandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
-import { sandboxd } from '../../src/daemons/sandboxd/daemon.ts';
-import { tooldConfig } from '../../src/daemons/toold/config.ts';
-import { toold } from '../../src/daemons/toold/daemon.ts';
+import type { SandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
+import { LOADERS, SECTIONS } from '../../src/entry/daemon-modules.ts';
 import { startWarden } from '../../src/entry/warden.ts';
 import { operatorKey } from '../../src/platform/authenticate.ts';
 import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
@@ -25,7 +13,7 @@ import { type Hosted, type HostOptions, hostDaemon } from '../../src/platform/da
 import { idMaker } from '../../src/platform/ids.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
-import type { DaemonName } from '../../src/wire/daemons.ts';
+import { DAEMONS, type DaemonName, START_ORDER } from '../../src/wire/daemons.ts';
 import { type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
 
 export type World = Clients & {
@@ -38,16 +26,10 @@ export type World = Clients & {
   stop(): Promise<void>;
 };
 
-export type WorldOptions = {
+export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
   agents?: Record<string, string>;
   /** Rules of the site, by the name of their file. */
   policies?: Record<string, string>;
-  agentd?: Record<string, unknown>;
-  toold?: Record<string, unknown>;
-  modeld?: Record<string, unknown>;
-  sandboxd?: Record<string, unknown>;
-  approvald?: Record<string, unknown>;
-  egressd?: Record<string, unknown>;
   /** The model that answers; the rehearsal when absent. */
   upstream?: string;
   startMs?: number;
@@ -82,34 +64,30 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     newId: idMaker(clock),
     log: silentLog,
     here,
-    config: {
-      agentd: agentdConfig.parse({
+    config: configOf({
+      ...options,
+      agentd: {
         starter_dir: join(ROOT, 'presets', 'starter'),
         ...(options.agents === undefined ? {} : { agents_dir: join(base, 'agents') }),
         ...options.agentd,
-      }),
-      toold: tooldConfig.parse(options.toold ?? {}),
-      modeld: modeldConfig.parse({
+      },
+      modeld: {
         rehearsal: { address: options.upstream ?? `unix:${address}` },
         ...options.modeld,
-      }),
-      sandboxd: sandboxdConfig.parse({
+      },
+      sandboxd: {
         runner: join(ROOT, 'build', 'runner.mjs'),
         boxfs: join(ROOT, 'build', 'boxfs'),
         ...options.sandboxd,
-      }),
-      approvald: approvaldConfig.parse(options.approvald ?? {}),
-      egressd: egressdConfig.parse(options.egressd ?? {}),
-      'auditd-ai': auditdConfig.parse({}),
-    },
+      },
+    }),
   };
-  const daemons = [auditdAi, sandboxd, egressd, approvald, modeld, toold, agentd];
   const warden = await startWarden({
     ...{ config: host.config.sandboxd as SandboxdConfig, stateDir, runtimeDir },
     ...{ clientPid: process.pid, log: silentLog },
   });
-  for (const daemon of daemons) await hostDaemon(daemon, host);
-  for (const { name } of daemons) await here.get(name)!.begin();
+  for (const name of START_ORDER) await hostDaemon(await LOADERS[name](), host);
+  for (const name of START_ORDER) await here.get(name)!.begin();
   return {
     ...operatorClients(runtimeDir, key),
     clock,
@@ -119,7 +97,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     options: host,
     operatorKey: key,
     async stop() {
-      const order = daemons.map(({ name }) => here.get(name)!).reverse();
+      const order = DAEMONS.map((name) => here.get(name)!);
       for (const hosted of order) await hosted.drain();
       for (const hosted of order) await hosted.stop();
       await warden.stop(5_000);
@@ -128,6 +106,10 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     },
   };
 }
+
+/** Every section, with its defaults. */
+const configOf = (options: WorldOptions): HostOptions['config'] =>
+  Object.fromEntries(DAEMONS.map((name) => [name, SECTIONS[name].parse(options[name] ?? {})]));
 
 export async function startRehearsal(address: string, more: string[] = []): Promise<ChildProcess> {
   const child = spawn(

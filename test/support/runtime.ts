@@ -18,28 +18,18 @@ import { fileURLToPath } from 'node:url';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
-import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
-import { approvaldRoutes } from '../../src/wire/approvald.ts';
-import { auditRoutes } from '../../src/wire/auditd-ai.ts';
-import type { DaemonName } from '../../src/wire/daemons.ts';
-import { egressdRoutes } from '../../src/wire/egressd.ts';
+import type { TaskView } from '../../src/wire/agentd.ts';
+import { CONTRACTS } from '../../src/wire/contracts.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import { faultFromBody } from '../../src/wire/errors.ts';
-import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { RouteTable } from '../../src/wire/route.ts';
-import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import { tooldRoutes } from '../../src/wire/toold.ts';
 
 const IS_ROOT = process.getuid?.() === 0;
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 
-export type Clients = {
-  agentd: Client<typeof agentdRoutes>;
-  toold: Client<typeof tooldRoutes>;
-  modeld: Client<typeof modeldRoutes>;
-  approvald: Client<typeof approvaldRoutes>;
-  sandboxd: Client<typeof sandboxdRoutes>;
-  egressd: Client<typeof egressdRoutes>;
-  audit: Client<typeof auditRoutes>;
+type Contracts = typeof CONTRACTS;
+export type Clients = { [D in Exclude<DaemonName, 'auditd-ai'>]: Client<Contracts[D]> } & {
+  audit: Client<Contracts['auditd-ai']>;
 };
 
 export type TestRuntime = Clients & {
@@ -82,20 +72,12 @@ export type RuntimeOptions = {
 
 export function operatorClients(runtimeDir: string, key: string): Clients {
   const headers = { authorization: `Bearer ${key}`, 'agentd-person': 'tester' };
-  const to = <T extends RouteTable>(daemon: DaemonName, table: T) =>
-    makeClient(
-      table,
-      socketLink({ socketPath: socketPathOf(runtimeDir, daemon, 'operator'), headers }),
-    );
-  return {
-    agentd: to('agentd', agentdRoutes),
-    toold: to('toold', tooldRoutes),
-    modeld: to('modeld', modeldRoutes),
-    approvald: to('approvald', approvaldRoutes),
-    sandboxd: to('sandboxd', sandboxdRoutes),
-    egressd: to('egressd', egressdRoutes),
-    audit: to('auditd-ai', auditRoutes),
-  };
+  const clients = DAEMONS.map((daemon) => {
+    const socketPath = socketPathOf(runtimeDir, daemon, 'operator');
+    const client = makeClient(CONTRACTS[daemon] as RouteTable, socketLink({ socketPath, headers }));
+    return [daemon === 'auditd-ai' ? 'audit' : daemon, client];
+  });
+  return Object.fromEntries(clients) as Clients;
 }
 
 /** A file that daemons may write to, whoever they are. */

@@ -1,10 +1,10 @@
 // Reads the contract out of src/wire: its route tables and named schemas, and each schema as JSON
-// Schema. How the pages look is the pages' work.
+// Schema. The pages decide how it is shown.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
-import type { Route } from '../../src/wire/route.ts';
+import type { Route, RouteTable } from '../../src/wire/route.ts';
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -26,33 +26,19 @@ export const nameOfRef = (ref: string): string => ref.slice(refPrefix.length);
 
 const isSchema = (value: unknown): value is z.ZodType => value instanceof z.ZodType;
 
-function isRoute(value: unknown): value is Route {
-  const one = value as Partial<Route> | null;
-  return typeof one === 'object' && typeof one?.path === 'string' && isSchema(one.output);
-}
-
-function isRouteTable(value: unknown): value is Record<string, Route> {
-  if (typeof value !== 'object' || value === null || isSchema(value)) return false;
-  const rows = Object.values(value);
-  return rows.length > 0 && rows.every(isRoute);
-}
-
 const pascalCase = (name: string): string =>
   name.replace(/(?:^|[-_.])([A-Za-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-type Found = { tables: { daemon: string; table: Record<string, Route> }[]; ids: Ids };
 type Ids = Map<z.ZodType, string>;
 
-async function readWire(folder: string): Promise<Found> {
-  const tables: Found['tables'] = [];
+/** Names every exported schema. */
+async function readSchemas(folder: string): Promise<Ids> {
   const exported: { file: string; name: string; schema: z.ZodType }[] = [];
   const files = readdirSync(folder).filter((file) => /^[^.]+\.ts$/.test(file));
   for (const file of files.sort()) {
     const values = await import(pathToFileURL(join(folder, file)).href);
-    for (const [name, value] of Object.entries(values)) {
+    for (const [name, value] of Object.entries(values))
       if (isSchema(value)) exported.push({ file: file.slice(0, -3), name, schema: value });
-      else if (isRouteTable(value)) tables.push({ daemon: file.slice(0, -3), table: value });
-    }
   }
   const ids: Ids = new Map();
   for (const { file, name, schema } of exported) {
@@ -60,7 +46,7 @@ async function readWire(folder: string): Promise<Found> {
     const clashes = exported.some((other) => other.name === name && other.schema !== schema);
     ids.set(schema, clashes ? pascalCase(`${file}-${name}`) : name);
   }
-  return { tables, ids };
+  return ids;
 }
 
 /**
@@ -115,10 +101,14 @@ const inPlace = (daemon: string, name: string, part: string): string =>
   `in-place/${daemon}/${name}/${part}`;
 
 export async function readContract(root: string): Promise<Contract> {
-  const { tables, ids } = await readWire(join(root, 'src/wire'));
-  const rows = tables.flatMap(({ daemon, table }) =>
-    Object.entries(table).map(([name, route]) => ({ daemon, name, route })),
-  );
+  const ids = await readSchemas(join(root, 'src/wire'));
+  const contracts = pathToFileURL(join(root, 'src/wire/contracts.ts')).href;
+  const { CONTRACTS } = (await import(contracts)) as { CONTRACTS: Record<string, RouteTable> };
+  const rows = Object.entries(CONTRACTS)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .flatMap(([daemon, table]) =>
+      Object.entries(table).map(([name, route]) => ({ daemon, name, route })),
+    );
   for (const { daemon, name, route } of rows) {
     for (const part of ['params', 'query', 'body', 'output'] as const) {
       const schema = route[part];

@@ -1,15 +1,16 @@
-// The paths agentctl asks are those of the contracts, and open to an operator.
+// The paths that agentctl calls are those of the contracts, and open to an operator.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DaemonName } from '../../wire/daemons.ts';
+import { floorRoutes } from '../../platform/daemon.ts';
+import { CONTRACTS } from '../../wire/contracts.ts';
+import { DAEMONS } from '../../wire/daemons.ts';
 import type { RouteTable } from '../../wire/route.ts';
-import { PATHS } from './routes.ts';
-import { CONTRACTS } from './testing/fake-runtime.ts';
+import { pathsOf } from './routes.ts';
 
-for (const [daemon, paths] of Object.entries(PATHS)) {
+for (const daemon of DAEMONS) {
   test(`every path of ${daemon} is the contract's`, () => {
-    const contract = CONTRACTS[daemon as DaemonName] as RouteTable;
-    for (const [name, path] of Object.entries(paths)) {
+    const contract: RouteTable = { ...CONTRACTS[daemon], ...floorRoutes };
+    for (const [name, path] of Object.entries(pathsOf(daemon))) {
       const route = contract[name];
       assert.ok(route !== undefined, `${daemon} has no route ${name}`);
       assert.equal(path, `${route.method} ${route.path}`);

@@ -1,28 +1,16 @@
 // The routes agentctl asks, by name. The types come from the contracts; the paths stand here again
 // because the contracts bring the schema library along. A test keeps the two equal.
 import type { floorRoutes } from '../../platform/daemon.ts';
-import type { agentdRoutes } from '../../wire/agentd.ts';
-import type { approvaldRoutes } from '../../wire/approvald.ts';
-import type { auditRoutes } from '../../wire/auditd-ai.ts';
-import type { egressdRoutes } from '../../wire/egressd.ts';
-import type { modeldRoutes } from '../../wire/modeld.ts';
-import type { sandboxdRoutes } from '../../wire/sandboxd.ts';
-import type { tooldRoutes } from '../../wire/toold.ts';
+import type { CONTRACTS } from '../../wire/contracts.ts';
+import type { DaemonName } from '../../wire/daemons.ts';
 
-type Floor = typeof floorRoutes;
-export type Tables = {
-  agentd: typeof agentdRoutes & Floor;
-  toold: typeof tooldRoutes & Floor;
-  modeld: typeof modeldRoutes & Floor;
-  sandboxd: typeof sandboxdRoutes & Floor;
-  approvald: typeof approvaldRoutes & Floor;
-  egressd: typeof egressdRoutes & Floor;
-  'auditd-ai': typeof auditRoutes & Floor;
-};
+export type Tables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof floorRoutes };
+
+/** Routes that every daemon has. */
+export const COMMON_PATHS = { health: 'GET /healthz' } as const;
 
 export const PATHS = {
   agentd: {
-    health: 'GET /healthz',
     status: 'GET /v1/status',
     halt: 'POST /v1/halt',
     unhalt: 'POST /v1/unhalt',
@@ -55,7 +43,6 @@ export const PATHS = {
     simulatePolicy: 'POST /v1/policy/simulate',
   },
   toold: {
-    health: 'GET /healthz',
     listTools: 'GET /v1/tools',
     listCalls: 'GET /v1/tools/calls',
     getCall: 'GET /v1/tools/calls/{id}',
@@ -64,7 +51,6 @@ export const PATHS = {
     resumeTool: 'POST /v1/tools/{name}/resume',
   },
   modeld: {
-    health: 'GET /healthz',
     listModels: 'GET /v1/models',
     usage: 'GET /v1/models/usage',
     listBudgets: 'GET /v1/models/budgets',
@@ -74,13 +60,11 @@ export const PATHS = {
     addProvider: 'PUT /v1/models/providers/{name}',
   },
   sandboxd: {
-    health: 'GET /healthz',
     features: 'GET /v1/sandboxes/features',
     identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
   },
   approvald: {
-    health: 'GET /healthz',
     listApprovals: 'GET /v1/approvals',
     getApproval: 'GET /v1/approvals/{id}',
     approve: 'POST /v1/approvals/{id}/approve',
@@ -90,9 +74,7 @@ export const PATHS = {
     listPermits: 'GET /v1/permits',
     revokePermit: 'DELETE /v1/permits/{id}',
   },
-  egressd: { health: 'GET /healthz' },
   'auditd-ai': {
-    health: 'GET /healthz',
     events: 'GET /v1/audit/events',
     task: 'GET /v1/audit/tasks/{task_id}',
     agent: 'GET /v1/audit/agents/{agent}',
@@ -101,6 +83,15 @@ export const PATHS = {
     prove: 'GET /v1/audit/proofs/{id}',
     rotateKey: 'POST /v1/audit/rotate-key',
   },
-} as const satisfies { [D in keyof Tables]: { [K in keyof Tables[D]]?: string } };
+} as const satisfies { [D in DaemonName]?: { [K in keyof Tables[D]]?: string } };
 
-export type Asked<D extends keyof Tables> = keyof (typeof PATHS)[D] & keyof Tables[D];
+type Paths = typeof PATHS;
+type OwnRoute<D extends DaemonName> = D extends keyof Paths ? keyof Paths[D] : never;
+export type Asked<D extends DaemonName> = keyof Tables[D] &
+  (keyof typeof COMMON_PATHS | OwnRoute<D>);
+
+/** Returns `METHOD /path` by route name. */
+export function pathsOf(daemon: DaemonName): Readonly<Record<string, string>> {
+  const own: { [D in DaemonName]?: Readonly<Record<string, string>> } = PATHS;
+  return { ...COMMON_PATHS, ...own[daemon] };
+}

@@ -7,7 +7,7 @@ import type { DaemonName } from '../../wire/daemons.ts';
 import { fault, faultFromBody } from '../../wire/errors.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
 import { type Answer, exchange } from './exchange.ts';
-import { type Asked, PATHS, type Tables } from './routes.ts';
+import { type Asked, pathsOf, type Tables } from './routes.ts';
 import {
   assertReadable,
   assertRuntimeDir,
@@ -60,8 +60,7 @@ export function connectRuntime(stateDir: string, as?: string): Runtime {
   const headers = { authorization: `Bearer ${key}`, 'agentd-person': as ?? personName() };
 
   const place = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
-    const paths: Readonly<Record<string, string>> = PATHS[daemon];
-    const [method, path] = paths[name]!.split(' ') as [string, string];
+    const [method, path] = pathsOf(daemon)[name]!.split(' ') as [string, string];
     const socketPath = `${info.runtime_dir}/${daemon}/operator/${daemon}.sock`;
     return { socketPath, method, path: withQuery(fillPath(path, params), queryOf(query)) };
   };

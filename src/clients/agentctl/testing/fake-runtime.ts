@@ -10,29 +10,16 @@ import { type HttpFace, makeHttpFace } from '../../../platform/http-server.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import type { RuntimeInfo } from '../../../platform/state-dir.ts';
-import { agentdRoutes } from '../../../wire/agentd.ts';
-import { approvaldRoutes } from '../../../wire/approvald.ts';
-import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import { CONTRACTS } from '../../../wire/contracts.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
-import { egressdRoutes } from '../../../wire/egressd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { modeldRoutes } from '../../../wire/modeld.ts';
 import type { RouteTable } from '../../../wire/route.ts';
-import { sandboxdRoutes } from '../../../wire/sandboxd.ts';
-import { tooldRoutes } from '../../../wire/toold.ts';
+import type { Tables } from '../routes.ts';
 
-export const CONTRACTS = {
-  agentd: { ...agentdRoutes, ...floorRoutes },
-  toold: { ...tooldRoutes, ...floorRoutes },
-  modeld: { ...modeldRoutes, ...floorRoutes },
-  sandboxd: { ...sandboxdRoutes, ...floorRoutes },
-  approvald: { ...approvaldRoutes, ...floorRoutes },
-  egressd: { ...egressdRoutes, ...floorRoutes },
-  'auditd-ai': { ...auditRoutes, ...floorRoutes },
-} as const;
+const tableOf = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...floorRoutes });
 
 export type Script = {
-  [D in DaemonName]?: Partial<Handlers<(typeof CONTRACTS)[D]>>;
+  [D in DaemonName]?: Partial<Handlers<Tables[D]>>;
 };
 export type Seen = {
   daemon: DaemonName;
@@ -73,7 +60,7 @@ export async function startFake(
   let now = script;
   for (const daemon of DAEMONS) {
     const dispatch = makeDispatch({
-      routes: CONTRACTS[daemon] as RouteTable,
+      routes: tableOf(daemon),
       handlers: scriptedHandlers(daemon, () => now, seen),
       log: silentLog,
       metrics: makeMetrics(daemon),
@@ -110,7 +97,7 @@ export async function startFake(
 
 function scriptedHandlers(daemon: DaemonName, script: () => Script, seen: Seen[]) {
   const handlers: Record<string, unknown> = {};
-  for (const route of Object.keys(CONTRACTS[daemon])) {
+  for (const route of Object.keys(tableOf(daemon))) {
     handlers[route] = async (context: Context) => {
       const { params, query, body, caller, idempotencyKey } = context;
       const { principal } = caller;

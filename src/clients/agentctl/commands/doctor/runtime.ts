@@ -1,7 +1,6 @@
 // Checks of a runtime that is up: its daemons, models and manifests.
 import { readFileSync } from 'node:fs';
-import type { DaemonName } from '../../../../wire/daemons.ts';
-import { PATHS } from '../../routes.ts';
+import { DAEMONS } from '../../../../wire/daemons.ts';
 import type { Running } from '../../running.ts';
 import type { Runtime } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
@@ -10,7 +9,6 @@ import { userAndUid } from '../../user-name.ts';
 import { isOnlyRehearsal, modelsText } from '../catalog.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
-const DAEMONS = Object.keys(PATHS) as DaemonName[];
 const RIGHTS = {
   embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
   split: 'every daemon is a process of its own',

@@ -1,0 +1,21 @@
+// The route table of every daemon, by name. For types, tests and tools: a daemon imports only the
+// contracts of the peers it calls.
+import { agentdRoutes } from './agentd.ts';
+import { approvaldRoutes } from './approvald.ts';
+import { auditRoutes } from './auditd-ai.ts';
+import type { DaemonName } from './daemons.ts';
+import { egressdRoutes } from './egressd.ts';
+import { modeldRoutes } from './modeld.ts';
+import type { RouteTable } from './route.ts';
+import { sandboxdRoutes } from './sandboxd.ts';
+import { tooldRoutes } from './toold.ts';
+
+export const CONTRACTS = {
+  agentd: agentdRoutes,
+  toold: tooldRoutes,
+  modeld: modeldRoutes,
+  approvald: approvaldRoutes,
+  egressd: egressdRoutes,
+  sandboxd: sandboxdRoutes,
+  'auditd-ai': auditRoutes,
+} satisfies Record<DaemonName, RouteTable>;
