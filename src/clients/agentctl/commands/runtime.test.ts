@@ -4,6 +4,8 @@ import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { DAEMONS } from '../../../wire/daemons.ts';
+import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
 import { agent, id, model, status, task, usage, wait } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
@@ -47,6 +49,7 @@ test('status: one screen, and all of it with --json', async () => {
   const { stdout, code } = await run('status');
   assert.equal(code, 0);
   assert.match(stdout, /runtime {6}running, embedded, pid \d+, started/);
+  assert.match(stdout, new RegExp(`daemons {6}${DAEMONS.length} running\\n`));
   assert.match(stdout, /model {8}the rehearsal answers, not a real model/);
   assert.match(stdout, /agents {7}3 active, 1 paused/);
   assert.match(stdout, /tasks {8}12 completed, 1 working/);
@@ -59,6 +62,7 @@ test('status: one screen, and all of it with --json', async () => {
   const { status: view } = documentOf<{ status: Record<string, unknown> }>(
     await run('status', '--json'),
   );
+  assert.deepEqual(view.daemons, Object.fromEntries(DAEMONS.map((name) => [name, 'ok'])));
   assert.equal(view.questions_open, 1);
   assert.equal(view.rehearsal, true);
   assert.deepEqual(view.spent_today, { cost_microusd: 12_300, tokens: 1_500 });
@@ -67,10 +71,19 @@ test('status: one screen, and all of it with --json', async () => {
 });
 
 test('status still answers when modeld does not', async () => {
-  fake.script({ agentd: { status: async () => status({ halted: true, halt_reason: 'fire' }) } });
+  const away = async () => {
+    throw fault('unavailable', 'not now');
+  };
+  fake.script({
+    agentd: { status: async () => status({ halted: true, halt_reason: 'fire' }) },
+    modeld: { health: away },
+  });
   const { stdout, code } = await run('status');
   assert.equal(code, 0);
   assert.match(stdout, /halted \(fire\)/);
+  const { length } = DAEMONS;
+  const running = `daemons {6}${length - 1} of ${length} running; modeld unavailable\\n`;
+  assert.match(stdout, new RegExp(running));
   assert.match(stdout, /spent today {2}unknown/);
   assert.match(stdout, /missing {2}spent today: .*\n {9}\S/);
   const { status: view } = documentOf<{ status: { missing: { what: string }[] } }>(

@@ -1,6 +1,8 @@
 // agentctl status: one screen of what runs. It loads next to nothing, because people and scripts
 // ask often.
 import type { StatusView } from '../../../wire/agentd.ts';
+import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
+import { Fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { type Missing, makeParts, missingLines } from '../missing.ts';
 import type { Out } from '../out.ts';
@@ -11,10 +13,14 @@ import { renderFields } from '../show/table.ts';
 import { outdatedFault } from '../state.ts';
 import { isOnlyRehearsal, type Models, modelsText } from './catalog.ts';
 
+const HEALTH_TIMEOUT_MS = 3_000;
+
 type Facts = {
   status: StatusView;
   /** How many of the problems are of declared tools. */
   toolProblems: number;
+  /** What each daemon says of its health, or the code of the fault that came instead. */
+  daemons: Record<DaemonName, string>;
   pid: number;
   port: number | null;
   /** As modeld says now; null when it does not answer. */
@@ -30,6 +36,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
   const { status: view, ...more } = facts;
   const document = {
     ...view,
+    daemons: more.daemons,
     pid: more.pid,
     port: more.port,
     rehearsal: more.models === null ? null : isOnlyRehearsal(more.models),
@@ -45,13 +52,14 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
   const parts = makeParts();
-  const [view, usage, models, approvals, rules, tools] = await Promise.all([
+  const [view, usage, models, approvals, rules, tools, healths] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
     parts.ask('spent today', runtime.ask('modeld', 'usage', { query: { since } })),
     parts.ask('model', runtime.ask('modeld', 'listModels', {})),
     parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
     parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
     parts.ask('problems of tools', runtime.ask('toold', 'listTools', {})),
+    Promise.all(DAEMONS.map((daemon) => healthOf(runtime, daemon))),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
@@ -62,6 +70,7 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   return {
     status: { ...view, problems },
     toolProblems: ofTools.length,
+    daemons: Object.fromEntries(healths) as Facts['daemons'],
     pid,
     port,
     models: models ?? null,
@@ -69,6 +78,19 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     approvals: approvals?.pending ?? null,
     spent: usage === undefined ? null : spentOf(usage.total),
   };
+}
+
+async function healthOf(
+  runtime: ReturnType<Session['runtime']>,
+  daemon: DaemonName,
+): Promise<[DaemonName, string]> {
+  try {
+    const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
+    return [daemon, health.status];
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return [daemon, error.code];
+  }
 }
 
 function spentOf(total: { usage: Record<string, number>; cost_microusd: number }) {
@@ -87,6 +109,7 @@ function lines(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
     : paint('green', 'running');
   const rows: [string, string | undefined][] = [
     ['runtime', `${state}, ${view.mode}, pid ${facts.pid}${port}, started ${since}`],
+    ['daemons', daemonsText(facts.daemons)],
     ['state', view.state_dir],
     ['version', view.version],
     ['model', facts.models === null ? 'unknown' : modelsText(facts.models)],
@@ -104,6 +127,14 @@ function lines(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
     ...problems,
     ...missingLines(facts.missing, paint),
   ];
+}
+
+function daemonsText(daemons: Facts['daemons']): string {
+  const all = Object.entries(daemons);
+  const bad = all.filter(([, health]) => health !== 'ok');
+  if (bad.length === 0) return `${count(all.length)} running`;
+  const why = bad.map(([daemon, health]) => `${daemon} ${health}`).join(', ');
+  return `${count(all.length - bad.length)} of ${count(all.length)} running; ${why}`;
 }
 
 function countsText(counts: Readonly<Record<string, number>>): string {
