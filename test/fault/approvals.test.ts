@@ -24,6 +24,7 @@ const MOMENTS = [
   'agentd.before-park',
   'agentd.after-park',
   'toold.after-intent',
+  'toold.after-approval-asked',
 ];
 const coder = `apiVersion: agentd/v1
 kind: Agent

@@ -5,7 +5,7 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/words.ts';
 import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
-import { policyRows } from './policy-rows.ts';
+import { policyRows } from './policy-routes.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 const NOBODY = '0'.repeat(26);
@@ -355,7 +355,7 @@ const site = rows({
   unhalt: { good: nothing },
 });
 
-export const agentdRows = {
+export const ROWS = {
   ...tasks,
   ...agents,
   ...threads,

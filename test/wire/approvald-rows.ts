@@ -60,7 +60,7 @@ async function permit(world: Quiet): Promise<PermitId> {
   return approval.permit_id!;
 }
 
-export const approvaldRows = rows({
+export const ROWS = rows({
   askApproval: {
     good: async (world) => ({ body: asking(world) }),
     check: (answer: { status: string; approval: ApprovalView }, good) => {

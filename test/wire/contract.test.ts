@@ -20,7 +20,7 @@ import {
 } from '../support/callers.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
-import { approvaldRows } from './approvald-rows.ts';
+import { ROWS as APPROVALD_ROWS } from './approvald-rows.ts';
 
 let world: Quiet;
 before(async () => {
@@ -141,7 +141,7 @@ describe('pages', () => {
       assert.ok((await askSocket(path, TABLES.toold.call!, { body })).ok);
       const messages = [{ role: 'user', parts: [{ type: 'text', text: `hello ${i}` }] }];
       await world.modeld.generate({ body: { model: 'default', messages: messages as never } });
-      await approvaldRows.listPermits!.good(world, 'operator');
+      await APPROVALD_ROWS.listPermits!.good(world, 'operator');
     }
     await world.tidyUp();
     // What runners and outboxes still have to say comes before anybody counts.

@@ -47,7 +47,7 @@ async function fetched(world: Quiet): Promise<Good> {
   return { params: { id, call_id } };
 }
 
-export const egressdRows = rows({
+export const ROWS = rows({
   putEgress: {
     unknownId: 'fine',
     good: async () => ({

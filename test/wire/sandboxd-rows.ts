@@ -48,7 +48,7 @@ const isUid = (end: CommandEnd & { stdout_base64: string }): void => {
 };
 const tooHigh = ['a level that is not built', 'level_unavailable'] as const;
 
-export const sandboxdRows = rows({
+export const ROWS = rows({
   identity: {
     good: async (): Promise<Good> => ({}),
     check: (answer: { identity: string }) =>

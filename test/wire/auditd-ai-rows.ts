@@ -1,0 +1,76 @@
+// The rows of auditd-ai's routes.
+import assert from 'node:assert/strict';
+import type { CallerKind } from '../../src/wire/route.ts';
+import { type Good, rows } from './row.ts';
+import { madeCall } from './toold-rows.ts';
+
+let made = 0;
+const nothing = async (): Promise<Good> => ({});
+
+const event = (source: CallerKind = 'agentd') => {
+  const seq = ++made;
+  return {
+    ...{ id: `wire-${seq}`, ts: '2026-03-01T09:00:00Z', event: 'task.created', source },
+    ...{ source_store: `wire-${seq}`, source_seq: seq },
+  };
+};
+const append = (more: object) => () => ({ body: { events: [{ ...event(), ...more }] } });
+
+export const ROWS = rows({
+  append: {
+    good: async (_, as) => ({ body: { events: [event(as)] } }),
+    check: (answer: { accepted: number }) => assert.equal(answer.accepted, 1),
+    bad: [
+      ['no events', () => ({ body: { events: [] } }), 'bad_request'],
+      ['an event of no kind', append({ event: 'x.y' }), 'bad_request'],
+      ['content in an event', append({ data: { a: { b: 1 } } }), 'bad_request'],
+      ['an event of another daemon', append({ source: 'toold' }), 'forbidden_caller'],
+    ],
+  },
+  own: {
+    unknownId: 'fine',
+    good: async () => ({ params: { store: 'wire-0' }, query: { after: '0' } }),
+    check: (answer: { events: unknown[] }) => assert.deepEqual(answer.events, []),
+    bad: [
+      ['a number below all', (g) => ({ ...g, query: { after: '-1' } }), 'bad_request'],
+      ['no number', (g) => ({ ...g, query: {} }), 'bad_request'],
+    ],
+  },
+  events: {
+    cites: '[R299]',
+    good: async () => ({ query: { limit: '3', order: 'desc' } }),
+    check: (answer: { events: unknown[] }) => assert.equal(answer.events.length, 3),
+    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  task: {
+    cites: '[R300]',
+    unknownId: 'fine',
+    good: async (world) => ({ params: { task_id: world.someRun.taskId } }),
+    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+  },
+  agent: {
+    cites: '[R301]',
+    unknownId: 'fine',
+    good: async () => ({ params: { agent: 'worker' } }),
+    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+  },
+  tool: {
+    cites: '[R302]',
+    unknownId: 'fine',
+    good: async (world) => {
+      await madeCall(world);
+      return { params: { tool: 'test.echo' } };
+    },
+    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+  },
+  checkpoint: { good: nothing },
+  prove: {
+    good: async (world) => ({ params: { id: `${world.someRun.taskId}.created` } }),
+    check: (answer: { index: number; size: number }) => assert.ok(answer.index < answer.size),
+  },
+  rotateKey: {
+    good: nothing,
+    check: (answer: { vkey: string; previous: string }) =>
+      assert.notEqual(answer.vkey, answer.previous),
+  },
+});

@@ -1,0 +1,111 @@
+// The rows of toold's routes.
+import assert from 'node:assert/strict';
+import { socketPathOf } from '../../src/platform/daemon.ts';
+import { tooldRoutes } from '../../src/wire/toold.ts';
+import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
+import { admission, freshRun } from './admission.ts';
+import { rows, withBody } from './row.ts';
+
+let made = 0;
+
+const echo = (run: LiveRun) => ({
+  call_id: run.callId(100 + made++),
+  tool: 'test.echo',
+  arguments: { text: 'hello' },
+});
+
+/** Makes a call of `test.echo` and returns its id. */
+export async function madeCall(world: Quiet) {
+  const path = runSocketOf(world, 'toold', world.someRun);
+  const body = echo(world.someRun);
+  const asked = await askSocket(path, tooldRoutes.call, { body });
+  assert.ok(asked.ok, JSON.stringify(asked));
+  return body.call_id;
+}
+
+const forTools = () => ({
+  ...admission(),
+  tools: ['test.echo'],
+  grant_expires_at: null,
+  workspace: null,
+  max_calls: 9,
+});
+
+export const ROWS = rows({
+  listTools: {
+    cites: '[R287]',
+    good: async (world) => ({ run: world.someRun }),
+    check: (answer: { tools: { name: string }[] }) =>
+      assert.ok(answer.tools.some(({ name }) => name === 'task.finish')),
+  },
+  call: {
+    cites: '[R288]',
+    good: async (world) => ({ run: world.someRun, body: echo(world.someRun) }),
+    check: (answer: { status: string; result: { text: string } }) => {
+      assert.equal(answer.status, 'completed');
+      assert.equal(answer.result.text, 'hello');
+    },
+    bad: [
+      ['a call of another shape', (g) => withBody(g, { call_id: 'call_1' }), 'bad_request'],
+      [
+        'a call of another run',
+        (g) => withBody(g, { call_id: `call_${'0'.repeat(26)}` }),
+        'bad_request',
+      ],
+      ['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request'],
+    ],
+  },
+  getCall: {
+    cites: '[R289]',
+    good: async (world) => ({ run: world.someRun, params: { id: await madeCall(world) } }),
+  },
+  listCalls: {
+    good: async (world) => ({ query: { run_id: world.someRun.id } }),
+    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  checkArguments: {
+    good: async () => ({ params: { name: 'test.echo' }, body: { arguments: { text: 1 } } }),
+    check: (answer: { problem: string }) => assert.match(answer.problem, /^text: /),
+    bad: [['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request']],
+  },
+  suspendTool: {
+    good: async () => ({ params: { name: 'test.count_effect' }, body: { reason: 'looks odd' } }),
+    check: (answer: { tool: { suspended: { reason: string } } }) =>
+      assert.equal(answer.tool.suspended.reason, 'looks odd'),
+    bad: [
+      ['no reason', (g) => withBody(g, { reason: '' }), 'bad_request'],
+      ['what every run needs', (g) => ({ ...g, params: { name: 'task.finish' } }), 'bad_request'],
+    ],
+  },
+  resumeTool: {
+    good: async (world) => {
+      const params = { name: 'test.count_effect' };
+      await world.toold.suspendTool({ params, body: { reason: 'x' } });
+      return { params };
+    },
+    check: (answer: { tool: { suspended?: object } }) =>
+      assert.equal(answer.tool.suspended, undefined),
+    bad: [['one that is not suspended', () => ({ params: { name: 'test.echo' } }), 'conflict']],
+  },
+  admitRun: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: freshRun() }, body: forTools() }),
+  },
+  dismissRun: {
+    unknownId: 'fine',
+    good: async (world) => {
+      const id = freshRun();
+      const body = forTools();
+      const path = socketPathOf(world.runtimeDir, 'toold', 'peer-agentd');
+      assert.ok((await askSocket(path, tooldRoutes.admitRun, { params: { id }, body })).ok);
+      return { params: { id }, query: { fence: '1' } };
+    },
+    check: (answer: { dismissed: boolean }) => assert.equal(answer.dismissed, true),
+  },
+  markRun: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: freshRun() }, body: { labels: ['outside'] } }),
+    check: (answer: { labels: string[] }) => assert.deepEqual(answer.labels, [], 'not live here'),
+    bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
+  },
+});
