@@ -1,5 +1,5 @@
-// Writes the reference pages that are made from the code, or checks that they are up to date.
-// Also checks the picture of the demo, which tools/record-demo.ts makes.
+// Writes the reference pages and the tables of daemons, which are made from the code, or checks
+// that they are up to date. Also checks the picture of the demo, which tools/record-demo.ts makes.
 //   tools/docs.ts --check|--write [--root DIR]
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -7,20 +7,26 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { writeApiPage } from './docs/api-page.ts';
 import { readContract } from './docs/contract.ts';
+import { type DaemonTable, renewDaemonTables } from './docs/daemons.ts';
 import { findPictureProblem } from './docs/demo-picture.ts';
 import { type FaultTable, writeErrorsPage } from './docs/errors-page.ts';
 import { writeOpenapi } from './docs/openapi.ts';
 import { type Finding, report } from './source.ts';
 
 async function makePages(root: string): Promise<Record<string, string>> {
-  const errors = pathToFileURL(join(root, 'src/wire/errors.ts')).href;
-  const { FAULTS } = (await import(errors)) as { FAULTS: FaultTable };
-  const pages: Record<string, string> = { 'docs/errors.md': writeErrorsPage(FAULTS) };
+  const wire = (file: string) => import(pathToFileURL(join(root, 'src/wire', file)).href);
+  const read = (path: string) => readFileSync(join(root, path), 'utf8');
+  const { FAULTS } = (await wire('errors.ts')) as { FAULTS: FaultTable };
+  const { DAEMON_TABLE } = (await wire('daemons.ts')) as { DAEMON_TABLE: DaemonTable };
   const contract = await readContract(root);
-  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  pages['docs/api.md'] = writeApiPage(contract);
-  pages['docs/openapi.json'] = writeOpenapi({ contract, version, faultCodes: Object.keys(FAULTS) });
-  return pages;
+  const { version } = JSON.parse(read('package.json'));
+  const architecture = read('docs/architecture.md');
+  return {
+    'docs/errors.md': writeErrorsPage(FAULTS),
+    'docs/api.md': writeApiPage(contract),
+    'docs/openapi.json': writeOpenapi({ contract, version, faultCodes: Object.keys(FAULTS) }),
+    'docs/architecture.md': renewDaemonTables(architecture, DAEMON_TABLE, contract.routes),
+  };
 }
 
 /** A new run of the demo would look different, so the picture is checked and not compared. */

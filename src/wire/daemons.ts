@@ -2,6 +2,8 @@
 // port. Wiring, peer sockets, configuration sections, docs and tests are derived from it.
 
 type DaemonRow<Name extends string> = {
+  /** What it is in charge of, for the docs. */
+  owns: string;
   /** The daemons it may call. A link that is not listed here cannot be made. */
   calls: readonly Name[];
   /** The path prefixes it answers on the TCP port; the longest prefix that matches wins. */
@@ -15,24 +17,39 @@ type DaemonRow<Name extends string> = {
 /** Callers come before the daemons they need at their start: startup goes from last to first. */
 const TABLE = {
   agentd: {
+    owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, halt',
     calls: ['toold', 'modeld', 'approvald', 'sandboxd', 'auditd-ai'],
     paths: ['/'],
     servesRuns: true,
   },
   toold: {
+    owns: 'tools, the checks before each call, the journal of tool calls, grants, the breaker',
     calls: ['agentd', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
     paths: ['/v1/tools'],
     servesRuns: true,
   },
   modeld: {
+    owns: 'providers and keys, model names, budgets, the record of model calls',
     calls: ['agentd', 'auditd-ai'],
     paths: ['/v1/models', '/openai/', '/anthropic/'],
     servesRuns: true,
   },
-  approvald: { calls: ['agentd', 'auditd-ai'], paths: ['/v1/approvals', '/v1/permits'] },
-  egressd: { calls: ['auditd-ai'], paths: ['/v1/egress'] },
-  sandboxd: { calls: ['auditd-ai'], paths: ['/v1/sandboxes'] },
-  'auditd-ai': { calls: [], paths: ['/v1/audit'], ownProcess: true },
+  approvald: {
+    owns: 'approvals and permits, and who was notified of them',
+    calls: ['agentd', 'auditd-ai'],
+    paths: ['/v1/approvals', '/v1/permits'],
+  },
+  egressd: {
+    owns: 'the hosts that a run may reach, and the connections it made',
+    calls: ['auditd-ai'],
+    paths: ['/v1/egress'],
+  },
+  sandboxd: {
+    owns: 'boxes: the Linux user of each agent, its files, the plans for the warden',
+    calls: ['auditd-ai'],
+    paths: ['/v1/sandboxes'],
+  },
+  'auditd-ai': { owns: 'the audit log', calls: [], paths: ['/v1/audit'], ownProcess: true },
 } as const;
 
 export type DaemonName = keyof typeof TABLE;

@@ -13,6 +13,18 @@ function makeContract(t: TestContext): string {
       "  not_found: { http: 404, exit: 5, retry: false, hint: 'List what exists.' },",
       '};',
     ],
+    'docs/architecture.md': [
+      'Before.',
+      '<!-- daemons: made by tools/docs.ts from src/wire. Change that, then run: make docs -->',
+      'Old.',
+      '<!-- end of daemons -->',
+      'After.',
+    ],
+    'src/wire/daemons.ts': [
+      'export const DAEMON_TABLE = {',
+      "  agentd: { owns: 'tasks', calls: ['thingd'] }, thingd: { owns: 'things', calls: [] },",
+      '};',
+    ],
     'src/wire/contracts.ts': [
       "import { thingdRoutes } from './thingd.ts';",
       'export const CONTRACTS = { thingd: thingdRoutes };',
@@ -57,6 +69,11 @@ test('the pages say what the contract says', (t) => {
   );
   assert.match(page('api.md'), /### POST \/v1\/things\n\n`make` · for operator · takes an/);
   assert.match(page('api.md'), /### PUT \/v1\/sync/);
+  const tables = page('architecture.md');
+  assert.match(tables, /^Before\.\n<!-- daemons: [\s\S]+<!-- end of daemons -->\nAfter\.\n$/);
+  assert.match(tables, /\| \[thingd\]\(\.\.\/src\/daemons\/thingd\/README\.md\) \| things \|/);
+  assert.match(tables, /\| agentd \| thingd: sync \|\n\| thingd \| none \|/);
+  assert.doesNotMatch(tables, /Old/);
   const api = JSON.parse(page('openapi.json'));
   assert.deepEqual(Object.keys(api.paths), ['/v1/things', '/v1/things/{id}'], 'public routes only');
   assert.deepEqual(api.paths['/v1/things/{id}'].get.parameters, [
