@@ -6,9 +6,9 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync 
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
-import { DAEMONS } from '../../src/wire/daemons.ts';
 import type { FaultBody } from '../../src/wire/errors.ts';
 import {
+  DAEMONS_WITH_STORE,
   entryCommand,
   freshDir,
   startRuntime,
@@ -132,7 +132,7 @@ describe('a start that must not happen', () => {
     });
 
     // auditd-ai's is only an index, which is made again from the log.
-    for (const name of DAEMONS.filter((daemon) => daemon !== 'auditd-ai')) {
+    for (const name of DAEMONS_WITH_STORE.filter((daemon) => daemon !== 'auditd-ai')) {
       it(`with a ${name} database of a newer version is refused`, async () => {
         const dir = make();
         const db = new DatabaseSync(join(dir, `${name}.sqlite`));

@@ -8,7 +8,13 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
-import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
+import {
+  DAEMONS_WITH_STORE,
+  eventually,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
 import {
   call,
   finishes,
@@ -143,7 +149,7 @@ describe('from outside', () => {
 
   it('[R303] [R304] [R306] [R307] [R308] [R464] each daemon that remembers has one SQLite file, with the tables of the source document', () => {
     const files = readdirSync(runtime.stateDir).filter((name) => name.endsWith('.sqlite'));
-    assert.deepEqual(files.sort(), [...DAEMONS].map((name) => `${name}.sqlite`).sort());
+    assert.deepEqual(files.sort(), DAEMONS_WITH_STORE.map((name) => `${name}.sqlite`).sort());
     const columns = (daemon: DaemonName, table: string): string[] => {
       const file = join(runtime.stateDir, `${daemon}.sqlite`);
       const db = new DatabaseSync(file, { readOnly: true });

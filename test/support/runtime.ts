@@ -27,6 +27,11 @@ import type { RouteTable } from '../../src/wire/route.ts';
 const IS_ROOT = process.getuid?.() === 0;
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 
+/** The daemons that keep a database. */
+export const DAEMONS_WITH_STORE = DAEMONS.filter((name) =>
+  ['store', 'store.ts'].some((part) => existsSync(join(ROOT, 'src', 'daemons', name, part))),
+);
+
 type Contracts = typeof CONTRACTS;
 export type Clients = { [D in Exclude<DaemonName, 'auditd-ai'>]: Client<Contracts[D]> } & {
   audit: Client<Contracts['auditd-ai']>;
