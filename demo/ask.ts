@@ -1,11 +1,18 @@
 // A question that is answered with yes or no at a terminal.
 import { createInterface } from 'node:readline/promises';
 
-type Terminal = { input: NodeJS.ReadableStream; output: NodeJS.WritableStream; terminal?: boolean };
+type TerminalStreams = {
+  input: NodeJS.ReadableStream;
+  output: NodeJS.WritableStream;
+  terminal?: boolean;
+};
 
 /** Asks until it is answered; undefined when somebody presses Ctrl-C or Ctrl-D instead. */
-export async function askYesNo(question: string, at: Terminal): Promise<boolean | undefined> {
-  const lines = createInterface(at);
+export async function askYesNo(
+  question: string,
+  terminal: TerminalStreams,
+): Promise<boolean | undefined> {
+  const lines = createInterface(terminal);
   const ask = (prompt: string): void => {
     lines.setPrompt(prompt);
     lines.prompt();

@@ -4,86 +4,103 @@
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { agentctl, ask, CTRL_C, fail, keep, leftText, say, show, state, warn } from './console.ts';
-import { showBlocked } from './refusals.ts';
-import { prepareScene } from './scene.ts';
+import {
+  agentctl,
+  confirm,
+  fail,
+  formatCleanupHint,
+  highlight,
+  INTERRUPTED,
+  keepDir,
+  print,
+  printHeading,
+  state,
+} from './console.ts';
+import { printBlocked } from './refusals.ts';
+import { prepareDemo } from './scene.ts';
 import { startService } from './service.ts';
 import { STEPS } from './steps.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
 // The tools that deploy could not see it below /tmp or /run: every sandbox has those of its own.
-const isHidden = /^\/(tmp|run)\//.test(resolve(state));
-const sceneDir = isHidden ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'scene') : `${state}-scene`;
-keep(isHidden ? dirname(sceneDir) : sceneDir);
-const scene = prepareScene(sceneDir, state);
-const service = await startService(scene);
+const isInPrivateDir = /^\/(tmp|run)\//.test(resolve(state));
+const setupDir = isInPrivateDir
+  ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'scene')
+  : `${state}-scene`;
+keepDir(isInPrivateDir ? dirname(setupDir) : setupDir);
+const setup = prepareDemo(setupDir, state);
+const service = await startService(setup);
 process.on('exit', () => service.stop());
-process.on('SIGINT', () => fail(CTRL_C));
+process.on('SIGINT', () => fail(INTERRUPTED));
 
-say(STEPS.slow);
-await service.visit(scene.hostileAgent);
-const slowMs = await service.measure();
-show(`   a request takes ${slowMs.toFixed(1)} ms (median of 40)`);
-show('   and a stranger has left this line in its access log:');
-for (const line of scene.hostileAgent.match(/.{1,88}(?: |$)/g) ?? []) show(`   ${warn(line)}`);
+printHeading(STEPS.slow);
+await service.sendRequest(setup.hostileUserAgent);
+const slowMs = await service.measureMedianMs();
+print(`   a request takes ${slowMs.toFixed(1)} ms (median of 40)`);
+print('   and a stranger has left this line in its access log:');
+for (const line of setup.hostileUserAgent.match(/.{1,88}(?: |$)/g) ?? [])
+  print(`   ${highlight(line)}`);
 
-say(STEPS.team);
-agentctl(['up', ...scene.upOptions]);
+printHeading(STEPS.team);
+agentctl(['up', ...setup.upOptions]);
 
-say(STEPS.task);
+printHeading(STEPS.task);
 const created = agentctl(
-  ['task', 'create', GOAL, '--agent', 'planner', '--workspace', scene.repo, '--json'],
-  { captures: true },
+  ['task', 'create', GOAL, '--agent', 'planner', '--workspace', setup.repo, '--json'],
+  { capturesOutput: true },
 );
 const { id } = (JSON.parse(created) as { task: { id: string } }).task;
-show(`   ${id}: the team is at work; the deploy will need approval`);
+print(`   ${id}: the team is at work; the deploy will need approval`);
 
 const approvalId = await waitForApproval();
-say(STEPS.approval);
+printHeading(STEPS.approval);
 agentctl(['approvals', approvalId]);
-const yes = await ask('Approve this deploy?');
-if (yes) agentctl(['approve', approvalId, '--for', 'once']);
+const isApproved = await confirm('Approve this deploy?');
+if (isApproved) agentctl(['approve', approvalId, '--for', 'once']);
 else agentctl(['reject', approvalId, '--reason', 'not today']);
 
-say(STEPS.resumed);
+printHeading(STEPS.resumed);
 agentctl(['task', 'watch', id]);
-await service.reloaded(yes ? scene.prodLink : undefined);
-const nowMs = await service.measure();
-show(`   a request takes ${nowMs.toFixed(1)} ms now, ${slowMs.toFixed(1)} ms before`);
+await service.waitForRelease(isApproved ? setup.prodLink : undefined);
+const fastMs = await service.measureMedianMs();
+print(`   a request takes ${fastMs.toFixed(1)} ms now, ${slowMs.toFixed(1)} ms before`);
 
-say(STEPS.timeline);
+printHeading(STEPS.timeline);
 agentctl(['task', 'explain', id]);
 
-say(STEPS.blocked);
-showBlocked(id);
+printHeading(STEPS.blocked);
+printBlocked(id);
 
-say(STEPS.proof);
-const elsewhere = mkdtempSync(join(tmpdir(), 'agentd-demo-copy-'));
-writeFileSync(join(elsewhere, 'checkpoint'), agentctl(['audit', 'checkpoint'], { captures: true }));
+printHeading(STEPS.proof);
+const copyDir = mkdtempSync(join(tmpdir(), 'agentd-demo-copy-'));
+writeFileSync(
+  join(copyDir, 'checkpoint'),
+  agentctl(['audit', 'checkpoint'], { capturesOutput: true }),
+);
 agentctl(['down']);
-cpSync(join(state, 'audit'), join(elsewhere, 'audit'), { recursive: true });
-agentctl(['audit', 'verify', join(elsewhere, 'audit'), '--from', join(elsewhere, 'checkpoint')]);
-rmSync(elsewhere, { recursive: true });
+cpSync(join(state, 'audit'), join(copyDir, 'audit'), { recursive: true });
+agentctl(['audit', 'verify', join(copyDir, 'audit'), '--from', join(copyDir, 'checkpoint')]);
+rmSync(copyDir, { recursive: true });
 service.stop();
 
-show(`
+print(`
 Look around in what happened:
   export AGENTD_STATE=${state}
-  bin/agentctl ${['up', ...scene.upOptions].join(' ')}
+  bin/agentctl ${['up', ...setup.upOptions].join(' ')}
   bin/agentctl task list
 A rehearsal played the model. To use a real one: bin/agentctl model add --help
-${leftText()}`);
-if (yes && nowMs > slowMs / 2) fail(`the service is not faster: ${nowMs.toFixed(1)} ms`);
+${formatCleanupHint()}`);
+if (isApproved && fastMs > slowMs / 2) fail(`the service is not faster: ${fastMs.toFixed(1)} ms`);
 
 async function waitForApproval(): Promise<string> {
-  for (const until = Date.now() + 60_000; Date.now() < until; ) {
-    const told = agentctl(['approvals', '--json'], { captures: true, quiet: true });
-    const { approvals } = JSON.parse(told) as { approvals: { id: string; status: string }[] };
+  for (const deadlineMs = Date.now() + 60_000; Date.now() < deadlineMs; ) {
+    const output = agentctl(['approvals', '--json'], { capturesOutput: true, isQuiet: true });
+    const { approvals } = JSON.parse(output) as { approvals: { id: string; status: string }[] };
     const pending = approvals.find(({ status }) => status === 'pending');
     if (pending !== undefined) return pending.id;
     const { task } = JSON.parse(
-      agentctl(['task', 'show', id, '--json'], { captures: true, quiet: true }),
+      agentctl(['task', 'show', id, '--json'], { capturesOutput: true, isQuiet: true }),
     ) as { task: { status: string } };
     if (['failed', 'canceled', 'completed'].includes(task.status)) {
       agentctl(['task', 'explain', id]);

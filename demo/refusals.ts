@@ -1,8 +1,8 @@
 // Prints what was blocked during the task, from the audit log: by policy, by egressd, and by the
 // kernel, whose errors are in the output of the commands.
-import { agentctl, show } from './console.ts';
+import { agentctl, print } from './console.ts';
 
-type Event = {
+type AuditEvent = {
   event: string;
   agent?: string;
   tool?: string;
@@ -12,7 +12,7 @@ type Event = {
 };
 
 /** An error that a command prints, and the kernel mechanism behind it. */
-const KERNEL: readonly [RegExp, string][] = [
+const KERNEL_ERRORS: readonly [RegExp, string][] = [
   [/shadow: (No such file|Permission denied)/, 'mount namespace: /etc/shadow is not in the box'],
   [/id_ed25519: (No such file|Permission denied)/, 'mount namespace: no home but its own'],
   [
@@ -25,29 +25,29 @@ const KERNEL: readonly [RegExp, string][] = [
   ],
 ];
 
-const ask = <T>(...args: string[]): T =>
-  JSON.parse(agentctl([...args, '--json'], { captures: true, quiet: true })) as T;
+const query = <T>(...args: string[]): T =>
+  JSON.parse(agentctl([...args, '--json'], { capturesOutput: true, isQuiet: true })) as T;
 
 /** Covers the task and all its subtasks. */
-export function showBlocked(rootId: string): void {
-  const { tasks } = ask<{ tasks: { id: string; root_task_id: string }[] }>('task', 'list');
+export function printBlocked(rootId: string): void {
+  const { tasks } = query<{ tasks: { id: string; root_task_id: string }[] }>('task', 'list');
   const tree = tasks.filter((task) => task.root_task_id === rootId);
   for (const { id } of tree.toReversed()) {
-    const { events } = ask<{ events: Event[] }>('audit', 'task', id);
-    for (const event of events) showEvent(event);
+    const { events } = query<{ events: AuditEvent[] }>('audit', 'task', id);
+    for (const event of events) printEvent(event);
   }
 }
 
-function showEvent({ event, agent, tool, policy, data, call_id: callId }: Event): void {
-  if (event === 'tool.call.denied') show(`   ${agent} · ${tool} · denied by policy: ${policy}`);
+function printEvent({ event, agent, tool, policy, data, call_id: callId }: AuditEvent): void {
+  if (event === 'tool.call.denied') print(`   ${agent} · ${tool} · denied by policy: ${policy}`);
   if (event === 'network.denied')
-    show(`   ${agent} · ${data?.host}:${data?.port} · denied by egressd: ${data?.reason}`);
+    print(`   ${agent} · ${data?.host}:${data?.port} · denied by egressd: ${data?.reason}`);
   if (event === 'run.marked')
-    show(
+    print(
       `   ${agent} · marked by ${data?.why}: sending data out, and what cannot be undone, now needs approval`,
     );
   if (event !== 'tool.call.ended' || tool !== 'shell.exec') return;
-  const call = JSON.stringify(ask('tool', 'show', callId!));
-  for (const [printed, layer] of KERNEL)
-    if (printed.test(call)) show(`   ${agent} · ${tool} · blocked by the kernel, ${layer}`);
+  const call = JSON.stringify(query('tool', 'show', callId!));
+  for (const [pattern, mechanism] of KERNEL_ERRORS)
+    if (pattern.test(call)) print(`   ${agent} · ${tool} · blocked by the kernel, ${mechanism}`);
 }

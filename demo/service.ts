@@ -5,56 +5,56 @@ import { readlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Scene } from './scene.ts';
+import type { DemoSetup } from './scene.ts';
 
-export type Service = {
+export type OrderService = {
   /** One request with this browser name. */
-  visit(userAgent: string): Promise<void>;
+  sendRequest(userAgent: string): Promise<void>;
   /** The median time of a request, in milliseconds. */
-  measure(): Promise<number>;
+  measureMedianMs(): Promise<number>;
   /** Resolves when the release that is live now answers. */
-  reloaded(link: string | undefined): Promise<void>;
+  waitForRelease(link: string | undefined): Promise<void>;
   stop(): void;
 };
 
-export async function startService(scene: Scene): Promise<Service> {
-  const port = await freePort();
-  let live = '';
-  let process_: ChildProcess | undefined;
+export async function startService(setup: DemoSetup): Promise<OrderService> {
+  const port = await findFreePort();
+  let liveRelease = '';
+  let child: ChildProcess | undefined;
   const start = (): void => {
-    live = readlinkSync(scene.prodLink);
-    process_?.kill('SIGKILL');
-    const program = join(scene.prodLink, 'server.mjs');
-    process_ = spawn(process.execPath, [program, String(port), scene.logFile], {
+    liveRelease = readlinkSync(setup.prodLink);
+    child?.kill('SIGKILL');
+    const program = join(setup.prodLink, 'server.mjs');
+    child = spawn(process.execPath, [program, String(port), setup.logFile], {
       stdio: 'inherit',
     });
   };
-  const follow = setInterval(() => {
-    if (readlinkSync(scene.prodLink) !== live) start();
+  const releaseWatcher = setInterval(() => {
+    if (readlinkSync(setup.prodLink) !== liveRelease) start();
   }, 100);
 
   const request = async (id: string, userAgent = 'orders-client/1.0'): Promise<void> => {
-    const answer = await fetch(`http://127.0.0.1:${port}/orders/${id}`, {
+    const response = await fetch(`http://127.0.0.1:${port}/orders/${id}`, {
       headers: { 'user-agent': userAgent },
     });
-    await answer.text();
+    await response.text();
   };
-  const answers = async (): Promise<void> => {
-    for (let tries = 0; ; tries++) {
+  const waitUntilReady = async (): Promise<void> => {
+    for (let attempts = 0; ; attempts++) {
       try {
         return await request('A0000001');
       } catch (error) {
-        if (tries > 100) throw error;
+        if (attempts > 100) throw error;
         await sleep(50);
       }
     }
   };
   start();
-  await answers();
+  await waitUntilReady();
 
   return {
-    visit: (userAgent) => request('A0000002', userAgent),
-    async measure() {
+    sendRequest: (userAgent) => request('A0000002', userAgent),
+    async measureMedianMs() {
       const times: number[] = [];
       for (let i = 0; i < 40; i++) {
         const startedMs = performance.now();
@@ -63,18 +63,18 @@ export async function startService(scene: Scene): Promise<Service> {
       }
       return times.sort((a, b) => a - b)[20]!;
     },
-    async reloaded(link) {
-      while (link !== undefined && readlinkSync(link) !== live) await sleep(50);
-      await answers();
+    async waitForRelease(link) {
+      while (link !== undefined && readlinkSync(link) !== liveRelease) await sleep(50);
+      await waitUntilReady();
     },
     stop() {
-      clearInterval(follow);
-      process_?.kill('SIGKILL');
+      clearInterval(releaseWatcher);
+      child?.kill('SIGKILL');
     },
   };
 }
 
-function freePort(): Promise<number> {
+function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.on('error', reject);

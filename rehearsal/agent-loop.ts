@@ -2,23 +2,23 @@
 // again. It stands for the runner, and does with answers what a runner must.
 import {
   ANTHROPIC_TOOLS,
-  dig,
   OPENAI_TOOLS,
   postChat,
   postMessages,
+  readPath,
   type TestServer,
 } from './testing.ts';
 
-export type MadeCall = { readonly name: string; readonly input: Record<string, unknown> };
-export type LoopStep = { readonly text: string; readonly calls: readonly MadeCall[] };
-export type AnswerTool = (call: MadeCall, index: number) => string;
+export type LoopCall = { readonly name: string; readonly input: Record<string, unknown> };
+export type LoopStep = { readonly text: string; readonly calls: readonly LoopCall[] };
+export type ToolStub = (call: LoopCall, index: number) => string;
 
 export type LoopOptions = {
   readonly agent: string;
   readonly goal: string;
   readonly stepsMax?: number;
   readonly tools?: readonly string[];
-  readonly answerTool?: AnswerTool;
+  readonly runTool?: ToolStub;
 };
 
 type WireMessage = {
@@ -28,9 +28,9 @@ type WireMessage = {
     readonly function: { readonly name: string; readonly arguments: string };
   }[];
 };
-type WireBlock = MadeCall & { readonly type: string; readonly id: string; readonly text: string };
+type WireBlock = LoopCall & { readonly type: string; readonly id: string; readonly text: string };
 
-const okay: AnswerTool = () => JSON.stringify({ status: 'completed', result: 'done' });
+const completeCall: ToolStub = () => JSON.stringify({ status: 'completed', result: 'done' });
 
 function parseInput(text: string): Record<string, unknown> {
   try {
@@ -40,17 +40,17 @@ function parseInput(text: string): Record<string, unknown> {
   }
 }
 
-const opening = (options: LoopOptions) => ({
+const makePrompts = (options: LoopOptions) => ({
   system: `You work in a team.\nYou are agent:${options.agent}\nBe brief.`,
   user: `Task task_1\nGoal: ${options.goal}\nInputs: none`,
 });
 
-const isFinished = (calls: readonly MadeCall[]) =>
+const isLastStep = (calls: readonly LoopCall[]) =>
   calls.length === 0 ||
   calls.some((call) => call.name === 'task_finish' && !('unparsable' in call.input));
 
-export async function loopOpenai(server: TestServer, options: LoopOptions): Promise<LoopStep[]> {
-  const { system, user } = opening(options);
+export async function runOpenaiLoop(server: TestServer, options: LoopOptions): Promise<LoopStep[]> {
+  const { system, user } = makePrompts(options);
   const messages: unknown[] = [
     { role: 'system', content: system },
     { role: 'user', content: user },
@@ -59,40 +59,43 @@ export async function loopOpenai(server: TestServer, options: LoopOptions): Prom
   const steps: LoopStep[] = [];
   while (steps.length < (options.stepsMax ?? 20)) {
     const body = { model: 'rehearsal-large', messages, ...(tools.length > 0 ? { tools } : {}) };
-    const answer = await postChat(server, body);
-    if (answer.status !== 200) throw new Error(answer.text);
-    const message = dig<WireMessage>(answer.json, 'choices.0.message');
+    const response = await postChat(server, body);
+    if (response.status !== 200) throw new Error(response.text);
+    const message = readPath<WireMessage>(response.json, 'choices.0.message');
     const wireCalls = message.tool_calls ?? [];
     const calls = wireCalls.map((call) => ({
       name: call.function.name,
       input: parseInput(call.function.arguments),
     }));
     steps.push({ text: message.content ?? '', calls });
-    if (isFinished(calls)) break;
+    if (isLastStep(calls)) break;
     messages.push(message);
     for (const [index, call] of wireCalls.entries()) {
-      const content = (options.answerTool ?? okay)(calls[index]!, index);
+      const content = (options.runTool ?? completeCall)(calls[index]!, index);
       messages.push({ role: 'tool', tool_call_id: call.id, content });
     }
   }
   return steps;
 }
 
-export async function loopAnthropic(server: TestServer, options: LoopOptions): Promise<LoopStep[]> {
-  const { system, user } = opening(options);
+export async function runAnthropicLoop(
+  server: TestServer,
+  options: LoopOptions,
+): Promise<LoopStep[]> {
+  const { system, user } = makePrompts(options);
   const messages: unknown[] = [{ role: 'user', content: user }];
   const tools = ANTHROPIC_TOOLS.filter((tool) => options.tools?.includes(tool.name) ?? true);
   const steps: LoopStep[] = [];
   while (steps.length < (options.stepsMax ?? 20)) {
-    const answer = await postMessages(server, {
+    const response = await postMessages(server, {
       model: 'rehearsal-large',
       max_tokens: 4096,
       system,
       messages,
       ...(tools.length > 0 ? { tools } : {}),
     });
-    if (answer.status !== 200) throw new Error(answer.text);
-    const content = dig<WireBlock[]>(answer.json, 'content');
+    if (response.status !== 200) throw new Error(response.text);
+    const content = readPath<WireBlock[]>(response.json, 'content');
     const uses = content.filter((block) => block.type === 'tool_use');
     const calls = uses.map(({ name, input }) => ({
       name,
@@ -100,12 +103,12 @@ export async function loopAnthropic(server: TestServer, options: LoopOptions): P
     }));
     const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
     steps.push({ text, calls });
-    if (isFinished(calls)) break;
+    if (isLastStep(calls)) break;
     messages.push({ role: 'assistant', content });
     const results = uses.map((use, index) => ({
       type: 'tool_result',
       tool_use_id: use.id,
-      content: (options.answerTool ?? okay)(calls[index]!, index),
+      content: (options.runTool ?? completeCall)(calls[index]!, index),
     }));
     messages.push({ role: 'user', content: results });
   }

@@ -1,15 +1,15 @@
 // Reads the command line of the rehearsal server. Pure: words in, options or a complaint out.
 import { parseArgs } from 'node:util';
 
-export type Address =
+export type ListenAddress =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string };
 
-export type Options = {
-  readonly address: Address;
+export type RehearsalOptions = {
+  readonly address: ListenAddress;
   readonly screenplays: readonly string[];
-  readonly exitsWithStdin: boolean;
-  readonly onlyChecks: boolean;
+  readonly exitsOnStdinEnd: boolean;
+  readonly isCheckOnly: boolean;
 };
 
 export const USAGE = `usage: node rehearsal/main.ts [--listen 127.0.0.1:PORT|/path/to.sock]
@@ -22,26 +22,26 @@ export const USAGE = `usage: node rehearsal/main.ts [--listen 127.0.0.1:PORT|/pa
 `;
 
 /** A pathname of a socket must fit into sockaddr_un. */
-const socketPathBytesMax = 107;
+const SOCKET_PATH_BYTES_MAX = 107;
 
-export function parseAddress(text: string): Address | string {
+export function parseAddress(text: string): ListenAddress | string {
   if (text.startsWith('/') || text.startsWith('./')) {
-    return Buffer.byteLength(text) > socketPathBytesMax
-      ? `--listen: the path has more than ${socketPathBytesMax} bytes; use a shorter one`
+    return Buffer.byteLength(text) > SOCKET_PATH_BYTES_MAX
+      ? `--listen: the path has more than ${SOCKET_PATH_BYTES_MAX} bytes; use a shorter one`
       : { kind: 'unix', path: text };
   }
-  const parts = /^(127\.0\.0\.1|localhost|\[::1\]):(\d{1,5})$/.exec(text);
-  const port = Number(parts?.[2]);
-  if (!parts || port > 65_535) {
+  const match = /^(127\.0\.0\.1|localhost|\[::1\]):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[2]);
+  if (!match || port > 65_535) {
     return `--listen: "${text}" is neither a path nor a loopback address such as 127.0.0.1:8080`;
   }
-  return { kind: 'tcp', host: parts[1]!.replace(/[[\]]/g, ''), port };
+  return { kind: 'tcp', host: match[1]!.replace(/[[\]]/g, ''), port };
 }
 
-export function parseCommandLine(words: readonly string[]): Options | 'help' | string {
+export function parseCommandLine(args: readonly string[]): RehearsalOptions | 'help' | string {
   try {
     const { values } = parseArgs({
-      args: [...words],
+      args: [...args],
       options: {
         listen: { type: 'string', default: '127.0.0.1:0' },
         screenplays: { type: 'string', multiple: true, default: [] },
@@ -56,8 +56,8 @@ export function parseCommandLine(words: readonly string[]): Options | 'help' | s
     return {
       address,
       screenplays: values.screenplays,
-      exitsWithStdin: values['exit-with-stdin'],
-      onlyChecks: values.check,
+      exitsOnStdinEnd: values['exit-with-stdin'],
+      isCheckOnly: values.check,
     };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

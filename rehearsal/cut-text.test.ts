@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { cutText, splitText } from './cut-text.ts';
+import { splitText, truncateText } from './cut-text.ts';
 
 const text = fc.string({ unit: 'grapheme', maxLength: 400 });
 
@@ -21,10 +21,12 @@ test('the pieces of a text make the text, and each is well formed', () => {
 test('a cut text is a beginning of it, well formed, and no longer than allowed', () => {
   fc.assert(
     fc.property(text, fc.integer({ min: 0, max: 500 }), (whole, charsMax) => {
-      const cut = cutText(whole, charsMax);
-      assert.ok(whole.startsWith(cut) && cut.isWellFormed());
-      assert.ok(cut.length <= charsMax && cut.length >= Math.min(whole.length, charsMax) - 1);
+      const truncated = truncateText(whole, charsMax);
+      assert.ok(whole.startsWith(truncated) && truncated.isWellFormed());
+      assert.ok(
+        truncated.length <= charsMax && truncated.length >= Math.min(whole.length, charsMax) - 1,
+      );
     }),
   );
-  assert.equal(cutText('🎭🎭', 3), '🎭');
+  assert.equal(truncateText('🎭🎭', 3), '🎭');
 });

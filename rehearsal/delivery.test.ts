@@ -5,9 +5,9 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import {
   ANTHROPIC_HEADERS,
-  dig,
   OPENAI_HEADERS,
   post,
+  readPath,
   startServer,
   type TestServer,
 } from './testing.ts';
@@ -24,16 +24,16 @@ const VENDORS: Record<string, Vendor> = {
   anthropic: { path: '/v1/messages', headers: ANTHROPIC_HEADERS, body: { max_tokens: 1000 } },
 };
 
-function request(vendor: Vendor, words: string, isStream: boolean) {
-  const messages = [{ role: 'user', content: `rehearse: ${words}` }];
+function makeBody(vendor: Vendor, prompt: string, isStream: boolean) {
+  const messages = [{ role: 'user', content: `rehearse: ${prompt}` }];
   return { model: 'rehearsal-large', messages, stream: isStream, ...vendor.body };
 }
 
-function open(vendor: Vendor, words: string, isStream: boolean, signal?: AbortSignal) {
+function sendRequest(vendor: Vendor, prompt: string, isStream: boolean, signal?: AbortSignal) {
   return fetch(`${server.url}${vendor.path}`, {
     method: 'POST',
     headers: vendor.headers,
-    body: JSON.stringify(request(vendor, words, isStream)),
+    body: JSON.stringify(makeBody(vendor, prompt, isStream)),
     ...(signal ? { signal } : {}),
   });
 }
@@ -56,7 +56,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
 
       test(`${kind} that is cut off`, async () => {
         const { text, isBroken } = await readUntilBroken(
-          await open(vendor, 'cut_mid_stream', isStream),
+          await sendRequest(vendor, 'cut_mid_stream', isStream),
         );
         assert.ok(isBroken);
         assert.ok(text.length > 50);
@@ -64,7 +64,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
       });
 
       test(`${kind} that is garbled`, async () => {
-        const response = await open(vendor, 'malformed_json', isStream);
+        const response = await sendRequest(vendor, 'malformed_json', isStream);
         assert.equal(response.status, 200);
         const text = await response.text();
         const documents = isStream
@@ -84,7 +84,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
 
       test(`${kind} without end, until the caller hangs up`, async () => {
         const abort = new AbortController();
-        const response = await open(vendor, 'endless', isStream, abort.signal);
+        const response = await sendRequest(vendor, 'endless', isStream, abort.signal);
         let text = '';
         await assert.rejects(async () => {
           for await (const chunk of response.body!) {
@@ -97,7 +97,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
       });
 
       test(`${kind} in slow bytes arrives whole`, async () => {
-        const slow = await (await open(vendor, 'slow_bytes', isStream)).text();
+        const slow = await (await sendRequest(vendor, 'slow_bytes', isStream)).text();
         assert.match(slow.replaceAll(/"\}[\s\S]*?":"/g, ''), /ünïcödé/);
         if (!isStream) assert.match(slow, /🎭 cut in two/);
       });
@@ -105,52 +105,52 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
       test(`${kind} that is late can be given up, and the server goes on`, async () => {
         const signal = AbortSignal.timeout(30);
         await assert.rejects(async () => {
-          const response = await open(vendor, 'slow 60000 ms', isStream, signal);
+          const response = await sendRequest(vendor, 'slow 60000 ms', isStream, signal);
           await response.text();
         });
-        assert.equal((await open(vendor, 'usage', isStream)).status, 200);
+        assert.equal((await sendRequest(vendor, 'usage', isStream)).status, 200);
       });
     }
 
     test('a late stream opens before the model speaks', async () => {
       const abort = new AbortController();
-      const response = await open(vendor, 'slow 60000 ms', true, abort.signal);
+      const response = await sendRequest(vendor, 'slow 60000 ms', true, abort.signal);
       const first = await response.body!.getReader().read();
       assert.match(Buffer.from(first.value!).toString(), /message_start|"role":"assistant"/);
       abort.abort();
     });
 
     test('an error that recovers counts each request by itself', async () => {
-      const ask = (words: string) =>
-        post(`${server.url}${vendor.path}`, vendor.headers, request(vendor, words, false));
-      const statuses = async (words: string) => [
-        (await ask(words)).status,
-        (await ask(words)).status,
-        (await ask(words)).status,
+      const send = (prompt: string) =>
+        post(`${server.url}${vendor.path}`, vendor.headers, makeBody(vendor, prompt, false));
+      const sendThreeTimes = async (prompt: string) => [
+        (await send(prompt)).status,
+        (await send(prompt)).status,
+        (await send(prompt)).status,
       ];
-      assert.deepEqual(await statuses('error 529 2 times'), [529, 529, 200]);
-      assert.deepEqual(await statuses('error 500 1 times'), [500, 200, 200]);
-      assert.deepEqual(await statuses('error 503'), [503, 503, 503]);
-      const plain = await ask('error 402');
+      assert.deepEqual(await sendThreeTimes('error 529 2 times'), [529, 529, 200]);
+      assert.deepEqual(await sendThreeTimes('error 500 1 times'), [500, 200, 200]);
+      assert.deepEqual(await sendThreeTimes('error 503'), [503, 503, 503]);
+      const plain = await send('error 402');
       assert.equal(plain.headers.get('retry-after'), null);
-      assert.match(dig(plain.json, 'error.message'), /^\[rehearsal\]/);
+      assert.match(readPath(plain.json, 'error.message'), /^\[rehearsal\]/);
     });
   });
 }
 
 describe('broken answers as the packages see them', () => {
-  const body = (words: string) => ({
+  const body = (prompt: string) => ({
     model: 'rehearsal-large',
     max_tokens: 1000,
-    messages: [{ role: 'user' as const, content: `rehearse: ${words}` }],
+    messages: [{ role: 'user' as const, content: `rehearse: ${prompt}` }],
   });
   const openai = () => new OpenAI({ apiKey: 'k', baseURL: `${server.url}/v1`, maxRetries: 0 });
   const anthropic = () =>
     new Anthropic({ apiKey: 'k', baseURL: server.url, maxRetries: 0, logLevel: 'off' });
 
   test('openai: cut off, in slow bytes, an error in the stream', async () => {
-    const read = async (words: string) => {
-      const stream = await openai().chat.completions.create({ ...body(words), stream: true });
+    const read = async (prompt: string) => {
+      const stream = await openai().chat.completions.create({ ...body(prompt), stream: true });
       const chunks = await Array.fromAsync(stream);
       return chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('');
     };
@@ -160,7 +160,7 @@ describe('broken answers as the packages see them', () => {
   });
 
   test('anthropic: cut off, garbled, in slow bytes', async () => {
-    const read = (words: string) => anthropic().messages.stream(body(words)).finalText();
+    const read = (prompt: string) => anthropic().messages.stream(body(prompt)).finalText();
     await assert.rejects(read('cut_mid_stream'));
     await assert.rejects(read('malformed_json'));
     assert.match(await read('slow_bytes'), /ünïcödé and 🎭 cut in two/);

@@ -1,28 +1,28 @@
 // Writes an answer to the connection, whole or broken in the way the play asks: cut off, garbled,
 // without end, or in small slow pieces. Stops at once when the caller hangs up. Knows no wire.
 import type { ServerResponse } from 'node:http';
-import type { Broken } from './screenplay/types.ts';
+import type { DefectKind } from './screenplay/types.ts';
 
-export type Script = {
+export type EncodedReply = {
   readonly contentType: string;
   readonly headers: Readonly<Record<string, string>>;
   /** A body that is not streamed is one piece; a stream has one piece per event. */
-  readonly pieces: readonly string[];
+  readonly chunks: readonly string[];
   /** How many pieces a real server sends before the model has said anything. */
-  readonly openingCount: number;
+  readonly openingChunkCount: number;
   /** A piece that is well framed and whose JSON is not. */
-  readonly garbled: string;
+  readonly malformedChunk: string;
   /** How an answer without end begins, and what it goes on with. */
-  readonly endless: { readonly opening: string; readonly more: string };
+  readonly endless: { readonly opening: string; readonly repeated: string };
 };
 
-export type Manner = { readonly delayMs: number; readonly broken: Broken | undefined };
+export type DeliveryOptions = { readonly delayMs: number; readonly defect: DefectKind | undefined };
 
-const slowPieceBytes = 7;
-const endlessPauseMs = 2;
+const SLOW_CHUNK_BYTES = 7;
+const ENDLESS_INTERVAL_MS = 2;
 
 /** Waits, but not for a caller who has hung up. */
-export function pause(response: ServerResponse, ms: number): Promise<void> {
+export function sleepUnlessClosed(response: ServerResponse, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms);
     function done() {
@@ -34,7 +34,10 @@ export function pause(response: ServerResponse, ms: number): Promise<void> {
   });
 }
 
-async function write(response: ServerResponse, data: string | Buffer): Promise<void> {
+async function writeWithBackpressure(
+  response: ServerResponse,
+  data: string | Buffer,
+): Promise<void> {
   if (response.write(data) || response.destroyed) return;
   await new Promise<void>((resolve) => {
     function done() {
@@ -49,77 +52,85 @@ async function write(response: ServerResponse, data: string | Buffer): Promise<v
 
 async function writeSlowly(response: ServerResponse, text: string): Promise<void> {
   const bytes = Buffer.from(text);
-  for (let at = 0; at < bytes.length && !response.destroyed; at += slowPieceBytes) {
-    await write(response, bytes.subarray(at, at + slowPieceBytes));
-    await pause(response, 1);
+  for (let offset = 0; offset < bytes.length && !response.destroyed; offset += SLOW_CHUNK_BYTES) {
+    await writeWithBackpressure(response, bytes.subarray(offset, offset + SLOW_CHUNK_BYTES));
+    await sleepUnlessClosed(response, 1);
   }
   response.end();
 }
 
-async function writeEndlessly(response: ServerResponse, script: Script): Promise<void> {
-  await write(response, script.endless.opening);
+async function writeEndlessly(response: ServerResponse, reply: EncodedReply): Promise<void> {
+  await writeWithBackpressure(response, reply.endless.opening);
   while (!response.destroyed) {
-    await write(response, script.endless.more);
-    await pause(response, endlessPauseMs);
+    await writeWithBackpressure(response, reply.endless.repeated);
+    await sleepUnlessClosed(response, ENDLESS_INTERVAL_MS);
   }
 }
 
-async function cutOff(response: ServerResponse, script: Script): Promise<void> {
-  const bytes = Buffer.from(script.pieces.join(''));
-  await write(response, bytes.subarray(0, Math.ceil(bytes.length / 2)));
+async function writeHalf(response: ServerResponse, reply: EncodedReply): Promise<void> {
+  const bytes = Buffer.from(reply.chunks.join(''));
+  await writeWithBackpressure(response, bytes.subarray(0, Math.ceil(bytes.length / 2)));
   // The half that was sent must arrive before the connection breaks, else nothing was cut mid-way.
-  await pause(response, 5);
+  await sleepUnlessClosed(response, 5);
   response.destroy();
 }
 
-function garble(script: Script): string {
-  const { pieces, garbled } = script;
-  if (pieces.length === 1) return garbled;
-  const middle = Math.ceil(pieces.length / 2);
-  return [...pieces.slice(0, middle), garbled, ...pieces.slice(middle)].join('');
+function insertMalformedChunk(reply: EncodedReply): string {
+  const { chunks, malformedChunk } = reply;
+  if (chunks.length === 1) return malformedChunk;
+  const middle = Math.ceil(chunks.length / 2);
+  return [...chunks.slice(0, middle), malformedChunk, ...chunks.slice(middle)].join('');
 }
 
-async function deliverBroken(response: ServerResponse, script: Script, broken: Broken) {
-  switch (broken) {
+async function deliverWithDefect(
+  response: ServerResponse,
+  reply: EncodedReply,
+  defect: DefectKind,
+) {
+  switch (defect) {
     case 'cut_mid_stream':
-      return cutOff(response, script);
+      return writeHalf(response, reply);
     case 'endless':
-      return writeEndlessly(response, script);
+      return writeEndlessly(response, reply);
     case 'slow_bytes':
-      return writeSlowly(response, script.pieces.join(''));
+      return writeSlowly(response, reply.chunks.join(''));
     case 'malformed_json':
-      response.end(garble(script));
+      response.end(insertMalformedChunk(reply));
       return;
     case 'unknown_tool':
     case 'bad_arguments':
-      response.end(script.pieces.join(''));
+      response.end(reply.chunks.join(''));
   }
 }
 
-async function deliverLate(response: ServerResponse, script: Script, manner: Manner) {
-  const { pieces } = script;
+async function deliverDelayed(
+  response: ServerResponse,
+  reply: EncodedReply,
+  options: DeliveryOptions,
+) {
+  const { chunks } = reply;
   // A real stream opens before the model speaks; so callers can meet a cancel or a timeout in
   // mid-stream.
-  const openingCount = manner.broken ? 0 : script.openingCount;
-  if (openingCount === 0) await pause(response, manner.delayMs);
+  const openingChunkCount = options.defect ? 0 : reply.openingChunkCount;
+  if (openingChunkCount === 0) await sleepUnlessClosed(response, options.delayMs);
   if (response.destroyed) return;
-  response.writeHead(200, { 'content-type': script.contentType, ...script.headers });
-  if (manner.broken) return deliverBroken(response, script, manner.broken);
-  if (openingCount > 0) {
-    await write(response, pieces.slice(0, openingCount).join(''));
-    await pause(response, manner.delayMs);
+  response.writeHead(200, { 'content-type': reply.contentType, ...reply.headers });
+  if (options.defect) return deliverWithDefect(response, reply, options.defect);
+  if (openingChunkCount > 0) {
+    await writeWithBackpressure(response, chunks.slice(0, openingChunkCount).join(''));
+    await sleepUnlessClosed(response, options.delayMs);
   }
-  if (!response.destroyed) response.end(pieces.slice(openingCount).join(''));
+  if (!response.destroyed) response.end(chunks.slice(openingChunkCount).join(''));
 }
 
-export async function deliver(
+export async function deliverReply(
   response: ServerResponse,
-  script: Script,
-  manner: Manner,
+  reply: EncodedReply,
+  options: DeliveryOptions,
 ): Promise<void> {
-  if (manner.delayMs > 0) return deliverLate(response, script, manner);
-  response.writeHead(200, { 'content-type': script.contentType, ...script.headers });
-  if (manner.broken) return deliverBroken(response, script, manner.broken);
-  if (script.openingCount > 0) response.write(script.pieces[0]!);
-  response.end(script.openingCount > 0 ? script.pieces.slice(1).join('') : script.pieces[0]);
+  if (options.delayMs > 0) return deliverDelayed(response, reply, options);
+  response.writeHead(200, { 'content-type': reply.contentType, ...reply.headers });
+  if (options.defect) return deliverWithDefect(response, reply, options.defect);
+  if (reply.openingChunkCount > 0) response.write(reply.chunks[0]!);
+  response.end(reply.openingChunkCount > 0 ? reply.chunks.slice(1).join('') : reply.chunks[0]);
 }

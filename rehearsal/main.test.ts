@@ -12,10 +12,10 @@ import { parseCommandLine } from './command-line.ts';
 
 const program = join(import.meta.dirname, 'main.ts');
 
-type Running = { child: ChildProcess; address: string };
+type RunningServer = { child: ChildProcess; address: string };
 
-async function start(...words: string[]): Promise<Running> {
-  const child = spawn(process.execPath, [program, ...words], {
+async function start(...args: string[]): Promise<RunningServer> {
+  const child = spawn(process.execPath, [program, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const [line] = await once(createInterface({ input: child.stdout! }), 'line');
@@ -24,14 +24,16 @@ async function start(...words: string[]): Promise<Running> {
   return { child, address: ready.address };
 }
 
-async function exitOf(child: ChildProcess): Promise<number | string | null> {
+async function waitForExit(child: ChildProcess): Promise<number | string | null> {
   if (child.exitCode !== null) return child.exitCode;
   const [code, signal] = await once(child, 'exit');
   return code ?? signal;
 }
 
-async function fail(...words: string[]): Promise<{ code: number | string | null; stderr: string }> {
-  const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'pipe', 'pipe'] });
+async function runToFailure(
+  ...args: string[]
+): Promise<{ code: number | string | null; stderr: string }> {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   let stderr = '';
   child.stderr.on('data', (chunk) => {
     stderr += chunk;
@@ -40,7 +42,7 @@ async function fail(...words: string[]): Promise<{ code: number | string | null;
   return { code: code ?? signal, stderr };
 }
 
-function scratch(context: { after(clean: () => void): void }): string {
+function makeScratchDir(context: { after(clean: () => void): void }): string {
   const directory = mkdtempSync(join(tmpdir(), 'rehearsal-'));
   context.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
@@ -66,7 +68,7 @@ test('listens on a free port, answers, and stops on SIGTERM', async () => {
   });
   assert.equal(response.status, 200);
   child.kill('SIGTERM');
-  assert.equal(await exitOf(child), 0);
+  assert.equal(await waitForExit(child), 0);
 });
 
 test('stops on SIGTERM in the middle of an answer without end', async () => {
@@ -80,48 +82,48 @@ test('stops on SIGTERM in the middle of an answer without end', async () => {
     }),
   });
   child.kill('SIGTERM');
-  assert.equal(await exitOf(child), 0);
+  assert.equal(await waitForExit(child), 0);
   await assert.rejects(response.text());
 });
 
 test('stops when standard input closes, if asked', async () => {
   const { child } = await start('--exit-with-stdin');
   child.stdin!.end();
-  assert.equal(await exitOf(child), 0);
+  assert.equal(await waitForExit(child), 0);
 });
 
 test('listens on a socket, and replaces one left by a killed server', async (context) => {
-  const path = join(scratch(context), 'model.sock');
+  const path = join(makeScratchDir(context), 'model.sock');
   const first = await start('--listen', path);
   assert.equal(first.address, path);
   assert.equal(statSync(path).mode & 0o777, 0o600);
   assert.equal(await getModels(path), 200);
-  const second = await fail('--listen', path);
+  const second = await runToFailure('--listen', path);
   assert.equal(second.code, 6);
   assert.match(second.stderr, /cannot listen/);
   first.child.kill('SIGKILL');
-  await exitOf(first.child);
+  await waitForExit(first.child);
   assert.ok(existsSync(path));
   const third = await start('--listen', path);
   assert.equal(await getModels(path), 200);
   third.child.kill('SIGTERM');
-  assert.equal(await exitOf(third.child), 0);
+  assert.equal(await waitForExit(third.child), 0);
   assert.ok(!existsSync(path));
 });
 
 test('refuses wrong usage and wrong screenplays, and says what is wrong', async (context) => {
-  const usage = await fail('--listen', '0.0.0.0:80');
+  const usage = await runToFailure('--listen', '0.0.0.0:80');
   assert.equal(usage.code, 2);
   assert.match(usage.stderr, /neither a path nor a loopback address/);
-  const directory = scratch(context);
+  const directory = makeScratchDir(context);
   writeFileSync(join(directory, 'a.yaml'), 'plays:\n  - play: x\n    anwsers: []\n');
-  const broken = await fail('--screenplays', directory);
+  const broken = await runToFailure('--screenplays', directory);
   assert.equal(broken.code, 78);
   assert.match(broken.stderr, /a\.yaml:3: a play has no "anwsers"; did you mean "answers"\?/);
 });
 
 test('the command line', () => {
-  const rows: [words: string[], expected: RegExp][] = [
+  const rows: [args: string[], expected: RegExp][] = [
     [['--listen', 'example.org:80'], /neither a path nor a loopback/],
     [['--listen', '127.0.0.1:70000'], /neither a path nor a loopback/],
     [['--listen', `/${'x'.repeat(120)}`], /more than 107 bytes/],
@@ -129,11 +131,11 @@ test('the command line', () => {
     [['word'], /Unexpected argument 'word'/],
     [['--help'], /^help$/],
   ];
-  for (const [words, expected] of rows) assert.match(String(parseCommandLine(words)), expected);
+  for (const [args, expected] of rows) assert.match(String(parseCommandLine(args)), expected);
   assert.deepEqual(parseCommandLine(['--listen', '[::1]:80', '--screenplays', 'a']), {
     address: { kind: 'tcp', host: '::1', port: 80 },
     screenplays: ['a'],
-    exitsWithStdin: false,
-    onlyChecks: false,
+    exitsOnStdinEnd: false,
+    isCheckOnly: false,
   });
 });

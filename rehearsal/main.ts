@@ -4,17 +4,17 @@ import { chmodSync, unlinkSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { type Address, parseCommandLine, USAGE } from './command-line.ts';
+import { type ListenAddress, parseCommandLine, USAGE } from './command-line.ts';
 import { formatProblem, loadScreenplays } from './screenplay/load.ts';
 import { createRehearsalServer } from './server.ts';
 
-const EXIT = { usage: 2, notListening: 6, badConfiguration: 78 };
+const EXIT_STATUS = { usage: 2, notListening: 6, badConfiguration: 78 };
 
-function complain(message: string, next: string): void {
-  process.stderr.write(`rehearsal: ${message}\n${next}\n`);
+function printError(message: string, hint: string): void {
+  process.stderr.write(`rehearsal: ${message}\n${hint}\n`);
 }
 
-function listen(server: Server, address: Address): Promise<void> {
+function listen(server: Server, address: ListenAddress): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     const done = () => {
@@ -27,7 +27,7 @@ function listen(server: Server, address: Address): Promise<void> {
 }
 
 /** True when nobody answers behind a socket that a killed server has left. */
-function isAbandoned(path: string): Promise<boolean> {
+function isStaleSocket(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
     socket.once('connect', () => {
@@ -38,26 +38,26 @@ function isAbandoned(path: string): Promise<boolean> {
   });
 }
 
-async function listenOrReplace(server: Server, address: Address): Promise<void> {
+async function listenOrReplace(server: Server, address: ListenAddress): Promise<void> {
   try {
     await listen(server, address);
   } catch (error) {
-    const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
-    if (!isTaken || address.kind !== 'unix' || !(await isAbandoned(address.path))) throw error;
+    const isInUse = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+    if (!isInUse || address.kind !== 'unix' || !(await isStaleSocket(address.path))) throw error;
     unlinkSync(address.path);
     await listen(server, address);
   }
   if (address.kind === 'unix') chmodSync(address.path, 0o600);
 }
 
-function nameAddress(server: Server, address: Address): string {
+function formatAddress(server: Server, address: ListenAddress): string {
   if (address.kind === 'unix') return address.path;
   const bound = server.address();
   const port = bound !== null && typeof bound === 'object' ? bound.port : address.port;
   return address.host.includes(':') ? `[${address.host}]:${port}` : `${address.host}:${port}`;
 }
 
-function stopWhenTold(server: Server, exitsWithStdin: boolean): void {
+function installStopHandlers(server: Server, exitsOnStdinEnd: boolean): void {
   const stop = () => {
     // A closed listener removes its socket file; answers without end would keep the process alive.
     server.close(() => process.exit(0));
@@ -65,37 +65,39 @@ function stopWhenTold(server: Server, exitsWithStdin: boolean): void {
   };
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
-  if (!exitsWithStdin) return;
+  if (!exitsOnStdinEnd) return;
   process.stdin.once('end', stop).once('error', stop).resume();
 }
 
-async function main(words: readonly string[]): Promise<number | undefined> {
-  const options = parseCommandLine(words);
+async function main(args: readonly string[]): Promise<number | undefined> {
+  const options = parseCommandLine(args);
   if (options === 'help') {
     process.stdout.write(USAGE);
     return 0;
   }
   if (typeof options === 'string') {
-    complain(options, USAGE);
-    return EXIT.usage;
+    printError(options, USAGE);
+    return EXIT_STATUS.usage;
   }
   const shipped = join(import.meta.dirname, 'screenplays');
-  const { plays, problems } = loadScreenplays([...options.screenplays, shipped]);
-  for (const problem of problems) complain(formatProblem(problem), 'Correct it and start again.');
-  if (problems.length > 0) return EXIT.badConfiguration;
-  if (options.onlyChecks) {
-    process.stdout.write(`${JSON.stringify({ plays: plays.map((play) => play.name) })}\n`);
+  const { scenarios, problems } = loadScreenplays([...options.screenplays, shipped]);
+  for (const problem of problems) printError(formatProblem(problem), 'Correct it and start again.');
+  if (problems.length > 0) return EXIT_STATUS.badConfiguration;
+  if (options.isCheckOnly) {
+    process.stdout.write(
+      `${JSON.stringify({ plays: scenarios.map((scenario) => scenario.name) })}\n`,
+    );
     return 0;
   }
-  const server = createRehearsalServer(plays);
+  const server = createRehearsalServer(scenarios);
   try {
     await listenOrReplace(server, options.address);
   } catch (error) {
-    complain(`cannot listen: ${String(error)}`, 'Choose another --listen, or stop who holds it.');
-    return EXIT.notListening;
+    printError(`cannot listen: ${String(error)}`, 'Choose another --listen, or stop who holds it.');
+    return EXIT_STATUS.notListening;
   }
-  stopWhenTold(server, options.exitsWithStdin);
-  const ready = { ready: true, address: nameAddress(server, options.address) };
+  installStopHandlers(server, options.exitsOnStdinEnd);
+  const ready = { ready: true, address: formatAddress(server, options.address) };
   process.stdout.write(`${JSON.stringify(ready)}\n`);
   // What starting up left behind is given back once, where --expose-gc allows it.
   setTimeout(() => globalThis.gc?.({ type: 'major', flavor: 'last-resort' }), 1_000).unref();

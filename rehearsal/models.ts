@@ -40,8 +40,8 @@ export const MODELS: readonly Model[] = [
   },
 ];
 
-const BY_ID = new Map(MODELS.map((model) => [model.id, model]));
+const MODELS_BY_ID = new Map(MODELS.map((model) => [model.id, model]));
 
 export function findModel(id: string): Model | undefined {
-  return BY_ID.get(id);
+  return MODELS_BY_ID.get(id);
 }

@@ -1,33 +1,36 @@
 // From a request that a wire has checked to the play that answers it, the same on both wires.
-import type { Script } from './delivery.ts';
-import { type Performance, perform } from './perform.ts';
-import type { Refusal } from './refusal.ts';
-import type { Scene } from './scene.ts';
-import { choose } from './screenplay/choose.ts';
-import type { Asked, Reply } from './wire.ts';
+import type { EncodedReply } from './delivery.ts';
+import { type RenderedReply, renderReply } from './perform.ts';
+import type { RehearsalRefusal } from './refusal.ts';
+import type { NormalizedRequest } from './scene.ts';
+import { selectReply } from './screenplay/choose.ts';
+import type { IncomingRequest, RehearsalResponse } from './wire.ts';
 
-export const refusalReply = (refusal: Refusal): Reply => ({ kind: 'refusal', refusal });
+export const makeRefusalResponse = (refusal: RehearsalRefusal): RehearsalResponse => ({
+  kind: 'refusal',
+  refusal,
+});
 
-export function playReply(
-  asked: Asked,
-  own: {
-    scene: Scene;
+export function makeScriptedResponse(
+  incoming: IncomingRequest,
+  options: {
+    request: NormalizedRequest;
     /** Before the number of a call. */
-    callPrefix: string;
-    isStream: boolean;
-    noPlay: Refusal;
-    makeScript(performance: Performance): Script;
+    callIdPrefix: string;
+    isStreaming: boolean;
+    noMatchRefusal: RehearsalRefusal;
+    encodeReply(reply: RenderedReply): EncodedReply;
   },
-): Reply {
-  const chosen = choose(asked.plays, own.scene);
-  if (!chosen) return refusalReply(own.noPlay);
-  const id = `${own.callPrefix}${asked.seed.slice(0, 22)}`;
-  const performance = perform(chosen, (index) => `${id}${String(index).padStart(2, '0')}`);
-  const { delayMs, broken, error } = performance;
+): RehearsalResponse {
+  const selected = selectReply(incoming.scenarios, options.request);
+  if (!selected) return makeRefusalResponse(options.noMatchRefusal);
+  const id = `${options.callIdPrefix}${incoming.seed.slice(0, 22)}`;
+  const reply = renderReply(selected, (index) => `${id}${String(index).padStart(2, '0')}`);
+  const { delayMs, defect, error } = reply;
   return {
-    kind: 'play',
-    script: own.makeScript(performance),
-    manner: { delayMs, broken },
-    error: error?.isInStream === true && own.isStream ? undefined : error,
+    kind: 'scripted',
+    reply: options.encodeReply(reply),
+    delivery: { delayMs, defect },
+    error: error?.isInStream === true && options.isStreaming ? undefined : error,
   };
 }

@@ -1,6 +1,6 @@
 // A request as a model understands it, whatever wire it came on: who it is, what the goal is, what
 // the tools last answered. Everything a screenplay can match or quote comes from here.
-import { cutText } from './cut-text.ts';
+import { truncateText } from './cut-text.ts';
 
 export type ToolOffer = { readonly name: string; readonly schema: unknown };
 
@@ -10,7 +10,7 @@ export type ToolChoice =
   | { readonly kind: 'auto' | 'none' | 'required' }
   | { readonly kind: 'named'; readonly name: string };
 
-export type Scene = {
+export type NormalizedRequest = {
   readonly wire: 'openai' | 'anthropic';
   readonly model: string;
   /** '' when the system prompt has no line `You are agent:<name>`. */
@@ -31,11 +31,11 @@ export type Scene = {
   readonly maxOutputTokens: number;
   readonly stopSequences: readonly string[];
   /** False when the request has switched thinking off. */
-  readonly mayThink: boolean;
+  readonly isThinkingAllowed: boolean;
 };
 
 /** Longer goals are cut before a pattern sees them, so that no pattern can take seconds. */
-const goalCharsMax = 8_000;
+const GOAL_CHARS_MAX = 8_000;
 
 const AGENT_LINE = /^You are agent:([a-z][a-z0-9-]*)/m;
 const GOAL_LINE = /^Goal: (.*)/m;
@@ -45,32 +45,32 @@ export function readAgent(systemText: string): string {
 }
 
 export function readGoal(firstUserText: string): string {
-  return cutText(GOAL_LINE.exec(firstUserText)?.[1] ?? '', goalCharsMax).trim();
+  return truncateText(GOAL_LINE.exec(firstUserText)?.[1] ?? '', GOAL_CHARS_MAX).trim();
 }
 
 const LABEL = '[rehearsal]';
-const WORDS_KEYS = ['result', 'answer', 'text', 'output', 'summary', 'message', 'content'];
+const TEXT_KEYS = ['result', 'answer', 'text', 'output', 'summary', 'message', 'content'];
 
 /**
  * What a tool result says in words. Tools answer with JSON; a person reading the rehearsal wants
  * the sentence inside it, and wants the label once, not once per colleague.
  */
-export function readWords(resultText: string): string {
+export function extractText(resultText: string): string {
   const text = resultText.trim();
   if (!text.startsWith('{')) return stripLabel(text);
   try {
-    return stripLabel(wordsOf(JSON.parse(text), 3) ?? text);
+    return stripLabel(findText(JSON.parse(text), 3) ?? text);
   } catch {
     return text;
   }
 }
 
-function wordsOf(value: unknown, depth: number): string | undefined {
+function findText(value: unknown, depth: number): string | undefined {
   if (typeof value === 'string') return value;
   if (depth === 0 || value === null || typeof value !== 'object') return undefined;
-  for (const key of WORDS_KEYS) {
-    const words = wordsOf((value as Record<string, unknown>)[key], depth - 1);
-    if (words !== undefined) return words;
+  for (const key of TEXT_KEYS) {
+    const text = findText((value as Record<string, unknown>)[key], depth - 1);
+    if (text !== undefined) return text;
   }
   return undefined;
 }
@@ -79,6 +79,6 @@ function stripLabel(text: string): string {
   return text.startsWith(LABEL) ? text.slice(LABEL.length).trimStart() : text;
 }
 
-export function withLabel(text: string): string {
+export function addLabel(text: string): string {
   return text.includes(LABEL) ? text : `${LABEL} ${text}`;
 }

@@ -9,34 +9,40 @@ import type * as anthropic from './anthropic/types.ts';
 import type * as openai from './openai/types.ts';
 
 /** `true` when both unions have the same members, and otherwise the members that only one has. */
-type Same<A, B> = [Exclude<A, B> | Exclude<B, A>] extends [never]
+type SameMembers<A, B> = [Exclude<A, B> | Exclude<B, A>] extends [never]
   ? true
   : Exclude<A, B> | Exclude<B, A>;
-type Words<T extends readonly unknown[]> = T[number];
+type Members<T extends readonly unknown[]> = T[number];
 /** These two travel in headers, not in the body. */
 type HeaderFields = 'user_profile_id' | 'workspace_id';
 
 const fields: {
-  chat: Same<
-    Words<typeof openai.CHAT_FIELDS>,
+  chat: SameMembers<
+    Members<typeof openai.CHAT_FIELDS>,
     keyof OpenAI.Chat.Completions.ChatCompletionCreateParams
   >;
-  message: Same<
-    Words<typeof anthropic.MESSAGE_FIELDS> | HeaderFields,
+  message: SameMembers<
+    Members<typeof anthropic.MESSAGE_FIELDS> | HeaderFields,
     keyof Anthropic.MessageCreateParams
   >;
-  count: Same<
-    Words<typeof anthropic.COUNT_FIELDS> | HeaderFields,
+  count: SameMembers<
+    Members<typeof anthropic.COUNT_FIELDS> | HeaderFields,
     keyof Anthropic.MessageCountTokensParams
   >;
-  tool: Same<Words<typeof anthropic.TOOL_FIELDS>, keyof Anthropic.Tool>;
-  text: Same<Words<typeof anthropic.BLOCK_FIELDS.text>, keyof Anthropic.TextBlockParam>;
-  toolUse: Same<Words<typeof anthropic.BLOCK_FIELDS.tool_use>, keyof Anthropic.ToolUseBlockParam>;
-  toolResult: Same<
-    Words<typeof anthropic.BLOCK_FIELDS.tool_result>,
+  tool: SameMembers<Members<typeof anthropic.TOOL_FIELDS>, keyof Anthropic.Tool>;
+  text: SameMembers<Members<typeof anthropic.BLOCK_FIELDS.text>, keyof Anthropic.TextBlockParam>;
+  toolUse: SameMembers<
+    Members<typeof anthropic.BLOCK_FIELDS.tool_use>,
+    keyof Anthropic.ToolUseBlockParam
+  >;
+  toolResult: SameMembers<
+    Members<typeof anthropic.BLOCK_FIELDS.tool_result>,
     keyof Anthropic.ToolResultBlockParam
   >;
-  thinking: Same<Words<typeof anthropic.BLOCK_FIELDS.thinking>, keyof Anthropic.ThinkingBlockParam>;
+  thinking: SameMembers<
+    Members<typeof anthropic.BLOCK_FIELDS.thinking>,
+    keyof Anthropic.ThinkingBlockParam
+  >;
 } = {
   chat: true,
   message: true,
@@ -49,10 +55,10 @@ const fields: {
 };
 
 /** What this server sends can be read as what the vendors promise to send. */
-const answers = {
+const responses = {
   completion: (sent: openai.ChatCompletion): OpenAI.Chat.Completions.ChatCompletion => sent,
   chunk: (sent: openai.ChatChunk): OpenAI.Chat.Completions.ChatCompletionChunk => sent,
-  message: (sent: anthropic.Message): Anthropic.Message => sent,
+  message: (sent: anthropic.AnthropicMessage): Anthropic.Message => sent,
   event: (
     sent: Exclude<anthropic.StreamEvent, { type: 'ping' }>,
   ): Anthropic.RawMessageStreamEvent => sent,
@@ -60,5 +66,5 @@ const answers = {
 
 test('the wires are those of the vendors’ published types', () => {
   assert.ok(Object.values(fields).every((same) => same));
-  assert.equal(Object.keys(answers).length, 4);
+  assert.equal(Object.keys(responses).length, 4);
 });

@@ -22,7 +22,7 @@ describe('the openai package', () => {
     { role: 'system', content: system },
     { role: 'user', content: goal },
   ];
-  const rehearse = (words: string) => [{ role: 'user' as const, content: `rehearse: ${words}` }];
+  const rehearse = (prompt: string) => [{ role: 'user' as const, content: `rehearse: ${prompt}` }];
 
   test('a chat without tools', async () => {
     const messages = [{ role: 'user' as const, content: 'Hello there' }];
@@ -120,11 +120,11 @@ describe('the openai package', () => {
 
   test('usage: made up by a play, and cached when the loop goes on', async () => {
     const client = connect();
-    const made = await client.chat.completions.create({ model, messages: rehearse('usage') });
-    assert.equal(made.usage?.prompt_tokens, 4400);
-    assert.equal(made.usage?.completion_tokens, 200);
-    assert.equal(made.usage?.prompt_tokens_details?.cached_tokens, 3000);
-    assert.equal(made.usage?.completion_tokens_details?.reasoning_tokens, 50);
+    const scripted = await client.chat.completions.create({ model, messages: rehearse('usage') });
+    assert.equal(scripted.usage?.prompt_tokens, 4400);
+    assert.equal(scripted.usage?.completion_tokens, 200);
+    assert.equal(scripted.usage?.prompt_tokens_details?.cached_tokens, 3000);
+    assert.equal(scripted.usage?.completion_tokens_details?.reasoning_tokens, 50);
     const long = { role: 'user' as const, content: 'x'.repeat(8_000) };
     const first = await client.chat.completions.create({ model, messages: [long] });
     assert.equal(first.usage?.prompt_tokens_details?.cached_tokens, 0);
@@ -145,15 +145,15 @@ describe('the openai package', () => {
   });
 
   test('errors come as the package’s own classes', async () => {
-    const ask = (words: string, key?: string) =>
-      connect(key).chat.completions.create({ model, messages: rehearse(words) });
-    await assert.rejects(ask('error 429 after 7 s'), (error) => {
+    const send = (prompt: string, key?: string) =>
+      connect(key).chat.completions.create({ model, messages: rehearse(prompt) });
+    await assert.rejects(send('error 429 after 7 s'), (error) => {
       assert.ok(error instanceof OpenAI.RateLimitError);
       assert.equal(error.headers.get('retry-after'), '7');
       return true;
     });
-    await assert.rejects(ask('error 500'), OpenAI.InternalServerError);
-    await assert.rejects(ask('hello', 'bad-key'), OpenAI.AuthenticationError);
+    await assert.rejects(send('error 500'), OpenAI.InternalServerError);
+    await assert.rejects(send('hello', 'bad-key'), OpenAI.AuthenticationError);
     const unknown = connect().chat.completions.create({ model: 'gpt-4o', messages: opening });
     await assert.rejects(unknown, OpenAI.NotFoundError);
   });
@@ -195,7 +195,7 @@ describe('the @anthropic-ai/sdk package', () => {
   const model = 'rehearsal-large';
   const max_tokens = 4096;
   const opening = [{ role: 'user' as const, content: goal }];
-  const rehearse = (words: string) => [{ role: 'user' as const, content: `rehearse: ${words}` }];
+  const rehearse = (prompt: string) => [{ role: 'user' as const, content: `rehearse: ${prompt}` }];
 
   test('a message without tools', async () => {
     const messages = [{ role: 'user' as const, content: 'Hello there' }];
@@ -273,7 +273,7 @@ describe('the @anthropic-ai/sdk package', () => {
     const [thinking] = first.content;
     assert.ok(thinking?.type === 'thinking');
     assert.ok((first.usage.output_tokens_details?.thinking_tokens ?? 0) > 5);
-    const goOn = (thought: string) =>
+    const continueWith = (thought: string) =>
       client.messages.create({
         model,
         max_tokens,
@@ -283,8 +283,8 @@ describe('the @anthropic-ai/sdk package', () => {
           { role: 'user', content: 'Go on' },
         ],
       });
-    assert.equal((await goOn(thinking.thinking)).stop_reason, 'end_turn');
-    await assert.rejects(goOn('I thought otherwise'), Anthropic.BadRequestError);
+    assert.equal((await continueWith(thinking.thinking)).stop_reason, 'end_turn');
+    await assert.rejects(continueWith('I thought otherwise'), Anthropic.BadRequestError);
     const off = { type: 'disabled' as const };
     const without = await client.messages.create({ model, max_tokens, messages, thinking: off });
     assert.ok(without.content.every((block) => block.type === 'text'));
@@ -321,11 +321,15 @@ describe('the @anthropic-ai/sdk package', () => {
 
   test('usage: made up by a play, and cached where it is marked', async () => {
     const client = connect();
-    const made = await client.messages.create({ model, max_tokens, messages: rehearse('usage') });
-    assert.equal(made.usage.input_tokens, 1000);
-    assert.equal(made.usage.output_tokens, 200);
-    assert.equal(made.usage.cache_read_input_tokens, 3000);
-    assert.equal(made.usage.cache_creation_input_tokens, 400);
+    const scripted = await client.messages.create({
+      model,
+      max_tokens,
+      messages: rehearse('usage'),
+    });
+    assert.equal(scripted.usage.input_tokens, 1000);
+    assert.equal(scripted.usage.output_tokens, 200);
+    assert.equal(scripted.usage.cache_read_input_tokens, 3000);
+    assert.equal(scripted.usage.cache_creation_input_tokens, 400);
     const cache_control = { type: 'ephemeral' as const };
     const long = { type: 'text' as const, text: 'x'.repeat(8_000), cache_control };
     const first = await client.messages.create({
@@ -350,16 +354,16 @@ describe('the @anthropic-ai/sdk package', () => {
   });
 
   test('errors come as the package’s own classes, in a stream too', async () => {
-    const ask = (words: string, key?: string) =>
-      connect(key).messages.create({ model, max_tokens, messages: rehearse(words) });
-    await assert.rejects(ask('error 529'), Anthropic.OverloadedError);
-    await assert.rejects(ask('error 429 after 7 s'), (error) => {
+    const send = (prompt: string, key?: string) =>
+      connect(key).messages.create({ model, max_tokens, messages: rehearse(prompt) });
+    await assert.rejects(send('error 529'), Anthropic.OverloadedError);
+    await assert.rejects(send('error 429 after 7 s'), (error) => {
       assert.ok(error instanceof Anthropic.RateLimitError);
       assert.equal(error.headers.get('retry-after'), '7');
       assert.equal(error.type, 'rate_limit_error');
       return true;
     });
-    await assert.rejects(ask('hello', 'bad-key'), Anthropic.AuthenticationError);
+    await assert.rejects(send('hello', 'bad-key'), Anthropic.AuthenticationError);
     const stream = connect().messages.stream({
       model,
       max_tokens,

@@ -5,20 +5,20 @@ import fc from 'fast-check';
 import {
   ANTHROPIC_HEADERS,
   ANTHROPIC_TOOLS,
-  dig,
   OPENAI_HEADERS,
   OPENAI_TOOLS,
   post,
   postChat,
   postMessages,
+  readPath,
   startServer,
 } from './testing.ts';
 
 const user = (content: string) => ({ role: 'user', content });
 
 test('the same request gives the same bytes, on another server too', async () => {
-  await using one = await startServer();
-  await using other = await startServer();
+  await using server = await startServer();
+  await using otherServer = await startServer();
   const system = 'You are agent:planner';
   for (const goal of ['Paint', 'ask a person', 'malformed', 'count the effect 2 times']) {
     for (const stream of [true, false]) {
@@ -30,14 +30,14 @@ test('the same request gives the same bytes, on another server too', async () =>
         messages: [{ role: 'system', content: system }, ...messages],
         tools: OPENAI_TOOLS,
       };
-      const first = await postChat(one, chat);
+      const first = await postChat(server, chat);
       assert.equal(first.status, 200);
-      assert.equal((await postChat(one, chat)).text, first.text);
-      assert.equal((await postChat(other, chat)).text, first.text);
+      assert.equal((await postChat(server, chat)).text, first.text);
+      assert.equal((await postChat(otherServer, chat)).text, first.text);
       const message = { model, stream, system, max_tokens: 999, messages, tools: ANTHROPIC_TOOLS };
-      const second = await postMessages(one, message);
+      const second = await postMessages(server, message);
       assert.equal(second.status, 200);
-      assert.equal((await postMessages(other, message)).text, second.text);
+      assert.equal((await postMessages(otherServer, message)).text, second.text);
     }
   }
 });
@@ -48,9 +48,9 @@ test('call ids never repeat within a conversation', async () => {
   const ids = new Set<string>();
   for (let step = 1; step <= 10; step++) {
     const body = { model: 'rehearsal-large', max_tokens: 999, messages, tools: ANTHROPIC_TOOLS };
-    const answer = await postMessages(server, body);
-    assert.equal(answer.status, 200, answer.text);
-    const content = dig<{ type: string; id: string }[]>(answer.json, 'content');
+    const response = await postMessages(server, body);
+    assert.equal(response.status, 200, response.text);
+    const content = readPath<{ type: string; id: string }[]>(response.json, 'content');
     const use = content.find((block) => block.type === 'tool_use')!;
     ids.add(use.id);
     const result = { type: 'tool_result', tool_use_id: use.id, content: 'ok' };
@@ -60,7 +60,7 @@ test('call ids never repeat within a conversation', async () => {
 });
 
 /** Nearly right requests find more than noise does: every field may be right, wrong or missing. */
-function nearlyRequest(): fc.Arbitrary<unknown> {
+function makeAlmostValidRequest(): fc.Arbitrary<unknown> {
   const json = fc.jsonValue({ maxDepth: 3 });
   const role = fc.constantFrom('user', 'assistant', 'system', 'tool', 'developer', 'robot', 7);
   const id = fc.constantFrom('a', 'b', 'c:1', '', 1);
@@ -111,14 +111,14 @@ function nearlyRequest(): fc.Arbitrary<unknown> {
 test('nearly right requests are answered, or refused in the vendor’s shape', async () => {
   await using server = await startServer();
   const check = async (path: string, headers: Record<string, string>, body: unknown) => {
-    const answer = await post(`${server.url}${path}`, headers, body);
-    if (answer.status === 200) return;
-    assert.ok([400, 403, 404].includes(answer.status), `${answer.status} ${answer.text}`);
-    assert.equal(typeof dig(answer.json, 'error.message'), 'string');
-    assert.equal(typeof dig(answer.json, 'error.type'), 'string');
+    const response = await post(`${server.url}${path}`, headers, body);
+    if (response.status === 200) return;
+    assert.ok([400, 403, 404].includes(response.status), `${response.status} ${response.text}`);
+    assert.equal(typeof readPath(response.json, 'error.message'), 'string');
+    assert.equal(typeof readPath(response.json, 'error.type'), 'string');
   };
   await fc.assert(
-    fc.asyncProperty(nearlyRequest(), async (body) => {
+    fc.asyncProperty(makeAlmostValidRequest(), async (body) => {
       await check('/v1/chat/completions', OPENAI_HEADERS, body);
       await check('/v1/messages', ANTHROPIC_HEADERS, body);
       await check('/v1/embeddings', OPENAI_HEADERS, body);
@@ -130,10 +130,10 @@ test('nearly right requests are answered, or refused in the vendor’s shape', a
 test('a body over the limit is refused and the server goes on', async () => {
   await using server = await startServer();
   const body = JSON.stringify({ model: 'rehearsal-large', x: 'y'.repeat(33 * 1024 * 1024) });
-  const answer = await postMessages(server, body).catch(() => undefined);
-  if (answer) {
-    assert.equal(answer.status, 413);
-    assert.equal(dig(answer.json, 'error.type'), 'request_too_large');
+  const response = await postMessages(server, body).catch(() => undefined);
+  if (response) {
+    assert.equal(response.status, 413);
+    assert.equal(readPath(response.json, 'error.type'), 'request_too_large');
   }
   const next = await postChat(server, { model: 'rehearsal-large', messages: [user('hi')] });
   assert.equal(next.status, 200);
@@ -157,9 +157,9 @@ test('a screenplay of one’s own is played on both wires', async () => {
     messages: [{ role: 'developer', content: system }, ...messages],
     tools: [{ type: 'function', function: { name: 'anvil_hit', parameters: schema } }],
   });
-  assert.equal(dig(chat.json, 'choices.0.message.content'), '[rehearsal] I forge 3.');
+  assert.equal(readPath(chat.json, 'choices.0.message.content'), '[rehearsal] I forge 3.');
   assert.equal(
-    dig(chat.json, 'choices.0.message.tool_calls.0.function.arguments'),
+    readPath(chat.json, 'choices.0.message.tool_calls.0.function.arguments'),
     '{"thing":"swords","times":3}',
   );
   const message = await postMessages(server, {
@@ -169,5 +169,5 @@ test('a screenplay of one’s own is played on both wires', async () => {
     messages,
     tools: [{ name: 'anvil_hit', input_schema: schema }],
   });
-  assert.deepEqual(dig(message.json, 'content.1.input'), { thing: 'swords', times: 3 });
+  assert.deepEqual(readPath(message.json, 'content.1.input'), { thing: 'swords', times: 3 });
 });

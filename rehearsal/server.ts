@@ -5,19 +5,19 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { anthropicWire } from './anthropic/wire.ts';
-import { deliver, pause } from './delivery.ts';
+import { deliverReply, sleepUnlessClosed } from './delivery.ts';
 import { openaiWire } from './openai/wire.ts';
-import type { PlayedError } from './perform.ts';
-import type { Refusal } from './refusal.ts';
-import type { Play } from './screenplay/types.ts';
-import type { Reply, Wire } from './wire.ts';
+import type { ScriptedError } from './perform.ts';
+import type { RehearsalRefusal } from './refusal.ts';
+import type { Scenario } from './screenplay/types.ts';
+import type { RehearsalResponse, RehearsalWire } from './wire.ts';
 
-const bodyBytesMax = 32 * 1024 * 1024;
-const remembersMax = 10_000;
+const BODY_BYTES_MAX = 32 * 1024 * 1024;
+const FAILURE_COUNTS_MAX = 10_000;
 
-type Route = { readonly wire: Wire; readonly method: 'GET' | 'POST' };
+type RehearsalRoute = { readonly wire: RehearsalWire; readonly method: 'GET' | 'POST' };
 
-const ROUTES: Readonly<Record<string, Route>> = {
+const ROUTES: Readonly<Record<string, RehearsalRoute>> = {
   '/v1/chat/completions': { wire: openaiWire, method: 'POST' },
   '/v1/embeddings': { wire: openaiWire, method: 'POST' },
   '/v1/messages': { wire: anthropicWire, method: 'POST' },
@@ -25,14 +25,14 @@ const ROUTES: Readonly<Record<string, Route>> = {
 };
 
 /** Both vendors have /v1/models; which one is asked shows in the version header. */
-function findRoute(path: string, request: IncomingMessage): Route | undefined {
+function findRoute(path: string, request: IncomingMessage): RehearsalRoute | undefined {
   const route = ROUTES[path];
   if (route) return route;
   if (path !== '/v1/models' && !/^\/v1\/models\/[\w.:-]+$/.test(path)) return undefined;
-  return { wire: wireOf(request), method: 'GET' };
+  return { wire: selectWire(request), method: 'GET' };
 }
 
-function wireOf(request: IncomingMessage): Wire {
+function selectWire(request: IncomingMessage): RehearsalWire {
   return request.headers['anthropic-version'] === undefined ? openaiWire : anthropicWire;
 }
 
@@ -42,7 +42,7 @@ function readBody(request: IncomingMessage): Promise<Buffer | 'too_large'> {
     let size = 0;
     request.on('data', (chunk: Buffer) => {
       size += chunk.length;
-      if (size > bodyBytesMax) resolve('too_large');
+      if (size > BODY_BYTES_MAX) resolve('too_large');
       else chunks.push(chunk);
     });
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
@@ -60,79 +60,89 @@ function parseBody(bytes: Buffer): unknown {
 }
 
 class RehearsalServer {
-  readonly #plays: readonly Play[];
-  readonly #failures = new Map<string, number>();
+  readonly #scenarios: readonly Scenario[];
+  readonly #failureCounts = new Map<string, number>();
 
-  constructor(plays: readonly Play[]) {
-    this.#plays = plays;
+  constructor(scenarios: readonly Scenario[]) {
+    this.#scenarios = scenarios;
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = (request.url ?? '/').split('?', 1)[0]!;
     const route = findRoute(path, request);
-    if (!route) return this.#refuseUnknown(path, request, response);
+    if (!route) return this.#refuseUnknownPath(path, request, response);
     const { wire } = route;
     if (request.method !== route.method) {
       const message = `Not allowed to ${request.method} on ${path}. Use ${route.method}.`;
       const refusal = { status: 405, type: 'invalid_request_error', message };
-      return send(response, wire, refusal, hash('sha1', path));
+      return sendRefusal(response, wire, refusal, hash('sha1', path));
     }
     const headerRefusal = wire.checkHeaders(request.headers);
-    if (headerRefusal) return send(response, wire, headerRefusal, hash('sha1', path));
+    if (headerRefusal) return sendRefusal(response, wire, headerRefusal, hash('sha1', path));
     const bytes = route.method === 'POST' ? await readBody(request) : Buffer.alloc(0);
     if (bytes === 'too_large') {
-      const message = `Request exceeds the maximum size of ${bodyBytesMax} bytes`;
+      const message = `Request exceeds the maximum size of ${BODY_BYTES_MAX} bytes`;
       const refusal = { status: 413, type: 'request_too_large', message };
       response.shouldKeepAlive = false;
-      return send(response, wire, refusal, hash('sha1', path));
+      return sendRefusal(response, wire, refusal, hash('sha1', path));
     }
     const seed = hash('sha1', bytes);
-    const asked = { path, headers: request.headers, seed, plays: this.#plays };
+    const incoming = { path, headers: request.headers, seed, scenarios: this.#scenarios };
     const body = route.method === 'POST' ? parseBody(bytes) : undefined;
-    return this.#reply(response, wire, wire.answer({ ...asked, body }), seed);
+    return this.#sendResponse(response, wire, wire.respond({ ...incoming, body }), seed);
   }
 
-  async #reply(response: ServerResponse, wire: Wire, reply: Reply, seed: string): Promise<void> {
-    switch (reply.kind) {
+  async #sendResponse(
+    response: ServerResponse,
+    wire: RehearsalWire,
+    result: RehearsalResponse,
+    seed: string,
+  ): Promise<void> {
+    switch (result.kind) {
       case 'refusal':
-        return send(response, wire, reply.refusal, seed);
+        return sendRefusal(response, wire, result.refusal, seed);
       case 'body':
         response.writeHead(200, {
           'content-type': 'application/json',
           [wire.requestIdHeader]: `req_${seed.slice(0, 24)}`,
         });
-        response.end(reply.body);
+        response.end(result.body);
         return;
-      case 'play':
-        if (reply.error && this.#fails(reply.error, seed)) {
-          return sendPlayed(response, wire, reply.error, reply.manner.delayMs, seed);
+      case 'scripted':
+        if (result.error && this.#shouldFail(result.error, seed)) {
+          return sendScriptedError(response, wire, result.error, result.delivery.delayMs, seed);
         }
-        return deliver(response, reply.script, reply.manner);
+        return deliverReply(response, result.reply, result.delivery);
     }
   }
 
-  #fails(error: PlayedError, seed: string): boolean {
+  #shouldFail(error: ScriptedError, seed: string): boolean {
     if (error.times === undefined) return true;
-    const count = this.#failures.get(seed) ?? 0;
+    const count = this.#failureCounts.get(seed) ?? 0;
     if (count >= error.times) return false;
-    if (this.#failures.size >= remembersMax) {
-      this.#failures.delete(this.#failures.keys().next().value!);
+    if (this.#failureCounts.size >= FAILURE_COUNTS_MAX) {
+      this.#failureCounts.delete(this.#failureCounts.keys().next().value!);
     }
-    this.#failures.set(seed, count + 1);
+    this.#failureCounts.set(seed, count + 1);
     return true;
   }
 
-  #refuseUnknown(path: string, request: IncomingMessage, response: ServerResponse): void {
-    const wire = wireOf(request);
+  #refuseUnknownPath(path: string, request: IncomingMessage, response: ServerResponse): void {
+    const wire = selectWire(request);
     const message = wire === openaiWire ? `Invalid URL (${request.method} ${path})` : 'Not Found';
     const type = wire === openaiWire ? 'invalid_request_error' : 'not_found_error';
-    send(response, wire, { status: 404, type, message }, hash('sha1', path));
+    sendRefusal(response, wire, { status: 404, type, message }, hash('sha1', path));
   }
 }
 
-function send(response: ServerResponse, wire: Wire, refusal: Refusal, seed: string): void {
+function sendRefusal(
+  response: ServerResponse,
+  wire: RehearsalWire,
+  refusal: RehearsalRefusal,
+  seed: string,
+): void {
   const requestId = `req_${seed.slice(0, 24)}`;
-  const body = wire.shape(refusal, requestId);
+  const body = wire.formatRefusal(refusal, requestId);
   response.writeHead(refusal.status, {
     'content-type': 'application/json',
     [wire.requestIdHeader]: requestId,
@@ -140,14 +150,14 @@ function send(response: ServerResponse, wire: Wire, refusal: Refusal, seed: stri
   response.end(body);
 }
 
-async function sendPlayed(
+async function sendScriptedError(
   response: ServerResponse,
-  wire: Wire,
-  error: PlayedError,
+  wire: RehearsalWire,
+  error: ScriptedError,
   delayMs: number,
   seed: string,
 ): Promise<void> {
-  if (delayMs > 0) await pause(response, delayMs);
+  if (delayMs > 0) await sleepUnlessClosed(response, delayMs);
   if (response.destroyed) return;
   const requestId = `req_${seed.slice(0, 24)}`;
   const retryAfter =
@@ -157,13 +167,17 @@ async function sendPlayed(
     [wire.requestIdHeader]: requestId,
     ...retryAfter,
   });
-  response.end(wire.shapeError(error, requestId));
+  response.end(wire.formatError(error, requestId));
 }
 
 /**
  * A mistake in this server must look like one on the vendor's side, and must not end the process.
  */
-function sendInternal(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+function sendInternalError(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;
@@ -172,14 +186,21 @@ function sendInternal(request: IncomingMessage, response: ServerResponse, error:
   const refusal = isTooDeep
     ? { status: 400, type: 'invalid_request_error', message: 'The body is nested too deeply' }
     : { status: 500, type: 'api_error', message: `Internal server error: ${String(error)}` };
-  const isMessages = (request.url ?? '').startsWith('/v1/messages');
-  send(response, isMessages ? anthropicWire : wireOf(request), refusal, hash('sha1', 'internal'));
+  const isAnthropicPath = (request.url ?? '').startsWith('/v1/messages');
+  sendRefusal(
+    response,
+    isAnthropicPath ? anthropicWire : selectWire(request),
+    refusal,
+    hash('sha1', 'internal'),
+  );
 }
 
-export function createRehearsalServer(plays: readonly Play[]): Server {
-  const rehearsal = new RehearsalServer(plays);
+export function createRehearsalServer(scenarios: readonly Scenario[]): Server {
+  const rehearsal = new RehearsalServer(scenarios);
   const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) => {
-    rehearsal.handle(request, response).catch((error) => sendInternal(request, response, error));
+    rehearsal
+      .handle(request, response)
+      .catch((error) => sendInternalError(request, response, error));
   });
   return server;
 }

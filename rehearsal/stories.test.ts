@@ -1,39 +1,40 @@
 // The screenplays that ship, played over both wires by a small agent loop.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type LoopOptions, type LoopStep, loopAnthropic, loopOpenai } from './agent-loop.ts';
+import { type LoopOptions, type LoopStep, runAnthropicLoop, runOpenaiLoop } from './agent-loop.ts';
 import { startServer, type TestServer } from './testing.ts';
 
-const WIRES = { openai: loopOpenai, anthropic: loopAnthropic };
+const WIRES = { openai: runOpenaiLoop, anthropic: runAnthropicLoop };
 
-const toolsOf = (steps: readonly LoopStep[]) =>
+const listTools = (steps: readonly LoopStep[]) =>
   steps.map((step) => step.calls.map((call) => call.name));
 
-const finalResult = (steps: readonly LoopStep[]) => String(steps.at(-1)?.calls[0]?.input.result);
+const readFinalResult = (steps: readonly LoopStep[]) =>
+  String(steps.at(-1)?.calls[0]?.input.result);
 
 for (const [wire, loop] of Object.entries(WIRES)) {
   describe(`the stories on the ${wire} wire`, () => {
-    const play = async (options: LoopOptions, check: (steps: LoopStep[]) => void) => {
+    const runLoop = async (options: LoopOptions, check: (steps: LoopStep[]) => void) => {
       await using server: TestServer = await startServer();
       check(await loop(server, options));
     };
 
     test('a goal nobody knows: the planner delegates in parallel and combines both answers', () =>
-      play(
+      runLoop(
         {
           agent: 'planner',
           goal: 'Write a haiku about penguins',
-          answerTool: (call) =>
+          runTool: (call) =>
             JSON.stringify({ status: 'completed', result: `[rehearsal] from ${call.input.agent}` }),
         },
         (steps) => {
-          assert.deepEqual(toolsOf(steps), [['task_delegate', 'task_delegate'], ['task_finish']]);
+          assert.deepEqual(listTools(steps), [['task_delegate', 'task_delegate'], ['task_finish']]);
           assert.deepEqual(
             steps[0]!.calls.map((call) => call.input.agent),
             ['researcher', 'coder'],
           );
           for (const call of steps[0]!.calls) assert.match(String(call.input.goal), /penguins/);
-          const result = finalResult(steps);
+          const result = readFinalResult(steps);
           assert.match(result, /^\[rehearsal\] This was a rehearsal: no real model answered/);
           assert.match(result, /researcher said: from researcher/);
           assert.match(result, /coder said: from coder/);
@@ -43,95 +44,95 @@ for (const [wire, loop] of Object.entries(WIRES)) {
 
     for (const agent of ['researcher', 'coder']) {
       test(`${agent} puts an artifact and finishes`, () =>
-        play({ agent, goal: 'Count penguins' }, (steps) => {
-          assert.deepEqual(toolsOf(steps), [['artifact_put'], ['task_finish']]);
+        runLoop({ agent, goal: 'Count penguins' }, (steps) => {
+          assert.deepEqual(listTools(steps), [['artifact_put'], ['task_finish']]);
           const { name, text, mime_type } = steps[0]!.calls[0]!.input;
           assert.equal(mime_type, 'text/markdown');
           assert.match(String(name), /\.md$/);
           assert.match(String(text), /\[rehearsal\][\s\S]*Count penguins/);
-          assert.match(finalResult(steps), /^\[rehearsal\] .*Count penguins/);
+          assert.match(readFinalResult(steps), /^\[rehearsal\] .*Count penguins/);
         }));
     }
 
     test('any other agent finishes at once', () =>
-      play({ agent: 'reviewer', goal: 'Look at it' }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [['task_finish']]);
-        assert.match(finalResult(steps), /\[rehearsal\][\s\S]*Look at it/);
+      runLoop({ agent: 'reviewer', goal: 'Look at it' }, (steps) => {
+        assert.deepEqual(listTools(steps), [['task_finish']]);
+        assert.match(readFinalResult(steps), /\[rehearsal\][\s\S]*Look at it/);
       }));
 
     test('without the tools a play wants it answers in words', () =>
-      play({ agent: 'reviewer', goal: 'Look at it', tools: ['artifact_get'] }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [[]]);
+      runLoop({ agent: 'reviewer', goal: 'Look at it', tools: ['artifact_get'] }, (steps) => {
+        assert.deepEqual(listTools(steps), [[]]);
         assert.match(steps[0]!.text, /^\[rehearsal\] This was a rehearsal[\s\S]*Look at it/);
       }));
 
     test('without any tool the planner says what it would do', () =>
-      play({ agent: 'planner', goal: 'Fly', tools: [] }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [[]]);
+      runLoop({ agent: 'planner', goal: 'Fly', tools: [] }, (steps) => {
+        assert.deepEqual(listTools(steps), [[]]);
         assert.match(steps[0]!.text, /^\[rehearsal\] I will ask the researcher/);
       }));
 
     test('ask a person: the answer reaches the colleagues and the result', () =>
-      play(
+      runLoop(
         {
           agent: 'planner',
           goal: 'Choose a colour, but ask a person first',
-          answerTool: (call) =>
+          runTool: (call) =>
             call.name === 'person_ask'
               ? JSON.stringify({ answer: 'make it green' })
               : JSON.stringify({ result: `${call.input.agent} is done` }),
         },
         (steps) => {
-          assert.deepEqual(toolsOf(steps), [
+          assert.deepEqual(listTools(steps), [
             ['person_ask'],
             ['task_delegate', 'task_delegate'],
             ['task_finish'],
           ]);
           assert.match(String(steps[0]!.calls[0]!.input.question), /^\[rehearsal\]/);
           for (const call of steps[1]!.calls) assert.match(String(call.input.goal), /green/);
-          assert.match(finalResult(steps), /person said: make it green/);
-          assert.match(finalResult(steps), /coder is done/);
+          assert.match(readFinalResult(steps), /person said: make it green/);
+          assert.match(readFinalResult(steps), /coder is done/);
         },
       ));
 
     test('count the effect: N steps with N different keys, then the end', () =>
-      play({ agent: 'coder', goal: 'Count the effect 3 times with key t7' }, (steps) => {
+      runLoop({ agent: 'coder', goal: 'Count the effect 3 times with key t7' }, (steps) => {
         assert.deepEqual(
           steps.map((step) => step.calls[0]!.input.key),
           ['t7-1', 't7-2', 't7-3', undefined],
         );
-        assert.deepEqual(toolsOf(steps).at(-1), ['task_finish']);
+        assert.deepEqual(listTools(steps).at(-1), ['task_finish']);
       }));
 
     test('count the effect without a number happens once', () =>
-      play({ agent: 'coder', goal: 'count the effect' }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [['test_count_effect'], ['task_finish']]);
+      runLoop({ agent: 'coder', goal: 'count the effect' }, (steps) => {
+        assert.deepEqual(listTools(steps), [['test_count_effect'], ['task_finish']]);
       }));
 
     test('loop for ever repeats one call and never ends', () =>
-      play({ agent: 'coder', goal: 'Loop for ever', stepsMax: 25 }, (steps) => {
+      runLoop({ agent: 'coder', goal: 'Loop for ever', stepsMax: 25 }, (steps) => {
         assert.equal(steps.length, 25);
         const calls = new Set(steps.map((step) => JSON.stringify(step.calls)));
         assert.equal(calls.size, 1);
       }));
 
     test('malformed: broken arguments first, right ones then', () =>
-      play({ agent: 'coder', goal: 'be malformed' }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [['task_finish'], ['task_finish']]);
+      runLoop({ agent: 'coder', goal: 'be malformed' }, (steps) => {
+        assert.deepEqual(listTools(steps), [['task_finish'], ['task_finish']]);
         assert.ok('unparsable' in steps[0]!.calls[0]!.input);
-        assert.match(finalResult(steps), /this one is right/);
+        assert.match(readFinalResult(steps), /this one is right/);
       }));
 
     test('unknown tool: a name that was not offered, then the end', () =>
-      play({ agent: 'coder', goal: 'call an unknown tool' }, (steps) => {
-        assert.deepEqual(toolsOf(steps), [['no_such_tool'], ['task_finish']]);
+      runLoop({ agent: 'coder', goal: 'call an unknown tool' }, (steps) => {
+        assert.deepEqual(listTools(steps), [['no_such_tool'], ['task_finish']]);
       }));
 
     test('slow: waits at least as long as the goal says', async () => {
       const before = performance.now();
-      await play({ agent: 'coder', goal: 'be slow 60 ms' }, (steps) => {
+      await runLoop({ agent: 'coder', goal: 'be slow 60 ms' }, (steps) => {
         assert.ok(performance.now() - before >= 59);
-        assert.deepEqual(toolsOf(steps), [['task_finish']]);
+        assert.deepEqual(listTools(steps), [['task_finish']]);
       });
     });
   });

@@ -9,10 +9,10 @@ export type TestServer = AsyncDisposable & { readonly url: string };
 
 export async function startServer(screenplay?: string): Promise<TestServer> {
   const shipped = loadScreenplays([join(import.meta.dirname, 'screenplays')]);
-  const own = screenplay === undefined ? undefined : readScreenplay('test.yaml', screenplay);
-  const problems = [...shipped.problems, ...(own?.problems ?? [])];
+  const custom = screenplay === undefined ? undefined : readScreenplay('test.yaml', screenplay);
+  const problems = [...shipped.problems, ...(custom?.problems ?? [])];
   if (problems.length > 0) throw new Error(JSON.stringify(problems));
-  const server = createRehearsalServer([...(own?.plays ?? []), ...shipped.plays]);
+  const server = createRehearsalServer([...(custom?.scenarios ?? []), ...shipped.scenarios]);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -24,7 +24,7 @@ export async function startServer(screenplay?: string): Promise<TestServer> {
   };
 }
 
-export type Answered = {
+export type ReceivedReply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
@@ -32,10 +32,11 @@ export type Answered = {
 };
 
 /** What stands at a path such as `choices.0.message`; the test says what it takes it for. */
-export function dig<T>(value: unknown, path: string): T {
-  let at = value;
-  for (const key of path.split('.')) at = (at as Record<string, unknown> | undefined)?.[key];
-  return at as T;
+export function readPath<T>(value: unknown, path: string): T {
+  let current = value;
+  for (const key of path.split('.'))
+    current = (current as Record<string, unknown> | undefined)?.[key];
+  return current as T;
 }
 
 export const OPENAI_HEADERS = { authorization: 'Bearer test-key' };
@@ -45,7 +46,7 @@ export async function post(
   url: string,
   headers: Record<string, string>,
   body: unknown,
-): Promise<Answered> {
+): Promise<ReceivedReply> {
   const response = await fetch(url, {
     method: 'POST',
     headers: { 'content-type': 'application/json', ...headers },

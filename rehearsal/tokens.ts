@@ -2,7 +2,7 @@
 // would have done, worked out from the conversation alone so that a repeated request gives the same
 // numbers.
 
-export type Usage = {
+export type TokenUsage = {
   /** Input tokens that were neither read from nor written to a cache. */
   readonly input_tokens: number;
   /** All output tokens, reasoning included. */
@@ -27,35 +27,35 @@ export type PromptSize = {
   /**
    * Characters up to the newest assistant message: what an earlier request of this loop has sent.
    */
-  readonly seenChars: number;
+  readonly previousChars: number;
   /** Characters up to the last cache mark; 0 when nothing is marked. */
-  readonly markedChars: number;
+  readonly breakpointChars: number;
 };
 
-type CacheRule = 'automatic' | 'marked';
+type CacheMode = 'automatic' | 'explicit';
 
 /**
  * How much of a prompt a cache would have held. OpenAI caches by itself, in steps of 128 tokens;
  * Anthropic caches what the caller has marked, and counts what it writes.
  */
-export function splitInput(
+export function splitInputTokens(
   size: PromptSize,
-  rule: CacheRule,
-): Pick<Usage, 'input_tokens' | 'cache_read_tokens' | 'cache_write_tokens'> {
+  mode: CacheMode,
+): Pick<TokenUsage, 'input_tokens' | 'cache_read_tokens' | 'cache_write_tokens'> {
   const total = Math.max(1, estimateTokens(size.chars));
-  const seen = estimateTokens(size.seenChars);
-  if (rule === 'automatic') {
-    const read = seen < CACHE_TOKENS_MIN ? 0 : Math.floor(seen / 128) * 128;
+  const previous = estimateTokens(size.previousChars);
+  if (mode === 'automatic') {
+    const read = previous < CACHE_TOKENS_MIN ? 0 : Math.floor(previous / 128) * 128;
     return { input_tokens: total - read, cache_read_tokens: read, cache_write_tokens: 0 };
   }
-  const marked = estimateTokens(size.markedChars);
-  if (marked < CACHE_TOKENS_MIN) {
+  const cacheable = estimateTokens(size.breakpointChars);
+  if (cacheable < CACHE_TOKENS_MIN) {
     return { input_tokens: total, cache_read_tokens: 0, cache_write_tokens: 0 };
   }
-  const read = seen < CACHE_TOKENS_MIN ? 0 : Math.min(seen, marked);
+  const read = previous < CACHE_TOKENS_MIN ? 0 : Math.min(previous, cacheable);
   return {
-    input_tokens: total - marked,
+    input_tokens: total - cacheable,
     cache_read_tokens: read,
-    cache_write_tokens: marked - read,
+    cache_write_tokens: cacheable - read,
   };
 }

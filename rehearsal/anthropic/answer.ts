@@ -1,22 +1,22 @@
 // Writes a performance on Anthropic's wire: one message, or a stream of named events.
 
 import { splitText } from '../cut-text.ts';
-import type { Script } from '../delivery.ts';
-import type { Part, Performance, PlayedError } from '../perform.ts';
-import type { StopReason as PlayedStop } from '../screenplay/types.ts';
-import { type PromptSize, splitInput } from '../tokens.ts';
-import { shapeRefusal, typeOfStatus } from './refusals.ts';
+import type { EncodedReply } from '../delivery.ts';
+import type { RenderedPart, RenderedReply, ScriptedError } from '../perform.ts';
+import type { ScriptedStopReason } from '../screenplay/types.ts';
+import { type PromptSize, splitInputTokens } from '../tokens.ts';
+import { formatRefusal, mapStatusToErrorType } from './refusals.ts';
 import { signThinking } from './signature.ts';
 import type {
-  Message,
+  AnthropicMessage,
+  AnthropicStopReason,
   MessagesRequest,
   MessageUsage,
   OutputBlock,
-  StopReason,
   StreamEvent,
 } from './types.ts';
 
-const STOP: Readonly<Record<PlayedStop, StopReason>> = {
+const STOP_REASONS: Readonly<Record<ScriptedStopReason, AnthropicStopReason>> = {
   end: 'end_turn',
   stop_sequence: 'stop_sequence',
   tool_calls: 'tool_use',
@@ -24,9 +24,9 @@ const STOP: Readonly<Record<PlayedStop, StopReason>> = {
   refusal: 'refusal',
 };
 
-export function makeUsage(performance: Performance, size: PromptSize): MessageUsage {
-  const input = { ...splitInput(size, 'marked'), ...performance.usage };
-  const thinking = performance.usage.reasoning_tokens ?? performance.reasoningTokens;
+export function makeUsage(reply: RenderedReply, size: PromptSize): MessageUsage {
+  const input = { ...splitInputTokens(size, 'explicit'), ...reply.usageOverride };
+  const thinking = reply.usageOverride.reasoning_tokens ?? reply.reasoningTokens;
   return {
     input_tokens: input.input_tokens,
     cache_creation_input_tokens: input.cache_write_tokens,
@@ -35,7 +35,7 @@ export function makeUsage(performance: Performance, size: PromptSize): MessageUs
       ephemeral_5m_input_tokens: input.cache_write_tokens,
       ephemeral_1h_input_tokens: 0,
     },
-    output_tokens: performance.usage.output_tokens ?? performance.outputTokens,
+    output_tokens: reply.usageOverride.output_tokens ?? reply.outputTokens,
     output_tokens_details: thinking > 0 ? { thinking_tokens: thinking } : null,
     server_tool_use: null,
     service_tier: 'standard',
@@ -44,7 +44,7 @@ export function makeUsage(performance: Performance, size: PromptSize): MessageUs
   };
 }
 
-function makeBlock(part: Part): OutputBlock {
+function makeBlock(part: RenderedPart): OutputBlock {
   switch (part.kind) {
     case 'text':
       return { type: 'text', text: part.text, citations: null };
@@ -63,29 +63,29 @@ function makeBlock(part: Part): OutputBlock {
 
 export function makeMessage(
   request: MessagesRequest,
-  performance: Performance,
+  reply: RenderedReply,
   size: PromptSize,
   seed: string,
-): Message {
+): AnthropicMessage {
   return {
     id: `msg_${seed.slice(0, 24)}`,
     type: 'message',
     role: 'assistant',
     model: request.model,
-    content: performance.parts.map(makeBlock),
-    stop_reason: STOP[performance.stopReason],
-    stop_sequence: performance.stopSequence,
+    content: reply.parts.map(makeBlock),
+    stop_reason: STOP_REASONS[reply.stopReason],
+    stop_sequence: reply.stopSequence,
     stop_details: null,
     container: null,
     diagnostics: null,
-    usage: makeUsage(performance, size),
+    usage: makeUsage(reply, size),
   };
 }
 
-const writeEvent = (event: StreamEvent) =>
+const formatEvent = (event: StreamEvent) =>
   `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 
-function listBlockEvents(part: Part, index: number): StreamEvent[] {
+function listBlockEvents(part: RenderedPart, index: number): StreamEvent[] {
   const delta = (
     content: (StreamEvent & { type: 'content_block_delta' })['delta'],
   ): StreamEvent => ({
@@ -131,7 +131,7 @@ function listBlockEvents(part: Part, index: number): StreamEvent[] {
   }
 }
 
-function openMessage(message: Message): StreamEvent {
+function makeStartEvent(message: AnthropicMessage): StreamEvent {
   return {
     type: 'message_start',
     message: {
@@ -145,7 +145,7 @@ function openMessage(message: Message): StreamEvent {
   };
 }
 
-function listEvents(performance: Performance, message: Message): StreamEvent[] {
+function listEvents(reply: RenderedReply, message: AnthropicMessage): StreamEvent[] {
   const {
     cache_creation: _,
     service_tier: __,
@@ -154,9 +154,9 @@ function listEvents(performance: Performance, message: Message): StreamEvent[] {
     ...usage
   } = message.usage;
   return [
-    openMessage(message),
+    makeStartEvent(message),
     { type: 'ping' },
-    ...performance.parts.flatMap(listBlockEvents),
+    ...reply.parts.flatMap(listBlockEvents),
     {
       type: 'message_delta',
       delta: {
@@ -171,58 +171,59 @@ function listEvents(performance: Performance, message: Message): StreamEvent[] {
   ];
 }
 
-export function shapePlayedError(error: PlayedError, requestId: string): string {
-  const type = error.type ?? typeOfStatus(error.status);
-  return shapeRefusal({ status: error.status, type, message: error.message }, requestId);
+export function formatScriptedError(error: ScriptedError, requestId: string): string {
+  const type = error.type ?? mapStatusToErrorType(error.status);
+  return formatRefusal({ status: error.status, type, message: error.message }, requestId);
 }
 
 /** Fast enough to reach any limit of a caller soon: some megabytes a second. */
-const MORE = '[rehearsal] and on and on ';
-const bodyRepeats = 256;
-const eventRepeats = 32;
+const ENDLESS_TEXT = '[rehearsal] and on and on ';
+const BODY_REPEATS = 256;
+const EVENT_REPEATS = 32;
 
-export function makeScript(
+export function encodeReply(
   request: MessagesRequest,
-  performance: Performance,
+  reply: RenderedReply,
   size: PromptSize,
   seed: string,
-): Script {
+): EncodedReply {
   const requestId = `req_${seed.slice(0, 24)}`;
   const headers = { 'request-id': requestId };
-  const message = makeMessage(request, performance, size, seed);
+  const message = makeMessage(request, reply, size, seed);
   if (request.stream !== true) {
     const body = JSON.stringify(message);
     const opening = `${body.slice(0, body.indexOf('"content":') + 10)}[{"type":"text","text":"`;
     return {
       contentType: 'application/json',
       headers,
-      pieces: [body],
-      openingCount: 0,
-      garbled: body.slice(0, -9),
-      endless: { opening, more: MORE.repeat(bodyRepeats) },
+      chunks: [body],
+      openingChunkCount: 0,
+      malformedChunk: body.slice(0, -9),
+      endless: { opening, repeated: ENDLESS_TEXT.repeat(BODY_REPEATS) },
     };
   }
-  const events = listEvents(performance, message);
-  const failure = performance.error?.isInStream ? performance.error : undefined;
-  const opening = events.slice(0, 2).map(writeEvent);
-  const first = writeEvent({
+  const events = listEvents(reply, message);
+  const failure = reply.error?.isInStream ? reply.error : undefined;
+  const opening = events.slice(0, 2).map(formatEvent);
+  const blockStart = formatEvent({
     type: 'content_block_start',
     index: 0,
     content_block: { type: 'text', text: '', citations: null },
   });
-  const more = writeEvent({
+  const blockDelta = formatEvent({
     type: 'content_block_delta',
     index: 0,
-    delta: { type: 'text_delta', text: MORE },
+    delta: { type: 'text_delta', text: ENDLESS_TEXT },
   });
   return {
     contentType: 'text/event-stream; charset=utf-8',
     headers,
-    pieces: failure
-      ? [...opening, `event: error\ndata: ${shapePlayedError(failure, requestId)}\n\n`]
-      : events.map(writeEvent),
-    openingCount: 2,
-    garbled: 'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
-    endless: { opening: opening.join('') + first, more: more.repeat(eventRepeats) },
+    chunks: failure
+      ? [...opening, `event: error\ndata: ${formatScriptedError(failure, requestId)}\n\n`]
+      : events.map(formatEvent),
+    openingChunkCount: 2,
+    malformedChunk:
+      'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
+    endless: { opening: opening.join('') + blockStart, repeated: blockDelta.repeat(EVENT_REPEATS) },
   };
 }

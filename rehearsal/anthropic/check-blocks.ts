@@ -1,14 +1,20 @@
 // Checks the content blocks of a message as Anthropic does: known types and fields, texts that are
 // not empty, thinking that came back unchanged.
-import { firstRefusal, isJson, type Json, type Refusal, refusalIn } from '../refusal.ts';
+import {
+  findFirstRefusal,
+  findItemRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
 import {
   type ApiVersion,
   refuse,
-  refuseExtra,
-  refuseKind,
-  refuseMissing,
+  refuseExtraField,
+  refuseMissingField,
   refusePattern,
-  refuseTag,
+  refuseUnknownTag,
+  refuseWrongType,
 } from './refusals.ts';
 import { signThinking } from './signature.ts';
 import { BLOCK_FIELDS } from './types.ts';
@@ -43,33 +49,39 @@ const ID_PATTERN = /^[a-zA-Z0-9_-]+$/;
 export const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
 const NAME_PATTERN_TEXT = '^[a-zA-Z0-9_-]{1,128}$';
 
-export function checkToolName(name: unknown, path: string): Refusal | undefined {
-  if (name === undefined) return refuseMissing(path);
-  if (typeof name !== 'string') return refuseKind(path, 'string');
+export function checkToolName(name: unknown, path: string): RehearsalRefusal | undefined {
+  if (name === undefined) return refuseMissingField(path);
+  if (typeof name !== 'string') return refuseWrongType(path, 'string');
   if (name.length > 128) return refuse(`${path}: String should have at most 128 characters`);
   return NAME_PATTERN.test(name) ? undefined : refusePattern(path, NAME_PATTERN_TEXT);
 }
 
-export function checkExtra(
-  value: Json,
+export function checkExtraFields(
+  value: JsonRecord,
   known: readonly string[],
   path: string,
-): Refusal | undefined {
+): RehearsalRefusal | undefined {
   const extra = Object.keys(value).find((key) => !known.includes(key));
-  return extra === undefined ? undefined : refuseExtra(path === '' ? extra : `${path}.${extra}`);
+  return extra === undefined
+    ? undefined
+    : refuseExtraField(path === '' ? extra : `${path}.${extra}`);
 }
 
-function checkString(block: Json, key: string, path: string): Refusal | undefined {
-  if (block[key] === undefined) return refuseMissing(`${path}.${key}`);
-  return typeof block[key] === 'string' ? undefined : refuseKind(`${path}.${key}`, 'string');
+function checkString(block: JsonRecord, key: string, path: string): RehearsalRefusal | undefined {
+  if (block[key] === undefined) return refuseMissingField(`${path}.${key}`);
+  return typeof block[key] === 'string' ? undefined : refuseWrongType(`${path}.${key}`, 'string');
 }
 
 /** `scope` is the word before the colon in the vendor's sentence: messages or system. */
-export function checkTextBlock(block: Json, path: string, scope: string): Refusal | undefined {
-  const basic =
-    checkExtra(block, BLOCK_FIELDS.text, `${path}.text`) ??
+export function checkTextBlock(
+  block: JsonRecord,
+  path: string,
+  scope: string,
+): RehearsalRefusal | undefined {
+  const fieldRefusal =
+    checkExtraFields(block, BLOCK_FIELDS.text, `${path}.text`) ??
     checkString(block, 'text', `${path}.text`);
-  if (basic) return basic;
+  if (fieldRefusal) return fieldRefusal;
   const text = String(block.text);
   if (text === '') return refuse(`${scope}: text content blocks must be non-empty`);
   return text.trim() === ''
@@ -77,39 +89,43 @@ export function checkTextBlock(block: Json, path: string, scope: string): Refusa
     : undefined;
 }
 
-function checkToolUse(block: Json, path: string): Refusal | undefined {
-  const at = `${path}.tool_use`;
-  return firstRefusal(
-    () => checkExtra(block, BLOCK_FIELDS.tool_use, at),
-    () => checkString(block, 'id', at),
+function checkToolUse(block: JsonRecord, path: string): RehearsalRefusal | undefined {
+  const blockPath = `${path}.tool_use`;
+  return findFirstRefusal(
+    () => checkExtraFields(block, BLOCK_FIELDS.tool_use, blockPath),
+    () => checkString(block, 'id', blockPath),
     () =>
-      ID_PATTERN.test(String(block.id)) ? undefined : refusePattern(`${at}.id`, ID_PATTERN.source),
-    () => checkToolName(block.name, `${at}.name`),
+      ID_PATTERN.test(String(block.id))
+        ? undefined
+        : refusePattern(`${blockPath}.id`, ID_PATTERN.source),
+    () => checkToolName(block.name, `${blockPath}.name`),
     () => {
-      if (block.input === undefined) return refuseMissing(`${at}.input`);
-      return isJson(block.input) ? undefined : refuseKind(`${at}.input`, 'dictionary');
+      if (block.input === undefined) return refuseMissingField(`${blockPath}.input`);
+      return isJsonRecord(block.input)
+        ? undefined
+        : refuseWrongType(`${blockPath}.input`, 'dictionary');
     },
   );
 }
 
-function checkToolResult(block: Json, path: string): Refusal | undefined {
-  const at = `${path}.tool_result`;
+function checkToolResult(block: JsonRecord, path: string): RehearsalRefusal | undefined {
+  const blockPath = `${path}.tool_result`;
   const { content } = block;
-  return firstRefusal(
-    () => checkExtra(block, BLOCK_FIELDS.tool_result, at),
-    () => checkString(block, 'tool_use_id', at),
+  return findFirstRefusal(
+    () => checkExtraFields(block, BLOCK_FIELDS.tool_result, blockPath),
+    () => checkString(block, 'tool_use_id', blockPath),
     () => {
       if (block.is_error === undefined || typeof block.is_error === 'boolean') return undefined;
-      return refuseKind(`${at}.is_error`, 'boolean');
+      return refuseWrongType(`${blockPath}.is_error`, 'boolean');
     },
     () => {
       if (content === undefined || typeof content === 'string') return undefined;
-      if (!Array.isArray(content)) return refuseKind(`${at}.content`, 'list');
-      return refusalIn(content, (item, index) => {
-        const itemPath = `${at}.content.${index}`;
-        if (!isJson(item)) return refuseKind(itemPath, 'dictionary');
+      if (!Array.isArray(content)) return refuseWrongType(`${blockPath}.content`, 'list');
+      return findItemRefusal(content, (item, index) => {
+        const itemPath = `${blockPath}.content.${index}`;
+        if (!isJsonRecord(item)) return refuseWrongType(itemPath, 'dictionary');
         if (!RESULT_BLOCK_TYPES.includes(String(item.type))) {
-          return refuseTag(itemPath, item.type, RESULT_BLOCK_TYPES);
+          return refuseUnknownTag(itemPath, item.type, RESULT_BLOCK_TYPES);
         }
         return item.type === 'text' ? checkTextBlock(item, itemPath, 'messages') : undefined;
       });
@@ -117,12 +133,12 @@ function checkToolResult(block: Json, path: string): Refusal | undefined {
   );
 }
 
-function checkThinking(block: Json, path: string): Refusal | undefined {
-  const at = `${path}.thinking`;
-  return firstRefusal(
-    () => checkExtra(block, BLOCK_FIELDS.thinking, at),
-    () => checkString(block, 'thinking', at),
-    () => checkString(block, 'signature', at),
+function checkThinking(block: JsonRecord, path: string): RehearsalRefusal | undefined {
+  const blockPath = `${path}.thinking`;
+  return findFirstRefusal(
+    () => checkExtraFields(block, BLOCK_FIELDS.thinking, blockPath),
+    () => checkString(block, 'thinking', blockPath),
+    () => checkString(block, 'signature', blockPath),
     () =>
       block.signature === signThinking(String(block.thinking))
         ? undefined
@@ -130,14 +146,14 @@ function checkThinking(block: Json, path: string): Refusal | undefined {
   );
 }
 
-const MISPLACED = {
+const ROLE_RULES = {
   tool_use: ['assistant', '`tool_use` blocks can only be in `assistant` messages'],
   tool_result: ['user', '`tool_result` blocks can only be in `user` messages'],
   thinking: ['assistant', '`thinking` blocks can only be in `assistant` messages'],
 } as const;
 
-function checkPlace(block: Json, role: string, message: string, version: ApiVersion) {
-  const rule = MISPLACED[block.type as keyof typeof MISPLACED];
+function checkBlockRole(block: JsonRecord, role: string, message: string, version: ApiVersion) {
+  const rule = ROLE_RULES[block.type as keyof typeof ROLE_RULES];
   if (rule && rule[0] !== role) return refuse(`${message}: ${rule[1]}`);
   if (version !== '2026-10-21') return undefined;
   if (block.type === 'document' && role === 'assistant') {
@@ -152,16 +168,20 @@ function checkPlace(block: Json, role: string, message: string, version: ApiVers
 export function checkBlock(
   block: unknown,
   role: string,
-  where: { readonly message: number; readonly block: number },
+  position: { readonly message: number; readonly block: number },
   version: ApiVersion,
-): Refusal | undefined {
-  const path = `messages.${where.message}.content.${where.block}`;
-  if (!isJson(block)) return refuseKind(path, 'dictionary');
-  if (!BLOCK_TYPES.includes(String(block.type))) return refuseTag(path, block.type, BLOCK_TYPES);
-  return checkPlace(block, role, `messages.${where.message}`, version) ?? checkByType(block, path);
+): RehearsalRefusal | undefined {
+  const path = `messages.${position.message}.content.${position.block}`;
+  if (!isJsonRecord(block)) return refuseWrongType(path, 'dictionary');
+  if (!BLOCK_TYPES.includes(String(block.type)))
+    return refuseUnknownTag(path, block.type, BLOCK_TYPES);
+  return (
+    checkBlockRole(block, role, `messages.${position.message}`, version) ??
+    checkBlockByType(block, path)
+  );
 }
 
-function checkByType(block: Json, path: string): Refusal | undefined {
+function checkBlockByType(block: JsonRecord, path: string): RehearsalRefusal | undefined {
   switch (block.type) {
     case 'text':
       return checkTextBlock(block, path, 'messages');
@@ -173,7 +193,9 @@ function checkByType(block: Json, path: string): Refusal | undefined {
       return checkThinking(block, path);
     case 'image':
     case 'document':
-      return block.source === undefined ? refuseMissing(`${path}.${block.type}.source`) : undefined;
+      return block.source === undefined
+        ? refuseMissingField(`${path}.${block.type}.source`)
+        : undefined;
     default:
       return undefined;
   }

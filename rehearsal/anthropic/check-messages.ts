@@ -1,14 +1,19 @@
 // Checks the messages of a request as Anthropic does: roles and their order, contents, and that
 // every tool use has its result in the very next message.
 import type { Model } from '../models.ts';
-import { isJson, type Json, type Refusal, refusalIn } from '../refusal.ts';
-import { checkBlock, checkExtra } from './check-blocks.ts';
-import { type ApiVersion, refuse, refuseKind, refuseMissing } from './refusals.ts';
+import {
+  findItemRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
+import { checkBlock, checkExtraFields } from './check-blocks.ts';
+import { type ApiVersion, refuse, refuseMissingField, refuseWrongType } from './refusals.ts';
 
-const messagesMax = 100_000;
+const MESSAGES_MAX = 100_000;
 
-function checkRole(role: unknown, index: number, model: Model): Refusal | undefined {
-  if (role === undefined) return refuseMissing(`messages.${index}.role`);
+function checkRole(role: unknown, index: number, model: Model): RehearsalRefusal | undefined {
+  if (role === undefined) return refuseMissingField(`messages.${index}.role`);
   if (role === 'user' || role === 'assistant') return undefined;
   if (role !== 'system') {
     const allowed = 'Allowed roles are "user" or "assistant"';
@@ -24,15 +29,15 @@ function checkRole(role: unknown, index: number, model: Model): Refusal | undefi
 }
 
 function checkContent(
-  message: Json,
+  message: JsonRecord,
   index: number,
   isFinal: boolean,
   version: ApiVersion,
-): Refusal | undefined {
+): RehearsalRefusal | undefined {
   const { content, role } = message;
   const path = `messages.${index}.content`;
-  if (content === undefined) return refuseMissing(path);
-  if (typeof content !== 'string' && !Array.isArray(content)) return refuseKind(path, 'list');
+  if (content === undefined) return refuseMissingField(path);
+  if (typeof content !== 'string' && !Array.isArray(content)) return refuseWrongType(path, 'list');
   if (content.length === 0) {
     if (isFinal && role === 'assistant') return undefined;
     return refuse(
@@ -45,66 +50,66 @@ function checkContent(
       ? refuse('messages: text content blocks must contain non-whitespace text')
       : undefined;
   }
-  return refusalIn(content, (block, at) =>
-    checkBlock(block, String(role), { message: index, block: at }, version),
+  return findItemRefusal(content, (block, blockIndex) =>
+    checkBlock(block, String(role), { message: index, block: blockIndex }, version),
   );
 }
 
-type Used = { readonly type: string; readonly id?: unknown; readonly tool_use_id?: unknown };
+type PairedBlock = { readonly type: string; readonly id?: unknown; readonly tool_use_id?: unknown };
 
-function blocksOf(message: Json | undefined): readonly Used[] {
-  return Array.isArray(message?.content) ? (message.content as Used[]) : [];
+function listBlocks(message: JsonRecord | undefined): readonly PairedBlock[] {
+  return Array.isArray(message?.content) ? (message.content as PairedBlock[]) : [];
 }
 
 /** The results that open a message. Those after other blocks do not answer a tool use. */
-function leadingResultIds(message: Json | undefined): string[] {
-  const blocks = message?.role === 'user' ? blocksOf(message) : [];
+function listLeadingResultIds(message: JsonRecord | undefined): string[] {
+  const blocks = message?.role === 'user' ? listBlocks(message) : [];
   const end = blocks.findIndex((block) => block.type !== 'tool_result');
   const leading = end < 0 ? blocks : blocks.slice(0, end);
   return leading.map((block) => String(block.tool_use_id));
 }
 
-function checkResults(message: Json, index: number, used: ReadonlySet<string>) {
-  const answered = new Set<string>();
-  return refusalIn(blocksOf(message), (block, at) => {
+function checkResults(message: JsonRecord, index: number, toolUseIds: ReadonlySet<string>) {
+  const seenIds = new Set<string>();
+  return findItemRefusal(listBlocks(message), (block, blockIndex) => {
     if (block.type !== 'tool_result') return undefined;
     const id = String(block.tool_use_id);
-    const path = `messages.${index}.content.${at}`;
-    if (!used.has(id)) {
+    const path = `messages.${index}.content.${blockIndex}`;
+    if (!toolUseIds.has(id)) {
       return refuse(
         `${path}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. Each ` +
           '`tool_result` block must have a corresponding `tool_use` block in the previous message.',
       );
     }
-    if (answered.has(id)) {
+    if (seenIds.has(id)) {
       return refuse(
         `${path}: each tool_use must have a single result. Found multiple \`tool_result\` blocks ` +
           `with id: ${id}`,
       );
     }
-    answered.add(id);
+    seenIds.add(id);
     return undefined;
   });
 }
 
-function checkPairing(messages: readonly Json[]): Refusal | undefined {
+function checkToolPairing(messages: readonly JsonRecord[]): RehearsalRefusal | undefined {
   const allIds = new Set<string>();
-  let used = new Set<string>();
+  let toolUseIds = new Set<string>();
   for (const [index, message] of messages.entries()) {
-    const results = checkResults(message, index, used);
-    if (results) return results;
-    used = new Set();
-    for (const [at, block] of blocksOf(message).entries()) {
+    const resultRefusal = checkResults(message, index, toolUseIds);
+    if (resultRefusal) return resultRefusal;
+    toolUseIds = new Set();
+    for (const [blockIndex, block] of listBlocks(message).entries()) {
       if (block.type !== 'tool_use') continue;
       const id = String(block.id);
       if (allIds.has(id)) {
-        return refuse(`messages.${index}.content.${at}: \`tool_use\` ids must be unique`);
+        return refuse(`messages.${index}.content.${blockIndex}: \`tool_use\` ids must be unique`);
       }
       allIds.add(id);
-      used.add(id);
+      toolUseIds.add(id);
     }
-    const given = new Set(leadingResultIds(messages[index + 1]));
-    const missing = [...used].filter((id) => !given.has(id));
+    const resultIds = new Set(listLeadingResultIds(messages[index + 1]));
+    const missing = [...toolUseIds].filter((id) => !resultIds.has(id));
     if (missing.length > 0) {
       return refuse(
         `messages.${index}: \`tool_use\` ids were found without \`tool_result\` blocks ` +
@@ -116,10 +121,13 @@ function checkPairing(messages: readonly Json[]): Refusal | undefined {
   return undefined;
 }
 
-function checkOrder(messages: readonly Json[], model: Model): Refusal | undefined {
+function checkRoleOrder(
+  messages: readonly JsonRecord[],
+  model: Model,
+): RehearsalRefusal | undefined {
   if (messages[0]?.role !== 'user')
     return refuse('messages: first message must use the "user" role');
-  const systemRefusal = refusalIn(messages, (message, index) => {
+  const systemRefusal = findItemRefusal(messages, (message, index) => {
     if (message.role !== 'system') return undefined;
     if (messages[index - 1]?.role !== 'user') {
       return refuse(`messages.${index}: role 'system' must follow a 'user' message`);
@@ -140,7 +148,7 @@ function checkOrder(messages: readonly Json[], model: Model): Refusal | undefine
         'user message.',
     );
   }
-  const blocks = blocksOf(last) as readonly { text?: unknown }[];
+  const blocks = listBlocks(last) as readonly { text?: unknown }[];
   const text = typeof last.content === 'string' ? last.content : blocks.at(-1)?.text;
   return typeof text === 'string' && text !== text.trimEnd()
     ? refuse('messages: final assistant content cannot end with trailing whitespace')
@@ -151,20 +159,20 @@ export function checkMessages(
   messages: unknown,
   model: Model,
   version: ApiVersion,
-): Refusal | undefined {
-  if (messages === undefined) return refuseMissing('messages');
-  if (!Array.isArray(messages)) return refuseKind('messages', 'list');
+): RehearsalRefusal | undefined {
+  if (messages === undefined) return refuseMissingField('messages');
+  if (!Array.isArray(messages)) return refuseWrongType('messages', 'list');
   if (messages.length === 0) return refuse('messages: at least one message is required');
-  if (messages.length > messagesMax) {
-    return refuse(`messages: List should have at most ${messagesMax} items`);
+  if (messages.length > MESSAGES_MAX) {
+    return refuse(`messages: List should have at most ${MESSAGES_MAX} items`);
   }
-  const shapes = refusalIn(messages, (message, index) => {
-    if (!isJson(message)) return refuseKind(`messages.${index}`, 'dictionary');
+  const messageRefusal = findItemRefusal(messages, (message, index) => {
+    if (!isJsonRecord(message)) return refuseWrongType(`messages.${index}`, 'dictionary');
     return (
       checkRole(message.role, index, model) ??
-      checkExtra(message, ['role', 'content'], `messages.${index}`) ??
+      checkExtraFields(message, ['role', 'content'], `messages.${index}`) ??
       checkContent(message, index, index === messages.length - 1, version)
     );
   });
-  return shapes ?? checkPairing(messages) ?? checkOrder(messages, model);
+  return messageRefusal ?? checkToolPairing(messages) ?? checkRoleOrder(messages, model);
 }

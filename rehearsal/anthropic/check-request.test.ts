@@ -4,29 +4,29 @@ import { after, before, describe, test } from 'node:test';
 import {
   ANTHROPIC_HEADERS,
   ANTHROPIC_TOOLS,
-  dig,
   post,
   postMessages,
+  readPath,
   startServer,
   type TestServer,
 } from '../testing.ts';
 import {
-  answers,
+  type AnthropicRefusalRow,
   assistant,
   base,
-  custom,
-  type Row,
-  result,
-  say,
+  chat,
+  customTool,
   small,
   testRefusals,
-  text,
-  use,
+  textBlock,
+  toolResult,
+  toolUse,
   user,
+  userWith,
 } from './refusal-rows.ts';
 import { signThinking } from './signature.ts';
 
-const ROWS: Row[] = [
+const ROWS: AnthropicRefusalRow[] = [
   ['a body that is not JSON', '{', /not valid JSON/],
   ['no model', { max_tokens: 1, messages: [user] }, /^model: Field required$/],
   ['an unknown model', { ...base, model: 'claude-x' }, /^model: claude-x$/, 404, 'not_found_error'],
@@ -64,7 +64,7 @@ const ROWS: Row[] = [
   ['system as an object', { ...base, system: {} }, /^system: Input should be a valid list$/],
   [
     'an empty system block',
-    { ...base, system: [text('')] },
+    { ...base, system: [textBlock('')] },
     /^system: text content blocks must be non-empty$/,
   ],
   ['an image as system', { ...base, system: [{ type: 'image' }] }, /^system\.0: Input tag 'image'/],
@@ -76,12 +76,12 @@ const ROWS: Row[] = [
   ],
   [
     'a tool name with a dot',
-    { ...base, tools: [custom({ name: 'task.delegate' })] },
+    { ...base, tools: [customTool({ name: 'task.delegate' })] },
     /^tools\.0\.custom\.name: String should match pattern '\^\[a-zA-Z0-9_-\]\{1,128\}\$'$/,
   ],
   [
     'a tool name of 129 characters',
-    { ...base, tools: [custom({ name: 'x'.repeat(129) })] },
+    { ...base, tools: [customTool({ name: 'x'.repeat(129) })] },
     /^tools\.0\.custom\.name: String should have at most 128 characters$/,
   ],
   [
@@ -91,22 +91,22 @@ const ROWS: Row[] = [
   ],
   [
     'a schema without a type',
-    { ...base, tools: [custom({ input_schema: {} })] },
+    { ...base, tools: [customTool({ input_schema: {} })] },
     /input_schema\.type: Field required$/,
   ],
   [
     'a schema of another type',
-    { ...base, tools: [custom({ input_schema: { type: 'string' } })] },
+    { ...base, tools: [customTool({ input_schema: { type: 'string' } })] },
     /Input should be 'object'$/,
   ],
   [
     'a schema with anyOf',
-    { ...base, tools: [custom({ input_schema: { type: 'object', anyOf: [] } })] },
+    { ...base, tools: [customTool({ input_schema: { type: 'object', anyOf: [] } })] },
     /does not support oneOf, allOf, or anyOf/,
   ],
   [
     'the other vendor’s parameters',
-    { ...base, tools: [custom({ parameters: {} })] },
+    { ...base, tools: [customTool({ parameters: {} })] },
     /^tools\.0\.custom\.parameters: Extra inputs/,
   ],
   [
@@ -116,7 +116,7 @@ const ROWS: Row[] = [
   ],
   [
     'two tools of one name',
-    { ...base, tools: [custom({}), custom({})] },
+    { ...base, tools: [customTool({}), customTool({})] },
     /^tools: Tool names must be unique\.$/,
   ],
   [
@@ -155,7 +155,7 @@ const ROWS: Row[] = [
       ...base,
       max_tokens: 4096,
       thinking: { type: 'enabled', budget_tokens: 1024 },
-      messages: [user, assistant(use('a')), answers(result('a'))],
+      messages: [user, assistant(toolUse('a')), userWith(toolResult('a'))],
     },
     /^messages\.1\.content\.0\.type: Expected `thinking` or .*, but found `tool_use`/,
   ],
@@ -164,10 +164,10 @@ const ROWS: Row[] = [
   ['metadata too wide', { ...base, metadata: { trace: 1 } }, /^metadata\.trace: Extra inputs/],
   [
     'five cache marks',
-    say(
-      answers(
+    chat(
+      userWith(
         ...Array.from({ length: 5 }, () => ({
-          ...text('x'),
+          ...textBlock('x'),
           cache_control: { type: 'ephemeral' },
         })),
       ),
@@ -181,7 +181,11 @@ const ROWS: Row[] = [
   ],
   [
     'prompt and answer over the window',
-    { ...small, max_tokens: 8_000, messages: [{ role: 'user', content: 'x'.repeat(100_000) }] },
+    {
+      ...small,
+      max_tokens: 8_000,
+      messages: [{ role: 'user', content: 'x'.repeat(100_000) }],
+    },
     /^input length and `max_tokens` exceed context limit: 25000 \+ 8000 > 32000/,
   ],
 ];
@@ -200,14 +204,14 @@ describe('what the version and the headers decide', () => {
   test('sampling under the older version: fixed on large, free on small', async () => {
     const large = await postMessages(server, { ...base, temperature: 0.2 }, old);
     assert.match(
-      dig(large.json, 'error.message'),
+      readPath(large.json, 'error.message'),
       /^`temperature` is deprecated for this model\.$/,
     );
     assert.equal((await postMessages(server, { ...base, temperature: 1 }, old)).status, 200);
     assert.equal((await postMessages(server, { ...small, temperature: 0.2 }, old)).status, 200);
     const hot = await postMessages(server, { ...small, temperature: 1.5 }, old);
     assert.match(
-      dig(hot.json, 'error.message'),
+      readPath(hot.json, 'error.message'),
       /^temperature: Input should be less than or equal to 1$/,
     );
   });
@@ -238,10 +242,10 @@ describe('what the version and the headers decide', () => {
       ],
     ];
     for (const [headers, status, type, message] of rows) {
-      const answer = await post(url, headers, base);
-      assert.equal(answer.status, status);
-      assert.equal(dig(answer.json, 'error.type'), type);
-      assert.match(dig(answer.json, 'error.message'), message);
+      const response = await post(url, headers, base);
+      assert.equal(response.status, status);
+      assert.equal(readPath(response.json, 'error.type'), type);
+      assert.match(readPath(response.json, 'error.message'), message);
     }
     const bearer = await post(url, { ...version, authorization: 'Bearer k' }, base);
     assert.equal(bearer.status, 200);
@@ -253,47 +257,47 @@ describe('what the version and the headers decide', () => {
     const counted = await post(url, ANTHROPIC_HEADERS, body);
     assert.deepEqual(counted.json, { input_tokens: 2 });
     const refused = await post(url, ANTHROPIC_HEADERS, base);
-    assert.match(dig(refused.json, 'error.message'), /^max_tokens: Extra inputs/);
+    assert.match(readPath(refused.json, 'error.message'), /^max_tokens: Extra inputs/);
   });
 
   test('an unknown address has the vendor’s shape', async () => {
-    const answer = await post(`${server.url}/v1/complete`, ANTHROPIC_HEADERS, base);
-    assert.equal(answer.status, 404);
-    assert.equal(dig(answer.json, 'error.type'), 'not_found_error');
+    const response = await post(`${server.url}/v1/complete`, ANTHROPIC_HEADERS, base);
+    assert.equal(response.status, 404);
+    assert.equal(readPath(response.json, 'error.type'), 'not_found_error');
   });
 
   test('what is right is not refused', async () => {
     const thought = { type: 'thinking', thinking: 'x', signature: signThinking('x') };
-    const rights = [
+    const validRequests = [
       base,
       { ...base, max_tokens: 0 },
       { ...base, system: '', metadata: { user_id: 'u' }, stop_sequences: ['END'] },
       { ...base, tools: [] },
       {
         ...base,
-        tools: [custom({ name: 'x'.repeat(128) }), { type: 'bash_20250124', name: 'bash' }],
+        tools: [customTool({ name: 'x'.repeat(128) }), { type: 'bash_20250124', name: 'bash' }],
       },
-      say(
+      chat(
         user,
         user,
         { role: 'assistant', content: 'x' },
         { role: 'assistant', content: 'y' },
         user,
       ),
-      say(
+      chat(
         user,
-        assistant(text('x'), use('a'), use('b')),
-        answers(result('b'), result('a'), text('go')),
+        assistant(textBlock('x'), toolUse('a'), toolUse('b')),
+        userWith(toolResult('b'), toolResult('a'), textBlock('go')),
       ),
-      say(user, assistant(use('a')), answers({ type: 'tool_result', tool_use_id: 'a' })),
-      say(user, assistant(thought, use('a')), answers(result('a'))),
-      say(user, { role: 'system', content: 'x' }),
-      say(user, { role: 'system', content: 'x' }, { role: 'assistant', content: 'x' }, user),
+      chat(user, assistant(toolUse('a')), userWith({ type: 'tool_result', tool_use_id: 'a' })),
+      chat(user, assistant(thought, toolUse('a')), userWith(toolResult('a'))),
+      chat(user, { role: 'system', content: 'x' }),
+      chat(user, { role: 'system', content: 'x' }, { role: 'assistant', content: 'x' }, user),
       { ...small, messages: [user, { role: 'assistant', content: 'So' }] },
     ];
-    for (const body of rights) {
-      const answer = await postMessages(server, body);
-      assert.equal(answer.status, 200, answer.text);
+    for (const body of validRequests) {
+      const response = await postMessages(server, body);
+      assert.equal(response.status, 200, response.text);
     }
   });
 });

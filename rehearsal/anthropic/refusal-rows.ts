@@ -2,37 +2,43 @@
 // server.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { dig, postMessages, startServer, type TestServer } from '../testing.ts';
+import { postMessages, readPath, startServer, type TestServer } from '../testing.ts';
 
 export const user = { role: 'user', content: 'Hello' };
 export const base = { model: 'rehearsal-large', max_tokens: 1024, messages: [user] };
 export const small = { ...base, model: 'rehearsal-small' };
-export const use = (id: string, extra: object = {}) => ({
+export const toolUse = (id: string, extra: object = {}) => ({
   type: 'tool_use',
   id,
   name: 'task_finish',
   input: {},
   ...extra,
 });
-export const result = (id: string, extra: object = {}) => ({
+export const toolResult = (id: string, extra: object = {}) => ({
   type: 'tool_result',
   tool_use_id: id,
   content: 'ok',
   ...extra,
 });
 export const assistant = (...content: object[]) => ({ role: 'assistant', content });
-export const answers = (...content: object[]) => ({ role: 'user', content });
-export const say = (...messages: unknown[]) => ({ ...base, messages });
-export const custom = (extra: object) => ({
+export const userWith = (...content: object[]) => ({ role: 'user', content });
+export const chat = (...messages: unknown[]) => ({ ...base, messages });
+export const customTool = (extra: object) => ({
   name: 'x',
   input_schema: { type: 'object' },
   ...extra,
 });
-export const text = (words: string) => ({ type: 'text', text: words });
+export const textBlock = (text: string) => ({ type: 'text', text });
 
-export type Row = [name: string, body: unknown, message: RegExp, status?: number, type?: string];
+export type AnthropicRefusalRow = [
+  name: string,
+  body: unknown,
+  message: RegExp,
+  status?: number,
+  type?: string,
+];
 
-export function testRefusals(title: string, rows: readonly Row[]): void {
+export function testRefusals(title: string, rows: readonly AnthropicRefusalRow[]): void {
   describe(title, () => {
     let server: TestServer;
     before(async () => {
@@ -41,12 +47,12 @@ export function testRefusals(title: string, rows: readonly Row[]): void {
     after(() => server[Symbol.asyncDispose]());
     for (const [name, body, message, status = 400, type = 'invalid_request_error'] of rows) {
       test(name, async () => {
-        const answer = await postMessages(server, body);
-        assert.match(String(dig(answer.json, 'error.message')), message);
-        assert.equal(answer.status, status);
-        assert.equal(dig(answer.json, 'type'), 'error');
-        assert.equal(dig(answer.json, 'error.type'), type);
-        assert.equal(dig(answer.json, 'request_id'), answer.headers.get('request-id'));
+        const response = await postMessages(server, body);
+        assert.match(String(readPath(response.json, 'error.message')), message);
+        assert.equal(response.status, status);
+        assert.equal(readPath(response.json, 'type'), 'error');
+        assert.equal(readPath(response.json, 'error.type'), type);
+        assert.equal(readPath(response.json, 'request_id'), response.headers.get('request-id'));
       });
     }
   });

@@ -1,20 +1,24 @@
 // The sentences and shapes in which Anthropic refuses, as its API writes them. Which request
 // deserves which one is decided in the checks.
-import type { Refusal } from '../refusal.ts';
+import type { RehearsalRefusal } from '../refusal.ts';
 
-export function refuse(message: string): Refusal {
+export function refuse(message: string): RehearsalRefusal {
   return { status: 400, type: 'invalid_request_error', message };
 }
 
-export const refuseMissing = (path: string) => refuse(`${path}: Field required`);
-export const refuseExtra = (path: string) => refuse(`${path}: Extra inputs are not permitted`);
-export const refuseKind = (path: string, kind: string) =>
-  refuse(`${path}: Input should be a valid ${kind}`);
+export const refuseMissingField = (path: string) => refuse(`${path}: Field required`);
+export const refuseExtraField = (path: string) => refuse(`${path}: Extra inputs are not permitted`);
+export const refuseWrongType = (path: string, type: string) =>
+  refuse(`${path}: Input should be a valid ${type}`);
 export const refusePattern = (path: string, pattern: string) =>
   refuse(`${path}: String should match pattern '${pattern}'`);
 
-export function refuseTag(path: string, tag: unknown, expected: readonly string[]): Refusal {
-  const tags = expected.map((word) => `'${word}'`).join(', ');
+export function refuseUnknownTag(
+  path: string,
+  tag: unknown,
+  expected: readonly string[],
+): RehearsalRefusal {
+  const tags = expected.map((expectedTag) => `'${expectedTag}'`).join(', ');
   return refuse(
     `${path}: Input tag '${String(tag)}' found using 'type' does not match any of the expected ` +
       `tags: ${tags}`,
@@ -23,7 +27,7 @@ export function refuseTag(path: string, tag: unknown, expected: readonly string[
 
 export const BODY_NOT_JSON = refuse('The request body is not valid JSON');
 
-export function refuseKey(key: string | undefined, isBearer: boolean): Refusal | undefined {
+export function checkKey(key: string | undefined, isBearer: boolean): RehearsalRefusal | undefined {
   const type = 'authentication_error';
   if (key === undefined || key === '') {
     return { status: 401, type, message: 'x-api-key header is required' };
@@ -35,20 +39,20 @@ export function refuseKey(key: string | undefined, isBearer: boolean): Refusal |
 export const API_VERSIONS = ['2023-01-01', '2023-06-01', '2026-10-21'] as const;
 export type ApiVersion = (typeof API_VERSIONS)[number];
 
-export function refuseVersion(version: string | undefined): Refusal | undefined {
+export function checkVersion(version: string | undefined): RehearsalRefusal | undefined {
   if (version === undefined) return refuse('anthropic-version: header is required');
-  return API_VERSIONS.some((known) => known === version)
+  return API_VERSIONS.some((supported) => supported === version)
     ? undefined
     : refuse(`anthropic-version: "${version}" is not a valid version`);
 }
 
-export const refuseModel = (model: string): Refusal => ({
+export const refuseUnknownModel = (model: string): RehearsalRefusal => ({
   status: 404,
   type: 'not_found_error',
   message: `model: ${model}`,
 });
 
-const TYPES: Readonly<Record<number, string>> = {
+const ERROR_TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   402: 'billing_error',
   403: 'permission_error',
@@ -61,11 +65,11 @@ const TYPES: Readonly<Record<number, string>> = {
 };
 
 /** The `error.type` the vendor gives to a status when a play does not name one. */
-export function typeOfStatus(status: number): string {
-  return TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
+export function mapStatusToErrorType(status: number): string {
+  return ERROR_TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
 }
 
-export function shapeRefusal(refusal: Refusal, requestId: string): string {
+export function formatRefusal(refusal: RehearsalRefusal, requestId: string): string {
   const { type, message } = refusal;
   return JSON.stringify({ type: 'error', error: { type, message }, request_id: requestId });
 }

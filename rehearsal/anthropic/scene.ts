@@ -1,25 +1,25 @@
 // Reads a checked message request into a scene, and counts its characters and cache marks.
 import type { Model } from '../models.ts';
 import {
+  type NormalizedRequest,
   readAgent,
   readGoal,
-  type Scene,
   type ToolChoice,
   type ToolOffer,
   type ToolResult,
 } from '../scene.ts';
 import { IMAGE_CHARS, type PromptSize } from '../tokens.ts';
-import type { Block, InputMessage, MessagesRequest, ToolResultBlock } from './types.ts';
+import type { InputBlock, InputMessage, MessagesRequest, ToolResultBlock } from './types.ts';
 
-type Marked = { readonly cache_control?: unknown };
+type CacheControlled = { readonly cache_control?: unknown };
 
-function resultText(block: ToolResultBlock): string {
+function readResultText(block: ToolResultBlock): string {
   if (block.content === undefined) return '';
   if (typeof block.content === 'string') return block.content;
   return block.content.map((part) => (part.type === 'text' ? part.text : '')).join('\n');
 }
 
-function countChars(block: Block): number {
+function countChars(block: InputBlock): number {
   switch (block.type) {
     case 'text':
       return block.text.length;
@@ -28,37 +28,42 @@ function countChars(block: Block): number {
     case 'tool_use':
       return block.name.length + JSON.stringify(block.input).length;
     case 'tool_result':
-      return resultText(block).length;
+      return readResultText(block).length;
     default:
       return IMAGE_CHARS;
   }
 }
 
-export type Measured = PromptSize & { readonly markCount: number };
+export type MeasuredPrompt = PromptSize & { readonly breakpointCount: number };
 
 /** Counts in the order in which a prompt is cached: tools, system, messages. */
-export function measurePrompt(request: MessagesRequest): Measured {
+export function measurePrompt(request: MessagesRequest): MeasuredPrompt {
   let chars = 0;
-  let seenChars = 0;
-  let markedChars = 0;
-  let markCount = 0;
-  const add = (count: number, item: Marked | undefined) => {
+  let previousChars = 0;
+  let breakpointChars = 0;
+  let breakpointCount = 0;
+  const add = (count: number, item: CacheControlled | undefined) => {
     chars += count;
     if (item?.cache_control == null) return;
-    markedChars = chars;
-    markCount += 1;
+    breakpointChars = chars;
+    breakpointCount += 1;
   };
-  for (const tool of request.tools ?? []) add(JSON.stringify(tool).length, tool as Marked);
+  for (const tool of request.tools ?? []) add(JSON.stringify(tool).length, tool as CacheControlled);
   const { system } = request;
   if (typeof system === 'string') add(system.length, undefined);
-  else for (const block of system ?? []) add(block.text.length, block as Marked);
+  else for (const block of system ?? []) add(block.text.length, block as CacheControlled);
   for (const message of request.messages) {
-    if (message.role === 'assistant') seenChars = chars;
+    if (message.role === 'assistant') previousChars = chars;
     if (typeof message.content === 'string') add(message.content.length, undefined);
-    else for (const block of message.content) add(countChars(block), block as Marked);
+    else for (const block of message.content) add(countChars(block), block as CacheControlled);
   }
-  const marksAll = (request as Marked).cache_control != null;
-  return { chars, seenChars, markedChars: marksAll ? chars : markedChars, markCount };
+  const isWholePromptCached = (request as CacheControlled).cache_control != null;
+  return {
+    chars,
+    previousChars,
+    breakpointChars: isWholePromptCached ? chars : breakpointChars,
+    breakpointCount,
+  };
 }
 
 function readText(message: InputMessage): string {
@@ -85,7 +90,7 @@ function readSystem(request: MessagesRequest): string {
   return typeof system === 'string' ? system : (system ?? []).map((block) => block.text).join('\n');
 }
 
-export function readScene(request: MessagesRequest, model: Model): Scene {
+export function normalizeRequest(request: MessagesRequest, model: Model): NormalizedRequest {
   let systemText = readSystem(request);
   let firstUser: string | undefined;
   let lastUser = '';
@@ -108,7 +113,7 @@ export function readScene(request: MessagesRequest, model: Model): Scene {
     for (const block of message.content) {
       if (block.type === 'tool_use') names.set(block.id, block.name);
       if (block.type !== 'tool_result') continue;
-      const result = { tool: names.get(block.tool_use_id) ?? '', text: resultText(block) };
+      const result = { tool: names.get(block.tool_use_id) ?? '', text: readResultText(block) };
       results.push(result);
       allResults.push(result);
     }
@@ -132,6 +137,6 @@ export function readScene(request: MessagesRequest, model: Model): Scene {
     allowsParallelCalls: request.tool_choice?.disable_parallel_tool_use !== true,
     maxOutputTokens: request.max_tokens,
     stopSequences: request.stop_sequences ?? [],
-    mayThink: request.thinking?.type !== 'disabled',
+    isThinkingAllowed: request.thinking?.type !== 'disabled',
   };
 }

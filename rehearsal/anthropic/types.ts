@@ -21,14 +21,14 @@ export type ThinkingBlock = {
   readonly signature: string;
 };
 export type OtherBlock = { readonly type: 'image' | 'document' | 'search_result' };
-export type Block = TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | OtherBlock;
+export type InputBlock = TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | OtherBlock;
 
 export type InputMessage = {
   readonly role: 'user' | 'assistant' | 'system';
-  readonly content: string | readonly Block[];
+  readonly content: string | readonly InputBlock[];
 };
 
-export type Tool = {
+export type AnthropicTool = {
   readonly type?: string | null;
   readonly name: string;
   readonly description?: string;
@@ -40,7 +40,7 @@ export type MessagesRequest = {
   readonly messages: readonly InputMessage[];
   readonly max_tokens: number;
   readonly system?: string | readonly TextBlock[];
-  readonly tools?: readonly Tool[];
+  readonly tools?: readonly AnthropicTool[];
   readonly tool_choice?: {
     readonly type: 'auto' | 'any' | 'tool' | 'none';
     readonly name?: string;
@@ -108,7 +108,12 @@ export const TOOL_FIELDS = [
   'strict',
 ] as const;
 
-export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal';
+export type AnthropicStopReason =
+  | 'end_turn'
+  | 'max_tokens'
+  | 'stop_sequence'
+  | 'tool_use'
+  | 'refusal';
 
 export type OutputBlock =
   | { type: 'text'; text: string; citations: null }
@@ -128,13 +133,13 @@ export type MessageUsage = {
   speed: null;
 };
 
-export type Message = {
+export type AnthropicMessage = {
   id: string;
   type: 'message';
   role: 'assistant';
   model: string;
   content: OutputBlock[];
-  stop_reason: StopReason | null;
+  stop_reason: AnthropicStopReason | null;
   stop_sequence: string | null;
   stop_details: null;
   container: null;
@@ -143,7 +148,7 @@ export type Message = {
 };
 
 export type StreamEvent =
-  | { type: 'message_start'; message: Message }
+  | { type: 'message_start'; message: AnthropicMessage }
   | { type: 'content_block_start'; index: number; content_block: OutputBlock }
   | {
       type: 'content_block_delta';
@@ -158,7 +163,7 @@ export type StreamEvent =
   | {
       type: 'message_delta';
       delta: {
-        stop_reason: StopReason | null;
+        stop_reason: AnthropicStopReason | null;
         stop_sequence: string | null;
         stop_details: null;
         container: null;

@@ -1,47 +1,52 @@
 // Anthropic's wire as the server sees it: messages, counting tokens, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { playReply, refusalReply } from '../play.ts';
+import { makeRefusalResponse, makeScriptedResponse } from '../play.ts';
 import { estimateTokens } from '../tokens.ts';
-import { type Asked, type Reply, readBearer, type Wire } from '../wire.ts';
-import { makeScript, shapePlayedError } from './answer.ts';
-import { checkCacheMarks, checkLength, checkRequest } from './check-request.ts';
+import {
+  type IncomingRequest,
+  type RehearsalResponse,
+  type RehearsalWire,
+  readBearerToken,
+} from '../wire.ts';
+import { encodeReply, formatScriptedError } from './answer.ts';
+import { checkCacheBreakpoints, checkPromptLength, checkRequest } from './check-request.ts';
 import {
   type ApiVersion,
+  checkKey,
+  checkVersion,
+  formatRefusal,
   refuse,
-  refuseKey,
-  refuseModel,
-  refuseVersion,
-  shapeRefusal,
+  refuseUnknownModel,
 } from './refusals.ts';
-import { measurePrompt, readScene } from './scene.ts';
+import { measurePrompt, normalizeRequest } from './scene.ts';
 import type { MessagesRequest } from './types.ts';
 
-function answerMessages(asked: Asked, isCounting: boolean): Reply {
-  const version = asked.headers['anthropic-version'] as ApiVersion;
-  const hasBeta = asked.headers['anthropic-beta'] !== undefined;
-  const refusal = checkRequest(asked.body, { version, hasBeta, isCounting });
-  if (refusal) return refusalReply(refusal);
-  const request = asked.body as MessagesRequest;
+function respondToMessages(incoming: IncomingRequest, isCounting: boolean): RehearsalResponse {
+  const version = incoming.headers['anthropic-version'] as ApiVersion;
+  const hasBeta = incoming.headers['anthropic-beta'] !== undefined;
+  const refusal = checkRequest(incoming.body, { version, hasBeta, isCounting });
+  if (refusal) return makeRefusalResponse(refusal);
+  const request = incoming.body as MessagesRequest;
   const model = findModel(request.model)!;
   const size = measurePrompt(request);
-  const overMarked = checkCacheMarks(size.markCount);
-  if (overMarked) return refusalReply(overMarked);
+  const breakpointRefusal = checkCacheBreakpoints(size.breakpointCount);
+  if (breakpointRefusal) return makeRefusalResponse(breakpointRefusal);
   if (isCounting) {
     const tokens = Math.max(1, estimateTokens(size.chars));
     return { kind: 'body', body: JSON.stringify({ input_tokens: tokens }) };
   }
-  const tooLong = checkLength(size, model, request.max_tokens);
-  if (tooLong) return refusalReply(tooLong);
-  return playReply(asked, {
-    scene: readScene(request, model),
-    callPrefix: 'toolu_',
-    isStream: request.stream === true,
-    noPlay: { ...refuse('No play takes this request.'), status: 500, type: 'api_error' },
-    makeScript: (performance) => makeScript(request, performance, size, asked.seed),
+  const lengthRefusal = checkPromptLength(size, model, request.max_tokens);
+  if (lengthRefusal) return makeRefusalResponse(lengthRefusal);
+  return makeScriptedResponse(incoming, {
+    request: normalizeRequest(request, model),
+    callIdPrefix: 'toolu_',
+    isStreaming: request.stream === true,
+    noMatchRefusal: { ...refuse('No play takes this request.'), status: 500, type: 'api_error' },
+    encodeReply: (reply) => encodeReply(request, reply, size, incoming.seed),
   });
 }
 
-const viewModel = (model: Model) => ({
+const describeModel = (model: Model) => ({
   id: model.id,
   type: 'model',
   display_name: `Rehearsal (${model.id.replace('rehearsal-', '')})`,
@@ -55,34 +60,34 @@ const viewModel = (model: Model) => ({
   max_tokens: model.outputTokensMax,
 });
 
-function answerModels(path: string): Reply {
+function respondToModels(path: string): RehearsalResponse {
   const id = path.slice('/v1/models/'.length);
   const models = MODELS.filter((model) => model.kind === 'chat');
   if (id === '') {
     const [first_id, last_id] = [models[0]!.id, models.at(-1)!.id];
-    const page = { data: models.map(viewModel), has_more: false, first_id, last_id };
+    const page = { data: models.map(describeModel), has_more: false, first_id, last_id };
     return { kind: 'body', body: JSON.stringify(page) };
   }
   const model = models.find((candidate) => candidate.id === id);
   return model
-    ? { kind: 'body', body: JSON.stringify(viewModel(model)) }
-    : refusalReply(refuseModel(id));
+    ? { kind: 'body', body: JSON.stringify(describeModel(model)) }
+    : makeRefusalResponse(refuseUnknownModel(id));
 }
 
-export const anthropicWire: Wire = {
+export const anthropicWire: RehearsalWire = {
   requestIdHeader: 'request-id',
   checkHeaders(headers) {
     const apiKey = headers['x-api-key'];
     const isBearer = typeof apiKey !== 'string';
-    const key = isBearer ? readBearer(headers) : apiKey;
+    const key = isBearer ? readBearerToken(headers) : apiKey;
     const version = headers['anthropic-version'];
-    return refuseKey(key, isBearer) ?? refuseVersion(Array.isArray(version) ? version[0] : version);
+    return checkKey(key, isBearer) ?? checkVersion(Array.isArray(version) ? version[0] : version);
   },
-  shape: (refusal, requestId) => shapeRefusal(refusal, requestId),
-  shapeError: (error, requestId) => shapePlayedError(error, requestId),
-  answer(asked) {
-    if (asked.path === '/v1/messages') return answerMessages(asked, false);
-    if (asked.path === '/v1/messages/count_tokens') return answerMessages(asked, true);
-    return answerModels(asked.path);
+  formatRefusal: (refusal, requestId) => formatRefusal(refusal, requestId),
+  formatError: (error, requestId) => formatScriptedError(error, requestId),
+  respond(incoming) {
+    if (incoming.path === '/v1/messages') return respondToMessages(incoming, false);
+    if (incoming.path === '/v1/messages/count_tokens') return respondToMessages(incoming, true);
+    return respondToModels(incoming.path);
   },
 };

@@ -2,11 +2,11 @@
 // [DONE]. Thinking is counted and not shown, as on the vendor's chat API.
 
 import { splitText } from '../cut-text.ts';
-import type { Script } from '../delivery.ts';
-import type { CallPart, Performance, PlayedError } from '../perform.ts';
-import type { StopReason } from '../screenplay/types.ts';
-import { type PromptSize, splitInput } from '../tokens.ts';
-import { shapeRefusal, typeOfStatus } from './refusals.ts';
+import type { EncodedReply } from '../delivery.ts';
+import type { RenderedCall, RenderedReply, ScriptedError } from '../perform.ts';
+import type { ScriptedStopReason } from '../screenplay/types.ts';
+import { type PromptSize, splitInputTokens } from '../tokens.ts';
+import { formatRefusal, mapStatusToErrorType } from './refusals.ts';
 import type {
   ChatChunk,
   ChatCompletion,
@@ -18,10 +18,10 @@ import type {
 } from './types.ts';
 
 /** A fixed time, so that the same request gives the same bytes. */
-export const CREATED = 1_767_225_600;
+export const CREATED_AT_SECONDS = 1_767_225_600;
 const FINGERPRINT = 'fp_rehearsal';
 
-const FINISH: Readonly<Record<StopReason, FinishReason>> = {
+const FINISH_REASONS: Readonly<Record<ScriptedStopReason, FinishReason>> = {
   end: 'stop',
   stop_sequence: 'stop',
   tool_calls: 'tool_calls',
@@ -29,9 +29,9 @@ const FINISH: Readonly<Record<StopReason, FinishReason>> = {
   refusal: 'content_filter',
 };
 
-export function makeUsage(performance: Performance, size: PromptSize): ChatUsage {
-  const input = { ...splitInput(size, 'automatic'), ...performance.usage };
-  const completion = performance.usage.output_tokens ?? performance.outputTokens;
+export function makeUsage(reply: RenderedReply, size: PromptSize): ChatUsage {
+  const input = { ...splitInputTokens(size, 'automatic'), ...reply.usageOverride };
+  const completion = reply.usageOverride.output_tokens ?? reply.outputTokens;
   const prompt = input.input_tokens + input.cache_read_tokens + input.cache_write_tokens;
   return {
     prompt_tokens: prompt,
@@ -43,7 +43,7 @@ export function makeUsage(performance: Performance, size: PromptSize): ChatUsage
       audio_tokens: 0,
     },
     completion_tokens_details: {
-      reasoning_tokens: performance.usage.reasoning_tokens ?? performance.reasoningTokens,
+      reasoning_tokens: reply.usageOverride.reasoning_tokens ?? reply.reasoningTokens,
       audio_tokens: 0,
       accepted_prediction_tokens: 0,
       rejected_prediction_tokens: 0,
@@ -51,22 +51,22 @@ export function makeUsage(performance: Performance, size: PromptSize): ChatUsage
   };
 }
 
-function textOf(performance: Performance): string {
-  return performance.parts.map((part) => (part.kind === 'text' ? part.text : '')).join('');
+function joinText(reply: RenderedReply): string {
+  return reply.parts.map((part) => (part.kind === 'text' ? part.text : '')).join('');
 }
 
-function callsOf(performance: Performance): CallPart[] {
-  return performance.parts.filter((part) => part.kind === 'call');
+function listCalls(reply: RenderedReply): RenderedCall[] {
+  return reply.parts.filter((part) => part.kind === 'call');
 }
 
 export function makeCompletion(
   request: ChatRequest,
-  performance: Performance,
+  reply: RenderedReply,
   size: PromptSize,
   seed: string,
 ): ChatCompletion {
-  const text = textOf(performance);
-  const toolCalls = callsOf(performance).map(
+  const text = joinText(reply);
+  const toolCalls = listCalls(reply).map(
     (call): ToolCall => ({
       id: call.id,
       type: 'function',
@@ -82,72 +82,72 @@ export function makeCompletion(
   return {
     id: `chatcmpl-${seed.slice(0, 29)}`,
     object: 'chat.completion',
-    created: CREATED,
+    created: CREATED_AT_SECONDS,
     model: request.model,
     choices: Array.from({ length: request.n ?? 1 }, (_, index) => ({
       index,
       message,
       logprobs: null,
-      finish_reason: FINISH[performance.stopReason],
+      finish_reason: FINISH_REASONS[reply.stopReason],
     })),
-    usage: makeUsage(performance, size),
+    usage: makeUsage(reply, size),
     service_tier: 'default',
     system_fingerprint: FINGERPRINT,
   };
 }
 
-function listDeltas(performance: Performance): ChunkDelta[] {
-  const deltas: ChunkDelta[] = splitText(textOf(performance)).map((content) => ({ content }));
-  for (const [index, call] of callsOf(performance).entries()) {
-    const opening = { name: call.name, arguments: '' };
-    deltas.push({ tool_calls: [{ index, id: call.id, type: 'function', function: opening }] });
-    for (const piece of splitText(call.inputText)) {
-      deltas.push({ tool_calls: [{ index, function: { arguments: piece } }] });
+function listDeltas(reply: RenderedReply): ChunkDelta[] {
+  const deltas: ChunkDelta[] = splitText(joinText(reply)).map((content) => ({ content }));
+  for (const [index, call] of listCalls(reply).entries()) {
+    const openingCall = { name: call.name, arguments: '' };
+    deltas.push({ tool_calls: [{ index, id: call.id, type: 'function', function: openingCall }] });
+    for (const chunk of splitText(call.inputText)) {
+      deltas.push({ tool_calls: [{ index, function: { arguments: chunk } }] });
     }
   }
   return deltas;
 }
 
-function makeStreamPieces(
+function makeStreamChunks(
   request: ChatRequest,
-  performance: Performance,
+  reply: RenderedReply,
   size: PromptSize,
   seed: string,
 ): string[] {
   const base = {
     id: `chatcmpl-${seed.slice(0, 29)}`,
     object: 'chat.completion.chunk' as const,
-    created: CREATED,
+    created: CREATED_AT_SECONDS,
     model: request.model,
     service_tier: 'default' as const,
     system_fingerprint: FINGERPRINT,
   };
-  const withUsage = request.stream_options?.include_usage === true;
-  const pieces: string[] = [];
+  const includesUsage = request.stream_options?.include_usage === true;
+  const chunks: string[] = [];
   const push = (index: number, delta: ChunkDelta, finish: FinishReason | null = null) => {
     const choices = [{ index, delta, logprobs: null, finish_reason: finish }];
-    const chunk: ChatChunk = { ...base, choices, ...(withUsage ? { usage: null } : {}) };
-    pieces.push(`data: ${JSON.stringify(chunk)}\n\n`);
+    const chunk: ChatChunk = { ...base, choices, ...(includesUsage ? { usage: null } : {}) };
+    chunks.push(`data: ${JSON.stringify(chunk)}\n\n`);
   };
-  const deltas = listDeltas(performance);
+  const deltas = listDeltas(reply);
   for (let index = 0; index < (request.n ?? 1); index++) {
-    const isOnlyCalls = textOf(performance) === '' && callsOf(performance).length > 0;
-    push(index, { role: 'assistant', content: isOnlyCalls ? null : '', refusal: null });
+    const hasOnlyCalls = joinText(reply) === '' && listCalls(reply).length > 0;
+    push(index, { role: 'assistant', content: hasOnlyCalls ? null : '', refusal: null });
     for (const delta of deltas) push(index, delta);
-    push(index, {}, FINISH[performance.stopReason]);
+    push(index, {}, FINISH_REASONS[reply.stopReason]);
   }
-  if (withUsage) {
-    const last: ChatChunk = { ...base, choices: [], usage: makeUsage(performance, size) };
-    pieces.push(`data: ${JSON.stringify(last)}\n\n`);
+  if (includesUsage) {
+    const last: ChatChunk = { ...base, choices: [], usage: makeUsage(reply, size) };
+    chunks.push(`data: ${JSON.stringify(last)}\n\n`);
   }
-  pieces.push('data: [DONE]\n\n');
-  return pieces;
+  chunks.push('data: [DONE]\n\n');
+  return chunks;
 }
 
-export function shapePlayedError(error: PlayedError): string {
-  return shapeRefusal({
+export function formatScriptedError(error: ScriptedError): string {
+  return formatRefusal({
     status: error.status,
-    type: error.type ?? typeOfStatus(error.status),
+    type: error.type ?? mapStatusToErrorType(error.status),
     message: error.message,
     param: null,
     code: error.code ?? null,
@@ -155,41 +155,44 @@ export function shapePlayedError(error: PlayedError): string {
 }
 
 /** Fast enough to reach any limit of a caller soon: some megabytes a second. */
-const MORE = '[rehearsal] and on and on ';
-const bodyRepeats = 256;
-const eventRepeats = 32;
+const ENDLESS_TEXT = '[rehearsal] and on and on ';
+const BODY_REPEATS = 256;
+const EVENT_REPEATS = 32;
 
-export function makeScript(
+export function encodeReply(
   request: ChatRequest,
-  performance: Performance,
+  reply: RenderedReply,
   size: PromptSize,
   seed: string,
-): Script {
+): EncodedReply {
   const headers = { 'x-request-id': `req_${seed.slice(0, 32)}`, 'openai-version': '2020-10-01' };
   if (request.stream !== true) {
-    const body = JSON.stringify(makeCompletion(request, performance, size, seed));
+    const body = JSON.stringify(makeCompletion(request, reply, size, seed));
     return {
       contentType: 'application/json',
       headers,
-      pieces: [body],
-      openingCount: 0,
-      garbled: body.slice(0, -9),
+      chunks: [body],
+      openingChunkCount: 0,
+      malformedChunk: body.slice(0, -9),
       endless: {
         opening: body.slice(0, body.indexOf('"content":') + 10).concat('"'),
-        more: MORE.repeat(bodyRepeats),
+        repeated: ENDLESS_TEXT.repeat(BODY_REPEATS),
       },
     };
   }
-  const pieces = makeStreamPieces(request, performance, size, seed);
-  const failure = performance.error?.isInStream ? performance.error : undefined;
-  const played = failure ? [pieces[0]!, `data: ${shapePlayedError(failure)}\n\n`] : pieces;
-  const more = pieces[0]!.replace(/"delta":\{.*?\}/, `"delta":{"content":"${MORE}"}`);
+  const chunks = makeStreamChunks(request, reply, size, seed);
+  const failure = reply.error?.isInStream ? reply.error : undefined;
+  const sentChunks = failure ? [chunks[0]!, `data: ${formatScriptedError(failure)}\n\n`] : chunks;
+  const repeatedChunk = chunks[0]!.replace(
+    /"delta":\{.*?\}/,
+    `"delta":{"content":"${ENDLESS_TEXT}"}`,
+  );
   return {
     contentType: 'text/event-stream; charset=utf-8',
     headers,
-    pieces: played,
-    openingCount: 1,
-    garbled: 'data: {"id":"chatcmpl-garbled","choices":[{"delta":{"con\n\n',
-    endless: { opening: pieces[0]!, more: more.repeat(eventRepeats) },
+    chunks: sentChunks,
+    openingChunkCount: 1,
+    malformedChunk: 'data: {"id":"chatcmpl-garbled","choices":[{"delta":{"con\n\n',
+    endless: { opening: chunks[0]!, repeated: repeatedChunk.repeat(EVENT_REPEATS) },
   };
 }

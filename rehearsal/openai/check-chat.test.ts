@@ -2,20 +2,20 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { TestServer } from '../testing.ts';
-import { dig, OPENAI_HEADERS, OPENAI_TOOLS, post, postChat, startServer } from '../testing.ts';
+import { OPENAI_HEADERS, OPENAI_TOOLS, post, postChat, readPath, startServer } from '../testing.ts';
 import {
   assistant,
   base,
-  call,
-  named,
-  type Row,
-  say,
+  chat,
+  functionTool,
+  type OpenaiRefusalRow,
   testRefusals,
-  tool,
+  toolCall,
+  toolMessage,
   user,
 } from './refusal-rows.ts';
 
-const ROWS: Row[] = [
+const ROWS: OpenaiRefusalRow[] = [
   ['a body that is not JSON', '{"model":', /could not parse the JSON body/, null, null],
   ['a body that is a list', [], /could not parse the JSON body/, null, null],
   ['no model', { messages: [user] }, /^you must provide a model parameter$/, null, null],
@@ -72,35 +72,35 @@ const ROWS: Row[] = [
   ],
   [
     'a tool name with a dot',
-    { ...base, tools: [named('task.delegate')] },
+    { ...base, tools: [functionTool('task.delegate')] },
     /matches the pattern '\^\[a-zA-Z0-9_-\]\+\$'/,
     'tools[0].function.name',
     'invalid_value',
   ],
   [
     'an empty tool name',
-    { ...base, tools: [named('')] },
+    { ...base, tools: [functionTool('')] },
     /does not match pattern/,
     'tools[0].function.name',
     'invalid_value',
   ],
   [
     'a tool name of 65 characters',
-    { ...base, tools: [named('x'.repeat(65))] },
+    { ...base, tools: [functionTool('x'.repeat(65))] },
     /maximum length 64/,
     'tools[0].function.name',
     'string_above_max_length',
   ],
   [
     'a schema that is no object',
-    { ...base, tools: [named('x', { type: 'string' })] },
+    { ...base, tools: [functionTool('x', { type: 'string' })] },
     /schema must be a JSON Schema of 'type: "object"'/,
     'tools[0].function.parameters',
     'invalid_function_parameters',
   ],
   [
     '129 tools',
-    { ...base, tools: Array.from({ length: 129 }, (_, i) => named(`t${i}`)) },
+    { ...base, tools: Array.from({ length: 129 }, (_, i) => functionTool(`t${i}`)) },
     /maximum length 128/,
     'tools',
     'array_above_max_length',
@@ -121,7 +121,11 @@ const ROWS: Row[] = [
   ],
   [
     'tool_choice of a tool not offered',
-    { ...base, tools: OPENAI_TOOLS, tool_choice: { type: 'function', function: { name: 'x' } } },
+    {
+      ...base,
+      tools: OPENAI_TOOLS,
+      tool_choice: { type: 'function', function: { name: 'x' } },
+    },
     /no function named x/,
     'tool_choice',
     null,
@@ -225,21 +229,21 @@ describe('what is refused before a chat is read', () => {
   after(() => server[Symbol.asyncDispose]());
 
   test('a missing key', async () => {
-    const answer = await post(`${server.url}/v1/chat/completions`, {}, base);
-    assert.equal(answer.status, 401);
-    assert.match(dig(answer.json, 'error.message'), /You didn't provide an API key/);
+    const response = await post(`${server.url}/v1/chat/completions`, {}, base);
+    assert.equal(response.status, 401);
+    assert.match(readPath(response.json, 'error.message'), /You didn't provide an API key/);
   });
 
   test('a bad key', async () => {
-    const answer = await postChat(server, base, { authorization: 'Bearer bad-key' });
-    assert.equal(answer.status, 401);
-    assert.equal(dig(answer.json, 'error.code'), 'invalid_api_key');
+    const response = await postChat(server, base, { authorization: 'Bearer bad-key' });
+    assert.equal(response.status, 401);
+    assert.equal(readPath(response.json, 'error.code'), 'invalid_api_key');
   });
 
   test('an unknown address, and a wrong method', async () => {
     const unknown = await post(`${server.url}/v1/responses`, OPENAI_HEADERS, base);
     assert.equal(unknown.status, 404);
-    assert.match(dig(unknown.json, 'error.message'), /Invalid URL \(POST \/v1\/responses\)/);
+    assert.match(readPath(unknown.json, 'error.message'), /Invalid URL \(POST \/v1\/responses\)/);
     const wrong = await fetch(`${server.url}/v1/chat/completions`, { headers: OPENAI_HEADERS });
     assert.equal(wrong.status, 405);
   });
@@ -249,21 +253,21 @@ describe('what is refused before a chat is read', () => {
     assert.equal(broken.status, 400);
     const nest = '['.repeat(200_000) + ']'.repeat(200_000);
     const deep = `{"model":"rehearsal-large","messages":${nest}}`;
-    const answer = await postChat(server, deep);
-    assert.equal(answer.status, 400);
+    const response = await postChat(server, deep);
+    assert.equal(response.status, 400);
   });
 
   test('what is right is not refused', async () => {
-    const rights = [
+    const validRequests = [
       base,
       { ...base, tools: [] },
       { ...base, stop: 'x', n: 2, temperature: 2, user: 'me', metadata: {}, seed: 1 },
-      say(
+      chat(
         { role: 'developer', content: 'x' },
         { role: 'user', content: [{ type: 'text', text: 'x' }] },
       ),
-      say(user, assistant(call('a'), call('b')), tool('b'), tool('a'), user),
-      say(
+      chat(user, assistant(toolCall('a'), toolCall('b')), toolMessage('b'), toolMessage('a'), user),
+      chat(
         user,
         user,
         { role: 'assistant', content: 'x' },
@@ -272,9 +276,9 @@ describe('what is refused before a chat is read', () => {
       ),
       { ...base, tools: [{ type: 'function', function: { name: 'x'.repeat(64) } }] },
     ];
-    for (const body of rights) {
-      const answer = await postChat(server, body);
-      assert.equal(answer.status, 200, answer.text);
+    for (const body of validRequests) {
+      const response = await postChat(server, body);
+      assert.equal(response.status, 200, response.text);
     }
   });
 });

@@ -1,7 +1,12 @@
 // Checks a chat request as OpenAI does, in its order: model, known fields, messages, tools,
 // numbers. The length of the prompt is checked later, when it has been counted.
 import { findModel, type Model } from '../models.ts';
-import { firstRefusal, isJson, type Json, type Refusal } from '../refusal.ts';
+import {
+  findFirstRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
 import { estimateTokens, type PromptSize } from '../tokens.ts';
 import { checkMessages } from './check-messages.ts';
 import { checkToolChoice, checkTools } from './check-tools.ts';
@@ -9,22 +14,22 @@ import {
   BODY_NOT_JSON,
   refuse,
   refuseLongArray,
-  refuseModel,
-  refuseRange,
-  refuseType,
+  refuseOutOfRange,
+  refuseUnknownModel,
+  refuseWrongType,
 } from './refusals.ts';
 import { CHAT_FIELDS } from './types.ts';
 
-const KNOWN: ReadonlySet<string> = new Set(CHAT_FIELDS);
-const stopsMax = 4;
+const KNOWN_FIELDS: ReadonlySet<string> = new Set(CHAT_FIELDS);
+const STOP_SEQUENCES_MAX = 4;
 
-export function checkModel(body: Json): Refusal | undefined {
+export function checkModel(body: JsonRecord): RehearsalRefusal | undefined {
   if (body.model === undefined) return refuse('you must provide a model parameter');
-  if (typeof body.model !== 'string') return refuseType('model', 'a string', body.model);
-  return findModel(body.model) ? undefined : refuseModel(body.model);
+  if (typeof body.model !== 'string') return refuseWrongType('model', 'a string', body.model);
+  return findModel(body.model) ? undefined : refuseUnknownModel(body.model);
 }
 
-function checkChatModel(body: Json): Refusal | undefined {
+function checkChatModel(body: JsonRecord): RehearsalRefusal | undefined {
   const model = findModel(String(body.model));
   if (model?.kind === 'chat') return undefined;
   const message =
@@ -32,40 +37,48 @@ function checkChatModel(body: Json): Refusal | undefined {
   return { ...refuse(message, 'model'), status: 404 };
 }
 
-function checkFields(body: Json): Refusal | undefined {
-  const unknown = Object.keys(body).find((key) => !KNOWN.has(key));
+function checkFields(body: JsonRecord): RehearsalRefusal | undefined {
+  const unknown = Object.keys(body).find((key) => !KNOWN_FIELDS.has(key));
   if (unknown === undefined) return undefined;
   return refuse(`Unrecognized request argument supplied: ${unknown}`);
 }
 
 function checkNumber(
-  body: Json,
+  body: JsonRecord,
   param: string,
   kind: 'integer' | 'decimal',
   limits: { min: number; max: number },
-): Refusal | undefined {
+): RehearsalRefusal | undefined {
   const value = body[param];
   if (value === undefined || value === null) return undefined;
-  const isRight = kind === 'integer' ? Number.isInteger(value) : typeof value === 'number';
-  if (!isRight) return refuseType(param, kind === 'integer' ? 'an integer' : 'a decimal', value);
+  const isRightType = kind === 'integer' ? Number.isInteger(value) : typeof value === 'number';
+  if (!isRightType)
+    return refuseWrongType(param, kind === 'integer' ? 'an integer' : 'a decimal', value);
   const number = Number(value);
-  const isInside = number >= limits.min && number <= limits.max;
-  return isInside ? undefined : refuseRange(param, kind, number, limits);
+  const isInRange = number >= limits.min && number <= limits.max;
+  return isInRange ? undefined : refuseOutOfRange(param, kind, number, limits);
 }
 
-function checkOutputLimit(body: Json, model: Model): Refusal | undefined {
-  const [old, current] = [body.max_tokens ?? undefined, body.max_completion_tokens ?? undefined];
-  if (old !== undefined && current !== undefined) {
+function checkOutputLimit(body: JsonRecord, model: Model): RehearsalRefusal | undefined {
+  const [legacyLimit, currentLimit] = [
+    body.max_tokens ?? undefined,
+    body.max_completion_tokens ?? undefined,
+  ];
+  if (legacyLimit !== undefined && currentLimit !== undefined) {
     return refuse(
       "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
       'max_tokens',
       'invalid_parameter_combination',
     );
   }
-  const param = current === undefined ? 'max_tokens' : 'max_completion_tokens';
-  const value = current ?? old;
-  const basic = checkNumber(body, param, 'integer', { min: 1, max: Number.MAX_SAFE_INTEGER });
-  if (basic || value === undefined || Number(value) <= model.outputTokensMax) return basic;
+  const param = currentLimit === undefined ? 'max_tokens' : 'max_completion_tokens';
+  const value = currentLimit ?? legacyLimit;
+  const rangeRefusal = checkNumber(body, param, 'integer', {
+    min: 1,
+    max: Number.MAX_SAFE_INTEGER,
+  });
+  if (rangeRefusal || value === undefined || Number(value) <= model.outputTokensMax)
+    return rangeRefusal;
   return refuse(
     `${param} is too large: ${value}. This model supports at most ${model.outputTokensMax} ` +
       `completion tokens, whereas you provided ${value}.`,
@@ -74,22 +87,26 @@ function checkOutputLimit(body: Json, model: Model): Refusal | undefined {
   );
 }
 
-function checkStop(body: Json): Refusal | undefined {
+function checkStop(body: JsonRecord): RehearsalRefusal | undefined {
   const { stop } = body;
   if (stop === undefined || stop === null || typeof stop === 'string') return undefined;
-  if (!Array.isArray(stop)) return refuseType('stop', 'one of a string or array of strings', stop);
-  if (stop.length > stopsMax) return refuseLongArray('stop', stopsMax, stop.length);
-  const wrong = stop.findIndex((word) => typeof word !== 'string');
-  return wrong < 0 ? undefined : refuseType(`stop[${wrong}]`, 'a string', stop[wrong]);
+  if (!Array.isArray(stop))
+    return refuseWrongType('stop', 'one of a string or array of strings', stop);
+  if (stop.length > STOP_SEQUENCES_MAX)
+    return refuseLongArray('stop', STOP_SEQUENCES_MAX, stop.length);
+  const wrongIndex = stop.findIndex((sequence) => typeof sequence !== 'string');
+  return wrongIndex < 0
+    ? undefined
+    : refuseWrongType(`stop[${wrongIndex}]`, 'a string', stop[wrongIndex]);
 }
 
-function checkStream(body: Json): Refusal | undefined {
+function checkStream(body: JsonRecord): RehearsalRefusal | undefined {
   const { stream, stream_options: options } = body;
   if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
-    return refuseType('stream', 'a boolean', stream);
+    return refuseWrongType('stream', 'a boolean', stream);
   }
   if (options === undefined || options === null) return undefined;
-  if (!isJson(options)) return refuseType('stream_options', 'an object', options);
+  if (!isJsonRecord(options)) return refuseWrongType('stream_options', 'an object', options);
   if (stream === true) return undefined;
   return refuse(
     "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -97,9 +114,9 @@ function checkStream(body: Json): Refusal | undefined {
   );
 }
 
-function checkJsonMode(body: Json): Refusal | undefined {
+function checkJsonMode(body: JsonRecord): RehearsalRefusal | undefined {
   const format = body.response_format;
-  if (!isJson(format) || format.type !== 'json_object') return undefined;
+  if (!isJsonRecord(format) || format.type !== 'json_object') return undefined;
   if (/json/i.test(JSON.stringify(body.messages))) return undefined;
   return refuse(
     "'messages' must contain the word 'json' in some form, to use 'response_format' of type " +
@@ -108,9 +125,9 @@ function checkJsonMode(body: Json): Refusal | undefined {
   );
 }
 
-export function checkChat(body: unknown): Refusal | undefined {
-  if (!isJson(body)) return BODY_NOT_JSON;
-  return firstRefusal(
+export function checkChat(body: unknown): RehearsalRefusal | undefined {
+  if (!isJsonRecord(body)) return BODY_NOT_JSON;
+  return findFirstRefusal(
     () => checkModel(body),
     () => checkChatModel(body),
     () => checkFields(body),
@@ -129,23 +146,23 @@ export function checkChat(body: unknown): Refusal | undefined {
   );
 }
 
-export function checkLength(
+export function checkPromptLength(
   size: PromptSize,
   model: Model,
   requestedTokens: number | undefined,
-): Refusal | undefined {
-  const prompt = estimateTokens(size.chars);
+): RehearsalRefusal | undefined {
+  const promptTokens = estimateTokens(size.chars);
   const limit = model.contextTokensMax;
   const opening = `This model's maximum context length is ${limit} tokens. However, `;
-  if (prompt > limit) {
+  if (promptTokens > limit) {
     const message =
-      `${opening}your messages resulted in ${prompt} tokens. Please reduce the length of the ` +
+      `${opening}your messages resulted in ${promptTokens} tokens. Please reduce the length of the ` +
       'messages.';
     return refuse(message, 'messages', 'context_length_exceeded');
   }
-  if (requestedTokens === undefined || prompt + requestedTokens <= limit) return undefined;
+  if (requestedTokens === undefined || promptTokens + requestedTokens <= limit) return undefined;
   const message =
-    `${opening}you requested ${prompt + requestedTokens} tokens (${prompt} in the messages, ` +
+    `${opening}you requested ${promptTokens + requestedTokens} tokens (${promptTokens} in the messages, ` +
     `${requestedTokens} in the completion). Please reduce the length of the messages or ` +
     'completion.';
   return refuse(message, 'messages', 'context_length_exceeded');

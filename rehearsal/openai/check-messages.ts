@@ -1,14 +1,20 @@
 // Checks the messages of a chat request as OpenAI does: roles, contents, and that every tool call
 // is answered by tool messages right after it.
-import { firstRefusal, isJson, type Json, type Refusal, refusalIn } from '../refusal.ts';
+import {
+  findFirstRefusal,
+  findItemRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
 import {
   refuse,
   refuseEmptyArray,
   refuseLongString,
-  refuseMissing,
+  refuseMissingParam,
   refusePattern,
-  refuseType,
-  refuseValue,
+  refuseUnsupportedValue,
+  refuseWrongType,
 } from './refusals.ts';
 
 const ROLES = ['system', 'assistant', 'user', 'function', 'tool', 'developer'];
@@ -17,92 +23,104 @@ const PART_TYPES: Readonly<Record<string, readonly string[]>> = {
   assistant: ['text', 'refusal'],
 };
 const NAME_PATTERN = /^[a-zA-Z0-9_-]+$/;
-const nameCharsMax = 64;
-const callIdCharsMax = 40;
+const NAME_CHARS_MAX = 64;
+const CALL_ID_CHARS_MAX = 40;
 
-export function checkFunctionName(name: unknown, param: string): Refusal | undefined {
-  if (name === undefined) return refuseMissing(param);
-  if (typeof name !== 'string') return refuseType(param, 'a string', name);
-  if (name.length > nameCharsMax) return refuseLongString(param, nameCharsMax, name.length);
+export function checkFunctionName(name: unknown, param: string): RehearsalRefusal | undefined {
+  if (name === undefined) return refuseMissingParam(param);
+  if (typeof name !== 'string') return refuseWrongType(param, 'a string', name);
+  if (name.length > NAME_CHARS_MAX) return refuseLongString(param, NAME_CHARS_MAX, name.length);
   return NAME_PATTERN.test(name) ? undefined : refusePattern(param, '^[a-zA-Z0-9_-]+$');
 }
 
-function checkPart(part: unknown, role: string, param: string): Refusal | undefined {
-  if (!isJson(part)) return refuseType(param, 'an object', part);
+function checkPart(part: unknown, role: string, param: string): RehearsalRefusal | undefined {
+  if (!isJsonRecord(part)) return refuseWrongType(param, 'an object', part);
   const supported = PART_TYPES[role] ?? ['text'];
-  if (part.type === undefined) return refuseMissing(`${param}.type`);
+  if (part.type === undefined) return refuseMissingParam(`${param}.type`);
   if (!supported.includes(String(part.type))) {
-    return refuseValue(`${param}.type`, part.type, supported);
+    return refuseUnsupportedValue(`${param}.type`, part.type, supported);
   }
   if (part.type !== 'text' || typeof part.text === 'string') return undefined;
   return part.text === undefined
-    ? refuseMissing(`${param}.text`)
-    : refuseType(`${param}.text`, 'a string', part.text);
+    ? refuseMissingParam(`${param}.text`)
+    : refuseWrongType(`${param}.text`, 'a string', part.text);
 }
 
-function checkContent(message: Json, role: string, index: number): Refusal | undefined {
+function checkContent(
+  message: JsonRecord,
+  role: string,
+  index: number,
+): RehearsalRefusal | undefined {
   const { content } = message;
   const param = `messages[${index}].content`;
   if (typeof content === 'string') return undefined;
   if (Array.isArray(content)) {
     if (content.length === 0) return refuseEmptyArray(param);
-    return refusalIn(content, (part, at) => checkPart(part, role, `${param}[${at}]`));
+    return findItemRefusal(content, (part, partIndex) =>
+      checkPart(part, role, `${param}[${partIndex}]`),
+    );
   }
-  const mayBeAbsent =
+  const isOptional =
     role === 'assistant' &&
     (message.tool_calls ?? message.function_call ?? message.refusal) != null;
   if (content === null || content === undefined) {
-    if (mayBeAbsent) return undefined;
-    const message400 = "Invalid value for 'content': expected a string, got null.";
-    return refuse(message400, `messages.[${index}].content`);
+    if (isOptional) return undefined;
+    const text = "Invalid value for 'content': expected a string, got null.";
+    return refuse(text, `messages.[${index}].content`);
   }
-  return refuseType(param, 'one of a string or array of objects', content);
+  return refuseWrongType(param, 'one of a string or array of objects', content);
 }
 
-function checkToolCall(call: unknown, param: string): Refusal | undefined {
-  if (!isJson(call)) return refuseType(param, 'an object', call);
+function checkToolCall(call: unknown, param: string): RehearsalRefusal | undefined {
+  if (!isJsonRecord(call)) return refuseWrongType(param, 'an object', call);
   const { id, type, function: fn } = call;
-  if (id === undefined) return refuseMissing(`${param}.id`);
-  if (typeof id !== 'string') return refuseType(`${param}.id`, 'a string', id);
-  if (id.length > callIdCharsMax) return refuseLongString(`${param}.id`, callIdCharsMax, id.length);
-  if (type === undefined) return refuseMissing(`${param}.type`);
+  if (id === undefined) return refuseMissingParam(`${param}.id`);
+  if (typeof id !== 'string') return refuseWrongType(`${param}.id`, 'a string', id);
+  if (id.length > CALL_ID_CHARS_MAX)
+    return refuseLongString(`${param}.id`, CALL_ID_CHARS_MAX, id.length);
+  if (type === undefined) return refuseMissingParam(`${param}.type`);
   if (type === 'custom') return undefined;
-  if (type !== 'function') return refuseValue(`${param}.type`, type, ['function', 'custom']);
-  if (fn === undefined) return refuseMissing(`${param}.function`);
-  if (!isJson(fn)) return refuseType(`${param}.function`, 'an object', fn);
+  if (type !== 'function')
+    return refuseUnsupportedValue(`${param}.type`, type, ['function', 'custom']);
+  if (fn === undefined) return refuseMissingParam(`${param}.function`);
+  if (!isJsonRecord(fn)) return refuseWrongType(`${param}.function`, 'an object', fn);
   const nameRefusal = checkFunctionName(fn.name, `${param}.function.name`);
   if (nameRefusal) return nameRefusal;
   if (typeof fn.arguments === 'string') return undefined;
   return fn.arguments === undefined
-    ? refuseMissing(`${param}.function.arguments`)
-    : refuseType(`${param}.function.arguments`, 'a string', fn.arguments);
+    ? refuseMissingParam(`${param}.function.arguments`)
+    : refuseWrongType(`${param}.function.arguments`, 'a string', fn.arguments);
 }
 
-function checkToolCalls(message: Json, role: string, index: number): Refusal | undefined {
+function checkToolCalls(
+  message: JsonRecord,
+  role: string,
+  index: number,
+): RehearsalRefusal | undefined {
   const calls = message.tool_calls;
   if (role !== 'assistant' || calls === undefined || calls === null) return undefined;
   const param = `messages[${index}].tool_calls`;
-  if (!Array.isArray(calls)) return refuseType(param, 'an array of objects', calls);
+  if (!Array.isArray(calls)) return refuseWrongType(param, 'an array of objects', calls);
   if (calls.length === 0) return refuseEmptyArray(param);
-  return refusalIn(calls, (call, at) => checkToolCall(call, `${param}[${at}]`));
+  return findItemRefusal(calls, (call, callIndex) => checkToolCall(call, `${param}[${callIndex}]`));
 }
 
-function checkMessage(message: unknown, index: number): Refusal | undefined {
+function checkMessage(message: unknown, index: number): RehearsalRefusal | undefined {
   const param = `messages[${index}]`;
-  if (!isJson(message)) return refuseType(param, 'an object', message);
+  if (!isJsonRecord(message)) return refuseWrongType(param, 'an object', message);
   const { role } = message;
-  if (role === undefined) return refuseMissing(`${param}.role`);
+  if (role === undefined) return refuseMissingParam(`${param}.role`);
   if (typeof role !== 'string' || !ROLES.includes(role)) {
-    return refuseValue(`${param}.role`, role, ROLES);
+    return refuseUnsupportedValue(`${param}.role`, role, ROLES);
   }
-  return firstRefusal(
+  return findFirstRefusal(
     () => checkToolCalls(message, role, index),
     () => checkContent(message, role, index),
     () => {
       if (role !== 'tool' || typeof message.tool_call_id === 'string') return undefined;
       return message.tool_call_id === undefined
-        ? refuseMissing(`${param}.tool_call_id`)
-        : refuseType(`${param}.tool_call_id`, 'a string', message.tool_call_id);
+        ? refuseMissingParam(`${param}.tool_call_id`)
+        : refuseWrongType(`${param}.tool_call_id`, 'a string', message.tool_call_id);
     },
   );
 }
@@ -111,21 +129,21 @@ function checkMessage(message: unknown, index: number): Refusal | undefined {
  * Every call of an assistant message is answered by the tool messages right after it, and by no
  * others.
  */
-function checkPairing(messages: readonly Json[]): Refusal | undefined {
-  let open: Set<string> | undefined;
+function checkToolPairing(messages: readonly JsonRecord[]): RehearsalRefusal | undefined {
+  let openCallIds: Set<string> | undefined;
   let callIndex = 0;
-  const unanswered = () =>
-    open && open.size > 0
+  const checkOpenCalls = () =>
+    openCallIds && openCallIds.size > 0
       ? refuse(
           "An assistant message with 'tool_calls' must be followed by tool messages responding " +
             `to each 'tool_call_id'. The following tool_call_ids did not have response messages: ` +
-            [...open].join(', '),
+            [...openCallIds].join(', '),
           `messages.[${callIndex}].role`,
         )
       : undefined;
   for (const [index, message] of messages.entries()) {
     if (message.role === 'tool') {
-      if (!open) {
+      if (!openCallIds) {
         return refuse(
           "Invalid parameter: messages with role 'tool' must be a response to a preceeding " +
             "message with 'tool_calls'.",
@@ -133,7 +151,7 @@ function checkPairing(messages: readonly Json[]): Refusal | undefined {
         );
       }
       const id = String(message.tool_call_id);
-      if (!open.delete(id)) {
+      if (!openCallIds.delete(id)) {
         return refuse(
           `Invalid parameter: 'tool_call_id' of '${id}' not found in 'tool_calls' of previous ` +
             'message.',
@@ -142,18 +160,20 @@ function checkPairing(messages: readonly Json[]): Refusal | undefined {
       }
       continue;
     }
-    const refusal = unanswered();
+    const refusal = checkOpenCalls();
     if (refusal) return refusal;
     const calls = message.role === 'assistant' ? message.tool_calls : undefined;
-    open = Array.isArray(calls) ? new Set(calls.map((call: Json) => String(call.id))) : undefined;
+    openCallIds = Array.isArray(calls)
+      ? new Set(calls.map((call: JsonRecord) => String(call.id)))
+      : undefined;
     callIndex = index + 1;
   }
-  return unanswered();
+  return checkOpenCalls();
 }
 
-export function checkMessages(messages: unknown): Refusal | undefined {
-  if (messages === undefined) return refuseMissing('messages');
-  if (!Array.isArray(messages)) return refuseType('messages', 'an array of objects', messages);
+export function checkMessages(messages: unknown): RehearsalRefusal | undefined {
+  if (messages === undefined) return refuseMissingParam('messages');
+  if (!Array.isArray(messages)) return refuseWrongType('messages', 'an array of objects', messages);
   if (messages.length === 0) return refuseEmptyArray('messages');
-  return refusalIn(messages, checkMessage) ?? checkPairing(messages);
+  return findItemRefusal(messages, checkMessage) ?? checkToolPairing(messages);
 }

@@ -1,14 +1,25 @@
 // Checks the tools and the tool choice of a chat request as OpenAI does.
-import { isJson, type Json, type Refusal, refusalIn } from '../refusal.ts';
+import {
+  findItemRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
 import { checkFunctionName } from './check-messages.ts';
-import { refuse, refuseLongArray, refuseMissing, refuseType, refuseValue } from './refusals.ts';
+import {
+  refuse,
+  refuseLongArray,
+  refuseMissingParam,
+  refuseUnsupportedValue,
+  refuseWrongType,
+} from './refusals.ts';
 
-const toolsMax = 128;
+const TOOLS_MAX = 128;
 
-function checkParameters(fn: Json, param: string): Refusal | undefined {
+function checkParameters(fn: JsonRecord, param: string): RehearsalRefusal | undefined {
   const { parameters } = fn;
   if (parameters === undefined) return undefined;
-  if (!isJson(parameters)) return refuseType(param, 'an object', parameters);
+  if (!isJsonRecord(parameters)) return refuseWrongType(param, 'an object', parameters);
   const { type } = parameters;
   if (type === 'object' || (type === undefined && Object.keys(parameters).length === 0)) {
     return undefined;
@@ -22,46 +33,48 @@ function checkParameters(fn: Json, param: string): Refusal | undefined {
   );
 }
 
-function checkTool(tool: unknown, index: number): Refusal | undefined {
+function checkTool(tool: unknown, index: number): RehearsalRefusal | undefined {
   const param = `tools[${index}]`;
-  if (!isJson(tool)) return refuseType(param, 'an object', tool);
-  if (tool.type === undefined) return refuseMissing(`${param}.type`);
+  if (!isJsonRecord(tool)) return refuseWrongType(param, 'an object', tool);
+  if (tool.type === undefined) return refuseMissingParam(`${param}.type`);
   if (tool.type === 'custom') return undefined;
   if (tool.type !== 'function') {
-    return refuseValue(`${param}.type`, tool.type, ['function', 'custom']);
+    return refuseUnsupportedValue(`${param}.type`, tool.type, ['function', 'custom']);
   }
   const fn = tool.function;
-  if (fn === undefined) return refuseMissing(`${param}.function`);
-  if (!isJson(fn)) return refuseType(`${param}.function`, 'an object', fn);
+  if (fn === undefined) return refuseMissingParam(`${param}.function`);
+  if (!isJsonRecord(fn)) return refuseWrongType(`${param}.function`, 'an object', fn);
   return (
     checkFunctionName(fn.name, `${param}.function.name`) ??
     checkParameters(fn, `${param}.function.parameters`)
   );
 }
 
-export function checkTools(tools: unknown): Refusal | undefined {
+export function checkTools(tools: unknown): RehearsalRefusal | undefined {
   if (tools === undefined || tools === null) return undefined;
-  if (!Array.isArray(tools)) return refuseType('tools', 'an array of objects', tools);
-  if (tools.length > toolsMax) return refuseLongArray('tools', toolsMax, tools.length);
-  return refusalIn(tools, checkTool);
+  if (!Array.isArray(tools)) return refuseWrongType('tools', 'an array of objects', tools);
+  if (tools.length > TOOLS_MAX) return refuseLongArray('tools', TOOLS_MAX, tools.length);
+  return findItemRefusal(tools, checkTool);
 }
 
-export function checkToolChoice(body: Json): Refusal | undefined {
+export function checkToolChoice(body: JsonRecord): RehearsalRefusal | undefined {
   const choice = body.tool_choice;
   if (choice === undefined || choice === null) return undefined;
   const param = 'tool_choice';
-  const tools = Array.isArray(body.tools) ? (body.tools as Json[]) : [];
+  const tools = Array.isArray(body.tools) ? (body.tools as JsonRecord[]) : [];
   if (tools.length === 0 && choice !== 'none' && choice !== 'auto') return refuseWithoutTools();
   if (!Array.isArray(body.tools)) return refuseWithoutTools();
   if (typeof choice === 'string') {
-    const words = ['none', 'auto', 'required'];
-    return words.includes(choice) ? undefined : refuseValue(param, choice, words);
+    const choices = ['none', 'auto', 'required'];
+    return choices.includes(choice) ? undefined : refuseUnsupportedValue(param, choice, choices);
   }
-  if (!isJson(choice)) return refuseType(param, 'one of a string or an object', choice);
+  if (!isJsonRecord(choice)) return refuseWrongType(param, 'one of a string or an object', choice);
   if (choice.type !== 'function') return undefined;
-  const name = isJson(choice.function) ? choice.function.name : undefined;
-  if (name === undefined) return refuseMissing('tool_choice.function.name');
-  const isOffered = tools.some((tool) => isJson(tool.function) && tool.function.name === name);
+  const name = isJsonRecord(choice.function) ? choice.function.name : undefined;
+  if (name === undefined) return refuseMissingParam('tool_choice.function.name');
+  const isOffered = tools.some(
+    (tool) => isJsonRecord(tool.function) && tool.function.name === name,
+  );
   if (isOffered) return undefined;
   return refuse(
     `Invalid value for 'tool_choice': no function named ${String(name)} was specified in the ` +

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { embedText } from './embeddings.ts';
-import { type Row, testRefusals } from './refusal-rows.ts';
+import { type OpenaiRefusalRow, testRefusals } from './refusal-rows.ts';
 
 const EMBED = { model: 'rehearsal-embed', input: 'hello' };
-const ROWS: Row[] = [
+const ROWS: OpenaiRefusalRow[] = [
   [
     'no input',
     { model: EMBED.model },

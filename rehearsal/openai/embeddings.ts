@@ -2,7 +2,13 @@
 // hash, so texts that share words are near each other. Unit vectors, the same for the same text on
 // every machine.
 import { findModel } from '../models.ts';
-import { firstRefusal, isJson, type Json, type Refusal, refusalIn } from '../refusal.ts';
+import {
+  findFirstRefusal,
+  findItemRefusal,
+  isJsonRecord,
+  type JsonRecord,
+  type RehearsalRefusal,
+} from '../refusal.ts';
 import { estimateTokens } from '../tokens.ts';
 import { checkModel } from './check-chat.ts';
 import {
@@ -10,14 +16,14 @@ import {
   refuse,
   refuseEmptyArray,
   refuseLongArray,
-  refuseMissing,
-  refuseRange,
-  refuseType,
-  refuseValue,
+  refuseMissingParam,
+  refuseOutOfRange,
+  refuseUnsupportedValue,
+  refuseWrongType,
 } from './refusals.ts';
 
-const inputsMax = 2048;
-const FIELDS: ReadonlySet<string> = new Set([
+const INPUTS_MAX = 2048;
+const EMBEDDING_FIELDS: ReadonlySet<string> = new Set([
   'input',
   'model',
   'dimensions',
@@ -27,8 +33,8 @@ const FIELDS: ReadonlySet<string> = new Set([
 
 function hashText(text: string): number {
   let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) {
-    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  for (let index = 0; index < text.length; index++) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
   }
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   return (hash ^ (hash >>> 13)) >>> 0;
@@ -38,53 +44,55 @@ export function embedText(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions);
   const add = (feature: string, weight: number) => {
     const hash = hashText(feature);
-    const at = (hash >>> 1) % dimensions;
-    vector[at] = vector[at]! + (hash & 1 ? weight : -weight);
+    const dimension = (hash >>> 1) % dimensions;
+    vector[dimension] = vector[dimension]! + (hash & 1 ? weight : -weight);
   };
   const words = text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
   for (const word of words) {
     add(`word ${word}`, 1);
-    for (let at = 0; at + 3 <= word.length; at++) add(word.slice(at, at + 3), 0.3);
+    for (let index = 0; index + 3 <= word.length; index++) add(word.slice(index, index + 3), 0.3);
   }
-  let squares = 0;
-  for (const value of vector) squares += value * value;
+  let squaredLength = 0;
+  for (const value of vector) squaredLength += value * value;
   // Features can cancel out, and a text can have no words: it still gets its own direction.
-  if (squares === 0) vector[hashText(text) % dimensions] = 1;
-  const length = Math.sqrt(squares || 1);
+  if (squaredLength === 0) vector[hashText(text) % dimensions] = 1;
+  const length = Math.sqrt(squaredLength || 1);
   return vector.map((value) => value / length);
 }
 
-type Input = string | readonly number[];
+type EmbeddingInput = string | readonly number[];
 
-function listInputs(input: unknown): readonly Input[] {
+function listInputs(input: unknown): readonly EmbeddingInput[] {
   if (typeof input === 'string') return [input];
-  const list = input as readonly (Input | number)[];
-  return typeof list[0] === 'number' ? [list as readonly number[]] : (list as readonly Input[]);
+  const list = input as readonly (EmbeddingInput | number)[];
+  return typeof list[0] === 'number'
+    ? [list as readonly number[]]
+    : (list as readonly EmbeddingInput[]);
 }
 
-function checkInput(input: unknown): Refusal | undefined {
-  if (input === undefined) return refuseMissing('input');
+function checkInput(input: unknown): RehearsalRefusal | undefined {
+  if (input === undefined) return refuseMissingParam('input');
   if (typeof input === 'string') {
     return input === '' ? refuse("'input' cannot be an empty string.", 'input') : undefined;
   }
-  if (!Array.isArray(input)) return refuseType('input', 'one of a string or array', input);
+  if (!Array.isArray(input)) return refuseWrongType('input', 'one of a string or array', input);
   if (input.length === 0) return refuseEmptyArray('input');
-  if (input.length > inputsMax) return refuseLongArray('input', inputsMax, input.length);
+  if (input.length > INPUTS_MAX) return refuseLongArray('input', INPUTS_MAX, input.length);
   if (input.every((item) => Number.isInteger(item))) return undefined;
-  return refusalIn(input, (item, at) => {
+  return findItemRefusal(input, (item, index) => {
     if (item === '') return refuse("'input' cannot be an empty string.", 'input');
-    const isTokens = Array.isArray(item) && item.length > 0 && item.every(Number.isInteger);
-    return typeof item === 'string' || isTokens
+    const isTokenList = Array.isArray(item) && item.length > 0 && item.every(Number.isInteger);
+    return typeof item === 'string' || isTokenList
       ? undefined
-      : refuseType(`input[${at}]`, 'a string', item);
+      : refuseWrongType(`input[${index}]`, 'a string', item);
   });
 }
 
-const countTokens = (input: Input) =>
+const countTokens = (input: EmbeddingInput) =>
   typeof input === 'string' ? Math.max(1, estimateTokens(input.length)) : input.length;
 
-function checkEmbeddings(body: Json): Refusal | undefined {
-  return firstRefusal(
+function checkEmbeddings(body: JsonRecord): RehearsalRefusal | undefined {
+  return findFirstRefusal(
     () => checkModel(body),
     () => {
       if (findModel(String(body.model))?.kind === 'embedding') return undefined;
@@ -92,7 +100,7 @@ function checkEmbeddings(body: Json): Refusal | undefined {
       return { ...refuse(message), status: 403 };
     },
     () => {
-      const unknown = Object.keys(body).find((key) => !FIELDS.has(key));
+      const unknown = Object.keys(body).find((key) => !EMBEDDING_FIELDS.has(key));
       if (unknown === undefined) return undefined;
       return refuse(`Unrecognized request argument supplied: ${unknown}`);
     },
@@ -101,17 +109,18 @@ function checkEmbeddings(body: Json): Refusal | undefined {
       const format = body.encoding_format;
       const known = ['float', 'base64'];
       if (format === undefined || known.includes(String(format))) return undefined;
-      return refuseValue('encoding_format', format, known);
+      return refuseUnsupportedValue('encoding_format', format, known);
     },
     () => {
       const { dimensions } = body;
       if (dimensions === undefined) return undefined;
-      if (!Number.isInteger(dimensions)) return refuseType('dimensions', 'an integer', dimensions);
+      if (!Number.isInteger(dimensions))
+        return refuseWrongType('dimensions', 'an integer', dimensions);
       const limits = { min: 1, max: findModel(String(body.model))!.dimensions };
-      const isInside = Number(dimensions) >= limits.min && Number(dimensions) <= limits.max;
-      return isInside
+      const isInRange = Number(dimensions) >= limits.min && Number(dimensions) <= limits.max;
+      return isInRange
         ? undefined
-        : refuseRange('dimensions', 'integer', Number(dimensions), limits);
+        : refuseOutOfRange('dimensions', 'integer', Number(dimensions), limits);
     },
     () => {
       const limit = findModel(String(body.model))!.contextTokensMax;
@@ -126,8 +135,8 @@ function checkEmbeddings(body: Json): Refusal | undefined {
   );
 }
 
-export function answerEmbeddings(body: unknown): Refusal | string {
-  if (!isJson(body)) return BODY_NOT_JSON;
+export function respondToEmbeddings(body: unknown): RehearsalRefusal | string {
+  if (!isJsonRecord(body)) return BODY_NOT_JSON;
   const refusal = checkEmbeddings(body);
   if (refusal) return refusal;
   const inputs = listInputs(body.input);

@@ -2,11 +2,11 @@
 // server.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { dig, OPENAI_HEADERS, post, startServer, type TestServer } from '../testing.ts';
+import { OPENAI_HEADERS, post, readPath, startServer, type TestServer } from '../testing.ts';
 
 export const user = { role: 'user', content: 'Hello' };
 export const base = { model: 'rehearsal-large', messages: [user] };
-export const call = (id: string, extra: object = {}) => ({
+export const toolCall = (id: string, extra: object = {}) => ({
   id,
   type: 'function',
   function: { name: 'task_finish', arguments: '{}', ...extra },
@@ -16,14 +16,14 @@ export const assistant = (...calls: object[]) => ({
   content: null,
   tool_calls: calls,
 });
-export const tool = (id: string) => ({ role: 'tool', tool_call_id: id, content: 'ok' });
-export const named = (name: unknown, parameters: unknown = { type: 'object' }) => ({
+export const toolMessage = (id: string) => ({ role: 'tool', tool_call_id: id, content: 'ok' });
+export const functionTool = (name: unknown, parameters: unknown = { type: 'object' }) => ({
   type: 'function',
   function: { name, parameters },
 });
-export const say = (...messages: unknown[]) => ({ ...base, messages });
+export const chat = (...messages: unknown[]) => ({ ...base, messages });
 
-export type Row = [
+export type OpenaiRefusalRow = [
   name: string,
   body: unknown,
   message: RegExp,
@@ -32,7 +32,7 @@ export type Row = [
   status?: number,
 ];
 
-export function testRefusals(title: string, path: string, rows: readonly Row[]): void {
+export function testRefusals(title: string, path: string, rows: readonly OpenaiRefusalRow[]): void {
   describe(title, () => {
     let server: TestServer;
     before(async () => {
@@ -41,14 +41,14 @@ export function testRefusals(title: string, path: string, rows: readonly Row[]):
     after(() => server[Symbol.asyncDispose]());
     for (const [name, body, message, param, code, status = 400] of rows) {
       test(name, async () => {
-        const answer = await post(`${server.url}${path}`, OPENAI_HEADERS, body);
-        const error = dig<Record<string, unknown>>(answer.json, 'error');
+        const response = await post(`${server.url}${path}`, OPENAI_HEADERS, body);
+        const error = readPath<Record<string, unknown>>(response.json, 'error');
         assert.match(String(error?.message), message);
         assert.deepEqual(
-          { status: answer.status, type: error.type, param: error.param, code: error.code },
+          { status: response.status, type: error.type, param: error.param, code: error.code },
           { status, type: 'invalid_request_error', param, code },
         );
-        assert.match(answer.headers.get('x-request-id') ?? '', /^req_/);
+        assert.match(response.headers.get('x-request-id') ?? '', /^req_/);
       });
     }
   });

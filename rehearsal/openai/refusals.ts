@@ -1,19 +1,19 @@
 // The sentences and shapes in which OpenAI refuses, as its API writes them. Which request deserves
 // which one is decided in the checks.
-import type { Refusal } from '../refusal.ts';
+import type { RehearsalRefusal } from '../refusal.ts';
 
 export function refuse(
   message: string,
   param: string | null = null,
   code: string | null = null,
-): Refusal {
+): RehearsalRefusal {
   return { status: 400, type: 'invalid_request_error', message, param, code };
 }
 
-export const refuseMissing = (param: string) =>
+export const refuseMissingParam = (param: string) =>
   refuse(`Missing required parameter: '${param}'.`, param, 'missing_required_parameter');
 
-function nameKind(value: unknown): string {
+function describeType(value: unknown): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'an array';
   if (typeof value === 'number') return Number.isInteger(value) ? 'an integer' : 'a decimal';
@@ -21,15 +21,19 @@ function nameKind(value: unknown): string {
   return typeof value === 'string' ? 'a string' : 'an object';
 }
 
-export const refuseType = (param: string, expected: string, value: unknown) =>
+export const refuseWrongType = (param: string, expected: string, value: unknown) =>
   refuse(
-    `Invalid type for '${param}': expected ${expected}, but got ${nameKind(value)} instead.`,
+    `Invalid type for '${param}': expected ${expected}, but got ${describeType(value)} instead.`,
     param,
     'invalid_type',
   );
 
-export function refuseValue(param: string, value: unknown, supported: readonly string[]): Refusal {
-  const quoted = supported.map((word) => `'${word}'`);
+export function refuseUnsupportedValue(
+  param: string,
+  value: unknown,
+  supported: readonly string[],
+): RehearsalRefusal {
+  const quoted = supported.map((supportedValue) => `'${supportedValue}'`);
   const list =
     quoted.length < 3
       ? quoted.join(' and ')
@@ -70,18 +74,18 @@ export const refusePattern = (param: string, pattern: string) =>
     'invalid_value',
   );
 
-export function refuseRange(
+export function refuseOutOfRange(
   param: string,
   kind: 'integer' | 'decimal',
   value: number,
   limits: { readonly min: number; readonly max: number },
-): Refusal {
+): RehearsalRefusal {
   const isAbove = value > limits.max;
-  const [word, sign, limit] = isAbove
+  const [bound, sign, limit] = isAbove
     ? ['above maximum', '<=', limits.max]
     : ['below minimum', '>=', limits.min];
   return refuse(
-    `Invalid '${param}': ${kind} ${word} value. ` +
+    `Invalid '${param}': ${kind} ${bound} value. ` +
       `Expected a value ${sign} ${limit}, but got ${value} instead.`,
     param,
     `${kind}_${isAbove ? 'above_max' : 'below_min'}_value`,
@@ -94,7 +98,7 @@ export const BODY_NOT_JSON = refuse(
     'not valid JSON.)',
 );
 
-export function refuseKey(key: string | undefined): Refusal | undefined {
+export function checkKey(key: string | undefined): RehearsalRefusal | undefined {
   if (key === undefined || key === '') {
     const message =
       "You didn't provide an API key. You need to provide your API key in an Authorization " +
@@ -107,7 +111,7 @@ export function refuseKey(key: string | undefined): Refusal | undefined {
   return { status: 401, type, message, param: null, code: 'invalid_api_key' };
 }
 
-export const refuseModel = (model: string): Refusal => ({
+export const refuseUnknownModel = (model: string): RehearsalRefusal => ({
   status: 404,
   type: 'invalid_request_error',
   message: `The model \`${model}\` does not exist or you do not have access to it.`,
@@ -116,12 +120,12 @@ export const refuseModel = (model: string): Refusal => ({
 });
 
 /** The `error.type` the vendor gives to a status when a play does not name one. */
-export function typeOfStatus(status: number): string {
+export function mapStatusToErrorType(status: number): string {
   if (status === 429) return 'rate_limit_error';
   return status >= 500 ? 'server_error' : 'invalid_request_error';
 }
 
-export function shapeRefusal(refusal: Refusal): string {
+export function formatRefusal(refusal: RehearsalRefusal): string {
   const { message, type, param = null, code = null } = refusal;
   return JSON.stringify({ error: { message, type, param, code } });
 }

@@ -1,9 +1,9 @@
 // Reads a checked chat request into a scene, and counts its characters.
 import type { Model } from '../models.ts';
 import {
+  type NormalizedRequest,
   readAgent,
   readGoal,
-  type Scene,
   type ToolChoice,
   type ToolOffer,
   type ToolResult,
@@ -46,19 +46,19 @@ function readToolChoice(request: ChatRequest): ToolChoice {
 
 export function measurePrompt(request: ChatRequest): PromptSize {
   let chars = countToolChars(request.tools ?? []);
-  let seenChars = 0;
+  let previousChars = 0;
   for (const message of request.messages) {
-    if (message.role === 'assistant') seenChars = chars;
+    if (message.role === 'assistant') previousChars = chars;
     chars += countChars(message);
   }
-  return { chars, seenChars, markedChars: 0 };
+  return { chars, previousChars, breakpointChars: 0 };
 }
 
-export function requestedTokens(request: ChatRequest): number | undefined {
+export function readRequestedTokens(request: ChatRequest): number | undefined {
   return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
 
-export function readScene(request: ChatRequest, model: Model): Scene {
+export function normalizeRequest(request: ChatRequest, model: Model): NormalizedRequest {
   let systemText = '';
   let firstUser: string | undefined;
   let lastUser = '';
@@ -108,8 +108,8 @@ export function readScene(request: ChatRequest, model: Model): Scene {
     tools,
     toolChoice: readToolChoice(request),
     allowsParallelCalls: request.parallel_tool_calls !== false,
-    maxOutputTokens: requestedTokens(request) ?? model.outputTokensMax,
+    maxOutputTokens: readRequestedTokens(request) ?? model.outputTokensMax,
     stopSequences: typeof request.stop === 'string' ? [request.stop] : (request.stop ?? []),
-    mayThink: true,
+    isThinkingAllowed: true,
   };
 }

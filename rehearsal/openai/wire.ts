@@ -1,58 +1,68 @@
 // OpenAI's wire as the server sees it: chat completions, embeddings, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { playReply, refusalReply } from '../play.ts';
-import { type Asked, type Reply, readBearer, type Wire } from '../wire.ts';
-import { CREATED, makeScript, shapePlayedError } from './answer.ts';
-import { checkChat, checkLength } from './check-chat.ts';
-import { answerEmbeddings } from './embeddings.ts';
-import { refuse, refuseKey, refuseModel, shapeRefusal } from './refusals.ts';
-import { measurePrompt, readScene, requestedTokens } from './scene.ts';
+import { makeRefusalResponse, makeScriptedResponse } from '../play.ts';
+import {
+  type IncomingRequest,
+  type RehearsalResponse,
+  type RehearsalWire,
+  readBearerToken,
+} from '../wire.ts';
+import { CREATED_AT_SECONDS, encodeReply, formatScriptedError } from './answer.ts';
+import { checkChat, checkPromptLength } from './check-chat.ts';
+import { respondToEmbeddings } from './embeddings.ts';
+import { checkKey, formatRefusal, refuse, refuseUnknownModel } from './refusals.ts';
+import { measurePrompt, normalizeRequest, readRequestedTokens } from './scene.ts';
 import type { ChatRequest } from './types.ts';
 
-function answerChat(asked: Asked): Reply {
-  const refusal = checkChat(asked.body);
-  if (refusal) return refusalReply(refusal);
-  const request = asked.body as ChatRequest;
+function respondToChat(incoming: IncomingRequest): RehearsalResponse {
+  const refusal = checkChat(incoming.body);
+  if (refusal) return makeRefusalResponse(refusal);
+  const request = incoming.body as ChatRequest;
   const model = findModel(request.model)!;
   const size = measurePrompt(request);
-  const tooLong = checkLength(size, model, requestedTokens(request));
-  if (tooLong) return refusalReply(tooLong);
-  return playReply(asked, {
-    scene: readScene(request, model),
-    callPrefix: 'call_',
-    isStream: request.stream === true,
-    noPlay: { ...refuse('No play takes this request.'), status: 500, type: 'server_error' },
-    makeScript: (performance) => makeScript(request, performance, size, asked.seed),
+  const lengthRefusal = checkPromptLength(size, model, readRequestedTokens(request));
+  if (lengthRefusal) return makeRefusalResponse(lengthRefusal);
+  return makeScriptedResponse(incoming, {
+    request: normalizeRequest(request, model),
+    callIdPrefix: 'call_',
+    isStreaming: request.stream === true,
+    noMatchRefusal: { ...refuse('No play takes this request.'), status: 500, type: 'server_error' },
+    encodeReply: (reply) => encodeReply(request, reply, size, incoming.seed),
   });
 }
 
-const viewModel = (model: Model) => ({
+const describeModel = (model: Model) => ({
   id: model.id,
   object: 'model',
-  created: CREATED,
+  created: CREATED_AT_SECONDS,
   owned_by: 'rehearsal',
 });
 
-function answerModels(path: string): Reply {
+function respondToModels(path: string): RehearsalResponse {
   const id = path.slice('/v1/models/'.length);
   if (id === '') {
-    return { kind: 'body', body: JSON.stringify({ object: 'list', data: MODELS.map(viewModel) }) };
+    return {
+      kind: 'body',
+      body: JSON.stringify({ object: 'list', data: MODELS.map(describeModel) }),
+    };
   }
   const model = findModel(id);
   return model
-    ? { kind: 'body', body: JSON.stringify(viewModel(model)) }
-    : refusalReply({ ...refuseModel(id), param: 'model' });
+    ? { kind: 'body', body: JSON.stringify(describeModel(model)) }
+    : makeRefusalResponse({ ...refuseUnknownModel(id), param: 'model' });
 }
 
-export const openaiWire: Wire = {
+export const openaiWire: RehearsalWire = {
   requestIdHeader: 'x-request-id',
-  checkHeaders: (headers) => refuseKey(readBearer(headers)),
-  shape: (refusal) => shapeRefusal(refusal),
-  shapeError: (error) => shapePlayedError(error),
-  answer(asked) {
-    if (asked.path === '/v1/chat/completions') return answerChat(asked);
-    if (asked.path !== '/v1/embeddings') return answerModels(asked.path);
-    const answer = answerEmbeddings(asked.body);
-    return typeof answer === 'string' ? { kind: 'body', body: answer } : refusalReply(answer);
+  checkHeaders: (headers) => checkKey(readBearerToken(headers)),
+  formatRefusal: (refusal) => formatRefusal(refusal),
+  formatError: (error) => formatScriptedError(error),
+  respond(incoming) {
+    if (incoming.path === '/v1/chat/completions') return respondToChat(incoming);
+    if (incoming.path !== '/v1/embeddings') return respondToModels(incoming.path);
+    const response = respondToEmbeddings(incoming.body);
+    return typeof response === 'string'
+      ? { kind: 'body', body: response }
+      : makeRefusalResponse(response);
   },
 };

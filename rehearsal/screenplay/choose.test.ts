@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Scene } from '../scene.ts';
-import { choose } from './choose.ts';
+import type { NormalizedRequest } from '../scene.ts';
+import { selectReply } from './choose.ts';
 import { readScreenplay } from './load.ts';
-import { findNearest } from './nearest.ts';
-import { fillTemplate, fillValue } from './template.ts';
+import { findNearestName } from './nearest.ts';
+import { renderTemplate, renderValue } from './template.ts';
 
-const scene: Scene = {
+const request: NormalizedRequest = {
   wire: 'openai',
   model: 'rehearsal-large',
   agent: 'coder',
@@ -22,21 +22,24 @@ const scene: Scene = {
   allowsParallelCalls: true,
   maxOutputTokens: 1000,
   stopSequences: [],
-  mayThink: true,
+  isThinkingAllowed: true,
 };
 
-function say(screenplay: string, changes: Partial<Scene> = {}): string | undefined {
-  const { plays, problems } = readScreenplay('t.yaml', screenplay);
+function renderText(
+  screenplay: string,
+  changes: Partial<NormalizedRequest> = {},
+): string | undefined {
+  const { scenarios, problems } = readScreenplay('t.yaml', screenplay);
   assert.deepEqual(problems, []);
-  const chosen = choose(plays, { ...scene, ...changes });
-  return chosen?.answer.text && fillTemplate(chosen.answer.text, chosen.cast);
+  const selected = selectReply(scenarios, { ...request, ...changes });
+  return selected?.reply.text && renderTemplate(selected.reply.text, selected.context);
 }
 
 const withMatch = (match: string, text = 'yes') =>
   `plays:\n  - play: a\n    match: ${match}\n    answers: [{ text: '${text}' }]\n`;
 
 test('every key of a match can fit and can fail', () => {
-  const rows: [fits: string, fails: string, changes?: Partial<Scene>][] = [
+  const rows: [fits: string, fails: string, changes?: Partial<NormalizedRequest>][] = [
     ['{ agent: coder }', '{ agent: code }'],
     ['{ agent: [planner, coder] }', '{ agent: [planner] }'],
     ['{ agent: /^co/ }', '{ agent: /^der/ }'],
@@ -50,18 +53,18 @@ test('every key of a match can fit and can fail', () => {
     ['{ agent: coder, step: 1 }', '{ agent: coder, step: 2 }'],
   ];
   for (const [fits, fails, changes] of rows) {
-    assert.equal(say(withMatch(fits), changes), 'yes', fits);
-    assert.equal(say(withMatch(fails), changes), undefined, fails);
+    assert.equal(renderText(withMatch(fits), changes), 'yes', fits);
+    assert.equal(renderText(withMatch(fails), changes), undefined, fails);
   }
-  assert.equal(say(withMatch('{ last_result: /^$/ }')), undefined);
+  assert.equal(renderText(withMatch('{ last_result: /^$/ }')), undefined);
 });
 
 test('the first play that fits wins, and fallbacks stand last when they are loaded', () => {
-  const two = `${withMatch('{ step: 1 }', 'first')}${withMatch('{ step: 1 }', 'second').slice(7)}`;
-  assert.equal(say(two.replace('play: a', 'play: b')), 'first');
+  const screenplay = `${withMatch('{ step: 1 }', 'first')}${withMatch('{ step: 1 }', 'second').slice(7)}`;
+  assert.equal(renderText(screenplay.replace('play: a', 'play: b')), 'first');
 });
 
-const turns = `plays:
+const sequence = `plays:
   - play: a
     match: { goal: '/(?<n>\\d+)/' }
     answers:
@@ -73,21 +76,24 @@ const turns = `plays:
 `;
 
 test('answers take their turns, and the last one serves all that follow', () => {
-  const said = [1, 2, 3, 4, 5, 6, 99].map((step) => say(turns, { step }));
-  assert.deepEqual(said, ['turn 1', 'turn 2', 'turn 3', 'once', 'end', 'end', 'end']);
-  assert.equal(say(turns, { step: 2, lastUser: 'please stop' }), 'interrupted');
+  const texts = [1, 2, 3, 4, 5, 6, 99].map((step) => renderText(sequence, { step }));
+  assert.deepEqual(texts, ['turn 1', 'turn 2', 'turn 3', 'once', 'end', 'end', 'end']);
+  assert.equal(renderText(sequence, { step: 2, lastUser: 'please stop' }), 'interrupted');
 });
 
 test('the same scene always gives the same answer', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 50 }), fc.string(), (step, lastUser) => {
-      assert.equal(say(turns, { step, lastUser }), say(turns, { step, lastUser }));
+      assert.equal(
+        renderText(sequence, { step, lastUser }),
+        renderText(sequence, { step, lastUser }),
+      );
     }),
   );
 });
 
 test('templates quote the scene', () => {
-  const changes: Partial<Scene> = {
+  const changes: Partial<NormalizedRequest> = {
     results: [
       { tool: 'task_delegate', text: '{"status":"completed","result":{"text":"[rehearsal] one"}}' },
       { tool: 'task_delegate', text: 'two' },
@@ -106,7 +112,7 @@ test('templates quote the scene', () => {
   ];
   for (const [template, expected] of rows) {
     const match = "{ goal: '/(?<n>\\d+) sheds/' }";
-    assert.equal(say(withMatch(match, template), changes), expected, template);
+    assert.equal(renderText(withMatch(match, template), changes), expected, template);
   }
 });
 
@@ -120,11 +126,11 @@ test('arguments keep their types, and a number can be quoted', () => {
             arguments:
               { a: 1, b: [true, null, '{{agent}}'], c: { d: '{{goal.n|number}}' }, e: '{{goal.n}}' }
 `;
-  const { plays, problems } = readScreenplay('t.yaml', screenplay);
+  const { scenarios, problems } = readScreenplay('t.yaml', screenplay);
   assert.deepEqual(problems, []);
-  const { answer, cast } = choose(plays, scene)!;
-  assert.equal(answer.calls[0]!.tool, 'x_y');
-  assert.deepEqual(fillValue(answer.calls[0]!.arguments, cast), {
+  const { reply, context } = selectReply(scenarios, request)!;
+  assert.equal(reply.calls[0]!.tool, 'x_y');
+  assert.deepEqual(renderValue(reply.calls[0]!.arguments, context), {
     a: 1,
     b: [true, null, 'coder'],
     c: { d: 3 },
@@ -133,6 +139,6 @@ test('arguments keep their types, and a number can be quoted', () => {
 });
 
 test('the nearest word is near, or there is none', () => {
-  assert.equal(findNearest('delay', ['text', 'delay_ms']), 'delay_ms');
-  assert.equal(findNearest('xyz', ['text', 'delay_ms']), undefined);
+  assert.equal(findNearestName('delay', ['text', 'delay_ms']), 'delay_ms');
+  assert.equal(findNearestName('xyz', ['text', 'delay_ms']), undefined);
 });

@@ -1,47 +1,61 @@
 // Chooses the play and the answer for a scene. Pure and without memory: the same scene gives the
 // same answer.
-import type { Scene } from '../scene.ts';
-import { type Cast, fillAmount } from './template.ts';
-import type { Answer, Match, Pattern, Play } from './types.ts';
+import type { NormalizedRequest } from '../scene.ts';
+import { type MatchContext, renderNumber } from './template.ts';
+import type { MatchConditions, Pattern, Scenario, ScriptedReply } from './types.ts';
 
-export type Chosen = { readonly play: Play; readonly answer: Answer; readonly cast: Cast };
+export type SelectedReply = {
+  readonly scenario: Scenario;
+  readonly reply: ScriptedReply;
+  readonly context: MatchContext;
+};
 
 /** Tool results longer than this are cut before a pattern sees them. */
-const patternCharsMax = 20_000;
+const PATTERN_INPUT_CHARS_MAX = 20_000;
 
-function fits(pattern: Pattern, text: string): boolean {
+function matchesPattern(pattern: Pattern, text: string): boolean {
   return pattern.kind === 'equal' ? pattern.value === text : pattern.regex.test(text);
 }
 
-function capture(pattern: Pattern | undefined, text: string): RegExpExecArray | null {
+function captureGroups(pattern: Pattern | undefined, text: string): RegExpExecArray | null {
   return pattern?.kind === 'regex' ? pattern.regex.exec(text) : null;
 }
 
-const cut = (text: string) =>
-  text.length > patternCharsMax ? text.slice(0, patternCharsMax) : text;
+const limitPatternInput = (text: string) =>
+  text.length > PATTERN_INPUT_CHARS_MAX ? text.slice(0, PATTERN_INPUT_CHARS_MAX) : text;
 
-function lastResultOf(scene: Scene): string {
-  return cut(scene.results.at(-1)?.text ?? '');
+function readLastResult(request: NormalizedRequest): string {
+  return limitPatternInput(request.results.at(-1)?.text ?? '');
 }
 
-function holds(match: Match, scene: Scene): boolean {
-  if (match.wire !== undefined && match.wire !== scene.wire) return false;
-  if (match.step && !match.step.includes(scene.step)) return false;
-  if (match.agent && !match.agent.some((pattern) => fits(pattern, scene.agent))) return false;
-  if (match.model && !match.model.some((pattern) => fits(pattern, scene.model))) return false;
-  if (match.goal && !fits(match.goal, scene.goal)) return false;
-  if (match.lastUser && !fits(match.lastUser, cut(scene.lastUser))) return false;
-  if (match.hasTool && !match.hasTool.every((tool) => scene.tools.has(tool))) return false;
+function matchesRequest(match: MatchConditions, request: NormalizedRequest): boolean {
+  if (match.wire !== undefined && match.wire !== request.wire) return false;
+  if (match.step && !match.step.includes(request.step)) return false;
+  if (match.agent && !match.agent.some((pattern) => matchesPattern(pattern, request.agent)))
+    return false;
+  if (match.model && !match.model.some((pattern) => matchesPattern(pattern, request.model)))
+    return false;
+  if (match.goal && !matchesPattern(match.goal, request.goal)) return false;
+  if (match.lastUser && !matchesPattern(match.lastUser, limitPatternInput(request.lastUser)))
+    return false;
+  if (match.hasTool && !match.hasTool.every((tool) => request.tools.has(tool))) return false;
   if (!match.lastResult) return true;
-  return scene.results.length > 0 && fits(match.lastResult, lastResultOf(scene));
+  return request.results.length > 0 && matchesPattern(match.lastResult, readLastResult(request));
 }
 
-function makeCast(scene: Scene, match: Match, when: Match | undefined): Cast {
+function makeMatchContext(
+  request: NormalizedRequest,
+  match: MatchConditions,
+  when: MatchConditions | undefined,
+): MatchContext {
   return {
-    scene,
-    goalMatch: capture(when?.goal ?? match.goal, scene.goal),
-    lastUserMatch: capture(when?.lastUser ?? match.lastUser, cut(scene.lastUser)),
-    lastResultMatch: capture(when?.lastResult ?? match.lastResult, lastResultOf(scene)),
+    request,
+    goalMatch: captureGroups(when?.goal ?? match.goal, request.goal),
+    lastUserMatch: captureGroups(
+      when?.lastUser ?? match.lastUser,
+      limitPatternInput(request.lastUser),
+    ),
+    lastResultMatch: captureGroups(when?.lastResult ?? match.lastResult, readLastResult(request)),
   };
 }
 
@@ -49,24 +63,27 @@ function makeCast(scene: Scene, match: Match, when: Match | undefined): Cast {
  * Answers with `when` come first, whatever the step. The others take their turns: each serves its
  * `times` steps, and the last one serves all that follow, so that a play never runs dry.
  */
-function chooseAnswer(play: Play, scene: Scene): Chosen {
-  for (const answer of play.answers) {
-    if (answer.when && holds(answer.when, scene)) {
-      return { play, answer, cast: makeCast(scene, play.match, answer.when) };
+function selectFromScenario(scenario: Scenario, request: NormalizedRequest): SelectedReply {
+  for (const reply of scenario.replies) {
+    if (reply.when && matchesRequest(reply.when, request)) {
+      return { scenario, reply, context: makeMatchContext(request, scenario.match, reply.when) };
     }
   }
-  const cast = makeCast(scene, play.match, undefined);
-  const turns = play.answers.filter((answer) => !answer.when);
-  let stepsBefore = 0;
-  for (const answer of turns) {
-    if (answer.times === 'forever') return { play, answer, cast };
-    stepsBefore += fillAmount(answer.times, cast, { min: 0, max: 1_000_000 });
-    if (scene.step <= stepsBefore) return { play, answer, cast };
+  const context = makeMatchContext(request, scenario.match, undefined);
+  const sequence = scenario.replies.filter((reply) => !reply.when);
+  let lastStepServed = 0;
+  for (const reply of sequence) {
+    if (reply.times === 'forever') return { scenario, reply, context };
+    lastStepServed += renderNumber(reply.times, context, { min: 0, max: 1_000_000 });
+    if (request.step <= lastStepServed) return { scenario, reply, context };
   }
-  return { play, answer: turns.at(-1)!, cast };
+  return { scenario, reply: sequence.at(-1)!, context };
 }
 
-export function choose(plays: readonly Play[], scene: Scene): Chosen | undefined {
-  const play = plays.find((candidate) => holds(candidate.match, scene));
-  return play && chooseAnswer(play, scene);
+export function selectReply(
+  scenarios: readonly Scenario[],
+  request: NormalizedRequest,
+): SelectedReply | undefined {
+  const scenario = scenarios.find((candidate) => matchesRequest(candidate.match, request));
+  return scenario && selectFromScenario(scenario, request);
 }

@@ -13,7 +13,7 @@ const answer = (rest: string) =>
   "plays:\n  - play: a\n    match: { goal: '/(?<n>\\d+)/', last_user: hi }\n" +
   `    answers:\n      - ${rest}\n`;
 
-const WRONG: [name: string, text: string, expected: RegExp][] = [
+const INVALID: [name: string, text: string, expected: RegExp][] = [
   ['not YAML', 'plays: [', /^t\.yaml:\d+: /],
   [
     'one key twice',
@@ -161,7 +161,7 @@ const WRONG: [name: string, text: string, expected: RegExp][] = [
 ];
 
 describe('screenplays that are wrong', () => {
-  for (const [name, text, expected] of WRONG) {
+  for (const [name, text, expected] of INVALID) {
     test(name, () => {
       const { problems } = readScreenplay('t.yaml', text);
       assert.match(problems.map(formatProblem).join('\n'), expected);
@@ -170,30 +170,33 @@ describe('screenplays that are wrong', () => {
 });
 
 test('the screenplays that ship are right, and every play can be told by its name', () => {
-  const { plays, problems } = loadScreenplays([shipped]);
+  const { scenarios, problems } = loadScreenplays([shipped]);
   assert.deepEqual(problems, []);
-  assert.ok(plays.length > 15);
-  assert.ok(plays.findIndex((play) => play.isFallback) > plays.findLastIndex((p) => !p.isFallback));
+  assert.ok(scenarios.length > 15);
+  assert.ok(
+    scenarios.findIndex((scenario) => scenario.isFallback) >
+      scenarios.findLastIndex((scenario) => !scenario.isFallback),
+  );
 });
 
 test('the screenplay in the README is right', () => {
   const readme = readFileSync(join(import.meta.dirname, '..', 'README.md'), 'utf8');
   const block = /\n( {4}plays:\n(?: {4}.*\n)+)/.exec(readme)?.[1] ?? '';
-  const { plays, problems } = readScreenplay('README.md', block.replaceAll(/^ {4}/gm, ''));
+  const { scenarios, problems } = readScreenplay('README.md', block.replaceAll(/^ {4}/gm, ''));
   assert.deepEqual(problems, []);
-  assert.equal(plays[0]?.answers.length, 3);
+  assert.equal(scenarios[0]?.replies.length, 3);
 });
 
 test('a directory of one’s own stands first and replaces plays of the same name', (context) => {
   const directory = mkdtempSync(join(tmpdir(), 'screenplays-'));
   context.after(() => rmSync(directory, { recursive: true }));
-  const own = 'plays:\n  - play: slow\n    match: { agent: x }\n    answers: [{ text: mine }]\n';
-  writeFileSync(join(directory, 'own.yaml'), own);
-  const { plays, problems } = loadScreenplays([directory, shipped]);
+  const text = 'plays:\n  - play: slow\n    match: { agent: x }\n    answers: [{ text: mine }]\n';
+  writeFileSync(join(directory, 'own.yaml'), text);
+  const { scenarios, problems } = loadScreenplays([directory, shipped]);
   assert.deepEqual(problems, []);
-  assert.equal(plays[0]!.file, join(directory, 'own.yaml'));
-  assert.equal(plays.filter((play) => play.name === 'slow').length, 1);
-  writeFileSync(join(directory, 'twice.yml'), own);
+  assert.equal(scenarios[0]!.file, join(directory, 'own.yaml'));
+  assert.equal(scenarios.filter((scenario) => scenario.name === 'slow').length, 1);
+  writeFileSync(join(directory, 'twice.yml'), text);
   const twice = loadScreenplays([directory, shipped]);
   assert.match(
     formatProblem(twice.problems[0]!),

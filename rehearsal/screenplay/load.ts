@@ -2,61 +2,64 @@
 // wrong comes back as problems with file and line; deciding what to do about them is the caller's.
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { readAnswer } from './read-answer.ts';
+import { readReply } from './read-answer.ts';
 import { readMatch } from './read-match.ts';
-import type { Match, Play, Problem } from './types.ts';
-import { type Spot, YamlReader } from './yaml-reader.ts';
+import type { MatchConditions, Scenario, ScreenplayProblem } from './types.ts';
+import { type YamlEntry, YamlReader } from './yaml-reader.ts';
 
-export type Repertoire = { readonly plays: readonly Play[]; readonly problems: readonly Problem[] };
+export type ScreenplaySet = {
+  readonly scenarios: readonly Scenario[];
+  readonly problems: readonly ScreenplayProblem[];
+};
 
-const fileBytesMax = 1_000_000;
-const PLAY_KEYS = ['play', 'about', 'fallback', 'match', 'answers'] as const;
+const FILE_BYTES_MAX = 1_000_000;
+const SCENARIO_KEYS = ['play', 'about', 'fallback', 'match', 'answers'] as const;
 
-function readPlay(reader: YamlReader, spot: Spot): Play | undefined {
-  const fields = reader.readFields(spot, 'a play', PLAY_KEYS);
-  const [nameSpot, answersSpot, matchSpot] = [
+function readScenario(reader: YamlReader, entry: YamlEntry): Scenario | undefined {
+  const fields = reader.readFields(entry, 'a play', SCENARIO_KEYS);
+  const [nameEntry, answersEntry, matchEntry] = [
     fields.get('play'),
     fields.get('answers'),
     fields.get('match'),
   ];
-  if (!nameSpot) reader.report(spot.offset, 'a play needs "play", its name');
-  if (!answersSpot) reader.report(spot.offset, 'a play needs "answers"');
-  const match: Match = matchSpot ? readMatch(reader, matchSpot, 'match') : {};
-  const about = fields.get('about');
-  if (about) reader.readText(about, 'about');
-  const fallback = fields.get('fallback');
-  const isFallback = fallback ? reader.readTrue(fallback, 'fallback') : false;
+  if (!nameEntry) reader.report(entry.offset, 'a play needs "play", its name');
+  if (!answersEntry) reader.report(entry.offset, 'a play needs "answers"');
+  const match: MatchConditions = matchEntry ? readMatch(reader, matchEntry, 'match') : {};
+  const aboutEntry = fields.get('about');
+  if (aboutEntry) reader.readString(aboutEntry, 'about');
+  const fallbackEntry = fields.get('fallback');
+  const isFallback = fallbackEntry ? reader.readBoolean(fallbackEntry, 'fallback') : false;
   if (!isFallback && Object.keys(match).length === 0) {
     reader.report(
-      spot.offset,
+      entry.offset,
       'a play without "match" takes every request; write "fallback: true"',
     );
   }
-  const name = nameSpot && reader.readText(nameSpot, 'play');
-  const answers = answersSpot
-    ? reader.readList(answersSpot, 'answers').map((item) => readAnswer(reader, item, match))
+  const name = nameEntry && reader.readString(nameEntry, 'play');
+  const replies = answersEntry
+    ? reader.readList(answersEntry, 'answers').map((item) => readReply(reader, item, match))
     : [];
-  if (answers.length > 0 && answers.every((answer) => answer.when)) {
-    reader.report(answersSpot!.offset, 'answers needs at least one without "when"');
+  if (replies.length > 0 && replies.every((reply) => reply.when)) {
+    reader.report(answersEntry!.offset, 'answers needs at least one without "when"');
   }
   if (name === undefined) return undefined;
-  return { name, file: reader.file, match, isFallback, answers };
+  return { name, file: reader.file, match, isFallback, replies };
 }
 
-export function readScreenplay(file: string, text: string): Repertoire {
+export function readScreenplay(file: string, text: string): ScreenplaySet {
   const reader = new YamlReader(file, text);
-  if (reader.problems.length > 0) return { plays: [], problems: reader.problems };
-  const list = reader.readFields(reader.root, 'a screenplay', ['plays']).get('plays');
-  if (!list && reader.problems.length === 0) reader.report(0, 'a screenplay needs "plays"');
-  const plays: Play[] = [];
-  for (const spot of list ? reader.readList(list, 'plays') : []) {
-    const play = readPlay(reader, spot);
-    if (play && plays.some((other) => other.name === play.name)) {
-      reader.report(spot.offset, `two plays are called "${play.name}"`);
+  if (reader.problems.length > 0) return { scenarios: [], problems: reader.problems };
+  const playsEntry = reader.readFields(reader.root, 'a screenplay', ['plays']).get('plays');
+  if (!playsEntry && reader.problems.length === 0) reader.report(0, 'a screenplay needs "plays"');
+  const scenarios: Scenario[] = [];
+  for (const entry of playsEntry ? reader.readList(playsEntry, 'plays') : []) {
+    const scenario = readScenario(reader, entry);
+    if (scenario && scenarios.some((other) => other.name === scenario.name)) {
+      reader.report(entry.offset, `two plays are called "${scenario.name}"`);
     }
-    if (play) plays.push(play);
+    if (scenario) scenarios.push(scenario);
   }
-  return { plays, problems: reader.problems };
+  return { scenarios, problems: reader.problems };
 }
 
 function listFiles(directory: string): string[] {
@@ -66,11 +69,11 @@ function listFiles(directory: string): string[] {
     .map((name) => join(directory, name));
 }
 
-function readFile(file: string): Repertoire {
+function readScreenplayFile(file: string): ScreenplaySet {
   const bytes = readFileSync(file);
-  if (bytes.length > fileBytesMax) {
-    const message = `the file has ${bytes.length} bytes; a screenplay has at most ${fileBytesMax}`;
-    return { plays: [], problems: [{ file, line: 1, message }] };
+  if (bytes.length > FILE_BYTES_MAX) {
+    const message = `the file has ${bytes.length} bytes; a screenplay has at most ${FILE_BYTES_MAX}`;
+    return { scenarios: [], problems: [{ file, line: 1, message }] };
   }
   return readScreenplay(file, bytes.toString('utf8'));
 }
@@ -78,11 +81,11 @@ function readFile(file: string): Repertoire {
 /**
  * Earlier directories win: their plays are tried first, and replace later ones of the same name.
  */
-export function loadScreenplays(directories: readonly string[]): Repertoire {
-  const plays = new Map<string, Play>();
-  const problems: Problem[] = [];
+export function loadScreenplays(directories: readonly string[]): ScreenplaySet {
+  const scenarios = new Map<string, Scenario>();
+  const problems: ScreenplayProblem[] = [];
   for (const directory of directories) {
-    const taken = new Set(plays.keys());
+    const earlierNames = new Set(scenarios.keys());
     let files: string[] = [];
     try {
       files = listFiles(directory);
@@ -91,25 +94,28 @@ export function loadScreenplays(directories: readonly string[]): Repertoire {
       problems.push({ file: directory, line: 0, message: `cannot be read: ${reason}` });
     }
     for (const file of files) {
-      const read = readFile(file);
-      problems.push(...read.problems);
-      for (const play of read.plays) {
-        const other = plays.get(play.name);
-        if (other === undefined) plays.set(play.name, play);
-        else if (!taken.has(play.name)) {
-          const message = `"${play.name}" is already a play of ${basename(other.file)}`;
+      const screenplay = readScreenplayFile(file);
+      problems.push(...screenplay.problems);
+      for (const scenario of screenplay.scenarios) {
+        const other = scenarios.get(scenario.name);
+        if (other === undefined) scenarios.set(scenario.name, scenario);
+        else if (!earlierNames.has(scenario.name)) {
+          const message = `"${scenario.name}" is already a play of ${basename(other.file)}`;
           problems.push({ file, line: 1, message });
         }
       }
     }
   }
-  const all = [...plays.values()];
+  const ordered = [...scenarios.values()];
   return {
-    plays: [...all.filter((play) => !play.isFallback), ...all.filter((play) => play.isFallback)],
+    scenarios: [
+      ...ordered.filter((scenario) => !scenario.isFallback),
+      ...ordered.filter((scenario) => scenario.isFallback),
+    ],
     problems,
   };
 }
 
-export function formatProblem(problem: Problem): string {
+export function formatProblem(problem: ScreenplayProblem): string {
   return `${problem.file}:${problem.line}: ${problem.message}`;
 }

@@ -1,21 +1,21 @@
 // Did-you-mean: the known word nearest to a mistyped one, or nothing when none is near.
 
-export function findNearest(word: string, known: readonly string[]): string | undefined {
+export function findNearestName(name: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(word.length / 2)) + 1;
+  let bestDistance = Math.max(1, Math.floor(name.length / 2)) + 1;
   for (const candidate of known) {
-    const distance = countEdits(word.toLowerCase(), candidate.toLowerCase());
+    const distance = countEdits(name.toLowerCase(), candidate.toLowerCase());
     if (distance < bestDistance) {
       best = candidate;
       bestDistance = distance;
     }
   }
   // Short forms such as args are far by edits and near to the eye.
-  return best ?? known.find((candidate) => candidate.startsWith(word.slice(0, 3)));
+  return best ?? known.find((candidate) => candidate.startsWith(name.slice(0, 3)));
 }
 
-export function didYouMean(word: string, known: readonly string[]): string {
-  const nearest = findNearest(word, known);
+export function formatSuggestion(name: string, known: readonly string[]): string {
+  const nearest = findNearestName(name, known);
   return nearest === undefined
     ? `known are: ${known.join(', ')}`
     : `did you mean "${nearest}"? Known are: ${known.join(', ')}`;
@@ -26,8 +26,12 @@ function countEdits(a: string, b: string): number {
   for (let i = 1; i <= a.length; i++) {
     const current = [i];
     for (let j = 1; j <= b.length; j++) {
-      const swap = a[i - 1] === b[j - 1] ? 0 : 1;
-      current[j] = Math.min(previous[j]! + 1, current[j - 1]! + 1, previous[j - 1]! + swap);
+      const substitutionCost = a[i - 1] === b[j - 1] ? 0 : 1;
+      current[j] = Math.min(
+        previous[j]! + 1,
+        current[j - 1]! + 1,
+        previous[j - 1]! + substitutionCost,
+      );
     }
     previous = current;
   }

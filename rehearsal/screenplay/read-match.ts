@@ -1,9 +1,9 @@
 // Reads the `match` of a play and the `when` of an answer: patterns, steps, tools, wire.
 import { findModel, MODELS } from '../models.ts';
-import { didYouMean } from './nearest.ts';
-import { type Groups, listGroups } from './template.ts';
-import type { Match, Pattern } from './types.ts';
-import type { Spot, YamlReader } from './yaml-reader.ts';
+import { formatSuggestion } from './nearest.ts';
+import { type CaptureGroups, listGroupNames } from './template.ts';
+import type { MatchConditions, Pattern } from './types.ts';
+import type { YamlEntry, YamlReader } from './yaml-reader.ts';
 
 const MATCH_KEYS = [
   'agent',
@@ -16,50 +16,52 @@ const MATCH_KEYS = [
   'wire',
 ] as const;
 
-const WRITTEN_REGEX = /^\/(.+)\/([a-z]*)$/s;
+const REGEX_LITERAL = /^\/(.+)\/([a-z]*)$/s;
 
 export function normalizeToolName(name: string): string {
   return name.replaceAll('.', '_');
 }
 
 /** `/like this/i` is a regular expression; anything else must be equal. */
-function readPattern(reader: YamlReader, spot: Spot, what: string): Pattern | undefined {
-  const text = reader.readText(spot, what);
+function readPattern(reader: YamlReader, entry: YamlEntry, name: string): Pattern | undefined {
+  const text = reader.readString(entry, name);
   if (text === undefined) return undefined;
-  const written = WRITTEN_REGEX.exec(text);
-  if (!written) return { kind: 'equal', value: text };
-  const [, source = '', flags = ''] = written;
+  const literal = REGEX_LITERAL.exec(text);
+  if (!literal) return { kind: 'equal', value: text };
+  const [, source = '', flags = ''] = literal;
   if (/[gy]/.test(flags)) {
-    reader.report(spot.offset, `${what} cannot have the flags g or y: they would remember`);
+    reader.report(entry.offset, `${name} cannot have the flags g or y: they would remember`);
     return undefined;
   }
   try {
     return { kind: 'regex', regex: new RegExp(source, flags) };
   } catch (error) {
-    reader.report(spot.offset, `${what} is not a valid regular expression: ${String(error)}`);
+    reader.report(entry.offset, `${name} is not a valid regular expression: ${String(error)}`);
     return undefined;
   }
 }
 
-function readPatterns(reader: YamlReader, spot: Spot, what: string): Pattern[] {
-  return reader.readOneOrMore(spot, what).flatMap((item) => readPattern(reader, item, what) ?? []);
+function readPatterns(reader: YamlReader, entry: YamlEntry, name: string): Pattern[] {
+  return reader
+    .readListOrSingle(entry, name)
+    .flatMap((item) => readPattern(reader, item, name) ?? []);
 }
 
-function readModels(reader: YamlReader, spot: Spot): Pattern[] {
-  const patterns = readPatterns(reader, spot, 'model');
+function readModels(reader: YamlReader, entry: YamlEntry): Pattern[] {
+  const patterns = readPatterns(reader, entry, 'model');
   const ids = MODELS.map((model) => model.id);
   for (const pattern of patterns) {
     if (pattern.kind === 'equal' && !findModel(pattern.value)) {
-      const hint = didYouMean(pattern.value, ids);
-      reader.report(spot.offset, `no model is called "${pattern.value}"; ${hint}`);
+      const hint = formatSuggestion(pattern.value, ids);
+      reader.report(entry.offset, `no model is called "${pattern.value}"; ${hint}`);
     }
   }
   return patterns;
 }
 
-export function readMatch(reader: YamlReader, spot: Spot, what: string): Match {
-  const fields = reader.readFields(spot, what, MATCH_KEYS);
-  const match: { -readonly [K in keyof Match]: Match[K] } = {};
+export function readMatch(reader: YamlReader, entry: YamlEntry, name: string): MatchConditions {
+  const fields = reader.readFields(entry, name, MATCH_KEYS);
+  const match: { -readonly [K in keyof MatchConditions]: MatchConditions[K] } = {};
   for (const [key, value] of fields) {
     switch (key) {
       case 'agent':
@@ -79,17 +81,17 @@ export function readMatch(reader: YamlReader, spot: Spot, what: string): Match {
       }
       case 'step':
         match.step = reader
-          .readOneOrMore(value, 'step')
+          .readListOrSingle(value, 'step')
           .flatMap((item) => reader.readInteger(item, 'step', { min: 1, max: 100_000 }) ?? []);
         break;
       case 'has_tool':
         match.hasTool = reader
-          .readOneOrMore(value, 'has_tool')
-          .flatMap((item) => reader.readText(item, 'has_tool') ?? [])
+          .readListOrSingle(value, 'has_tool')
+          .flatMap((item) => reader.readString(item, 'has_tool') ?? [])
           .map(normalizeToolName);
         break;
       case 'wire': {
-        const wire = reader.readOneOf(value, 'wire', ['openai', 'anthropic'] as const);
+        const wire = reader.readChoice(value, 'wire', ['openai', 'anthropic'] as const);
         if (wire) match.wire = wire;
         break;
       }
@@ -98,14 +100,17 @@ export function readMatch(reader: YamlReader, spot: Spot, what: string): Match {
   return match;
 }
 
-const groupsOf = (pattern: Pattern | undefined) =>
-  listGroups(pattern?.kind === 'regex' ? pattern.regex : undefined);
+const listPatternGroups = (pattern: Pattern | undefined) =>
+  listGroupNames(pattern?.kind === 'regex' ? pattern.regex : undefined);
 
 /** What templates may quote: an answer's own patterns stand before those of its play. */
-export function groupsOfMatch(match: Match, when: Match | undefined): Groups {
+export function collectGroups(
+  match: MatchConditions,
+  when: MatchConditions | undefined,
+): CaptureGroups {
   return {
-    goal: groupsOf(when?.goal ?? match.goal),
-    last_user: groupsOf(when?.lastUser ?? match.lastUser),
-    last_result: groupsOf(when?.lastResult ?? match.lastResult),
+    goal: listPatternGroups(when?.goal ?? match.goal),
+    last_user: listPatternGroups(when?.lastUser ?? match.lastUser),
+    last_result: listPatternGroups(when?.lastResult ?? match.lastResult),
   };
 }

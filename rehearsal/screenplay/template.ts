@@ -1,21 +1,24 @@
 // Templates of a screenplay: `{{name|filter:argument}}` in any text. Compiled once when the
 // screenplay is read, where unknown names are refused; filling one in is then only joining strings.
-import { cutText } from '../cut-text.ts';
-import { readWords, type Scene } from '../scene.ts';
-import { didYouMean } from './nearest.ts';
+import { truncateText } from '../cut-text.ts';
+import { extractText, type NormalizedRequest } from '../scene.ts';
+import { formatSuggestion } from './nearest.ts';
 
 /** The scene together with what the patterns of the chosen play have captured. */
-export type Cast = {
-  readonly scene: Scene;
+export type MatchContext = {
+  readonly request: NormalizedRequest;
   readonly goalMatch: RegExpExecArray | null;
   readonly lastUserMatch: RegExpExecArray | null;
   readonly lastResultMatch: RegExpExecArray | null;
 };
 
-type Read = (cast: Cast) => string;
-type Filter = (text: string) => string;
-type Slot = { readonly read: Read; readonly filters: readonly Filter[] };
-export type Template = { readonly parts: readonly (string | Slot)[]; readonly isNumber: boolean };
+type ValueReader = (context: MatchContext) => string;
+type TextFilter = (text: string) => string;
+type TemplateSlot = { readonly read: ValueReader; readonly filters: readonly TextFilter[] };
+export type Template = {
+  readonly parts: readonly (string | TemplateSlot)[];
+  readonly isNumeric: boolean;
+};
 
 export type ValueTemplate =
   | { readonly kind: 'literal'; readonly value: unknown }
@@ -24,33 +27,41 @@ export type ValueTemplate =
   | { readonly kind: 'object'; readonly entries: readonly (readonly [string, ValueTemplate])[] };
 
 /** The capturing groups a template may name, per pattern. */
-export type Groups = {
+export type CaptureGroups = {
   readonly goal: ReadonlySet<string>;
   readonly last_user: ReadonlySet<string>;
   readonly last_result: ReadonlySet<string>;
 };
 
-export type Compiled<T> = { readonly value: T; readonly problems: readonly string[] };
+export type CompiledTemplate<T> = { readonly value: T; readonly problems: readonly string[] };
 
-const PLAIN: Record<string, Read> = {
-  agent: (cast) => cast.scene.agent,
-  goal: (cast) => cast.scene.goal,
-  model: (cast) => cast.scene.model,
-  step: (cast) => String(cast.scene.step),
-  last_user: (cast) => cast.scene.lastUser,
-  last_result: (cast) => readWords(cast.scene.results.at(-1)?.text ?? ''),
-  results: (cast) => cast.scene.results.map((result) => readWords(result.text)).join('\n'),
+const SIMPLE_VALUES: Record<string, ValueReader> = {
+  agent: (context) => context.request.agent,
+  goal: (context) => context.request.goal,
+  model: (context) => context.request.model,
+  step: (context) => String(context.request.step),
+  last_user: (context) => context.request.lastUser,
+  last_result: (context) => extractText(context.request.results.at(-1)?.text ?? ''),
+  results: (context) =>
+    context.request.results.map((result) => extractText(result.text)).join('\n'),
 };
-const NAMES = [...Object.keys(PLAIN), 'result.N', 'tool.NAME', 'goal.GROUP', 'last_user.GROUP'];
-const FILTERS = ['short', 'or', 'number'];
+const VALUE_NAMES = [
+  ...Object.keys(SIMPLE_VALUES),
+  'result.N',
+  'tool.NAME',
+  'goal.GROUP',
+  'last_user.GROUP',
+];
+const FILTER_NAMES = ['short', 'or', 'number'];
 
-function makeFilter(name: string, argument: string | undefined): Filter | string {
+function makeFilter(name: string, argument: string | undefined): TextFilter | string {
   switch (name) {
     case 'short': {
       const charsMax = argument === undefined ? 160 : Number(argument);
       if (!Number.isInteger(charsMax) || charsMax < 1)
         return `short needs a length, as in short:80`;
-      return (text) => (text.length > charsMax ? `${cutText(text, charsMax).trimEnd()}…` : text);
+      return (text) =>
+        text.length > charsMax ? `${truncateText(text, charsMax).trimEnd()}…` : text;
     }
     case 'or':
       if (argument === undefined) return 'or needs the text to use instead, as in or:nothing';
@@ -58,36 +69,38 @@ function makeFilter(name: string, argument: string | undefined): Filter | string
     case 'number':
       return (text) => text;
     default:
-      return `no filter is called "${name}"; ${didYouMean(name, FILTERS)}`;
+      return `no filter is called "${name}"; ${formatSuggestion(name, FILTER_NAMES)}`;
   }
 }
 
-function makeRead(path: string, groups: Groups): Read | string {
-  const plain = PLAIN[path];
-  if (plain) return plain;
-  const dot = path.indexOf('.');
-  const head = dot < 0 ? path : path.slice(0, dot);
-  const rest = dot < 0 ? '' : path.slice(dot + 1);
-  if (head === 'result' && /^[1-9]\d?$/.test(rest)) {
-    return (cast) => readWords(cast.scene.results[Number(rest) - 1]?.text ?? '');
+function makeValueReader(path: string, groups: CaptureGroups): ValueReader | string {
+  const simple = SIMPLE_VALUES[path];
+  if (simple) return simple;
+  const dotIndex = path.indexOf('.');
+  const source = dotIndex < 0 ? path : path.slice(0, dotIndex);
+  const member = dotIndex < 0 ? '' : path.slice(dotIndex + 1);
+  if (source === 'result' && /^[1-9]\d?$/.test(member)) {
+    return (context) => extractText(context.request.results[Number(member) - 1]?.text ?? '');
   }
-  if (head === 'tool' && rest !== '') {
-    const name = rest.replaceAll('.', '_');
-    return (cast) =>
-      readWords(cast.scene.allResults.findLast((result) => result.tool === name)?.text ?? '');
+  if (source === 'tool' && member !== '') {
+    const name = member.replaceAll('.', '_');
+    return (context) =>
+      extractText(
+        context.request.allResults.findLast((result) => result.tool === name)?.text ?? '',
+      );
   }
-  if (head === 'goal' || head === 'last_user' || head === 'last_result') {
-    if (!groups[head].has(rest)) {
-      return `the pattern of ${head} captures no group "${rest}"; name it (?<${rest}>…) there`;
+  if (source === 'goal' || source === 'last_user' || source === 'last_result') {
+    if (!groups[source].has(member)) {
+      return `the pattern of ${source} captures no group "${member}"; name it (?<${member}>…) there`;
     }
-    return (cast) => readGroup(matchOf(cast, head), rest);
+    return (context) => readGroup(selectMatch(context, source), member);
   }
-  return `no value is called "${path}"; ${didYouMean(path, NAMES)}`;
+  return `no value is called "${path}"; ${formatSuggestion(path, VALUE_NAMES)}`;
 }
 
-function matchOf(cast: Cast, head: keyof Groups): RegExpExecArray | null {
-  if (head === 'goal') return cast.goalMatch;
-  return head === 'last_user' ? cast.lastUserMatch : cast.lastResultMatch;
+function selectMatch(context: MatchContext, source: keyof CaptureGroups): RegExpExecArray | null {
+  if (source === 'goal') return context.goalMatch;
+  return source === 'last_user' ? context.lastUserMatch : context.lastResultMatch;
 }
 
 function readGroup(match: RegExpExecArray | null, group: string): string {
@@ -96,39 +109,43 @@ function readGroup(match: RegExpExecArray | null, group: string): string {
 }
 
 /** The names and numbers by which a pattern's groups can be quoted. */
-export function listGroups(regex: RegExp | undefined): Set<string> {
+export function listGroupNames(regex: RegExp | undefined): Set<string> {
   if (!regex) return new Set();
-  const empty = new RegExp(`${regex.source}|`, regex.flags).exec('');
+  const emptyMatch = new RegExp(`${regex.source}|`, regex.flags).exec('');
   return new Set([
-    ...Array.from({ length: empty?.length ?? 0 }, (_, i) => String(i)),
-    ...Object.keys(empty?.groups ?? {}),
+    ...Array.from({ length: emptyMatch?.length ?? 0 }, (_, i) => String(i)),
+    ...Object.keys(emptyMatch?.groups ?? {}),
   ]);
 }
 
-export function compileTemplate(text: string, groups: Groups): Compiled<Template> {
+export function compileTemplate(text: string, groups: CaptureGroups): CompiledTemplate<Template> {
   const problems: string[] = [];
-  const parts: (string | Slot)[] = [];
-  let isNumber = false;
+  const parts: (string | TemplateSlot)[] = [];
+  let isNumeric = false;
   for (const [index, piece] of text.split(/\{\{(.*?)\}\}/s).entries()) {
     if (index % 2 === 0) {
       if (piece !== '') parts.push(piece);
       continue;
     }
-    const [path = '', ...filterTexts] = piece.split('|').map((word) => word.trim());
-    const read = makeRead(path, groups);
+    const [path = '', ...filterTexts] = piece.split('|').map((segment) => segment.trim());
+    const read = makeValueReader(path, groups);
     const filters = filterTexts.map((filterText) => {
-      const colon = filterText.indexOf(':');
-      const name = colon < 0 ? filterText : filterText.slice(0, colon);
-      if (name === 'number') isNumber = true;
-      return makeFilter(name, colon < 0 ? undefined : filterText.slice(colon + 1));
+      const colonIndex = filterText.indexOf(':');
+      const name = colonIndex < 0 ? filterText : filterText.slice(0, colonIndex);
+      if (name === 'number') isNumeric = true;
+      return makeFilter(name, colonIndex < 0 ? undefined : filterText.slice(colonIndex + 1));
     });
-    for (const made of [read, ...filters]) if (typeof made === 'string') problems.push(made);
-    if (problems.length === 0) parts.push({ read: read as Read, filters: filters as Filter[] });
+    for (const result of [read, ...filters]) if (typeof result === 'string') problems.push(result);
+    if (problems.length === 0)
+      parts.push({ read: read as ValueReader, filters: filters as TextFilter[] });
   }
-  return { value: { parts, isNumber: isNumber && parts.length === 1 }, problems };
+  return { value: { parts, isNumeric: isNumeric && parts.length === 1 }, problems };
 }
 
-export function compileValue(value: unknown, groups: Groups): Compiled<ValueTemplate> {
+export function compileValue(
+  value: unknown,
+  groups: CaptureGroups,
+): CompiledTemplate<ValueTemplate> {
   if (typeof value === 'string' && value.includes('{{')) {
     const { value: template, problems } = compileTemplate(value, groups);
     return { value: { kind: 'template', template }, problems };
@@ -152,41 +169,43 @@ export function compileValue(value: unknown, groups: Groups): Compiled<ValueTemp
   return { value: { kind: 'literal', value }, problems: [] };
 }
 
-export function fillTemplate(template: Template, cast: Cast): string {
+export function renderTemplate(template: Template, context: MatchContext): string {
   let text = '';
   for (const part of template.parts) {
     if (typeof part === 'string') {
       text += part;
       continue;
     }
-    let value = part.read(cast);
+    let value = part.read(context);
     for (const filter of part.filters) value = filter(value);
     text += value;
   }
   return text;
 }
 
-export function fillValue(value: ValueTemplate, cast: Cast): unknown {
+export function renderValue(value: ValueTemplate, context: MatchContext): unknown {
   switch (value.kind) {
     case 'literal':
       return value.value;
     case 'template': {
-      const text = fillTemplate(value.template, cast);
-      return value.template.isNumber ? Number(text) || 0 : text;
+      const text = renderTemplate(value.template, context);
+      return value.template.isNumeric ? Number(text) || 0 : text;
     }
     case 'list':
-      return value.items.map((item) => fillValue(item, cast));
+      return value.items.map((item) => renderValue(item, context));
     case 'object':
-      return Object.fromEntries(value.entries.map(([key, item]) => [key, fillValue(item, cast)]));
+      return Object.fromEntries(
+        value.entries.map(([key, item]) => [key, renderValue(item, context)]),
+      );
   }
 }
 
 /** Numbers are kept between their limits, because a goal's text may ask for anything. */
-export function fillAmount(
-  amount: number | Template,
-  cast: Cast,
+export function renderNumber(
+  template: number | Template,
+  context: MatchContext,
   limits: { readonly min: number; readonly max: number },
 ): number {
-  const value = typeof amount === 'number' ? amount : Number(fillTemplate(amount, cast));
+  const value = typeof template === 'number' ? template : Number(renderTemplate(template, context));
   return Math.min(limits.max, Math.max(limits.min, Number.isFinite(value) ? value : limits.min));
 }

@@ -5,7 +5,7 @@ export type Pattern =
   | { readonly kind: 'equal'; readonly value: string }
   | { readonly kind: 'regex'; readonly regex: RegExp };
 
-export type Match = {
+export type MatchConditions = {
   readonly agent?: readonly Pattern[];
   readonly model?: readonly Pattern[];
   readonly goal?: Pattern;
@@ -16,7 +16,7 @@ export type Match = {
   readonly wire?: 'openai' | 'anthropic';
 };
 
-export const BROKEN_KINDS = [
+export const DEFECT_KINDS = [
   'cut_mid_stream',
   'malformed_json',
   'endless',
@@ -24,7 +24,7 @@ export const BROKEN_KINDS = [
   'bad_arguments',
   'slow_bytes',
 ] as const;
-export type Broken = (typeof BROKEN_KINDS)[number];
+export type DefectKind = (typeof DEFECT_KINDS)[number];
 
 export const STOP_REASONS = [
   'end',
@@ -33,7 +33,7 @@ export const STOP_REASONS = [
   'stop_sequence',
   'refusal',
 ] as const;
-export type StopReason = (typeof STOP_REASONS)[number];
+export type ScriptedStopReason = (typeof STOP_REASONS)[number];
 
 export const USAGE_KEYS = [
   'input_tokens',
@@ -45,42 +45,46 @@ export const USAGE_KEYS = [
 export type UsageOverride = { readonly [K in (typeof USAGE_KEYS)[number]]?: number };
 
 /** A number written out, or a template that gives one. */
-export type Amount = number | Template;
+export type NumberTemplate = number | Template;
 
-export type Call = { readonly tool: string; readonly arguments: ValueTemplate };
+export type ScriptedCall = { readonly tool: string; readonly arguments: ValueTemplate };
 
-export type ErrorAnswer = {
-  readonly status: Amount;
+export type ErrorTemplate = {
+  readonly status: NumberTemplate;
   readonly type?: string;
   readonly code?: string;
   readonly message: Template;
-  readonly retryAfterSeconds?: Amount;
+  readonly retryAfterSeconds?: NumberTemplate;
   /** Only the first so many arrivals of one and the same request fail; without it all of them. */
-  readonly times?: Amount;
+  readonly times?: NumberTemplate;
   /** In a stream: after its start, as an event, with status 200. */
-  readonly inStream: boolean;
+  readonly isInStream: boolean;
 };
 
-export type Answer = {
-  readonly when?: Match;
+export type ScriptedReply = {
+  readonly when?: MatchConditions;
   /** How many steps this answer serves. */
-  readonly times: Amount | 'forever';
+  readonly times: NumberTemplate | 'forever';
   readonly text?: Template;
   readonly thinking?: Template;
-  readonly calls: readonly Call[];
-  readonly delayMs: Amount;
-  readonly error?: ErrorAnswer;
-  readonly broken?: Broken;
-  readonly stopReason?: StopReason;
+  readonly calls: readonly ScriptedCall[];
+  readonly delayMs: NumberTemplate;
+  readonly error?: ErrorTemplate;
+  readonly defect?: DefectKind;
+  readonly stopReason?: ScriptedStopReason;
   readonly usage?: UsageOverride;
 };
 
-export type Play = {
+export type Scenario = {
   readonly name: string;
   readonly file: string;
-  readonly match: Match;
+  readonly match: MatchConditions;
   readonly isFallback: boolean;
-  readonly answers: readonly Answer[];
+  readonly replies: readonly ScriptedReply[];
 };
 
-export type Problem = { readonly file: string; readonly line: number; readonly message: string };
+export type ScreenplayProblem = {
+  readonly file: string;
+  readonly line: number;
+  readonly message: string;
+};
