@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { askYesNo } from './ask.ts';
+import { askYesNo } from './ask-yes-no.ts';
 
 /** What bin/agentctl starts; `make demo` has just built it. */
 const program = join(import.meta.dirname, '..', 'build', 'agentctl.mjs');

@@ -4,6 +4,7 @@
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { printBlocked } from './blocked.ts';
 import {
   agentctl,
   confirm,
@@ -16,9 +17,8 @@ import {
   printHeading,
   state,
 } from './console.ts';
-import { printBlocked } from './refusals.ts';
-import { prepareDemo } from './scene.ts';
 import { startService } from './service.ts';
+import { prepareDemo } from './setup.ts';
 import { STEPS } from './steps.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';

@@ -5,7 +5,7 @@ import { readlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DemoSetup } from './scene.ts';
+import type { DemoSetup } from './setup.ts';
 
 export type OrderService = {
   /** One request with this browser name. */

@@ -5,10 +5,10 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { anthropicWire } from './anthropic/wire.ts';
-import { deliverReply, sleepUnlessClosed } from './delivery.ts';
+import { deliverReply, sleepUnlessClosed } from './deliver-reply.ts';
 import { openaiWire } from './openai/wire.ts';
-import type { ScriptedError } from './perform.ts';
 import type { RehearsalRefusal } from './refusal.ts';
+import type { ScriptedError } from './render-reply.ts';
 import type { Scenario } from './screenplay/types.ts';
 import type { RehearsalResponse, RehearsalWire } from './wire.ts';
 

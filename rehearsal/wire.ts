@@ -1,9 +1,9 @@
 // What the server needs to know of a wire: how it refuses, and how it turns a request body into an
 // answer. The two vendors' folders implement it; the server knows nothing else of them.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { DeliveryOptions, EncodedReply } from './delivery.ts';
-import type { ScriptedError } from './perform.ts';
+import type { DeliveryOptions, EncodedReply } from './deliver-reply.ts';
 import type { RehearsalRefusal } from './refusal.ts';
+import type { ScriptedError } from './render-reply.ts';
 import type { Scenario } from './screenplay/types.ts';
 
 export type RehearsalResponse =

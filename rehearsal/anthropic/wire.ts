@@ -1,6 +1,6 @@
 // Anthropic's wire as the server sees it: messages, counting tokens, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { makeRefusalResponse, makeScriptedResponse } from '../play.ts';
+import { makeRefusalResponse, makeScriptedResponse } from '../scripted-response.ts';
 import { estimateTokens } from '../tokens.ts';
 import {
   type IncomingRequest,
@@ -8,8 +8,9 @@ import {
   type RehearsalWire,
   readBearerToken,
 } from '../wire.ts';
-import { encodeReply, formatScriptedError } from './answer.ts';
 import { checkCacheBreakpoints, checkPromptLength, checkRequest } from './check-request.ts';
+import { encodeReply, formatScriptedError } from './encode-reply.ts';
+import { measurePrompt, normalizeRequest } from './normalize-request.ts';
 import {
   type ApiVersion,
   checkKey,
@@ -18,7 +19,6 @@ import {
   refuse,
   refuseUnknownModel,
 } from './refusals.ts';
-import { measurePrompt, normalizeRequest } from './scene.ts';
 import type { MessagesRequest } from './types.ts';
 
 function respondToMessages(incoming: IncomingRequest, isCounting: boolean): RehearsalResponse {

@@ -1,17 +1,17 @@
 // OpenAI's wire as the server sees it: chat completions, embeddings, models.
 import { findModel, MODELS, type Model } from '../models.ts';
-import { makeRefusalResponse, makeScriptedResponse } from '../play.ts';
+import { makeRefusalResponse, makeScriptedResponse } from '../scripted-response.ts';
 import {
   type IncomingRequest,
   type RehearsalResponse,
   type RehearsalWire,
   readBearerToken,
 } from '../wire.ts';
-import { CREATED_AT_SECONDS, encodeReply, formatScriptedError } from './answer.ts';
 import { checkChat, checkPromptLength } from './check-chat.ts';
 import { respondToEmbeddings } from './embeddings.ts';
+import { CREATED_AT_SECONDS, encodeReply, formatScriptedError } from './encode-reply.ts';
+import { measurePrompt, normalizeRequest, readRequestedTokens } from './normalize-request.ts';
 import { checkKey, formatRefusal, refuse, refuseUnknownModel } from './refusals.ts';
-import { measurePrompt, normalizeRequest, readRequestedTokens } from './scene.ts';
 import type { ChatRequest } from './types.ts';
 
 function respondToChat(incoming: IncomingRequest): RehearsalResponse {

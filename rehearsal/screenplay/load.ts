@@ -2,8 +2,8 @@
 // wrong comes back as problems with file and line; deciding what to do about them is the caller's.
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { readReply } from './read-answer.ts';
 import { readMatch } from './read-match.ts';
+import { readReply } from './read-reply.ts';
 import type { MatchConditions, Scenario, ScreenplayProblem } from './types.ts';
 import { type YamlEntry, YamlReader } from './yaml-reader.ts';
 

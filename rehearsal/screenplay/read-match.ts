@@ -1,6 +1,6 @@
 // Reads the `match` of a play and the `when` of an answer: patterns, steps, tools, wire.
 import { findModel, MODELS } from '../models.ts';
-import { formatSuggestion } from './nearest.ts';
+import { formatSuggestion } from './did-you-mean.ts';
 import { type CaptureGroups, listGroupNames } from './template.ts';
 import type { MatchConditions, Pattern } from './types.ts';
 import type { YamlEntry, YamlReader } from './yaml-reader.ts';

@@ -1,8 +1,9 @@
 // Templates of a screenplay: `{{name|filter:argument}}` in any text. Compiled once when the
 // screenplay is read, where unknown names are refused; filling one in is then only joining strings.
-import { truncateText } from '../cut-text.ts';
-import { extractText, type NormalizedRequest } from '../scene.ts';
-import { formatSuggestion } from './nearest.ts';
+
+import { extractText, type NormalizedRequest } from '../normalized-request.ts';
+import { truncateText } from '../split-text.ts';
+import { formatSuggestion } from './did-you-mean.ts';
 
 /** The scene together with what the patterns of the chosen play have captured. */
 export type MatchContext = {

@@ -1,7 +1,7 @@
 // Strict reading of YAML: every value is asked for by kind, and whatever is wrong becomes a problem
 // with its line. Knows nothing of screenplays.
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
-import { formatSuggestion } from './nearest.ts';
+import { formatSuggestion } from './did-you-mean.ts';
 import type { ScreenplayProblem } from './types.ts';
 
 /** A YAML value and where it stands. */

@@ -1,10 +1,10 @@
 // Turns a chosen answer into what the model says: texts filled in and labelled, calls that the
 // request really offers, cut where the request's limits cut. How that looks on a wire is decided
 // there.
-import { truncateText } from './cut-text.ts';
-import { sampleArguments } from './sample.ts';
-import { addLabel, type NormalizedRequest } from './scene.ts';
-import type { SelectedReply } from './screenplay/choose.ts';
+
+import { addLabel, type NormalizedRequest } from './normalized-request.ts';
+import { sampleArguments } from './sample-arguments.ts';
+import type { SelectedReply } from './screenplay/select-reply.ts';
 import {
   type MatchContext,
   renderNumber,
@@ -17,6 +17,7 @@ import type {
   ScriptedStopReason,
   UsageOverride,
 } from './screenplay/types.ts';
+import { truncateText } from './split-text.ts';
 import { estimateTokens } from './tokens.ts';
 
 export type RenderedCall = {

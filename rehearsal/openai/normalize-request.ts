@@ -7,7 +7,7 @@ import {
   type ToolChoice,
   type ToolOffer,
   type ToolResult,
-} from '../scene.ts';
+} from '../normalized-request.ts';
 import { IMAGE_CHARS, type PromptSize } from '../tokens.ts';
 import type { ChatMessage, ChatRequest, ChatTool, Content } from './types.ts';
 

@@ -1,6 +1,6 @@
 // Chooses the play and the answer for a scene. Pure and without memory: the same scene gives the
 // same answer.
-import type { NormalizedRequest } from '../scene.ts';
+import type { NormalizedRequest } from '../normalized-request.ts';
 import { type MatchContext, renderNumber } from './template.ts';
 import type { MatchConditions, Pattern, Scenario, ScriptedReply } from './types.ts';
 

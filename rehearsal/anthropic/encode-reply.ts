@@ -1,9 +1,9 @@
 // Writes a performance on Anthropic's wire: one message, or a stream of named events.
 
-import { splitText } from '../cut-text.ts';
-import type { EncodedReply } from '../delivery.ts';
-import type { RenderedPart, RenderedReply, ScriptedError } from '../perform.ts';
+import type { EncodedReply } from '../deliver-reply.ts';
+import type { RenderedPart, RenderedReply, ScriptedError } from '../render-reply.ts';
 import type { ScriptedStopReason } from '../screenplay/types.ts';
+import { splitText } from '../split-text.ts';
 import { type PromptSize, splitInputTokens } from '../tokens.ts';
 import { formatRefusal, mapStatusToErrorType } from './refusals.ts';
 import { signThinking } from './signature.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { splitText, truncateText } from './cut-text.ts';
+import { splitText, truncateText } from './split-text.ts';
 
 const text = fc.string({ unit: 'grapheme', maxLength: 400 });
 

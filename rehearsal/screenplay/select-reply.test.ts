@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { NormalizedRequest } from '../scene.ts';
-import { selectReply } from './choose.ts';
+import type { NormalizedRequest } from '../normalized-request.ts';
+import { findNearestName } from './did-you-mean.ts';
 import { readScreenplay } from './load.ts';
-import { findNearestName } from './nearest.ts';
+import { selectReply } from './select-reply.ts';
 import { renderTemplate, renderValue } from './template.ts';
 
 const request: NormalizedRequest = {

@@ -1,9 +1,9 @@
 // From a request that a wire has checked to the play that answers it, the same on both wires.
-import type { EncodedReply } from './delivery.ts';
-import { type RenderedReply, renderReply } from './perform.ts';
+import type { EncodedReply } from './deliver-reply.ts';
+import type { NormalizedRequest } from './normalized-request.ts';
 import type { RehearsalRefusal } from './refusal.ts';
-import type { NormalizedRequest } from './scene.ts';
-import { selectReply } from './screenplay/choose.ts';
+import { type RenderedReply, renderReply } from './render-reply.ts';
+import { selectReply } from './screenplay/select-reply.ts';
 import type { IncomingRequest, RehearsalResponse } from './wire.ts';
 
 export const makeRefusalResponse = (refusal: RehearsalRefusal): RehearsalResponse => ({

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { askYesNo } from '../../demo/ask.ts';
+import { askYesNo } from '../../demo/ask-yes-no.ts';
 
 async function answerWith(typed: string): Promise<{ answer: boolean | undefined; shown: string }> {
   const input = new PassThrough();

@@ -1,10 +1,10 @@
 // Writes a performance on OpenAI's wire: one completion, or a stream of chunks that ends with
 // [DONE]. Thinking is counted and not shown, as on the vendor's chat API.
 
-import { splitText } from '../cut-text.ts';
-import type { EncodedReply } from '../delivery.ts';
-import type { RenderedCall, RenderedReply, ScriptedError } from '../perform.ts';
+import type { EncodedReply } from '../deliver-reply.ts';
+import type { RenderedCall, RenderedReply, ScriptedError } from '../render-reply.ts';
 import type { ScriptedStopReason } from '../screenplay/types.ts';
+import { splitText } from '../split-text.ts';
 import { type PromptSize, splitInputTokens } from '../tokens.ts';
 import { formatRefusal, mapStatusToErrorType } from './refusals.ts';
 import type {

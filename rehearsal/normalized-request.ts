@@ -1,6 +1,6 @@
 // A request as a model understands it, whatever wire it came on: who it is, what the goal is, what
 // the tools last answered. Everything a screenplay can match or quote comes from here.
-import { truncateText } from './cut-text.ts';
+import { truncateText } from './split-text.ts';
 
 export type ToolOffer = { readonly name: string; readonly schema: unknown };
 
