@@ -82,7 +82,7 @@ test('status still answers when modeld does not', async () => {
   assert.equal(code, 0);
   assert.match(stdout, /halted \(fire\)/);
   const { length } = DAEMONS;
-  const running = `daemons {6}${length - 1} of ${length} running; modeld unavailable\\n`;
+  const running = `daemons {6}${length - 1} of ${length} running; modeld does not answer\\n`;
   assert.match(stdout, new RegExp(running));
   assert.match(stdout, /spent today {2}unknown/);
   assert.match(stdout, /missing {2}spent today: .*\n {9}\S/);
@@ -91,6 +91,7 @@ test('status still answers when modeld does not', async () => {
   );
   assert.deepEqual(view.missing.map(({ what }) => what).sort(), [
     'approvals',
+    'health of modeld',
     'model',
     'problems of rules',
     'problems of tools',

@@ -2,7 +2,6 @@
 // ask often.
 import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
-import { Fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { type Missing, makeParts, missingLines } from '../missing.ts';
 import type { Out } from '../out.ts';
@@ -19,8 +18,8 @@ type Facts = {
   status: StatusView;
   /** How many of the problems are of declared tools. */
   toolProblems: number;
-  /** What each daemon says of its health, or the code of the fault that came instead. */
-  daemons: Record<DaemonName, string>;
+  /** What each daemon says of its health; null when it does not answer. */
+  daemons: Record<DaemonName, string | null>;
   pid: number;
   port: number | null;
   /** As modeld says now; null when it does not answer. */
@@ -52,6 +51,10 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const since = dayStart(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
   const parts = makeParts();
+  const healthOf = async (daemon: DaemonName): Promise<[DaemonName, string | null]> => {
+    const asked = runtime.ask(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
+    return [daemon, (await parts.ask(`health of ${daemon}`, asked))?.status ?? null];
+  };
   const [view, usage, models, approvals, rules, tools, healths] = await Promise.all([
     runtime.ask('agentd', 'status', {}),
     parts.ask('spent today', runtime.ask('modeld', 'usage', { query: { since } })),
@@ -59,7 +62,7 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
     parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
     parts.ask('problems of tools', runtime.ask('toold', 'listTools', {})),
-    Promise.all(DAEMONS.map((daemon) => healthOf(runtime, daemon))),
+    Promise.all(DAEMONS.map(healthOf)),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
@@ -78,19 +81,6 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     approvals: approvals?.pending ?? null,
     spent: usage === undefined ? null : spentOf(usage.total),
   };
-}
-
-async function healthOf(
-  runtime: ReturnType<Session['runtime']>,
-  daemon: DaemonName,
-): Promise<[DaemonName, string]> {
-  try {
-    const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
-    return [daemon, health.status];
-  } catch (error) {
-    if (!(error instanceof Fault)) throw error;
-    return [daemon, error.code];
-  }
 }
 
 function spentOf(total: { usage: Record<string, number>; cost_microusd: number }) {
@@ -133,7 +123,7 @@ function daemonsText(daemons: Facts['daemons']): string {
   const all = Object.entries(daemons);
   const bad = all.filter(([, health]) => health !== 'ok');
   if (bad.length === 0) return `${count(all.length)} running`;
-  const why = bad.map(([daemon, health]) => `${daemon} ${health}`).join(', ');
+  const why = bad.map(([daemon, health]) => `${daemon} ${health ?? 'does not answer'}`).join(', ');
   return `${count(all.length - bad.length)} of ${count(all.length)} running; ${why}`;
 }
 
