@@ -12,7 +12,7 @@ const pages = files.filter((path) => path.endsWith('.md') && !path.startsWith('d
 
 const namesIn = (page: string): string[] =>
   [...page.matchAll(/`([^`\n]+)`/g)].flatMap(([, code = '']) =>
-    [...code.matchAll(/(?<![\w*./-])[\w-][\w./-]*\.(?:ts|c|h|cedar|cedarschema)(?![\w*-])/g)].map(
+    [...code.matchAll(/(?<![\w*./>-])[\w-][\w./-]*\.(?:ts|c|h|cedar|cedarschema)(?![\w*-])/g)].map(
       ([name]) => name,
     ),
   );
@@ -31,7 +31,9 @@ test('every source file that a page names is there', () => {
 });
 
 test('a name that is wrong is seen, and a pattern is none', () => {
-  assert.deepEqual(namesIn('see `adapters/gone.ts`, `x/*.cedar` and a.ts'), ['adapters/gone.ts']);
+  assert.deepEqual(namesIn('see `adapters/gone.ts`, `x/*.cedar`, `<x>-y.ts` and a.ts'), [
+    'adapters/gone.ts',
+  ]);
   assert.equal(isThere('adapters/gone.ts'), false);
   assert.equal(isThere('src/wire/words.ts'), true);
 });
