@@ -1,4 +1,4 @@
-// A question that is answered with yes or no at a terminal.
+// Asks a yes/no question on a terminal.
 import { createInterface } from 'node:readline/promises';
 
 type TerminalStreams = {
@@ -7,7 +7,7 @@ type TerminalStreams = {
   terminal?: boolean;
 };
 
-/** Asks until it is answered; undefined when somebody presses Ctrl-C or Ctrl-D instead. */
+/** Repeats the question until the answer is valid. Resolves to undefined on Ctrl-C or Ctrl-D. */
 export async function askYesNo(
   question: string,
   terminal: TerminalStreams,
@@ -20,7 +20,7 @@ export async function askYesNo(
   lines.on('SIGINT', () => lines.close());
   ask(`${question} [y/n] `);
   try {
-    // Not by question(): what is typed before it asks again would be lost.
+    // question() would lose lines that are typed before it is called again.
     for await (const line of lines) {
       const answer = line.trim();
       if (/^(y|yes)$/i.test(answer)) return true;

@@ -11,10 +11,10 @@ type AuditEvent = {
   data?: Record<string, unknown>;
 };
 
-/** An error that a command prints, and the kernel mechanism behind it. */
+/** Errors that commands print, and the kernel mechanism behind each. */
 const KERNEL_ERRORS: readonly [RegExp, string][] = [
   [/shadow: (No such file|Permission denied)/, 'mount namespace: /etc/shadow is not in the box'],
-  [/id_ed25519: (No such file|Permission denied)/, 'mount namespace: no home but its own'],
+  [/id_ed25519: (No such file|Permission denied)/, 'mount namespace: only its own home directory'],
   [
     /Failed to connect to 203|Network is unreachable|Couldn't connect/,
     'network namespace: the proxy is the only way out',

@@ -1,13 +1,13 @@
-// What a person sees of the demonstration, and agentctl as they would type it.
+// Prints the demo's output, and runs agentctl as a person would type it.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { askYesNo } from './ask-yes-no.ts';
 
-/** What bin/agentctl starts; `make demo` has just built it. */
+/** The program that bin/agentctl starts; `make demo` has just built it. */
 const program = join(import.meta.dirname, '..', 'build', 'agentctl.mjs');
 const stateFromEnv = process.env.AGENTD_STATE ?? '';
-/** Kept, and named at the end. Not in /tmp, which boxes have one of their own of. */
+/** Kept, and printed at the end. Not in /tmp, because every box has its own /tmp. */
 export const state =
   stateFromEnv === '' ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'state') : stateFromEnv;
 
@@ -31,7 +31,7 @@ export function agentctl(
     stdio: ['ignore', options.capturesOutput === true ? 'pipe' : 'inherit', 'inherit'],
   });
   if (result.status === 0) return result.stdout ?? '';
-  // 130: it had heard of it and ended in order.
+  // 130: agentctl handled the signal itself.
   if (result.signal === 'SIGINT' || result.status === 130) return fail(INTERRUPTED);
   return fail(`agentctl ${args[0]} ended with ${result.signal ?? `status ${result.status}`}`);
 }
@@ -41,26 +41,26 @@ export function fail(reason: string): never {
     env: { ...process.env, AGENTD_STATE: state },
     stdio: 'ignore',
   });
-  process.stderr.write(`\nThe demonstration stopped: ${reason}.\n${formatCleanupHint()}\n`);
+  process.stderr.write(`\nThe demo stopped: ${reason}.\n${formatCleanupHint()}\n`);
   process.exit(1);
 }
 
-export const INTERRUPTED = 'somebody pressed Ctrl-C';
+export const INTERRUPTED = 'interrupted by Ctrl-C';
 
-/** Directories that stay, so that people can look into them. A state of theirs is not ours. */
+/** Directories that are kept for inspection. A state directory from the environment is not ours. */
 const keptDirs = new Set(stateFromEnv === '' ? [dirname(state)] : []);
 export const keepDir = (dir: string): void => void keptDirs.add(dir);
 export const formatCleanupHint = (): string => {
   const dirs = [...keptDirs].filter(
     (dir) => ![...keptDirs].some((parent) => dir.startsWith(`${parent}/`)),
   );
-  return `What it made stays, to look at. To remove it: rm -rf ${dirs.join(' ')}`;
+  return `Its files were kept for inspection. To remove them: rm -rf ${dirs.join(' ')}`;
 };
 
-/** Asked on a terminal; without one, or with DEMO_YES=1, the answer is yes and says so. */
+/** Asks on a terminal. Without one, or with DEMO_YES=1, prints that it answered yes. */
 export async function confirm(question: string): Promise<boolean> {
   const skipReason =
-    process.env.DEMO_YES === '1' ? 'DEMO_YES=1' : process.stdin.isTTY ? '' : 'nobody at a terminal';
+    process.env.DEMO_YES === '1' ? 'DEMO_YES=1' : process.stdin.isTTY ? '' : 'no terminal';
   if (skipReason !== '') {
     print(`${question} [y/n] y   (${skipReason}: answered for you)`);
     return true;

@@ -1,6 +1,6 @@
-// The demonstration: an order service got slow after a deploy. A team of agents finds out why, with
-// real tools on a real repository; a stranger's line in the log tries to take one of them over; a
-// person approves the remedy; the service is fast again. Everything is done with agentctl.
+// Runs the demo: an order service got slow after a deploy. A team of agents finds the cause, with
+// real tools on a real repository; a prompt injection in the access log tries to hijack one of
+// them; a person approves the fix; the service is fast again. Everything is done with agentctl.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -23,7 +23,7 @@ import { STEPS } from './steps.ts';
 
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
-// The tools that deploy could not see it below /tmp or /run: every sandbox has those of its own.
+// Every sandbox has its own /tmp and /run, so the deploy tool could not reach a directory there.
 const isInPrivateDir = /^\/(tmp|run)\//.test(resolve(state));
 const setupDir = isInPrivateDir
   ? join(mkdtempSync('/var/tmp/agentd-demo-'), 'scene')
@@ -85,11 +85,11 @@ rmSync(copyDir, { recursive: true });
 service.stop();
 
 print(`
-Look around in what happened:
+Explore the recorded run:
   export AGENTD_STATE=${state}
   bin/agentctl ${['up', ...setup.upOptions].join(' ')}
   bin/agentctl task list
-A rehearsal played the model. To use a real one: bin/agentctl model add --help
+The model was a rehearsal. To use a real one: bin/agentctl model add --help
 ${formatCleanupHint()}`);
 if (isApproved && fastMs > slowMs / 2) fail(`the service is not faster: ${fastMs.toFixed(1)} ms`);
 

@@ -1,5 +1,5 @@
-// The order service as it runs on this machine: started from the release that is live, started
-// again when another one is. Requests to it are real ones over loopback.
+// Runs the order service from the live release, and restarts it when another release goes live.
+// Requests to it are real ones over loopback.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -8,11 +8,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { DemoSetup } from './setup.ts';
 
 export type OrderService = {
-  /** One request with this browser name. */
+  /** Sends one request with this User-Agent header. */
   sendRequest(userAgent: string): Promise<void>;
-  /** The median time of a request, in milliseconds. */
+  /** Resolves to the median time of a request. */
   measureMedianMs(): Promise<number>;
-  /** Resolves when the release that is live now answers. */
+  /** Resolves when the release at `link`, or the running one, responds. */
   waitForRelease(link: string | undefined): Promise<void>;
   stop(): void;
 };

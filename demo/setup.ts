@@ -1,5 +1,5 @@
-// The scene of the demonstration: a repository with a regression in its last commit, that commit
-// live, the team's manifests, the deploy tool and the configuration. All of it under one directory.
+// Creates the demo's files under one directory: a repository with a regression in its last commit,
+// that commit deployed, the team's manifests, the deploy tool and the configuration.
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -17,9 +17,9 @@ export type DemoSetup = {
   repo: string;
   logFile: string;
   prodLink: string;
-  /** What `agentctl up` has to be told; nothing where it finds all in the state itself. */
+  /** Options for `agentctl up`; empty if everything is in the state directory. */
   upOptions: string[];
-  /** What a stranger sent as the name of their browser. */
+  /** The User-Agent header with the prompt injection. */
   hostileUserAgent: string;
 };
 
@@ -33,8 +33,8 @@ const DEMO_DIR = import.meta.dirname;
 export function prepareDemo(dir: string, state: string): DemoSetup {
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(dirname(dir), { recursive: true, mode: 0o700 });
-  // Only its owner gets in. The deploy tool, which may run as an agent's own user, gets to `prod`
-  // through its box, and finds it open there.
+  // Only the owner can enter this directory. The deploy tool may run as an agent's own user: its
+  // box mounts `prod`, which is writable for everyone.
   mkdirSync(dir, { mode: 0o700 });
   const makeDir = (name: string) => {
     mkdirSync(join(dir, name), { recursive: true });
@@ -60,7 +60,8 @@ export function prepareDemo(dir: string, state: string): DemoSetup {
     sandboxd: { workspace_roots: [repo], read_roots: [logs, bin], write_roots: [prod] },
   };
   const text = `${JSON.stringify(config, null, 2)}\n`;
-  // A state of one's own starts without a word more; one that was there keeps what it had.
+  // A new state directory gets the manifests and the configuration itself, so that `agentctl up`
+  // needs no options. A state directory that is not the demo's stays unchanged.
   const home = isDemoState(state, text) ? state : dir;
   const [agentsDir, configFile] = [join(home, 'agents'), join(home, 'agentd.yaml')];
   mkdirSync(agentsDir, { recursive: true, mode: 0o700 });
@@ -107,7 +108,7 @@ function makeRepository(repo: string): string {
   return git('rev-parse', 'HEAD');
 }
 
-/** As the deploy tool does it. */
+/** Deploys with the same script as the deploy tool. */
 function deploy(repo: string, commit: string, prod: string): void {
   execFileSync(join(DEMO_DIR, 'app', 'deploy'), [repo, commit, prod], { stdio: 'ignore' });
 }

@@ -1,5 +1,5 @@
-// A tiny agent loop over both wires for tests: it asks, answers every call from a table, and asks
-// again. It stands for the runner, and does with answers what a runner must.
+// Runs a small agent loop against the server for tests, over either wire: it sends a request, runs
+// the requested tool calls with a stub, and sends the results. It stands in for the runner.
 import {
   ANTHROPIC_TOOLS,
   OPENAI_TOOLS,

@@ -1,4 +1,4 @@
-// Reads the command line of the rehearsal server. Pure: words in, options or a complaint out.
+// Parses the rehearsal server's command line into options or an error message. Pure.
 import { parseArgs } from 'node:util';
 
 export type ListenAddress =
@@ -15,19 +15,19 @@ export type RehearsalOptions = {
 export const USAGE = `usage: node rehearsal/main.ts [--listen 127.0.0.1:PORT|/path/to.sock]
          [--screenplays DIR]… [--exit-with-stdin] [--check]
 
-  --listen           where to listen; port 0, the default, picks a free one
-  --screenplays      a directory of screenplays that stand before those that ship
-  --exit-with-stdin  stop when standard input closes
-  --check            read the screenplays, say what is wrong with them, and stop
+  --listen           listen on this address; port 0, the default, picks a free port
+  --screenplays      load this directory of screenplays before the built-in ones
+  --exit-with-stdin  exit when standard input closes
+  --check            check the screenplays, print any problems, and exit
 `;
 
-/** A pathname of a socket must fit into sockaddr_un. */
+/** A socket path must fit into sockaddr_un. */
 const SOCKET_PATH_BYTES_MAX = 107;
 
 export function parseAddress(text: string): ListenAddress | string {
   if (text.startsWith('/') || text.startsWith('./')) {
     return Buffer.byteLength(text) > SOCKET_PATH_BYTES_MAX
-      ? `--listen: the path has more than ${SOCKET_PATH_BYTES_MAX} bytes; use a shorter one`
+      ? `--listen: the path is longer than ${SOCKET_PATH_BYTES_MAX} bytes`
       : { kind: 'unix', path: text };
   }
   const match = /^(127\.0\.0\.1|localhost|\[::1\]):(\d{1,5})$/.exec(text);

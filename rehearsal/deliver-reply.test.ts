@@ -1,4 +1,4 @@
-// Answers that break on request, as a caller meets them: cut off, garbled, endless, slow, late.
+// Tests the scripted defects as a caller sees them: truncated, malformed, endless, slow, late.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -50,11 +50,11 @@ async function readUntilBroken(response: Response): Promise<{ text: string; isBr
 }
 
 for (const [name, vendor] of Object.entries(VENDORS)) {
-  describe(`broken answers on the ${name} wire`, () => {
+  describe(`defective replies on the ${name} wire`, () => {
     for (const isStream of [true, false]) {
       const kind = isStream ? 'a stream' : 'a body';
 
-      test(`${kind} that is cut off`, async () => {
+      test(`${kind} that is truncated`, async () => {
         const { text, isBroken } = await readUntilBroken(
           await sendRequest(vendor, 'cut_mid_stream', isStream),
         );
@@ -63,7 +63,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
         assert.doesNotMatch(text, /\[DONE\]|message_stop|"usage":\{.*\}\}$/);
       });
 
-      test(`${kind} that is garbled`, async () => {
+      test(`${kind} with malformed JSON`, async () => {
         const response = await sendRequest(vendor, 'malformed_json', isStream);
         assert.equal(response.status, 200);
         const text = await response.text();
@@ -82,7 +82,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
         if (isStream) assert.match(text, /\[DONE\]|message_stop/);
       });
 
-      test(`${kind} without end, until the caller hangs up`, async () => {
+      test(`${kind} that is endless, until the caller disconnects`, async () => {
         const abort = new AbortController();
         const response = await sendRequest(vendor, 'endless', isStream, abort.signal);
         let text = '';
@@ -96,13 +96,13 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
         assert.match(text, /\[rehearsal\] and on and on/);
       });
 
-      test(`${kind} in slow bytes arrives whole`, async () => {
+      test(`${kind} in slow bytes arrives complete`, async () => {
         const slow = await (await sendRequest(vendor, 'slow_bytes', isStream)).text();
         assert.match(slow.replaceAll(/"\}[\s\S]*?":"/g, ''), /ünïcödé/);
         if (!isStream) assert.match(slow, /🎭 cut in two/);
       });
 
-      test(`${kind} that is late can be given up, and the server goes on`, async () => {
+      test(`${kind} that is late can be aborted, and the server keeps running`, async () => {
         const signal = AbortSignal.timeout(30);
         await assert.rejects(async () => {
           const response = await sendRequest(vendor, 'slow 60000 ms', isStream, signal);
@@ -112,7 +112,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
       });
     }
 
-    test('a late stream opens before the model speaks', async () => {
+    test('a late stream opens before the first output', async () => {
       const abort = new AbortController();
       const response = await sendRequest(vendor, 'slow 60000 ms', true, abort.signal);
       const first = await response.body!.getReader().read();
@@ -120,7 +120,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
       abort.abort();
     });
 
-    test('an error that recovers counts each request by itself', async () => {
+    test('an error with a limit counts each request separately', async () => {
       const send = (prompt: string) =>
         post(`${server.url}${vendor.path}`, vendor.headers, makeBody(vendor, prompt, false));
       const sendThreeTimes = async (prompt: string) => [
@@ -138,7 +138,7 @@ for (const [name, vendor] of Object.entries(VENDORS)) {
   });
 }
 
-describe('broken answers as the packages see them', () => {
+describe('defective replies as the SDKs see them', () => {
   const body = (prompt: string) => ({
     model: 'rehearsal-large',
     max_tokens: 1000,
@@ -148,7 +148,7 @@ describe('broken answers as the packages see them', () => {
   const anthropic = () =>
     new Anthropic({ apiKey: 'k', baseURL: server.url, maxRetries: 0, logLevel: 'off' });
 
-  test('openai: cut off, in slow bytes, an error in the stream', async () => {
+  test('openai: truncated, in slow bytes, an error in the stream', async () => {
     const read = async (prompt: string) => {
       const stream = await openai().chat.completions.create({ ...body(prompt), stream: true });
       const chunks = await Array.fromAsync(stream);
@@ -159,7 +159,7 @@ describe('broken answers as the packages see them', () => {
     await assert.rejects(read('error 500 in stream'), /Played on request/);
   });
 
-  test('anthropic: cut off, garbled, in slow bytes', async () => {
+  test('anthropic: truncated, malformed, in slow bytes', async () => {
     const read = (prompt: string) => anthropic().messages.stream(body(prompt)).finalText();
     await assert.rejects(read('cut_mid_stream'));
     await assert.rejects(read('malformed_json'));

@@ -1,18 +1,18 @@
-// Writes an answer to the connection, whole or broken in the way the play asks: cut off, garbled,
-// without end, or in small slow pieces. Stops at once when the caller hangs up. Knows no wire.
+// Writes an encoded reply to the connection, intact or with a scripted defect: truncated,
+// malformed, endless, or in small slow chunks. Stops as soon as the caller disconnects.
 import type { ServerResponse } from 'node:http';
 import type { DefectKind } from './screenplay/types.ts';
 
 export type EncodedReply = {
   readonly contentType: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** A body that is not streamed is one piece; a stream has one piece per event. */
+  /** One chunk for a body that is not streamed; one chunk per event for a stream. */
   readonly chunks: readonly string[];
-  /** How many pieces a real server sends before the model has said anything. */
+  /** Number of chunks a real server sends before the model's first output. */
   readonly openingChunkCount: number;
-  /** A piece that is well framed and whose JSON is not. */
+  /** A correctly framed chunk with invalid JSON. */
   readonly malformedChunk: string;
-  /** How an answer without end begins, and what it goes on with. */
+  /** The start of an endless reply, and the chunk that repeats after it. */
   readonly endless: { readonly opening: string; readonly repeated: string };
 };
 
@@ -21,7 +21,7 @@ export type DeliveryOptions = { readonly delayMs: number; readonly defect: Defec
 const SLOW_CHUNK_BYTES = 7;
 const ENDLESS_INTERVAL_MS = 2;
 
-/** Waits, but not for a caller who has hung up. */
+/** Resolves after `ms`, or as soon as the caller disconnects. */
 export function sleepUnlessClosed(response: ServerResponse, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms);
@@ -70,7 +70,7 @@ async function writeEndlessly(response: ServerResponse, reply: EncodedReply): Pr
 async function writeHalf(response: ServerResponse, reply: EncodedReply): Promise<void> {
   const bytes = Buffer.from(reply.chunks.join(''));
   await writeWithBackpressure(response, bytes.subarray(0, Math.ceil(bytes.length / 2)));
-  // The half that was sent must arrive before the connection breaks, else nothing was cut mid-way.
+  // The caller must receive the first half before the connection is reset.
   await sleepUnlessClosed(response, 5);
   response.destroy();
 }
@@ -109,8 +109,8 @@ async function deliverDelayed(
   options: DeliveryOptions,
 ) {
   const { chunks } = reply;
-  // A real stream opens before the model speaks; so callers can meet a cancel or a timeout in
-  // mid-stream.
+  // A real stream opens before the model's first output, so that callers can be canceled or time
+  // out in the middle of a stream.
   const openingChunkCount = options.defect ? 0 : reply.openingChunkCount;
   if (openingChunkCount === 0) await sleepUnlessClosed(response, options.delayMs);
   if (response.destroyed) return;

@@ -1,4 +1,4 @@
-// The program: its ready line, both kinds of address, and every way it stops.
+// Tests the program: its ready line, both kinds of address, and every way to stop it.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -60,7 +60,7 @@ function getModels(socketPath: string): Promise<number | undefined> {
   });
 }
 
-test('listens on a free port, answers, and stops on SIGTERM', async () => {
+test('listens on a free port, responds, and stops on SIGTERM', async () => {
   const { child, address } = await start('--listen', '127.0.0.1:0');
   assert.match(address, /^127\.0\.0\.1:\d+$/);
   const response = await fetch(`http://${address}/v1/models`, {
@@ -71,7 +71,7 @@ test('listens on a free port, answers, and stops on SIGTERM', async () => {
   assert.equal(await waitForExit(child), 0);
 });
 
-test('stops on SIGTERM in the middle of an answer without end', async () => {
+test('stops on SIGTERM during an endless response', async () => {
   const { child, address } = await start();
   const response = await fetch(`http://${address}/v1/chat/completions`, {
     method: 'POST',
@@ -86,13 +86,13 @@ test('stops on SIGTERM in the middle of an answer without end', async () => {
   await assert.rejects(response.text());
 });
 
-test('stops when standard input closes, if asked', async () => {
+test('--exit-with-stdin: stops when standard input closes', async () => {
   const { child } = await start('--exit-with-stdin');
   child.stdin!.end();
   assert.equal(await waitForExit(child), 0);
 });
 
-test('listens on a socket, and replaces one left by a killed server', async (context) => {
+test('listens on a socket, and replaces a stale one after a kill', async (context) => {
   const path = join(makeScratchDir(context), 'model.sock');
   const first = await start('--listen', path);
   assert.equal(first.address, path);
@@ -111,7 +111,7 @@ test('listens on a socket, and replaces one left by a killed server', async (con
   assert.ok(!existsSync(path));
 });
 
-test('refuses wrong usage and wrong screenplays, and says what is wrong', async (context) => {
+test('refuses invalid usage and invalid screenplays, and prints the reason', async (context) => {
   const usage = await runToFailure('--listen', '0.0.0.0:80');
   assert.equal(usage.code, 2);
   assert.match(usage.stderr, /neither a path nor a loopback address/);
@@ -119,14 +119,17 @@ test('refuses wrong usage and wrong screenplays, and says what is wrong', async 
   writeFileSync(join(directory, 'a.yaml'), 'plays:\n  - play: x\n    anwsers: []\n');
   const broken = await runToFailure('--screenplays', directory);
   assert.equal(broken.code, 78);
-  assert.match(broken.stderr, /a\.yaml:3: a play has no "anwsers"; did you mean "answers"\?/);
+  assert.match(
+    broken.stderr,
+    /a\.yaml:3: unknown key "anwsers" in a play; did you mean "answers"\?/,
+  );
 });
 
-test('the command line', () => {
+test('parses the command line', () => {
   const rows: [args: string[], expected: RegExp][] = [
     [['--listen', 'example.org:80'], /neither a path nor a loopback/],
     [['--listen', '127.0.0.1:70000'], /neither a path nor a loopback/],
-    [['--listen', `/${'x'.repeat(120)}`], /more than 107 bytes/],
+    [['--listen', `/${'x'.repeat(120)}`], /longer than 107 bytes/],
     [['--lisen', 'x'], /Unknown option '--lisen'/],
     [['word'], /Unexpected argument 'word'/],
     [['--help'], /^help$/],

@@ -1,5 +1,5 @@
-// Entry of the rehearsal server: reads the command line and the screenplays, listens, says one JSON
-// line when it is ready, and stops on SIGTERM, SIGINT or, if asked, when standard input closes.
+// Starts the rehearsal server: loads the screenplays, listens, prints one JSON line when ready, and
+// stops on SIGTERM, on SIGINT or, with --exit-with-stdin, when standard input closes.
 import { chmodSync, unlinkSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { connect } from 'node:net';
@@ -26,7 +26,7 @@ function listen(server: Server, address: ListenAddress): Promise<void> {
   });
 }
 
-/** True when nobody answers behind a socket that a killed server has left. */
+/** Resolves to true for a socket file left by a killed server: no process accepts on it. */
 function isStaleSocket(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -59,7 +59,7 @@ function formatAddress(server: Server, address: ListenAddress): string {
 
 function installStopHandlers(server: Server, exitsOnStdinEnd: boolean): void {
   const stop = () => {
-    // A closed listener removes its socket file; answers without end would keep the process alive.
+    // close() also removes the socket file. Endless replies would keep the process alive.
     server.close(() => process.exit(0));
     server.closeAllConnections();
   };
@@ -81,7 +81,7 @@ async function main(args: readonly string[]): Promise<number | undefined> {
   }
   const shipped = join(import.meta.dirname, 'screenplays');
   const { scenarios, problems } = loadScreenplays([...options.screenplays, shipped]);
-  for (const problem of problems) printError(formatProblem(problem), 'Correct it and start again.');
+  for (const problem of problems) printError(formatProblem(problem), 'Fix it and start again.');
   if (problems.length > 0) return EXIT_STATUS.badConfiguration;
   if (options.isCheckOnly) {
     process.stdout.write(
@@ -93,13 +93,16 @@ async function main(args: readonly string[]): Promise<number | undefined> {
   try {
     await listenOrReplace(server, options.address);
   } catch (error) {
-    printError(`cannot listen: ${String(error)}`, 'Choose another --listen, or stop who holds it.');
+    printError(
+      `cannot listen: ${String(error)}`,
+      'Choose another --listen, or stop the process that uses it.',
+    );
     return EXIT_STATUS.notListening;
   }
   installStopHandlers(server, options.exitsOnStdinEnd);
   const ready = { ready: true, address: formatAddress(server, options.address) };
   process.stdout.write(`${JSON.stringify(ready)}\n`);
-  // What starting up left behind is given back once, where --expose-gc allows it.
+  // Collects the garbage of the startup once, if --expose-gc is set.
   setTimeout(() => globalThis.gc?.({ type: 'major', flavor: 'last-resort' }), 1_000).unref();
   return undefined;
 }

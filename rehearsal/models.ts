@@ -1,5 +1,5 @@
-// The models this server offers and their limits. What a wire refuses because of a limit or an
-// ability is decided in that wire's folder; here are only the facts.
+// Lists the models this server offers and their limits. The folder of each wire decides what it
+// refuses because of them.
 
 export type Model = {
   readonly id: string;
@@ -8,7 +8,7 @@ export type Model = {
   readonly outputTokensMax: number;
   readonly dimensions: number;
   /**
-   * Behaves like the vendors' newer models: fixed sampling, no prefill, system messages mid-way.
+   * Behaves like the vendors' newer models: fixed sampling, no prefill, system messages anywhere.
    */
   readonly isModern: boolean;
 };

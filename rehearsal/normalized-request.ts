@@ -1,5 +1,5 @@
-// A request as a model understands it, whatever wire it came on: who it is, what the goal is, what
-// the tools last answered. Everything a screenplay can match or quote comes from here.
+// Defines a request independent of its wire: agent, goal, step, tool results, limits. Screenplays
+// can match and quote only what is in it.
 import { truncateText } from './split-text.ts';
 
 export type ToolOffer = { readonly name: string; readonly schema: unknown };
@@ -13,13 +13,13 @@ export type ToolChoice =
 export type NormalizedRequest = {
   readonly wire: 'openai' | 'anthropic';
   readonly model: string;
-  /** '' when the system prompt has no line `You are agent:<name>`. */
+  /** Empty when the system prompt has no line `You are agent:<name>`. */
   readonly agent: string;
-  /** '' when the first user message has no line that starts with `Goal: `. */
+  /** Empty when the first user message has no line that starts with `Goal: `. */
   readonly goal: string;
-  /** One more than the assistant messages so far: the same request is always the same step. */
+  /** Number of assistant messages plus one, so the same request is always the same step. */
   readonly step: number;
-  /** Text of the newest user message that has any. */
+  /** Text of the newest user message that contains text. */
   readonly lastUser: string;
   /** The tool results since the newest assistant message, in the order of their calls. */
   readonly results: readonly ToolResult[];
@@ -30,11 +30,11 @@ export type NormalizedRequest = {
   readonly allowsParallelCalls: boolean;
   readonly maxOutputTokens: number;
   readonly stopSequences: readonly string[];
-  /** False when the request has switched thinking off. */
+  /** False when the request disables thinking. */
   readonly isThinkingAllowed: boolean;
 };
 
-/** Longer goals are cut before a pattern sees them, so that no pattern can take seconds. */
+/** Longer goals are truncated before matching, so that no pattern runs for seconds. */
 const GOAL_CHARS_MAX = 8_000;
 
 const AGENT_LINE = /^You are agent:([a-z][a-z0-9-]*)/m;
@@ -52,8 +52,8 @@ const LABEL = '[rehearsal]';
 const TEXT_KEYS = ['result', 'answer', 'text', 'output', 'summary', 'message', 'content'];
 
 /**
- * What a tool result says in words. Tools answer with JSON; a person reading the rehearsal wants
- * the sentence inside it, and wants the label once, not once per colleague.
+ * Returns the text inside a tool result, which is usually JSON, without its label: a reply that
+ * quotes several results carries the label only once.
  */
 export function extractText(resultText: string): string {
   const text = resultText.trim();

@@ -1,4 +1,4 @@
-// A refusal: what a real API answers instead of an answer. Each wire gives it its vendor's shape.
+// Defines a refusal: the error response of a real API. Each wire formats it as its vendor does.
 
 export type RehearsalRefusal = {
   readonly status: number;
@@ -16,7 +16,7 @@ export function isJsonRecord(value: unknown): value is JsonRecord {
 }
 
 /**
- * Runs checks in order and gives the first refusal, as the real APIs name one mistake at a time.
+ * Runs checks in order and returns the first refusal: the real APIs report one error at a time.
  */
 export function findFirstRefusal(
   ...checks: (() => RehearsalRefusal | undefined)[]
@@ -28,7 +28,7 @@ export function findFirstRefusal(
   return undefined;
 }
 
-/** The first refusal over the items of a list. */
+/** Returns the refusal of the first item that has one. */
 export function findItemRefusal<T>(
   items: readonly T[],
   check: (item: T, index: number) => RehearsalRefusal | undefined,

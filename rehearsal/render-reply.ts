@@ -1,7 +1,5 @@
-// Turns a chosen answer into what the model says: texts filled in and labelled, calls that the
-// request really offers, cut where the request's limits cut. How that looks on a wire is decided
-// there.
-
+// Renders a selected reply into the model's output: labeled text, calls to tools that the request
+// offers, truncated at the request's limits. Encoding it for a wire is up to that wire.
 import { addLabel, type NormalizedRequest } from './normalized-request.ts';
 import { sampleArguments } from './sample-arguments.ts';
 import type { SelectedReply } from './screenplay/select-reply.ts';
@@ -56,7 +54,7 @@ export type RenderedReply = {
 
 type PlannedCall = { readonly name: string; readonly input: Record<string, unknown> };
 
-/** Arguments that people get to read, and so carry the label. */
+/** The argument of each tool that people read, and which therefore carries the label. */
 const LABELED_ARGUMENTS: Readonly<Record<string, string>> = {
   task_finish: 'result',
   artifact_put: 'text',
@@ -83,7 +81,7 @@ function planCalls(selected: SelectedReply): PlannedCall[] {
   }));
 }
 
-/** What is said in words when the request offers none of the tools the play wants. */
+/** Returns the text that replaces the calls when the request offers none of their tools. */
 function describeCalls(calls: readonly PlannedCall[]): string {
   const finish = calls.find((call) => call.name === 'task_finish')?.input.result;
   if (typeof finish === 'string') return finish;
@@ -217,7 +215,7 @@ function truncateAtLimit(parts: readonly RenderedPart[], charsMax: number): Trun
 }
 
 function renderError(error: ErrorTemplate, context: MatchContext): ScriptedError {
-  // A goal may leave the number out: then the template is empty, and the limit is not set.
+  // The pattern's group may be optional; then the template renders to '' and the limit is unset.
   const renderLimit = (value: ErrorTemplate['times'], max: number) => {
     if (value === undefined) return undefined;
     const isEmpty = typeof value !== 'number' && renderTemplate(value, context) === '';

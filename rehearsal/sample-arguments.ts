@@ -1,5 +1,5 @@
-// Makes arguments that fit a tool's JSON schema, for a request that forces a call the play did not
-// plan.
+// Generates arguments that satisfy a tool's JSON schema, for a request that forces a call which is
+// not in the screenplay.
 
 type Schema = { [key: string]: unknown };
 

@@ -1,4 +1,4 @@
-// The screenplays that ship, played over both wires by a small agent loop.
+// Tests the built-in screenplays on both wires with a small agent loop.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type LoopOptions, type LoopStep, runAnthropicLoop, runOpenaiLoop } from './agent-loop.ts';
@@ -13,13 +13,13 @@ const readFinalResult = (steps: readonly LoopStep[]) =>
   String(steps.at(-1)?.calls[0]?.input.result);
 
 for (const [wire, loop] of Object.entries(WIRES)) {
-  describe(`the stories on the ${wire} wire`, () => {
+  describe(`the built-in screenplays on the ${wire} wire`, () => {
     const runLoop = async (options: LoopOptions, check: (steps: LoopStep[]) => void) => {
       await using server: TestServer = await startServer();
       check(await loop(server, options));
     };
 
-    test('a goal nobody knows: the planner delegates in parallel and combines both answers', () =>
+    test('an unmatched goal: the planner delegates in parallel and combines both results', () =>
       runLoop(
         {
           agent: 'planner',
@@ -43,7 +43,7 @@ for (const [wire, loop] of Object.entries(WIRES)) {
       ));
 
     for (const agent of ['researcher', 'coder']) {
-      test(`${agent} puts an artifact and finishes`, () =>
+      test(`${agent} stores an artifact and finishes`, () =>
         runLoop({ agent, goal: 'Count penguins' }, (steps) => {
           assert.deepEqual(listTools(steps), [['artifact_put'], ['task_finish']]);
           const { name, text, mime_type } = steps[0]!.calls[0]!.input;
@@ -54,25 +54,25 @@ for (const [wire, loop] of Object.entries(WIRES)) {
         }));
     }
 
-    test('any other agent finishes at once', () =>
+    test('any other agent finishes immediately', () =>
       runLoop({ agent: 'reviewer', goal: 'Look at it' }, (steps) => {
         assert.deepEqual(listTools(steps), [['task_finish']]);
         assert.match(readFinalResult(steps), /\[rehearsal\][\s\S]*Look at it/);
       }));
 
-    test('without the tools a play wants it answers in words', () =>
+    test('without the scripted tools it replies with text', () =>
       runLoop({ agent: 'reviewer', goal: 'Look at it', tools: ['artifact_get'] }, (steps) => {
         assert.deepEqual(listTools(steps), [[]]);
         assert.match(steps[0]!.text, /^\[rehearsal\] This was a rehearsal[\s\S]*Look at it/);
       }));
 
-    test('without any tool the planner says what it would do', () =>
+    test('without any tool the planner describes its calls', () =>
       runLoop({ agent: 'planner', goal: 'Fly', tools: [] }, (steps) => {
         assert.deepEqual(listTools(steps), [[]]);
         assert.match(steps[0]!.text, /^\[rehearsal\] I will ask the researcher/);
       }));
 
-    test('ask a person: the answer reaches the colleagues and the result', () =>
+    test('ask a person: the answer reaches the other agents and the result', () =>
       runLoop(
         {
           agent: 'planner',
@@ -95,7 +95,7 @@ for (const [wire, loop] of Object.entries(WIRES)) {
         },
       ));
 
-    test('count the effect: N steps with N different keys, then the end', () =>
+    test('count the effect: N steps with N different keys, then finish', () =>
       runLoop({ agent: 'coder', goal: 'Count the effect 3 times with key t7' }, (steps) => {
         assert.deepEqual(
           steps.map((step) => step.calls[0]!.input.key),
@@ -116,19 +116,19 @@ for (const [wire, loop] of Object.entries(WIRES)) {
         assert.equal(calls.size, 1);
       }));
 
-    test('malformed: broken arguments first, right ones then', () =>
+    test('malformed: invalid arguments first, then valid ones', () =>
       runLoop({ agent: 'coder', goal: 'be malformed' }, (steps) => {
         assert.deepEqual(listTools(steps), [['task_finish'], ['task_finish']]);
         assert.ok('unparsable' in steps[0]!.calls[0]!.input);
         assert.match(readFinalResult(steps), /this one is right/);
       }));
 
-    test('unknown tool: a name that was not offered, then the end', () =>
+    test('unknown tool: a name that was not offered, then finish', () =>
       runLoop({ agent: 'coder', goal: 'call an unknown tool' }, (steps) => {
         assert.deepEqual(listTools(steps), [['no_such_tool'], ['task_finish']]);
       }));
 
-    test('slow: waits at least as long as the goal says', async () => {
+    test('slow: waits at least as long as the goal specifies', async () => {
       const before = performance.now();
       await runLoop({ agent: 'coder', goal: 'be slow 60 ms' }, (steps) => {
         assert.ok(performance.now() - before >= 59);

@@ -1,4 +1,4 @@
-// From a request that a wire has checked to the play that answers it, the same on both wires.
+// Builds the response to a request that a wire has checked: selects, renders and encodes a reply.
 import type { EncodedReply } from './deliver-reply.ts';
 import type { NormalizedRequest } from './normalized-request.ts';
 import type { RehearsalRefusal } from './refusal.ts';
@@ -15,7 +15,7 @@ export function makeScriptedResponse(
   incoming: IncomingRequest,
   options: {
     request: NormalizedRequest;
-    /** Before the number of a call. */
+    /** Starts the id of every tool call. */
     callIdPrefix: string;
     isStreaming: boolean;
     noMatchRefusal: RehearsalRefusal;

@@ -1,6 +1,5 @@
-// Holds this server's idea of the wires against the types the vendors publish. The type checker
-// does the work: a field that appears or goes in a new version of a package makes this file fail to
-// compile.
+// Compares this server's wire types with the vendors' published types. The type checker does the
+// work: a field that a new version of an SDK adds or removes makes this file fail to compile.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type Anthropic from '@anthropic-ai/sdk';
@@ -8,12 +7,12 @@ import type OpenAI from 'openai';
 import type * as anthropic from './anthropic/types.ts';
 import type * as openai from './openai/types.ts';
 
-/** `true` when both unions have the same members, and otherwise the members that only one has. */
+/** `true` if both unions have the same members, otherwise the members that only one of them has. */
 type SameMembers<A, B> = [Exclude<A, B> | Exclude<B, A>] extends [never]
   ? true
   : Exclude<A, B> | Exclude<B, A>;
 type Members<T extends readonly unknown[]> = T[number];
-/** These two travel in headers, not in the body. */
+/** These two are sent in headers, not in the body. */
 type HeaderFields = 'user_profile_id' | 'workspace_id';
 
 const fields: {
@@ -54,7 +53,7 @@ const fields: {
   thinking: true,
 };
 
-/** What this server sends can be read as what the vendors promise to send. */
+/** This server's responses are assignable to the vendors' types. */
 const responses = {
   completion: (sent: openai.ChatCompletion): OpenAI.Chat.Completions.ChatCompletion => sent,
   chunk: (sent: openai.ChatChunk): OpenAI.Chat.Completions.ChatCompletionChunk => sent,
@@ -64,7 +63,7 @@ const responses = {
   ): Anthropic.RawMessageStreamEvent => sent,
 };
 
-test('the wires are those of the vendors’ published types', () => {
+test('the wires match the vendors’ published types', () => {
   assert.ok(Object.values(fields).every((same) => same));
   assert.equal(Object.keys(responses).length, 4);
 });

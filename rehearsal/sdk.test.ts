@@ -1,5 +1,4 @@
-// The vendors' own clients, unchanged, against this server: plain, streamed, with tools, with
-// errors.
+// Tests this server with the vendors' unmodified SDKs: plain, streamed, with tools, with errors.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -34,7 +33,7 @@ describe('the openai package', () => {
     assert.match(completion._request_id ?? '', /^req_/);
   });
 
-  test('a whole tool loop', async () => {
+  test('a complete tool loop', async () => {
     const client = connect();
     const first = await client.chat.completions.create({
       model,
@@ -59,7 +58,7 @@ describe('the openai package', () => {
     assert.match(JSON.parse(finish.function.arguments).result, /researcher is done[\s\S]*coder is/);
   });
 
-  test('a stream gives the same answer as no stream', async () => {
+  test('streamed and plain replies are the same', async () => {
     const client = connect();
     const body = { model, messages: opening, tools: OPENAI_TOOLS };
     const plain = await client.chat.completions.create(body);
@@ -106,7 +105,7 @@ describe('the openai package', () => {
     assert.equal(single.choices[0]!.message.tool_calls?.length, 1);
   });
 
-  test('limits and stops cut the answer', async () => {
+  test('limits and stop sequences truncate the reply', async () => {
     const client = connect();
     const body = { model, messages: [{ role: 'user' as const, content: 'Hello' }] };
     const short = await client.chat.completions.create({ ...body, max_tokens: 3 });
@@ -118,7 +117,7 @@ describe('the openai package', () => {
     assert.equal(stopped.choices[0]!.finish_reason, 'stop');
   });
 
-  test('usage: made up by a play, and cached when the loop goes on', async () => {
+  test('usage: from the screenplay, and cached when the loop continues', async () => {
     const client = connect();
     const scripted = await client.chat.completions.create({ model, messages: rehearse('usage') });
     assert.equal(scripted.usage?.prompt_tokens, 4400);
@@ -135,7 +134,7 @@ describe('the openai package', () => {
     assert.equal(next.usage?.prompt_tokens_details?.cached_tokens, 1920);
   });
 
-  test('thinking is counted and not shown', async () => {
+  test('thinking is counted but not shown', async () => {
     const completion = await connect().chat.completions.create({
       model,
       messages: rehearse('thinking'),
@@ -144,7 +143,7 @@ describe('the openai package', () => {
     assert.ok((completion.usage?.completion_tokens_details?.reasoning_tokens ?? 0) > 5);
   });
 
-  test('errors come as the package’s own classes', async () => {
+  test('errors arrive as the SDK’s own classes', async () => {
     const send = (prompt: string, key?: string) =>
       connect(key).chat.completions.create({ model, messages: rehearse(prompt) });
     await assert.rejects(send('error 429 after 7 s'), (error) => {
@@ -158,7 +157,7 @@ describe('the openai package', () => {
     await assert.rejects(unknown, OpenAI.NotFoundError);
   });
 
-  test('the package’s own retries meet the recovery', async () => {
+  test('the SDK’s own retries reach the recovery', async () => {
     const client = new OpenAI({ apiKey: 'k', baseURL: `${server.url}/v1`, maxRetries: 2 });
     const messages = rehearse('error 503 1 times');
     const completion = await client.chat.completions.create({ model, messages });
@@ -208,7 +207,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.match(message._request_id ?? '', /^req_/);
   });
 
-  test('a whole tool loop', async () => {
+  test('a complete tool loop', async () => {
     const client = connect();
     const body = { model, max_tokens, system, tools: ANTHROPIC_TOOLS };
     const first = await client.messages.create({ ...body, messages: opening });
@@ -230,7 +229,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.match(JSON.stringify(finish?.input), /task_delegate ok/);
   });
 
-  test('a stream gives the same message as no stream', async () => {
+  test('streamed and plain messages are the same', async () => {
     const client = connect();
     const body = { model, max_tokens, system, messages: opening, tools: ANTHROPIC_TOOLS };
     const plain = await client.messages.create(body);
@@ -243,7 +242,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.equal(streamed.usage.output_tokens, plain.usage.output_tokens);
   });
 
-  test('every kind of event, in the vendor’s order', async () => {
+  test('sends every kind of event in the vendor’s order', async () => {
     const messages = rehearse('thinking');
     const stream = await connect().messages.create({ model, max_tokens, messages, stream: true });
     const types = (await Array.fromAsync(stream)).map((event) =>
@@ -266,7 +265,7 @@ describe('the @anthropic-ai/sdk package', () => {
     );
   });
 
-  test('thinking goes back as it came, or is refused', async () => {
+  test('thinking must be sent back unchanged', async () => {
     const client = connect();
     const messages = rehearse('thinking');
     const first = await client.messages.create({ model, max_tokens, messages });
@@ -307,7 +306,7 @@ describe('the @anthropic-ai/sdk package', () => {
     ]);
   });
 
-  test('limits and stops cut the answer', async () => {
+  test('limits and stop sequences truncate the reply', async () => {
     const client = connect();
     const messages = [{ role: 'user' as const, content: 'Hello' }];
     const short = await client.messages.create({ model, max_tokens: 3, messages });
@@ -319,7 +318,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.equal(stopped.stop_sequence, 'no real');
   });
 
-  test('usage: made up by a play, and cached where it is marked', async () => {
+  test('usage: from the screenplay, and cached up to a breakpoint', async () => {
     const client = connect();
     const scripted = await client.messages.create({
       model,
@@ -353,7 +352,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.equal(next.usage.input_tokens, 0);
   });
 
-  test('errors come as the package’s own classes, in a stream too', async () => {
+  test('errors arrive as the SDK’s own classes, also in a stream', async () => {
     const send = (prompt: string, key?: string) =>
       connect(key).messages.create({ model, max_tokens, messages: rehearse(prompt) });
     await assert.rejects(send('error 529'), Anthropic.OverloadedError);

@@ -1,4 +1,4 @@
-// The server as a whole: the same request gives the same bytes, and no request brings it down.
+// Tests the whole server: the same request gets the same bytes, and no request crashes it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -16,7 +16,7 @@ import {
 
 const user = (content: string) => ({ role: 'user', content });
 
-test('the same request gives the same bytes, on another server too', async () => {
+test('the same request gets the same bytes, also from another server', async () => {
   await using server = await startServer();
   await using otherServer = await startServer();
   const system = 'You are agent:planner';
@@ -59,7 +59,7 @@ test('call ids never repeat within a conversation', async () => {
   assert.equal(ids.size, 10);
 });
 
-/** Nearly right requests find more than noise does: every field may be right, wrong or missing. */
+/** Almost valid requests find more bugs than noise: any field may be valid, invalid or missing. */
 function makeAlmostValidRequest(): fc.Arbitrary<unknown> {
   const json = fc.jsonValue({ maxDepth: 3 });
   const role = fc.constantFrom('user', 'assistant', 'system', 'tool', 'developer', 'robot', 7);
@@ -108,7 +108,7 @@ function makeAlmostValidRequest(): fc.Arbitrary<unknown> {
   );
 }
 
-test('nearly right requests are answered, or refused in the vendor’s shape', async () => {
+test('almost valid requests succeed, or are refused in the vendor’s format', async () => {
   await using server = await startServer();
   const check = async (path: string, headers: Record<string, string>, body: unknown) => {
     const response = await post(`${server.url}${path}`, headers, body);
@@ -127,7 +127,7 @@ test('nearly right requests are answered, or refused in the vendor’s shape', a
   );
 });
 
-test('a body over the limit is refused and the server goes on', async () => {
+test('a body over the limit is refused, and the server keeps running', async () => {
   await using server = await startServer();
   const body = JSON.stringify({ model: 'rehearsal-large', x: 'y'.repeat(33 * 1024 * 1024) });
   const response = await postMessages(server, body).catch(() => undefined);
@@ -139,7 +139,7 @@ test('a body over the limit is refused and the server goes on', async () => {
   assert.equal(next.status, 200);
 });
 
-test('a screenplay of one’s own is played on both wires', async () => {
+test('a custom screenplay works on both wires', async () => {
   await using server = await startServer(`plays:
   - play: own
     match: { agent: smith, goal: '/forge (?<n>\\d+) (?<thing>\\w+)/' }

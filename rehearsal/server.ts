@@ -1,6 +1,5 @@
-// The HTTP server: finds the wire of a request, reads its body, and delivers what the wire answers.
-// The only thing it remembers is how often a request has failed whose play says how often it
-// should.
+// Serves HTTP: finds the wire of a request, reads the body, and sends the response that the wire
+// returns. Its only state is the failure count of requests whose scripted error has a limit.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -24,7 +23,7 @@ const ROUTES: Readonly<Record<string, RehearsalRoute>> = {
   '/v1/messages/count_tokens': { wire: anthropicWire, method: 'POST' },
 };
 
-/** Both vendors have /v1/models; which one is asked shows in the version header. */
+/** Both vendors have /v1/models; the version header tells them apart. */
 function findRoute(path: string, request: IncomingMessage): RehearsalRoute | undefined {
   const route = ROUTES[path];
   if (route) return route;
@@ -171,7 +170,7 @@ async function sendScriptedError(
 }
 
 /**
- * A mistake in this server must look like one on the vendor's side, and must not end the process.
+ * A bug in this server must look like an error of the vendor, and must not end the process.
  */
 function sendInternalError(
   request: IncomingMessage,

@@ -1,4 +1,4 @@
-// Cutting texts: nothing is lost between pieces, and no character is cut in two.
+// Tests splitting and truncation: no text is lost, and no surrogate pair is split.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { splitText, truncateText } from './split-text.ts';
 
 const text = fc.string({ unit: 'grapheme', maxLength: 400 });
 
-test('the pieces of a text make the text, and each is well formed', () => {
+test('the chunks of a text join to the text, and each is well-formed', () => {
   fc.assert(
     fc.property(text, (whole) => {
       const pieces = splitText(whole);
@@ -18,7 +18,7 @@ test('the pieces of a text make the text, and each is well formed', () => {
   assert.ok(splitText(pairs).every((piece) => piece.isWellFormed()));
 });
 
-test('a cut text is a beginning of it, well formed, and no longer than allowed', () => {
+test('a truncated text is a well-formed prefix of at most the given length', () => {
   fc.assert(
     fc.property(text, fc.integer({ min: 0, max: 500 }), (whole, charsMax) => {
       const truncated = truncateText(whole, charsMax);

@@ -1,5 +1,5 @@
-// Cuts texts: to a length, or into the pieces of a stream. Never between the two halves of a
-// character outside the basic plane, because half a character is not valid UTF-8.
+// Truncates text to a length, and splits it into the chunks of a stream. Never splits a surrogate
+// pair, because half of one is not valid UTF-8.
 
 const CHUNK_CHARS = 48;
 

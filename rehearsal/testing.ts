@@ -1,5 +1,4 @@
-// Support for the tests of this folder: a server on a free port, and calls to it that say only what
-// matters.
+// Supports the tests of this folder: starts a server on a free port and sends requests to it.
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { loadScreenplays, readScreenplay } from './screenplay/load.ts';
@@ -31,7 +30,7 @@ export type ReceivedReply = {
   readonly json: unknown;
 };
 
-/** What stands at a path such as `choices.0.message`; the test says what it takes it for. */
+/** Returns the value at a path such as `choices.0.message`, unchecked, as the type T. */
 export function readPath<T>(value: unknown, path: string): T {
   let current = value;
   for (const key of path.split('.'))

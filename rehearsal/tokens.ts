@@ -1,11 +1,10 @@
-// The one token estimate of the rehearsal: a token is four characters. Also what a prompt cache
-// would have done, worked out from the conversation alone so that a repeated request gives the same
-// numbers.
+// Estimates tokens, at four characters per token, and simulates a prompt cache. The cache depends
+// on the conversation alone, so that a repeated request gets the same numbers.
 
 export type TokenUsage = {
   /** Input tokens that were neither read from nor written to a cache. */
   readonly input_tokens: number;
-  /** All output tokens, reasoning included. */
+  /** All output tokens, including reasoning. */
   readonly output_tokens: number;
   readonly cache_read_tokens: number;
   readonly cache_write_tokens: number;
@@ -16,27 +15,28 @@ export function estimateTokens(chars: number): number {
   return Math.ceil(chars / 4);
 }
 
-/** Both vendors cache no prompt shorter than this. */
+/** Neither vendor caches a shorter prompt. */
 const CACHE_TOKENS_MIN = 1024;
 
-/** An image costs what 4000 characters cost, whatever its size. */
+/** An image of any size counts as this many characters. */
 export const IMAGE_CHARS = 4000;
 
 export type PromptSize = {
   readonly chars: number;
   /**
-   * Characters up to the newest assistant message: what an earlier request of this loop has sent.
+   * Characters before the newest assistant message: the prompt of the previous request.
    */
   readonly previousChars: number;
-  /** Characters up to the last cache mark; 0 when nothing is marked. */
+  /** Characters up to the last cache breakpoint; 0 without one. */
   readonly breakpointChars: number;
 };
 
 type CacheMode = 'automatic' | 'explicit';
 
 /**
- * How much of a prompt a cache would have held. OpenAI caches by itself, in steps of 128 tokens;
- * Anthropic caches what the caller has marked, and counts what it writes.
+ * Splits the input tokens into uncached, read from cache and written to cache. OpenAI caches
+ * automatically, in steps of 128 tokens; Anthropic caches up to explicit breakpoints, and counts
+ * cache writes.
  */
 export function splitInputTokens(
   size: PromptSize,

@@ -1,5 +1,5 @@
-// What the server needs to know of a wire: how it refuses, and how it turns a request body into an
-// answer. The two vendors' folders implement it; the server knows nothing else of them.
+// Defines the interface between the server and a wire, which checks requests, builds responses and
+// formats errors. The folder of each vendor implements it.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { DeliveryOptions, EncodedReply } from './deliver-reply.ts';
 import type { RehearsalRefusal } from './refusal.ts';
@@ -19,9 +19,9 @@ export type RehearsalResponse =
 export type IncomingRequest = {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
-  /** The parsed body, or undefined when it was not JSON. */
+  /** The parsed body; undefined if it is not JSON. */
   readonly body: unknown;
-  /** A hash of the body's bytes: ids come from it, so the same request gets the same ids. */
+  /** Hash of the body. Ids derive from it, so the same request gets the same ids. */
   readonly seed: string;
   readonly scenarios: readonly Scenario[];
 };
@@ -31,7 +31,7 @@ export type RehearsalWire = {
   respond(request: IncomingRequest): RehearsalResponse;
   formatRefusal(refusal: RehearsalRefusal, requestId: string): string;
   formatError(error: ScriptedError, requestId: string): string;
-  /** In which header the request's id goes back. */
+  /** Response header that carries the request id. */
   readonly requestIdHeader: string;
 };
 

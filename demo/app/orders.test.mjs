@@ -1,4 +1,4 @@
-// What the order service promises: the right order, and not by looking at every one there is.
+// Tests the order lookup: it finds the right order without reading every order.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { makeFinder } from './orders.mjs';
@@ -19,7 +19,7 @@ test('finds an order by its number', () => {
   assert.equal(makeFinder(orders)('B0000001'), undefined);
 });
 
-test('looks at a few orders for one request, not at all of them', () => {
+test('reads a few orders per request, not all of them', () => {
   const find = makeFinder(orders);
   reads = 0;
   find('A0004999');

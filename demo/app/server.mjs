@@ -15,7 +15,7 @@ createServer((request, response) => {
   const id = decodeURIComponent(request.url.slice('/orders/'.length));
   const order = find(id);
   response.statusCode = order === undefined ? 404 : 200;
-  response.end(JSON.stringify(order ?? { error: 'there is no such order' }));
+  response.end(JSON.stringify(order ?? { error: `order ${id} not found` }));
   const tookMs = (performance.now() - startedMs).toFixed(1);
   const agent = String(request.headers['user-agent'] ?? '-').replaceAll('"', "'");
   const when = new Date().toISOString();

@@ -1,5 +1,5 @@
-// Checks the content blocks of a message as Anthropic does: known types and fields, texts that are
-// not empty, thinking that came back unchanged.
+// Checks the content blocks of a message as Anthropic does: known types and fields, non-empty text,
+// unchanged thinking.
 import {
   findFirstRefusal,
   findItemRefusal,
@@ -72,7 +72,7 @@ function checkString(block: JsonRecord, key: string, path: string): RehearsalRef
   return typeof block[key] === 'string' ? undefined : refuseWrongType(`${path}.${key}`, 'string');
 }
 
-/** `scope` is the word before the colon in the vendor's sentence: messages or system. */
+/** `scope` is the prefix of the vendor's message: messages or system. */
 export function checkTextBlock(
   block: JsonRecord,
   path: string,

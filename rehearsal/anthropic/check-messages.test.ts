@@ -1,4 +1,4 @@
-// What is refused about messages and their blocks: one row per refusal, with the vendor's sentence.
+// Tests the refusals of messages and their blocks: one row each, with the vendor's message.
 import {
   type AnthropicRefusalRow,
   assistant,
@@ -60,7 +60,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /cannot end with trailing whitespace/,
   ],
   [
-    'a field too many in a message',
+    'an extra field in a message',
     chat({ ...user, name: 'bob' }),
     /^messages\.0\.name: Extra inputs are not permitted$/,
   ],
@@ -93,7 +93,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /^messages\.0\.content\.0: Input tag 'input_text' found using 'type'/,
   ],
   [
-    'a field too many in a block',
+    'an extra field in a block',
     chat(userWith({ ...textBlock('x'), id: 1 })),
     /^messages\.0\.content\.0\.text\.id: Extra inputs/,
   ],
@@ -123,12 +123,12 @@ const ROWS: AnthropicRefusalRow[] = [
     /^messages\.1\.content\.0\.tool_use\.input: Input should be a valid dictionary$/,
   ],
   [
-    'a tool use that nobody answers',
+    'a tool use without a result',
     chat(user, assistant(toolUse('a')), user),
     /^messages\.1: `tool_use` ids were found without `tool_result` blocks immediately after: a\./,
   ],
   [
-    'one of two not answered',
+    'two tool uses, one result',
     chat(user, assistant(toolUse('a'), toolUse('b')), userWith(toolResult('a'))),
     /immediately after: b\./,
   ],
@@ -169,7 +169,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /^messages\.2\.content\.1: each tool_use must have a single result/,
   ],
   [
-    'one id twice',
+    'a duplicate id',
     chat(user, assistant(toolUse('a'), toolUse('a')), userWith(toolResult('a'))),
     /^messages\.1\.content\.1: `tool_use` ids must be unique$/,
   ],
@@ -189,7 +189,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /thinking\.signature: Field required/,
   ],
   [
-    'thinking that was changed',
+    'modified thinking',
     chat(user, assistant({ type: 'thinking', thinking: 'y', signature: signThinking('x') }), user),
     /^messages\.1\.content\.0: Invalid `signature` in `thinking` block$/,
   ],
@@ -205,4 +205,4 @@ const ROWS: AnthropicRefusalRow[] = [
   ],
 ];
 
-testRefusals('what is refused about messages', ROWS);
+testRefusals('refused messages', ROWS);

@@ -1,5 +1,5 @@
-// Checks the messages of a request as Anthropic does: roles and their order, contents, and that
-// every tool use has its result in the very next message.
+// Checks the messages of a request as Anthropic does: roles and their order, content, and that the
+// next message contains the result of every tool use.
 import type { Model } from '../models.ts';
 import {
   findItemRefusal,
@@ -61,7 +61,7 @@ function listBlocks(message: JsonRecord | undefined): readonly PairedBlock[] {
   return Array.isArray(message?.content) ? (message.content as PairedBlock[]) : [];
 }
 
-/** The results that open a message. Those after other blocks do not answer a tool use. */
+/** Lists the results at the start of a message. Results after other blocks do not count. */
 function listLeadingResultIds(message: JsonRecord | undefined): string[] {
   const blocks = message?.role === 'user' ? listBlocks(message) : [];
   const end = blocks.findIndex((block) => block.type !== 'tool_result');

@@ -1,4 +1,4 @@
-// What is refused about a request besides its messages: fields, limits, tools, thinking, headers.
+// Tests the refusals of a request, except its messages: fields, limits, tools, thinking, headers.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import {
@@ -43,8 +43,8 @@ const ROWS: AnthropicRefusalRow[] = [
     { ...base, max_completion_tokens: 2 },
     /^max_completion_tokens: Extra inputs/,
   ],
-  ['temperature, which is gone', { ...base, temperature: 1 }, /^temperature: Extra inputs/],
-  ['top_p, which is gone', { ...base, top_p: 0.5 }, /^top_p: Extra inputs/],
+  ['temperature, which was removed', { ...base, temperature: 1 }, /^temperature: Extra inputs/],
+  ['top_p, which was removed', { ...base, top_p: 0.5 }, /^top_p: Extra inputs/],
   ['no max_tokens', { model: base.model, messages: [user] }, /^max_tokens: Field required$/],
   [
     'max_tokens as text',
@@ -115,7 +115,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /^tools\.0: Input tag 'function' found/,
   ],
   [
-    'two tools of one name',
+    'two tools with the same name',
     { ...base, tools: [customTool({}), customTool({})] },
     /^tools: Tool names must be unique\.$/,
   ],
@@ -150,7 +150,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /`max_tokens` must be greater than `thinking\.budget_tokens`/,
   ],
   [
-    'thinking left out of the turn',
+    'thinking removed from the turn',
     {
       ...base,
       max_tokens: 4096,
@@ -161,9 +161,13 @@ const ROWS: AnthropicRefusalRow[] = [
   ],
   ['a blank stop sequence', { ...base, stop_sequences: [' '] }, /must contain non-whitespace/],
   ['stream as text', { ...base, stream: 'yes' }, /^stream: Input should be a valid boolean$/],
-  ['metadata too wide', { ...base, metadata: { trace: 1 } }, /^metadata\.trace: Extra inputs/],
   [
-    'five cache marks',
+    'an extra field in metadata',
+    { ...base, metadata: { trace: 1 } },
+    /^metadata\.trace: Extra inputs/,
+  ],
+  [
+    'five cache breakpoints',
     chat(
       userWith(
         ...Array.from({ length: 5 }, () => ({
@@ -180,7 +184,7 @@ const ROWS: AnthropicRefusalRow[] = [
     /^prompt is too long: 32001 tokens > 32000 maximum$/,
   ],
   [
-    'prompt and answer over the window',
+    'prompt and output over the window',
     {
       ...small,
       max_tokens: 8_000,
@@ -190,9 +194,9 @@ const ROWS: AnthropicRefusalRow[] = [
   ],
 ];
 
-testRefusals('what is refused about a request', ROWS);
+testRefusals('refused requests', ROWS);
 
-describe('what the version and the headers decide', () => {
+describe('version and headers', () => {
   let server: TestServer;
   before(async () => {
     server = await startServer();
@@ -251,7 +255,7 @@ describe('what the version and the headers decide', () => {
     assert.equal(bearer.status, 200);
   });
 
-  test('counting refuses what it does not know, and needs no max_tokens', async () => {
+  test('counting refuses unknown fields, and does not need max_tokens', async () => {
     const url = `${server.url}/v1/messages/count_tokens`;
     const { max_tokens: _, ...body } = base;
     const counted = await post(url, ANTHROPIC_HEADERS, body);
@@ -260,13 +264,13 @@ describe('what the version and the headers decide', () => {
     assert.match(readPath(refused.json, 'error.message'), /^max_tokens: Extra inputs/);
   });
 
-  test('an unknown address has the vendor’s shape', async () => {
+  test('an unknown path is refused in the vendor’s format', async () => {
     const response = await post(`${server.url}/v1/complete`, ANTHROPIC_HEADERS, base);
     assert.equal(response.status, 404);
     assert.equal(readPath(response.json, 'error.type'), 'not_found_error');
   });
 
-  test('what is right is not refused', async () => {
+  test('valid requests are accepted', async () => {
     const thought = { type: 'thinking', thinking: 'x', signature: signThinking('x') };
     const validRequests = [
       base,

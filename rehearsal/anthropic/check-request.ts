@@ -1,5 +1,5 @@
 // Checks a message request as Anthropic does: known fields, model, limits, system, messages, tools,
-// thinking. The length of the prompt is checked later, when it has been counted.
+// thinking. The prompt length is checked later, once it has been counted.
 import { findModel, type Model } from '../models.ts';
 import {
   findFirstRefusal,
@@ -26,7 +26,7 @@ import { COUNT_FIELDS, MESSAGE_FIELDS, SAMPLING_FIELDS } from './types.ts';
 
 export type RequestCheckOptions = {
   readonly version: ApiVersion;
-  /** With a beta header the API knows fields that are not in the published types. */
+  /** With a beta header the API accepts fields that are not in the published types. */
   readonly hasBeta: boolean;
   readonly isCounting: boolean;
 };
@@ -115,7 +115,7 @@ function checkThinking(body: JsonRecord): RehearsalRefusal | undefined {
   return checkThinkingPreserved(body);
 }
 
-/** With thinking on, the turn that called the tools must still begin with its thinking. */
+/** With thinking enabled, the turn that called the tools must still start with its thinking. */
 function checkThinkingPreserved(body: JsonRecord): RehearsalRefusal | undefined {
   const messages = body.messages as readonly JsonRecord[];
   const index = messages.findLastIndex((message) => message.role === 'assistant');

@@ -9,7 +9,7 @@ import { checkExtraFields, checkToolName } from './check-blocks.ts';
 import { refuse, refuseMissingField, refuseUnknownTag, refuseWrongType } from './refusals.ts';
 import { TOOL_FIELDS } from './types.ts';
 
-/** The vendor's own tools carry a date; they are taken and never called by a rehearsal. */
+/** The vendor's own tools end in a date. They are accepted, and a rehearsal never calls them. */
 const VENDOR_TOOL = /_\d{8}$/;
 const TOOL_TYPES = ['bash_20250124', 'custom', 'text_editor_20250728', 'web_search_20260318'];
 const TOOL_CHOICES = ['auto', 'any', 'tool', 'none'];

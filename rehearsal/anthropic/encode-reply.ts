@@ -1,5 +1,4 @@
-// Writes a performance on Anthropic's wire: one message, or a stream of named events.
-
+// Encodes a rendered reply for Anthropic's wire: one message, or a stream of named events.
 import type { EncodedReply } from '../deliver-reply.ts';
 import type { RenderedPart, RenderedReply, ScriptedError } from '../render-reply.ts';
 import type { ScriptedStopReason } from '../screenplay/types.ts';
@@ -139,7 +138,7 @@ function makeStartEvent(message: AnthropicMessage): StreamEvent {
       content: [],
       stop_reason: null,
       stop_sequence: null,
-      // Before it has spoken the model has one token of output, as the vendor counts.
+      // The vendor reports one output token at the start of a stream.
       usage: { ...message.usage, output_tokens: 1, output_tokens_details: null },
     },
   };
@@ -176,7 +175,7 @@ export function formatScriptedError(error: ScriptedError, requestId: string): st
   return formatRefusal({ status: error.status, type, message: error.message }, requestId);
 }
 
-/** Fast enough to reach any limit of a caller soon: some megabytes a second. */
+/** Repeats in an endless reply, at megabytes per second, to reach a caller's limits soon. */
 const ENDLESS_TEXT = '[rehearsal] and on and on ';
 const BODY_REPEATS = 256;
 const EVENT_REPEATS = 32;

@@ -1,4 +1,4 @@
-// Reads a checked message request into a scene, and counts its characters and cache marks.
+// Normalizes a checked message request, and counts its characters and cache breakpoints.
 import type { Model } from '../models.ts';
 import {
   type NormalizedRequest,
@@ -36,7 +36,7 @@ function countChars(block: InputBlock): number {
 
 export type MeasuredPrompt = PromptSize & { readonly breakpointCount: number };
 
-/** Counts in the order in which a prompt is cached: tools, system, messages. */
+/** Counts in caching order: tools, system, messages. */
 export function measurePrompt(request: MessagesRequest): MeasuredPrompt {
   let chars = 0;
   let previousChars = 0;

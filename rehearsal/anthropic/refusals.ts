@@ -1,5 +1,5 @@
-// The sentences and shapes in which Anthropic refuses, as its API writes them. Which request
-// deserves which one is decided in the checks.
+// Builds refusals with Anthropic's own messages, types and status codes. The check-*.ts files
+// decide which request gets which refusal.
 import type { RehearsalRefusal } from '../refusal.ts';
 
 export function refuse(message: string): RehearsalRefusal {
@@ -64,7 +64,7 @@ const ERROR_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 };
 
-/** The `error.type` the vendor gives to a status when a play does not name one. */
+/** Returns the vendor's `error.type` for a status, for errors whose screenplay names none. */
 export function mapStatusToErrorType(status: number): string {
   return ERROR_TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
 }

@@ -1,5 +1,5 @@
-// The signature of a thinking block. Not a secret: it only shows whether a block came back as it
-// was sent, which is what the real API insists on.
+// Signs thinking blocks. The signature is not secret: it only detects changes to a block, which the
+// real API refuses.
 import { hash } from 'node:crypto';
 
 export function signThinking(thinking: string): string {

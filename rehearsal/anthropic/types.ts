@@ -1,6 +1,6 @@
-// The parts of Anthropic's wire that this server reads and writes. Fields it takes and ignores are
-// only in the lists of known fields. A test holds both against the types of the `@anthropic-ai/sdk`
-// package.
+// Defines the parts of Anthropic's wire that this server reads and writes. Fields that it accepts
+// and ignores are only in the lists of known fields. A test compares both with the types of the
+// `@anthropic-ai/sdk` package.
 
 export type TextBlock = { readonly type: 'text'; readonly text: string };
 export type ToolUseBlock = {
@@ -51,7 +51,7 @@ export type MessagesRequest = {
   readonly stream?: boolean;
 };
 
-/** Every field of a message request that the vendor knows; any other is refused. */
+/** The vendor's fields of a message request; any other field is refused. */
 export const MESSAGE_FIELDS = [
   'max_tokens',
   'messages',
@@ -72,7 +72,7 @@ export const MESSAGE_FIELDS = [
   'tools',
 ] as const;
 
-/** Those of them that counting tokens knows. */
+/** The vendor's fields of a token count request. */
 export const COUNT_FIELDS = [
   'messages',
   'model',
@@ -85,7 +85,7 @@ export const COUNT_FIELDS = [
   'tools',
 ] as const;
 
-/** Gone since API version 2026-10-21. */
+/** Removed in API version 2026-10-21. */
 export const SAMPLING_FIELDS = ['temperature', 'top_p', 'top_k'] as const;
 
 export const BLOCK_FIELDS = {

@@ -1,4 +1,4 @@
-// Anthropic's wire as the server sees it: messages, counting tokens, models.
+// Implements Anthropic's wire: messages, token counting, models.
 import { findModel, MODELS, type Model } from '../models.ts';
 import { makeRefusalResponse, makeScriptedResponse } from '../scripted-response.ts';
 import { estimateTokens } from '../tokens.ts';
@@ -41,7 +41,7 @@ function respondToMessages(incoming: IncomingRequest, isCounting: boolean): Rehe
     request: normalizeRequest(request, model),
     callIdPrefix: 'toolu_',
     isStreaming: request.stream === true,
-    noMatchRefusal: { ...refuse('No play takes this request.'), status: 500, type: 'api_error' },
+    noMatchRefusal: { ...refuse('No play matches this request.'), status: 500, type: 'api_error' },
     encodeReply: (reply) => encodeReply(request, reply, size, incoming.seed),
   });
 }

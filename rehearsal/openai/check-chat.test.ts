@@ -1,4 +1,4 @@
-// What is refused about a chat besides its messages: fields, model, tools, limits, keys, addresses.
+// Tests the refusals of a chat, except its messages: fields, model, tools, limits, keys, paths.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { TestServer } from '../testing.ts';
@@ -92,7 +92,7 @@ const ROWS: OpenaiRefusalRow[] = [
     'string_above_max_length',
   ],
   [
-    'a schema that is no object',
+    'a schema that is not an object',
     { ...base, tools: [functionTool('x', { type: 'string' })] },
     /schema must be a JSON Schema of 'type: "object"'/,
     'tools[0].function.parameters',
@@ -173,7 +173,7 @@ const ROWS: OpenaiRefusalRow[] = [
     'invalid_type',
   ],
   [
-    'five stops',
+    'five stop sequences',
     { ...base, stop: ['a', 'b', 'c', 'd', 'e'] },
     /maximum length 4/,
     'stop',
@@ -206,7 +206,7 @@ const ROWS: OpenaiRefusalRow[] = [
     'context_length_exceeded',
   ],
   [
-    'prompt and answer over the window',
+    'prompt and output over the window',
     {
       ...base,
       model: 'rehearsal-small',
@@ -219,9 +219,9 @@ const ROWS: OpenaiRefusalRow[] = [
   ],
 ];
 
-testRefusals('what is refused about a chat', '/v1/chat/completions', ROWS);
+testRefusals('refused chats', '/v1/chat/completions', ROWS);
 
-describe('what is refused before a chat is read', () => {
+describe('refused before the chat is read', () => {
   let server: TestServer;
   before(async () => {
     server = await startServer();
@@ -240,7 +240,7 @@ describe('what is refused before a chat is read', () => {
     assert.equal(readPath(response.json, 'error.code'), 'invalid_api_key');
   });
 
-  test('an unknown address, and a wrong method', async () => {
+  test('an unknown path, and a wrong method', async () => {
     const unknown = await post(`${server.url}/v1/responses`, OPENAI_HEADERS, base);
     assert.equal(unknown.status, 404);
     assert.match(readPath(unknown.json, 'error.message'), /Invalid URL \(POST \/v1\/responses\)/);
@@ -248,7 +248,7 @@ describe('what is refused before a chat is read', () => {
     assert.equal(wrong.status, 405);
   });
 
-  test('invalid UTF-8, and nesting without end', async () => {
+  test('invalid UTF-8, and excessive nesting', async () => {
     const broken = await postChat(server, new Uint8Array([0x7b, 0x22, 0xff, 0x22, 0x7d]));
     assert.equal(broken.status, 400);
     const nest = '['.repeat(200_000) + ']'.repeat(200_000);
@@ -257,7 +257,7 @@ describe('what is refused before a chat is read', () => {
     assert.equal(response.status, 400);
   });
 
-  test('what is right is not refused', async () => {
+  test('valid requests are accepted', async () => {
     const validRequests = [
       base,
       { ...base, tools: [] },

@@ -1,5 +1,5 @@
-// Checks a chat request as OpenAI does, in its order: model, known fields, messages, tools,
-// numbers. The length of the prompt is checked later, when it has been counted.
+// Checks a chat request as OpenAI does, in the same order: model, known fields, messages, tools,
+// numbers. The prompt length is checked later, once it has been counted.
 import { findModel, type Model } from '../models.ts';
 import {
   findFirstRefusal,

@@ -1,5 +1,4 @@
-// What is refused about the messages of a chat: one row per refusal, with the vendor's param and
-// code.
+// Tests the refusals of a chat's messages: one row each, with the vendor's param and code.
 import {
   assistant,
   base,
@@ -20,14 +19,14 @@ const ROWS: OpenaiRefusalRow[] = [
     'missing_required_parameter',
   ],
   [
-    'messages that are a text',
+    'messages as text',
     { ...base, messages: 'Hello' },
     /expected an array of objects/,
     'messages',
     'invalid_type',
   ],
   ['empty messages', chat(), /empty array/, 'messages', 'empty_array'],
-  ['a message that is a text', chat('Hello'), /expected an object/, 'messages[0]', 'invalid_type'],
+  ['a message as text', chat('Hello'), /expected an object/, 'messages[0]', 'invalid_type'],
   [
     'a message without a role',
     chat({ content: 'x' }),
@@ -85,7 +84,7 @@ const ROWS: OpenaiRefusalRow[] = [
     'missing_required_parameter',
   ],
   [
-    'an assistant that says nothing',
+    'an assistant message without content',
     chat(user, { role: 'assistant' }),
     /got null/,
     'messages.[1].content',
@@ -134,14 +133,14 @@ const ROWS: OpenaiRefusalRow[] = [
     'invalid_type',
   ],
   [
-    'a call that nobody answers',
+    'a call without a tool message',
     chat(user, assistant(toolCall('a'))),
     /did not have response messages: a$/,
     'messages.[2].role',
     null,
   ],
   [
-    'one of two calls not answered',
+    'two calls, one tool message',
     chat(user, assistant(toolCall('a'), toolCall('b')), toolMessage('a'), user),
     /did not have response messages: b$/,
     'messages.[2].role',
@@ -177,4 +176,4 @@ const ROWS: OpenaiRefusalRow[] = [
   ],
 ];
 
-testRefusals('what is refused about messages', '/v1/chat/completions', ROWS);
+testRefusals('refused messages', '/v1/chat/completions', ROWS);

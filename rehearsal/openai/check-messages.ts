@@ -1,5 +1,5 @@
-// Checks the messages of a chat request as OpenAI does: roles, contents, and that every tool call
-// is answered by tool messages right after it.
+// Checks the messages of a chat request as OpenAI does: roles, content, and that tool messages with
+// the results directly follow the tool calls.
 import {
   findFirstRefusal,
   findItemRefusal,
@@ -126,8 +126,8 @@ function checkMessage(message: unknown, index: number): RehearsalRefusal | undef
 }
 
 /**
- * Every call of an assistant message is answered by the tool messages right after it, and by no
- * others.
+ * Each call of an assistant message needs exactly one tool message, directly after the assistant
+ * message.
  */
 function checkToolPairing(messages: readonly JsonRecord[]): RehearsalRefusal | undefined {
   let openCallIds: Set<string> | undefined;

@@ -1,4 +1,4 @@
-// Embeddings: what is refused, and that near texts are near.
+// Tests embeddings: refusals, and that similar texts get near vectors.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -40,7 +40,7 @@ const ROWS: OpenaiRefusalRow[] = [
     403,
   ],
   [
-    'too long an input',
+    'an input that is too long',
     { ...EMBED, input: 'x'.repeat(32_772) },
     /maximum context length is 8192 tokens, however you requested 8193/,
     null,
@@ -62,11 +62,11 @@ const ROWS: OpenaiRefusalRow[] = [
   ],
 ];
 
-testRefusals('what is refused about embeddings', '/v1/embeddings', ROWS);
+testRefusals('refused embeddings', '/v1/embeddings', ROWS);
 
 const dot = (a: Float32Array, b: Float32Array) => a.reduce((sum, x, i) => sum + x * b[i]!, 0);
 
-test('every text has a vector of length one, and always the same', () => {
+test('every text has a unit vector, and always the same one', () => {
   fc.assert(
     fc.property(fc.string({ minLength: 1 }), fc.integer({ min: 1, max: 256 }), (text, size) => {
       const vector = embedText(text, size);

@@ -1,6 +1,6 @@
-// Embeddings without a model: every word and every run of three letters points somewhere by its
-// hash, so texts that share words are near each other. Unit vectors, the same for the same text on
-// every machine.
+// Computes embeddings without a model: each word and each sequence of three letters adds to one
+// dimension, chosen by hash, so texts that share words are near each other. The result is a unit
+// vector, the same for the same text on every machine.
 import { findModel } from '../models.ts';
 import {
   findFirstRefusal,
@@ -54,7 +54,7 @@ export function embedText(text: string, dimensions: number): Float32Array {
   }
   let squaredLength = 0;
   for (const value of vector) squaredLength += value * value;
-  // Features can cancel out, and a text can have no words: it still gets its own direction.
+  // Features may cancel out, and a text may have no words; it still needs a unit vector.
   if (squaredLength === 0) vector[hashText(text) % dimensions] = 1;
   const length = Math.sqrt(squaredLength || 1);
   return vector.map((value) => value / length);

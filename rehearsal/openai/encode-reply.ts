@@ -1,6 +1,5 @@
-// Writes a performance on OpenAI's wire: one completion, or a stream of chunks that ends with
-// [DONE]. Thinking is counted and not shown, as on the vendor's chat API.
-
+// Encodes a rendered reply for OpenAI's wire: one completion, or a stream of chunks that ends with
+// [DONE]. Thinking is counted but not shown, as in the vendor's chat API.
 import type { EncodedReply } from '../deliver-reply.ts';
 import type { RenderedCall, RenderedReply, ScriptedError } from '../render-reply.ts';
 import type { ScriptedStopReason } from '../screenplay/types.ts';
@@ -17,7 +16,7 @@ import type {
   ToolCall,
 } from './types.ts';
 
-/** A fixed time, so that the same request gives the same bytes. */
+/** A fixed time, so that the same request gets the same bytes. */
 export const CREATED_AT_SECONDS = 1_767_225_600;
 const FINGERPRINT = 'fp_rehearsal';
 
@@ -154,7 +153,7 @@ export function formatScriptedError(error: ScriptedError): string {
   });
 }
 
-/** Fast enough to reach any limit of a caller soon: some megabytes a second. */
+/** Repeats in an endless reply, at megabytes per second, to reach a caller's limits soon. */
 const ENDLESS_TEXT = '[rehearsal] and on and on ';
 const BODY_REPEATS = 256;
 const EVENT_REPEATS = 32;

@@ -1,4 +1,4 @@
-// Reads a checked chat request into a scene, and counts its characters.
+// Normalizes a checked chat request, and counts its characters.
 import type { Model } from '../models.ts';
 import {
   type NormalizedRequest,

@@ -1,5 +1,5 @@
-// Support for the tests of this wire: requests to bend, and a check of one refusal against a real
-// server.
+// Supports the refusal tests of this wire: builds requests, and checks a table of refusals against
+// a running server.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { OPENAI_HEADERS, post, readPath, startServer, type TestServer } from '../testing.ts';

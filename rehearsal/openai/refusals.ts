@@ -1,5 +1,5 @@
-// The sentences and shapes in which OpenAI refuses, as its API writes them. Which request deserves
-// which one is decided in the checks.
+// Builds refusals with OpenAI's own messages, types and status codes. The check-*.ts files
+// decide which request gets which refusal.
 import type { RehearsalRefusal } from '../refusal.ts';
 
 export function refuse(
@@ -119,7 +119,7 @@ export const refuseUnknownModel = (model: string): RehearsalRefusal => ({
   code: 'model_not_found',
 });
 
-/** The `error.type` the vendor gives to a status when a play does not name one. */
+/** Returns the vendor's `error.type` for a status, for errors whose screenplay names none. */
 export function mapStatusToErrorType(status: number): string {
   if (status === 429) return 'rate_limit_error';
   return status >= 500 ? 'server_error' : 'invalid_request_error';

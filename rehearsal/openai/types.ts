@@ -1,5 +1,5 @@
-// The parts of OpenAI's wire that this server reads and writes. Fields it takes and ignores are
-// only in the list of known fields. A test holds both against the types of the `openai` package.
+// Defines the parts of OpenAI's wire that this server reads and writes. Fields that it accepts and
+// ignores are only in the list of known fields. A test compares both with the `openai` package.
 
 export type TextPart = { readonly type: 'text'; readonly text: string };
 export type ContentPart = TextPart | { readonly type: string; readonly text?: undefined };
@@ -47,7 +47,7 @@ export type ChatRequest = {
   readonly stream_options?: { readonly include_usage?: boolean } | null;
 };
 
-/** Every field of a chat request that the vendor knows; any other is refused. */
+/** The vendor's fields of a chat request; any other field is refused. */
 export const CHAT_FIELDS = [
   'messages',
   'model',

@@ -1,4 +1,4 @@
-// OpenAI's wire as the server sees it: chat completions, embeddings, models.
+// Implements OpenAI's wire: chat completions, embeddings, models.
 import { findModel, MODELS, type Model } from '../models.ts';
 import { makeRefusalResponse, makeScriptedResponse } from '../scripted-response.ts';
 import {
@@ -26,7 +26,11 @@ function respondToChat(incoming: IncomingRequest): RehearsalResponse {
     request: normalizeRequest(request, model),
     callIdPrefix: 'call_',
     isStreaming: request.stream === true,
-    noMatchRefusal: { ...refuse('No play takes this request.'), status: 500, type: 'server_error' },
+    noMatchRefusal: {
+      ...refuse('No play matches this request.'),
+      status: 500,
+      type: 'server_error',
+    },
     encodeReply: (reply) => encodeReply(request, reply, size, incoming.seed),
   });
 }

@@ -1,4 +1,4 @@
-// Did-you-mean: the known word nearest to a mistyped one, or nothing when none is near.
+// Suggests the known name nearest to a mistyped one, if any is near enough.
 
 export function findNearestName(name: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
@@ -10,15 +10,15 @@ export function findNearestName(name: string, known: readonly string[]): string 
       bestDistance = distance;
     }
   }
-  // Short forms such as args are far by edits and near to the eye.
+  // An abbreviation such as args needs many edits but shares its first letters.
   return best ?? known.find((candidate) => candidate.startsWith(name.slice(0, 3)));
 }
 
 export function formatSuggestion(name: string, known: readonly string[]): string {
   const nearest = findNearestName(name, known);
   return nearest === undefined
-    ? `known are: ${known.join(', ')}`
-    : `did you mean "${nearest}"? Known are: ${known.join(', ')}`;
+    ? `known: ${known.join(', ')}`
+    : `did you mean "${nearest}"? Known: ${known.join(', ')}`;
 }
 
 function countEdits(a: string, b: string): number {

@@ -1,5 +1,5 @@
-// Reads the screenplays of one or more directories into plays, in the order they are tried. What is
-// wrong comes back as problems with file and line; deciding what to do about them is the caller's.
+// Loads the screenplays of one or more directories as scenarios, in the order in which they are
+// tried. Returns problems with file and line; the caller decides what to do about them.
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { readMatch } from './read-match.ts';
@@ -32,7 +32,7 @@ function readScenario(reader: YamlReader, entry: YamlEntry): Scenario | undefine
   if (!isFallback && Object.keys(match).length === 0) {
     reader.report(
       entry.offset,
-      'a play without "match" takes every request; write "fallback: true"',
+      'a play without "match" matches every request; add "fallback: true"',
     );
   }
   const name = nameEntry && reader.readString(nameEntry, 'play');
@@ -40,7 +40,7 @@ function readScenario(reader: YamlReader, entry: YamlEntry): Scenario | undefine
     ? reader.readList(answersEntry, 'answers').map((item) => readReply(reader, item, match))
     : [];
   if (replies.length > 0 && replies.every((reply) => reply.when)) {
-    reader.report(answersEntry!.offset, 'answers needs at least one without "when"');
+    reader.report(answersEntry!.offset, 'answers needs at least one entry without "when"');
   }
   if (name === undefined) return undefined;
   return { name, file: reader.file, match, isFallback, replies };
@@ -55,7 +55,7 @@ export function readScreenplay(file: string, text: string): ScreenplaySet {
   for (const entry of playsEntry ? reader.readList(playsEntry, 'plays') : []) {
     const scenario = readScenario(reader, entry);
     if (scenario && scenarios.some((other) => other.name === scenario.name)) {
-      reader.report(entry.offset, `two plays are called "${scenario.name}"`);
+      reader.report(entry.offset, `duplicate play "${scenario.name}"`);
     }
     if (scenario) scenarios.push(scenario);
   }
@@ -72,14 +72,15 @@ function listFiles(directory: string): string[] {
 function readScreenplayFile(file: string): ScreenplaySet {
   const bytes = readFileSync(file);
   if (bytes.length > FILE_BYTES_MAX) {
-    const message = `the file has ${bytes.length} bytes; a screenplay has at most ${FILE_BYTES_MAX}`;
+    const message = `the file has ${bytes.length} bytes; the maximum is ${FILE_BYTES_MAX}`;
     return { scenarios: [], problems: [{ file, line: 1, message }] };
   }
   return readScreenplay(file, bytes.toString('utf8'));
 }
 
 /**
- * Earlier directories win: their plays are tried first, and replace later ones of the same name.
+ * Earlier directories take precedence: their scenarios are tried first, and replace later ones with
+ * the same name.
  */
 export function loadScreenplays(directories: readonly string[]): ScreenplaySet {
   const scenarios = new Map<string, Scenario>();
@@ -100,7 +101,7 @@ export function loadScreenplays(directories: readonly string[]): ScreenplaySet {
         const other = scenarios.get(scenario.name);
         if (other === undefined) scenarios.set(scenario.name, scenario);
         else if (!earlierNames.has(scenario.name)) {
-          const message = `"${scenario.name}" is already a play of ${basename(other.file)}`;
+          const message = `duplicate play "${scenario.name}", already in ${basename(other.file)}`;
           problems.push({ file, line: 1, message });
         }
       }

@@ -1,4 +1,4 @@
-// Reads the `match` of a play and the `when` of an answer: patterns, steps, tools, wire.
+// Reads `match` of a scenario and `when` of a reply: patterns, steps, tools, wire.
 import { findModel, MODELS } from '../models.ts';
 import { formatSuggestion } from './did-you-mean.ts';
 import { type CaptureGroups, listGroupNames } from './template.ts';
@@ -22,7 +22,7 @@ export function normalizeToolName(name: string): string {
   return name.replaceAll('.', '_');
 }
 
-/** `/like this/i` is a regular expression; anything else must be equal. */
+/** `/like this/i` is a regular expression; any other text must be equal. */
 function readPattern(reader: YamlReader, entry: YamlEntry, name: string): Pattern | undefined {
   const text = reader.readString(entry, name);
   if (text === undefined) return undefined;
@@ -30,7 +30,10 @@ function readPattern(reader: YamlReader, entry: YamlEntry, name: string): Patter
   if (!literal) return { kind: 'equal', value: text };
   const [, source = '', flags = ''] = literal;
   if (/[gy]/.test(flags)) {
-    reader.report(entry.offset, `${name} cannot have the flags g or y: they would remember`);
+    reader.report(
+      entry.offset,
+      `${name} cannot have the flags g or y: they keep state between matches`,
+    );
     return undefined;
   }
   try {
@@ -53,7 +56,7 @@ function readModels(reader: YamlReader, entry: YamlEntry): Pattern[] {
   for (const pattern of patterns) {
     if (pattern.kind === 'equal' && !findModel(pattern.value)) {
       const hint = formatSuggestion(pattern.value, ids);
-      reader.report(entry.offset, `no model is called "${pattern.value}"; ${hint}`);
+      reader.report(entry.offset, `unknown model "${pattern.value}"; ${hint}`);
     }
   }
   return patterns;
@@ -103,7 +106,7 @@ export function readMatch(reader: YamlReader, entry: YamlEntry, name: string): M
 const listPatternGroups = (pattern: Pattern | undefined) =>
   listGroupNames(pattern?.kind === 'regex' ? pattern.regex : undefined);
 
-/** What templates may quote: an answer's own patterns stand before those of its play. */
+/** Lists the groups that templates may quote: patterns in `when` override those in `match`. */
 export function collectGroups(
   match: MatchConditions,
   when: MatchConditions | undefined,

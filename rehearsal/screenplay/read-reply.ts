@@ -1,4 +1,4 @@
-// Reads one answer of a play: texts, calls, delays, errors and what is to be broken about it.
+// Reads one entry of `answers`: text, calls, delay, error and defect of a scripted reply.
 import { collectGroups, normalizeToolName, readMatch } from './read-match.ts';
 import { type CaptureGroups, compileTemplate, compileValue, type Template } from './template.ts';
 import {
@@ -36,7 +36,7 @@ const ERROR_KEYS = [
   'in_stream',
 ] as const;
 
-/** Reads the parts of one answer with the groups its templates may quote. */
+/** Reads the fields of one reply, whose templates may quote the given groups. */
 class ReplyReader {
   readonly reader: YamlReader;
   readonly groups: CaptureGroups;

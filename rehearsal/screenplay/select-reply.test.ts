@@ -1,4 +1,4 @@
-// Choosing and filling in: which play, which answer, with which words.
+// Tests selecting and rendering: which scenario, which reply, with which text.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -38,7 +38,7 @@ function renderText(
 const withMatch = (match: string, text = 'yes') =>
   `plays:\n  - play: a\n    match: ${match}\n    answers: [{ text: '${text}' }]\n`;
 
-test('every key of a match can fit and can fail', () => {
+test('every key of a match can match and can fail', () => {
   const rows: [fits: string, fails: string, changes?: Partial<NormalizedRequest>][] = [
     ['{ agent: coder }', '{ agent: code }'],
     ['{ agent: [planner, coder] }', '{ agent: [planner] }'],
@@ -59,7 +59,7 @@ test('every key of a match can fit and can fail', () => {
   assert.equal(renderText(withMatch('{ last_result: /^$/ }')), undefined);
 });
 
-test('the first play that fits wins, and fallbacks stand last when they are loaded', () => {
+test('the first scenario that matches wins', () => {
   const screenplay = `${withMatch('{ step: 1 }', 'first')}${withMatch('{ step: 1 }', 'second').slice(7)}`;
   assert.equal(renderText(screenplay.replace('play: a', 'play: b')), 'first');
 });
@@ -75,13 +75,13 @@ const sequence = `plays:
       - { text: end }
 `;
 
-test('answers take their turns, and the last one serves all that follow', () => {
+test('replies are used in sequence, and the last one serves all later steps', () => {
   const texts = [1, 2, 3, 4, 5, 6, 99].map((step) => renderText(sequence, { step }));
   assert.deepEqual(texts, ['turn 1', 'turn 2', 'turn 3', 'once', 'end', 'end', 'end']);
   assert.equal(renderText(sequence, { step: 2, lastUser: 'please stop' }), 'interrupted');
 });
 
-test('the same scene always gives the same answer', () => {
+test('the same request always gets the same reply', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 50 }), fc.string(), (step, lastUser) => {
       assert.equal(
@@ -92,7 +92,7 @@ test('the same scene always gives the same answer', () => {
   );
 });
 
-test('templates quote the scene', () => {
+test('templates quote the request', () => {
   const changes: Partial<NormalizedRequest> = {
     results: [
       { tool: 'task_delegate', text: '{"status":"completed","result":{"text":"[rehearsal] one"}}' },
@@ -138,7 +138,7 @@ test('arguments keep their types, and a number can be quoted', () => {
   });
 });
 
-test('the nearest word is near, or there is none', () => {
+test('the nearest name is near, or undefined', () => {
   assert.equal(findNearestName('delay', ['text', 'delay_ms']), 'delay_ms');
   assert.equal(findNearestName('xyz', ['text', 'delay_ms']), undefined);
 });

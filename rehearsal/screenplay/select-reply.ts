@@ -1,5 +1,5 @@
-// Chooses the play and the answer for a scene. Pure and without memory: the same scene gives the
-// same answer.
+// Selects the scenario and the reply for a request. Pure and stateless: the same request gets the
+// same reply.
 import type { NormalizedRequest } from '../normalized-request.ts';
 import { type MatchContext, renderNumber } from './template.ts';
 import type { MatchConditions, Pattern, Scenario, ScriptedReply } from './types.ts';
@@ -10,7 +10,7 @@ export type SelectedReply = {
   readonly context: MatchContext;
 };
 
-/** Tool results longer than this are cut before a pattern sees them. */
+/** Longer user messages and tool results are truncated before matching. */
 const PATTERN_INPUT_CHARS_MAX = 20_000;
 
 function matchesPattern(pattern: Pattern, text: string): boolean {
@@ -60,8 +60,8 @@ function makeMatchContext(
 }
 
 /**
- * Answers with `when` come first, whatever the step. The others take their turns: each serves its
- * `times` steps, and the last one serves all that follow, so that a play never runs dry.
+ * Replies with `when` take precedence at any step. The others form a sequence: each serves `times`
+ * steps, and the last one serves all later steps, so that a scenario always has a reply.
  */
 function selectFromScenario(scenario: Scenario, request: NormalizedRequest): SelectedReply {
   for (const reply of scenario.replies) {

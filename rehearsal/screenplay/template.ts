@@ -1,11 +1,10 @@
-// Templates of a screenplay: `{{name|filter:argument}}` in any text. Compiled once when the
-// screenplay is read, where unknown names are refused; filling one in is then only joining strings.
-
+// Compiles and renders the templates of a screenplay: `{{name|filter:argument}}` in any text. They
+// are compiled when the screenplay is loaded, which reports unknown names; rendering cannot fail.
 import { extractText, type NormalizedRequest } from '../normalized-request.ts';
 import { truncateText } from '../split-text.ts';
 import { formatSuggestion } from './did-you-mean.ts';
 
-/** The scene together with what the patterns of the chosen play have captured. */
+/** A request with the groups that the patterns of the selected scenario captured in it. */
 export type MatchContext = {
   readonly request: NormalizedRequest;
   readonly goalMatch: RegExpExecArray | null;
@@ -27,7 +26,7 @@ export type ValueTemplate =
   | { readonly kind: 'list'; readonly items: readonly ValueTemplate[] }
   | { readonly kind: 'object'; readonly entries: readonly (readonly [string, ValueTemplate])[] };
 
-/** The capturing groups a template may name, per pattern. */
+/** The capture groups that a template may name, per pattern. */
 export type CaptureGroups = {
   readonly goal: ReadonlySet<string>;
   readonly last_user: ReadonlySet<string>;
@@ -65,12 +64,12 @@ function makeFilter(name: string, argument: string | undefined): TextFilter | st
         text.length > charsMax ? `${truncateText(text, charsMax).trimEnd()}…` : text;
     }
     case 'or':
-      if (argument === undefined) return 'or needs the text to use instead, as in or:nothing';
+      if (argument === undefined) return 'or needs a default text, as in or:nothing';
       return (text) => (text === '' ? argument : text);
     case 'number':
       return (text) => text;
     default:
-      return `no filter is called "${name}"; ${formatSuggestion(name, FILTER_NAMES)}`;
+      return `unknown filter "${name}"; ${formatSuggestion(name, FILTER_NAMES)}`;
   }
 }
 
@@ -96,7 +95,7 @@ function makeValueReader(path: string, groups: CaptureGroups): ValueReader | str
     }
     return (context) => readGroup(selectMatch(context, source), member);
   }
-  return `no value is called "${path}"; ${formatSuggestion(path, VALUE_NAMES)}`;
+  return `unknown value "${path}"; ${formatSuggestion(path, VALUE_NAMES)}`;
 }
 
 function selectMatch(context: MatchContext, source: keyof CaptureGroups): RegExpExecArray | null {
@@ -109,7 +108,7 @@ function readGroup(match: RegExpExecArray | null, group: string): string {
   return (/^\d+$/.test(group) ? match[Number(group)] : match.groups?.[group]) ?? '';
 }
 
-/** The names and numbers by which a pattern's groups can be quoted. */
+/** Returns the names and numbers of a pattern's capture groups. */
 export function listGroupNames(regex: RegExp | undefined): Set<string> {
   if (!regex) return new Set();
   const emptyMatch = new RegExp(`${regex.source}|`, regex.flags).exec('');
@@ -201,7 +200,7 @@ export function renderValue(value: ValueTemplate, context: MatchContext): unknow
   }
 }
 
-/** Numbers are kept between their limits, because a goal's text may ask for anything. */
+/** Clamps the number to the limits, because a goal may contain any number. */
 export function renderNumber(
   template: number | Template,
   context: MatchContext,

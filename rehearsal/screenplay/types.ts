@@ -1,4 +1,4 @@
-// The compiled form of a screenplay: what is left after reading the YAML once. No behaviour.
+// Defines the compiled form of a screenplay, after the YAML has been read and checked.
 import type { Template, ValueTemplate } from './template.ts';
 
 export type Pattern =
@@ -44,7 +44,7 @@ export const USAGE_KEYS = [
 ] as const;
 export type UsageOverride = { readonly [K in (typeof USAGE_KEYS)[number]]?: number };
 
-/** A number written out, or a template that gives one. */
+/** A literal number, or a template that renders to one. */
 export type NumberTemplate = number | Template;
 
 export type ScriptedCall = { readonly tool: string; readonly arguments: ValueTemplate };
@@ -55,15 +55,16 @@ export type ErrorTemplate = {
   readonly code?: string;
   readonly message: Template;
   readonly retryAfterSeconds?: NumberTemplate;
-  /** Only the first so many arrivals of one and the same request fail; without it all of them. */
+  /** Number of times the same request fails before it succeeds; unset: always fails. */
   readonly times?: NumberTemplate;
-  /** In a stream: after its start, as an event, with status 200. */
+  /** If streaming, sends the error as an event after the stream's start, with status 200. */
   readonly isInStream: boolean;
 };
 
+/** One entry of `answers`. */
 export type ScriptedReply = {
   readonly when?: MatchConditions;
-  /** How many steps this answer serves. */
+  /** Number of steps this reply serves. */
   readonly times: NumberTemplate | 'forever';
   readonly text?: Template;
   readonly thinking?: Template;
@@ -75,6 +76,7 @@ export type ScriptedReply = {
   readonly usage?: UsageOverride;
 };
 
+/** One entry of `plays`. */
 export type Scenario = {
   readonly name: string;
   readonly file: string;

@@ -1,10 +1,10 @@
-// Strict reading of YAML: every value is asked for by kind, and whatever is wrong becomes a problem
-// with its line. Knows nothing of screenplays.
+// Reads YAML strictly: the caller names the expected type of each value, and every mismatch becomes
+// a problem with its line. Independent of screenplays.
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
 import { formatSuggestion } from './did-you-mean.ts';
 import type { ScreenplayProblem } from './types.ts';
 
-/** A YAML value and where it stands. */
+/** A YAML value and its position in the file. */
 export type YamlEntry = { readonly node: unknown; readonly offset: number };
 
 export class YamlReader {
@@ -33,7 +33,7 @@ export class YamlReader {
     return { node: target, offset: start ?? offset };
   }
 
-  /** The fields of a mapping; keys that are not known are refused with the nearest known one. */
+  /** Returns the fields of a mapping; an unknown key is reported with the nearest known one. */
   readFields(entry: YamlEntry, name: string, known: readonly string[]): Map<string, YamlEntry> {
     const fields = new Map<string, YamlEntry>();
     if (!isMap(entry.node)) {
@@ -44,7 +44,11 @@ export class YamlReader {
       const keyEntry = this.#makeEntry(pair.key, entry.offset);
       const key = isScalar(pair.key) ? String(pair.key.value) : '(not a plain key)';
       if (known.includes(key)) fields.set(key, this.#makeEntry(pair.value, keyEntry.offset));
-      else this.report(keyEntry.offset, `${name} has no "${key}"; ${formatSuggestion(key, known)}`);
+      else
+        this.report(
+          keyEntry.offset,
+          `unknown key "${key}" in ${name}; ${formatSuggestion(key, known)}`,
+        );
     }
     return fields;
   }
@@ -57,7 +61,7 @@ export class YamlReader {
     return entry.node.items.map((item) => this.#makeEntry(item, entry.offset));
   }
 
-  /** A list, or one value that stands for a list of one. */
+  /** Accepts a list, or a single value in place of a list of one. */
   readListOrSingle(entry: YamlEntry, name: string): YamlEntry[] {
     return isSeq(entry.node) ? this.readList(entry, name) : [entry];
   }
@@ -66,7 +70,7 @@ export class YamlReader {
     if (isScalar(entry.node) && typeof entry.node.value === 'string' && entry.node.value !== '') {
       return entry.node.value;
     }
-    this.report(entry.offset, `${name} must be a text that is not empty`);
+    this.report(entry.offset, `${name} must be a non-empty string`);
     return undefined;
   }
 
@@ -85,12 +89,12 @@ export class YamlReader {
     if (Number.isInteger(value) && Number(value) >= limits.min && Number(value) <= limits.max) {
       return Number(value);
     }
-    this.report(entry.offset, `${name} must be a whole number from ${limits.min} to ${limits.max}`);
+    this.report(entry.offset, `${name} must be an integer from ${limits.min} to ${limits.max}`);
     return undefined;
   }
 
   readChoice<T extends string>(entry: YamlEntry, name: string, known: readonly T[]): T | undefined {
-    const value = isScalar(entry.node) ? String(entry.node.value) : '(not a word)';
+    const value = isScalar(entry.node) ? String(entry.node.value) : '(not a string)';
     const choice = known.find((candidate) => candidate === value);
     if (choice === undefined) {
       this.report(entry.offset, `${name} cannot be "${value}"; ${formatSuggestion(value, known)}`);
@@ -102,7 +106,7 @@ export class YamlReader {
     return isScalar(entry.node) && typeof entry.node.value === 'string';
   }
 
-  /** The plain JavaScript value of a part whose inside is free, such as a tool's arguments. */
+  /** Returns the JavaScript value of an entry without a schema, such as a tool's arguments. */
   readPlainValue(entry: YamlEntry): unknown {
     const node = entry.node as { toJS?: (document: Document) => unknown } | null;
     return node?.toJS?.(this.#document) ?? null;
