@@ -35,11 +35,12 @@ type Program = {
 
 const zod = { input: /node_modules\/zod\//, why: 'it costs start time; check by hand' };
 const undici = { input: /node_modules\/undici\//, why: 'it costs start time; use node:http' };
+const http = { input: /^node:https?$/, why: 'it triples the start time; use src/platform/http1' };
 const wasm = { input: /\.wasm$|[-/]wasm[-/]/, why: 'it costs start time' };
 
 const PROGRAMS: readonly Program[] = [
   { name: 'agentctl', source: 'src/clients/agentctl/main.ts', splits: true, banned: [zod] },
-  { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, wasm] },
+  { name: 'runner', source: 'src/runner/main.ts', banned: [zod, undici, http, wasm] },
   { name: 'embedded', source: 'src/entry/embedded.ts', splits: true, requires: true, stays: true },
   { name: 'split', source: 'src/entry/split.ts', requires: true, stays: true },
   { name: 'daemon', source: 'src/entry/daemon.ts', splits: true, requires: true, stays: true },
@@ -132,7 +133,8 @@ function writeWhole(path: string, contents: Uint8Array): void {
 /** Sentences for what must not be in this bundle. */
 function findBanned(program: Program, meta: esbuild.Metafile): string[] {
   return (program.banned ?? []).flatMap(({ input, why }) => {
-    const found = Object.keys(meta.inputs).find((path) => input.test(path));
+    const imported = Object.values(meta.inputs).flatMap(({ imports }) => imports);
+    const found = imported.find(({ path }) => input.test(path))?.path;
     if (found === undefined) return [];
     const by = Object.entries(meta.inputs)
       .filter(([, { imports }]) => imports.some(({ path }) => path === found))

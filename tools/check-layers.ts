@@ -39,6 +39,14 @@ const ROOMS: readonly Room[] = [
     why: 'wire holds schemas and types only: the schema library and itself',
   },
   {
+    folder: 'src/platform/http1',
+    imports: ['src/wire/errors.ts'],
+    types: ['src/platform', 'src/wire'],
+    node: true,
+    packages: [],
+    why: 'the runner and agentctl load it at every start: itself, the fault table and node:*',
+  },
+  {
     folder: 'src/platform',
     imports: ['src/wire'],
     node: true,
@@ -70,11 +78,11 @@ const ROOMS: readonly Room[] = [
   },
   {
     folder: 'src/runner',
-    imports: [],
+    imports: ['src/platform/http1'],
     types: ['src/wire'],
     node: true,
     packages: [],
-    why: "the runner must start fast and holds no right: itself, node:* and wire's types",
+    why: "the runner must start fast and holds no right: itself, http1, node:* and wire's types",
   },
   {
     folder: 'src/clients/*',

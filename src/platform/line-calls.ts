@@ -3,8 +3,8 @@
 // then fails, and whoever asked decides whether to ask again.
 import { type Fault, fault, faultFromBody } from '../wire/errors.ts';
 import { LINES_TYPE } from './http-lines.ts';
-import type { Answering, Call, Pool } from './http1/client.ts';
-import type { AnswerHead } from './http1/head.ts';
+import type { Call, Pool, ResponseHandler } from './http1/client.ts';
+import type { ResponseHead } from './http1/head.ts';
 
 export type LinePlace = {
   /** One that makes a connection for whoever asks. */
@@ -40,7 +40,7 @@ export class LineCalls {
 }
 
 /** One exchange. */
-class Lines implements Answering {
+class Lines implements ResponseHandler {
   isOver = false;
   readonly #place: LinePlace;
   readonly #call: Call;
@@ -52,7 +52,7 @@ class Lines implements Answering {
   constructor(place: LinePlace) {
     this.#place = place;
     const head = `POST ${place.path} HTTP/1.1\r\nhost: agentd\r\n${place.headers}content-type: ${LINES_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n`;
-    this.#call = place.pool.ask({ method: 'POST', head, body: undefined }, this);
+    this.#call = place.pool.send({ method: 'POST', head, body: undefined, isStreamed: true }, this);
   }
 
   ask(text: string, deadlineMs: number): Promise<unknown> {
@@ -67,7 +67,7 @@ class Lines implements Answering {
 
   connected(): void {}
 
-  head({ status }: AnswerHead): void {
+  head({ status }: ResponseHead): void {
     this.#status = status;
   }
 

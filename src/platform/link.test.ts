@@ -156,6 +156,16 @@ describe('links', () => {
     narrow.close();
   });
 
+  it('closing the link fails the call in flight, the queued one and later ones', async () => {
+    const narrow = socketLink({ socketPath, connectionsMax: 1 });
+    const client = makeClient(table, narrow);
+    const calls = [client.wait({}, { deadlineMs: 30_000 }), client.context({})];
+    const failed = Promise.all(calls.map((call) => assert.rejects(call, { code: 'unavailable' })));
+    narrow.close();
+    await failed;
+    await assert.rejects(client.context({}), { code: 'unavailable' });
+  });
+
   it('every fault of the table crosses both unchanged', async () => {
     for (const code of Object.keys(FAULTS) as FaultCode[]) {
       const body = { code, message: `what happened: ${code} «é»`, hint: 'Do this.', after: 1_234 };

@@ -1,8 +1,7 @@
 // Asking a daemon, from outside or inside its process: typed clients over a local or a socket link.
 // Both links copy what they carry and give back the same faults.
-import net from 'node:net';
 import type { Caller } from '../wire/caller.ts';
-import { fault, faultFromBody } from '../wire/errors.ts';
+import { fault } from '../wire/errors.ts';
 import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
 import {
   currentTrace,
@@ -13,8 +12,8 @@ import {
   RawAnswer,
   type Trace,
 } from './dispatch.ts';
-import { type Answering, type Call, makePool, type Pool } from './http1/client.ts';
-import { type AnswerHead, assertTarget, type SentHeaders, writeHeaders } from './http1/head.ts';
+import { assertTarget, writeHeaders } from './http1/head.ts';
+import { readDocument, sendRequest, unixPool } from './http1/request.ts';
 import { LineCalls } from './line-calls.ts';
 import { fillPath, queryOf, withQuery } from './request-path.ts';
 
@@ -114,18 +113,19 @@ export function socketLink({
   headers = {},
   connectionsMax = 64,
 }: SocketLinkOptions): Link {
-  const connect = (onread: net.OnReadOpts): net.Socket => net.connect({ path: socketPath, onread });
-  const pool = makePool({ connect, connectionsMax });
-  const linePool = makePool({ connect });
+  const pool = unixPool(socketPath, connectionsMax);
+  const linePool = unixPool(socketPath);
   const lines = new Map<string, LineCalls>();
   const linesOf = (path: string): LineCalls => {
     let found = lines.get(path);
     if (found === undefined) {
       assertTarget(path);
-      const translated = (cause: NodeJS.ErrnoException): unknown => translate(cause, socketPath);
-      const headersText = writeHeaders(headers);
       found = new LineCalls({
-        ...{ pool: linePool, socketPath, path, headers: headersText, translate: translated },
+        pool: linePool,
+        socketPath,
+        path,
+        headers: writeHeaders(headers),
+        translate: (cause) => translate(cause, socketPath),
       });
       lines.set(path, found);
     }
@@ -138,14 +138,12 @@ export function socketLink({
       if (route.lines === true && text !== undefined && isBare(options, query))
         return linesOf(path).ask(text, DEADLINE_MS + LATE_MS);
       const trace = traceOf(options);
-      return requestJson({
-        pool,
-        socketPath,
+      const sent = sendRequest(pool, {
         method: route.method,
         path: withQuery(path, query),
-        text,
+        body: text,
         signal: options.signal,
-        deadlineMs,
+        timeoutMs: deadlineMs + LATE_MS,
         headers: {
           ...headers,
           ...(trace === undefined
@@ -157,6 +155,12 @@ export function socketLink({
           ...(deadlineMs === deadlineOf(route) ? {} : { 'agentd-deadline-ms': deadlineMs }),
         },
       });
+      return sent.then(
+        (response) => readDocument(response, socketPath),
+        (error: unknown) => {
+          throw translate(error as NodeJS.ErrnoException, socketPath);
+        },
+      );
     },
     close() {
       pool.close();
@@ -173,119 +177,20 @@ function isBare(options: CallOptions, query: Record<string, string>): boolean {
   return isPlain && trace === 'none';
 }
 
-type JsonRequest = {
-  pool: Pool;
-  socketPath: string;
-  method: string;
-  path: string;
-  text: string | undefined;
-  headers: SentHeaders;
-  signal: AbortSignal | undefined;
-  deadlineMs: number;
-};
-
-function requestJson(r: JsonRequest): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    if (r.signal?.aborted === true) return reject(fault('canceled', 'the caller gave up'));
-    const asking = new JsonAsking(r, { resolve, reject });
-    asking.start();
-  });
-}
-
-class JsonAsking implements Answering {
-  readonly #r: JsonRequest;
-  readonly #done: { resolve(value: unknown): void; reject(reason: unknown): void };
-  readonly #onAbort = (): void => this.#giveUp(fault('canceled', 'the caller gave up'));
-  #call: Call | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  #status = 0;
-  #chunks: Buffer[] = [];
-
-  constructor(
-    r: JsonRequest,
-    done: { resolve(value: unknown): void; reject(reason: unknown): void },
-  ) {
-    this.#r = r;
-    this.#done = done;
-  }
-
-  start(): void {
-    const { pool, method, text, signal, deadlineMs, socketPath } = this.#r;
-    const bodyBytes = text === undefined ? undefined : Buffer.byteLength(text);
-    const head = headOf(this.#r, bodyBytes);
-    this.#timer = setTimeout(
-      () => this.#giveUp(fault('deadline', `no answer from ${socketPath} in time`)),
-      deadlineMs + LATE_MS,
-    );
-    signal?.addEventListener('abort', this.#onAbort, { once: true });
-    this.#call = pool.ask({ method, head, body: text, bodyBytes }, this);
-  }
-
-  connected(): void {}
-
-  head(head: AnswerHead): void {
-    this.#status = head.status;
-  }
-
-  data(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-  }
-
-  more(): void {}
-
-  end(): void {
-    this.#settle();
-    const { socketPath } = this.#r;
-    const bytes = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
-    let value: unknown;
-    try {
-      value = JSON.parse(bytes.toString('utf8'));
-    } catch (cause) {
-      const words = `${socketPath} did not answer with JSON`;
-      return void this.#done.reject(fault('bad_output', words, { cause }));
-    }
-    if (this.#status >= 400) this.#done.reject(faultFromBody(value));
-    else this.#done.resolve(value);
-  }
-
-  fail(cause: NodeJS.ErrnoException): void {
-    this.#settle();
-    const { socketPath } = this.#r;
-    const words = `${socketPath} closed in the middle of an answer`;
-    const reason =
-      this.#status === 0 ? translate(cause, socketPath) : fault('unavailable', words, { cause });
-    this.#done.reject(reason);
-  }
-
-  #giveUp(reason: unknown): void {
-    this.#call?.destroy();
-    this.#settle();
-    this.#done.reject(reason);
-  }
-
-  #settle(): void {
-    clearTimeout(this.#timer);
-    this.#r.signal?.removeEventListener('abort', this.#onAbort);
-  }
-}
-
-function headOf({ method, path, headers }: JsonRequest, bodyBytes: number | undefined): string {
-  const length =
-    bodyBytes === undefined
-      ? ''
-      : `content-type: application/json\r\ncontent-length: ${bodyBytes}\r\n`;
-  assertTarget(path);
-  return `${method} ${path} HTTP/1.1\r\nhost: agentd\r\n${writeHeaders(headers)}${length}\r\n`;
-}
-
-function translate(error: unknown, socketPath: string): unknown {
-  const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE') {
+function translate(error: NodeJS.ErrnoException, socketPath: string): unknown {
+  const { code, syscall } = error;
+  if (code === 'ETIMEDOUT')
+    return fault('deadline', `no answer from ${socketPath} in time`, { cause: error });
+  if (code === 'ABORT_ERR') return fault('canceled', 'the caller gave up', { cause: error });
+  if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE')
     return fault('unavailable', `nobody answers at ${socketPath}`, { cause: error });
-  }
-  if (code?.startsWith('HPE_') === true)
-    return fault('bad_output', `${socketPath} does not speak HTTP`, { cause: error });
-  if ((error as NodeJS.ErrnoException).syscall !== undefined)
+  if (code === 'HPE_INVALID_EOF_STATE')
+    return fault('unavailable', `${socketPath} closed in the middle of an answer`, {
+      cause: error,
+    });
+  if (code === 'HPE_INVALID' || code === 'EMSGSIZE')
+    return fault('bad_output', `${socketPath}: ${error.message}`, { cause: error });
+  if (syscall !== undefined)
     return fault('unavailable', `${socketPath} cannot be reached: ${code}`, { cause: error });
   return error;
 }

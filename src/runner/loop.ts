@@ -4,7 +4,6 @@
 import type { MessageView, RunBriefing } from '../wire/agentd.ts';
 import type { GenerateResponse, Message, Part } from '../wire/modeld.ts';
 import type { CallAnswer, ToolView } from '../wire/toold.ts';
-import { type Ask, Refused } from './ask.ts';
 import {
   compact,
   inboxMessage,
@@ -13,8 +12,9 @@ import {
   toolSpecs,
   wireName,
 } from './context.ts';
+import { type DaemonCall, RefusedError } from './daemon-client.ts';
 
-export type Daemons = { agentd: Ask; toold: Ask; modeld: Ask };
+export type Daemons = { agentd: DaemonCall; toold: DaemonCall; modeld: DaemonCall };
 export type Ended = { how: 'finished' | 'parked' | 'gone'; calls: number; result: string | null };
 
 type ToolCallPart = Extract<Part, { type: 'tool_call' }>;
@@ -118,7 +118,7 @@ export class Loop {
         return { response };
       } catch (error) {
         if (
-          !(error instanceof Refused) ||
+          !(error instanceof RefusedError) ||
           ['stale_fence', 'canceled', 'replay_differs', 'ended'].includes(error.refusal.code)
         )
           throw error;
@@ -273,7 +273,7 @@ export class Loop {
     } catch (error) {
       // Bad arguments are the model's to mend; everything else is not.
       if (
-        error instanceof Refused &&
+        error instanceof RefusedError &&
         ['bad_request', 'too_large', 'too_deep'].includes(error.refusal.code)
       )
         return failed(part, `${error.refusal.message}. ${error.refusal.hint}`);

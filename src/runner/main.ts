@@ -3,10 +3,16 @@
 // parent is gone.
 import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
-import { type Ask, askAt, isAway, patiently, Refused } from './ask.ts';
+import {
+  type DaemonCall,
+  isAway,
+  makeDaemonCall,
+  RefusedError,
+  withRetry,
+} from './daemon-client.ts';
 import { type Daemons, type Ended, Loop } from './loop.ts';
 
-const PATIENCE_MS = 60_000;
+const RETRY_TIMEOUT_MS = 60_000;
 /** Exit statuses: 0 done here, 75 something else was away, 70 this went wrong itself. */
 const TRY_AGAIN = 75;
 const BROKEN = 70;
@@ -32,11 +38,11 @@ function listenToParent(): Promise<Sockets> {
   });
 }
 
-function keepBeating(agentd: Ask, beatMs: number): void {
+function keepBeating(agentd: DaemonCall, beatMs: number): void {
   const timer = setInterval(() => {
     agentd('POST', '/v1/run/beat').catch((error: unknown) => {
       // Anything else is left to the lease: the next beat may arrive.
-      if (error instanceof Refused && error.refusal.code === 'stale_fence') process.exit(0);
+      if (error instanceof RefusedError && error.refusal.code === 'stale_fence') process.exit(0);
     });
   }, beatMs);
   timer.unref();
@@ -50,7 +56,7 @@ async function replay(daemons: Daemons, loop: Loop): Promise<void> {
   try {
     ended = await loop.run();
   } catch (error) {
-    if (!(error instanceof Refused) || isAway(error.refusal)) throw error;
+    if (!(error instanceof RefusedError) || isAway(error.refusal)) throw error;
     const { code, message, hint, retry, recordEnds } = error.refusal;
     // A failure that was tried again, without a later one in the record, is its last word.
     recordEnded = recordEnds || retry;
@@ -67,32 +73,23 @@ async function replay(daemons: Daemons, loop: Loop): Promise<void> {
 
 async function main(): Promise<void> {
   const sockets = await listenToParent();
-  const bare: Daemons = {
-    agentd: askAt(sockets.agentd),
-    toold: askAt(sockets.toold),
-    modeld: askAt(sockets.modeld),
-  };
-  const daemons: Daemons = {
-    agentd: patiently(bare.agentd, PATIENCE_MS),
-    toold: patiently(bare.toold, PATIENCE_MS),
-    modeld: patiently(bare.modeld, PATIENCE_MS),
-  };
+  const connect = (wrap: (call: DaemonCall) => DaemonCall): Daemons => ({
+    agentd: wrap(makeDaemonCall(sockets.agentd)),
+    toold: wrap(makeDaemonCall(sockets.toold)),
+    modeld: wrap(makeDaemonCall(sockets.modeld)),
+  });
+  const daemons = connect((call) => withRetry(call, RETRY_TIMEOUT_MS));
   const briefing = await daemons.agentd<RunBriefing>('GET', '/v1/run');
   if (briefing.mode === 'replay') {
     // Failures are recorded answers too, and asking for them again would be in vain.
-    const untilThere = (ask: Ask) => patiently(ask, PATIENCE_MS, isAway);
-    const recorded: Daemons = {
-      agentd: untilThere(bare.agentd),
-      toold: untilThere(bare.toold),
-      modeld: untilThere(bare.modeld),
-    };
+    const recorded = connect((call) => withRetry(call, RETRY_TIMEOUT_MS, isAway));
     return replay(daemons, new Loop(recorded, briefing));
   }
-  keepBeating(bare.agentd, briefing.beat_ms);
+  keepBeating(makeDaemonCall(sockets.agentd), briefing.beat_ms);
   const loop = new Loop(daemons, briefing);
   await loop.run().catch((error: unknown) => {
     // The record and this program do not go together any more: trying again cannot mend that.
-    if (error instanceof Refused && error.refusal.code === 'replay_differs')
+    if (error instanceof RefusedError && error.refusal.code === 'replay_differs')
       return loop.giveUp(error.refusal);
     throw error;
   });
@@ -103,13 +100,13 @@ main().then(
   (error: unknown) => {
     // Taken away or canceled: nothing to report, somebody else decides what follows.
     if (
-      error instanceof Refused &&
+      error instanceof RefusedError &&
       ['stale_fence', 'canceled', 'ended', 'forbidden_caller'].includes(error.refusal.code)
     )
       process.exit(0);
     process.stderr.write(
       `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
     );
-    process.exit(error instanceof Refused && error.refusal.retry ? TRY_AGAIN : BROKEN);
+    process.exit(error instanceof RefusedError && error.refusal.retry ? TRY_AGAIN : BROKEN);
   },
 );

@@ -94,6 +94,15 @@ for (const source of ['src/runner/main.ts', 'src/clients/agentctl/main.ts']) {
   });
 }
 
+test('a runner with node:http in it is refused, and one with node:net is not', (t) => {
+  const root = makeTree(t, { 'src/runner/main.ts': "import net from 'node:net';\nnet.isIP('');" });
+  assert.deepEqual(runTool('build.ts', '--root', root), { status: 0, output: '' });
+  addFiles(root, { 'src/runner/main.ts': "import http from 'node:http';\nhttp.get('');" });
+  const { status, output } = runTool('build.ts', '--root', root);
+  assert.equal(status, 1);
+  assert.match(output, /must not contain node:http .* by src\/runner\/main\.ts/);
+});
+
 test('a broken source keeps the last good bundle', (t) => {
   const root = makeTree(t, { 'src/runner/main.ts': "console.log('good');" });
   runTool('build.ts', '--root', root);

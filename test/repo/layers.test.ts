@@ -51,6 +51,16 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ["import { CallBody } from '../wire/toold.ts';"],
     says: /only types are allowed: the runner/,
   },
+  'the runner imports another part of platform': {
+    path: 'src/runner/main.ts',
+    lines: ["import { now } from '../platform/clock.ts';"],
+    says: /clock\.ts: the runner must start fast/,
+  },
+  'the HTTP client imports a package': {
+    path: 'src/platform/http1/client.ts',
+    lines: ["import { z } from 'zod';"],
+    says: /imports zod: the runner and agentctl load it/,
+  },
   'the runner imports a package': {
     path: 'src/runner/main.ts',
     lines: ["import { z } from 'zod';"],
@@ -148,10 +158,12 @@ test('what the table allows passes', (t) => {
     ],
     'src/daemons/modeld/rules.test.ts': ["import { test } from 'node:test';", 'test;'],
     'src/clients/agentctl/testing/fake.ts': ["import '../../../wire/toold.ts';", 'export {};'],
+    'src/platform/http1/client.ts': ["import { FAULTS } from '../../wire/errors.ts';", 'FAULTS;'],
     'src/runner/main.ts': [
-      "import http from 'node:http';",
+      "import net from 'node:net';",
+      "import '../platform/http1/client.ts';",
       "import type { Call } from '../wire/toold.ts';",
-      'export const x = (call: Call) => http.get(call);',
+      'export const x = (call: Call) => net.connect(call);',
     ],
     'src/clients/agentctl/main.ts': [
       "import type { Call } from '../../wire/toold.ts';",

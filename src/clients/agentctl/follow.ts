@@ -1,5 +1,4 @@
 // New audit events as they happen: a server-sent stream that is taken up again where it broke off.
-import type { IncomingMessage } from 'node:http';
 import { Fault } from '../../wire/errors.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import type { Runtime } from './runtime.ts';
@@ -42,7 +41,8 @@ export async function* followEvents(
       const stream = await runtime.open('auditd-ai', 'events', { query }, signal);
       isAway = false;
       onOpen?.();
-      for await (const event of readEvents(stream)) {
+      for await (const data of readSse(stream)) {
+        const event = JSON.parse(data) as AuditEvent;
         if (event.seq <= seen) continue;
         seen = event.seq;
         yield event;
@@ -56,10 +56,6 @@ export async function* followEvents(
     }
     await pause(againAfterMs, signal);
   }
-}
-
-async function* readEvents(stream: IncomingMessage): AsyncGenerator<AuditEvent> {
-  for await (const data of readSse(stream)) yield JSON.parse(data) as AuditEvent;
 }
 
 /** The `data` of each message of a server-sent stream. */

@@ -1,12 +1,13 @@
 // Asking the daemons of a runtime over the operator's sockets. Typed by the contracts, checked by
 // the daemons; faults come back as they were there.
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import { isSendable, NotHttp } from '../../platform/http1/head.ts';
+import { openStream, readDocument, sendRequest, unixPool } from '../../platform/http1/request.ts';
 import { fillPath, queryOf, withQuery } from '../../platform/request-path.ts';
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
-import { fault, faultFromBody } from '../../wire/errors.ts';
+import { fault } from '../../wire/errors.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
-import { type Answer, exchange } from './exchange.ts';
 import { type Asked, pathsOf, type Tables } from './routes.ts';
 import {
   assertReadable,
@@ -35,7 +36,7 @@ export type Runtime = {
     name: K,
     request: RequestOf<Tables[D][K]>,
     signal: AbortSignal,
-  ): Promise<IncomingMessage>;
+  ): Promise<Readable>;
 };
 
 type AnyRequest = {
@@ -57,65 +58,52 @@ export function connectRuntime(stateDir: string, as?: string): Runtime {
   }
   const key = as === undefined ? readOperatorKey(stateDir) : readPersonKey(stateDir, as);
   assertRuntimeDir(info.runtime_dir, stateDir);
-  const headers = { authorization: `Bearer ${key}`, 'agentd-person': as ?? personName() };
-
-  const place = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
-    const [method, path] = pathsOf(daemon)[name]!.split(' ') as [string, string];
-    const socketPath = `${info.runtime_dir}/${daemon}/operator/${daemon}.sock`;
-    return { socketPath, method, path: withQuery(fillPath(path, params), queryOf(query)) };
+  const person = as ?? personName();
+  const headers = {
+    connection: 'close',
+    authorization: `Bearer ${key}`,
+    'agentd-person': isSendable(person) ? person : undefined,
   };
+
+  const poolFor = (daemon: DaemonName) =>
+    unixPool(`${info.runtime_dir}/${daemon}/operator/${daemon}.sock`);
+  const targetOf = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
+    const [method, path] = pathsOf(daemon)[name]!.split(' ') as [string, string];
+    return { method, path: withQuery(fillPath(path, params), queryOf(query)) };
+  };
+  const failAs =
+    (daemon: DaemonName) =>
+    (error: unknown): never => {
+      throw translate(error as NodeJS.ErrnoException, daemon, stateDir);
+    };
 
   return {
     info,
     stateDir,
     async ask(daemon, name, request, { deadlineMs = deadlineMsDefault, once } = {}) {
       const any = request as AnyRequest;
-      const answer = await exchange({
-        ...place(daemon, name as string, any),
+      const response = await sendRequest(poolFor(daemon), {
+        ...targetOf(daemon, name as string, any),
         headers: {
           ...headers,
-          'agentd-deadline-ms': String(deadlineMs),
-          ...(once === true ? { 'idempotency-key': crypto.randomUUID() } : {}),
+          'agentd-deadline-ms': deadlineMs,
+          'idempotency-key': once === true ? crypto.randomUUID() : undefined,
         },
         body: any.body === undefined ? undefined : JSON.stringify(any.body),
-        deadlineMs: deadlineMs + 1_000,
-      }).catch((error: unknown) => {
-        throw translate(error as NodeJS.ErrnoException, daemon, stateDir);
-      });
-      return readDocument(answer, daemon) as never;
+        timeoutMs: deadlineMs + 1_000,
+      }).catch(failAs(daemon));
+      return readDocument(response, daemon) as never;
     },
-    open(daemon, name, request, signal) {
-      const options = { ...place(daemon, name as string, request as AnyRequest), headers, signal };
-      // Streams may last for hours and come in chunks: those are left to node:http. Not by
-      // `import`, which reads all its exports, and some of them load undici (24 ms).
-      const http = process.getBuiltinModule('node:http');
-      return new Promise((resolve, reject) => {
-        const opened = http.request(options, (response) => {
-          if (response.statusCode === 200) resolve(response);
-          else refusalOf(response, daemon).then(reject, reject);
-        });
-        opened.on('error', (error) => reject(translate(error, daemon, stateDir)));
-        opened.end();
-      });
+    async open(daemon, name, request, signal) {
+      const target = targetOf(daemon, name as string, request as AnyRequest);
+      const options = { ...target, headers, signal };
+      const { status, body } = await openStream(poolFor(daemon), options).catch(failAs(daemon));
+      if (status === 200) return body;
+      const text = (await body.setEncoding('utf8').toArray()).join('');
+      readDocument({ status, body: text }, daemon);
+      throw fault('bad_output', `${daemon} answered ${status} instead of a stream`);
     },
   };
-}
-
-async function refusalOf(response: IncomingMessage, daemon: DaemonName): Promise<unknown> {
-  let body = '';
-  for await (const chunk of response.setEncoding('utf8')) body += chunk;
-  return readDocument({ status: response.statusCode ?? 500, body }, daemon);
-}
-
-function readDocument({ status, body }: Answer, daemon: DaemonName): unknown {
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch (cause) {
-    throw fault('bad_output', `${daemon} did not answer with JSON`, { cause });
-  }
-  if (status >= 400) throw faultFromBody(value);
-  return value;
 }
 
 function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: string): unknown {
@@ -130,6 +118,10 @@ function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: s
       cause: error,
     });
   }
+  if (error.code === 'ETIMEDOUT') return fault('deadline', error.message, { cause: error });
+  if (error.code?.startsWith('HPE_') === true)
+    return fault('unavailable', 'the answer was cut off', { hint: 'Ask again.', cause: error });
+  if (error instanceof NotHttp) return fault('bad_usage', error.message, { cause: error });
   if (error.code === 'EACCES') {
     return fault('unauthenticated', `this user may not connect to ${daemon} of ${stateDir}`, {
       hint: `Use it as the user who owns ${stateDir}.`,

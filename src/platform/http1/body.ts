@@ -9,13 +9,13 @@ const TRAILER_LINE = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/;
 const CR = 13;
 const LF = 10;
 
-type Place = 'size' | 'data' | 'after-data' | 'trailer';
+type ParserState = 'size' | 'data' | 'after-data' | 'trailer';
 
 export class BodyReader {
   #framing: Framing;
   /** Bytes left: of the body, or of the chunk that is being read. */
   #left: number;
-  #place: Place = 'size';
+  #state: ParserState = 'size';
   /** A line of which only the beginning has come. */
   #line = '';
   #trailerBytes = 0;
@@ -32,8 +32,8 @@ export class BodyReader {
   }
 
   /**
-   * Gives the body's bytes to `take` and says how many of the given ones belong to this message.
-   * Throws when they are not what the head promised.
+   * Passes the body's bytes to `take` and returns how many of `bytes` belong to this message; those
+   * may be overwritten. Throws if they are not what the head announced.
    */
   read(bytes: Buffer, take: (chunk: Buffer) => void): number {
     if (this.#isDone) return 0;
@@ -42,8 +42,10 @@ export class BodyReader {
       return bytes.length;
     }
     if (this.#framing === 'chunked') return this.#readChunks(bytes, take);
-    const size = this.#readData(bytes, 0, take);
+    const size = Math.min(this.#left, bytes.length);
+    this.#left -= size;
     this.#isDone = this.#left === 0;
+    if (size > 0) take(size === bytes.length ? bytes : bytes.subarray(0, size));
     return size;
   }
 
@@ -53,33 +55,33 @@ export class BodyReader {
     return this.#isDone;
   }
 
-  #readData(bytes: Buffer, from: number, take: (chunk: Buffer) => void): number {
-    const size = Math.min(this.#left, bytes.length - from);
-    if (size === 0) return 0;
-    this.#left -= size;
-    take(from === 0 && size === bytes.length ? bytes : bytes.subarray(from, from + size));
-    return size;
-  }
-
+  /** Joins the data of all chunks in place: tiny chunks must not cost a slice each. */
   #readChunks(bytes: Buffer, take: (chunk: Buffer) => void): number {
     let at = 0;
+    let dataFrom = 0;
+    let dataTo = 0;
     while (at < bytes.length && !this.#isDone) {
-      if (this.#place === 'data') {
-        at += this.#readData(bytes, at, take);
-        if (this.#left === 0) this.#place = 'after-data';
+      if (this.#state === 'data') {
+        const size = Math.min(this.#left, bytes.length - at);
+        if (dataTo === 0) dataFrom = dataTo = at;
+        else bytes.copyWithin(dataTo, at, at + size);
+        dataTo += size;
+        at += size;
+        this.#left -= size;
+        if (this.#left === 0) this.#state = 'after-data';
         continue;
       }
       const end = bytes.indexOf(LF, at);
       this.#keepLine(bytes, at, end < 0 ? bytes.length : end);
-      if (end < 0) return bytes.length;
-      at = end + 1;
-      this.#takeLine();
+      at = end < 0 ? bytes.length : end + 1;
+      if (end >= 0) this.#takeLine();
     }
+    if (dataTo > dataFrom) take(bytes.subarray(dataFrom, dataTo));
     return at;
   }
 
   #keepLine(bytes: Buffer, from: number, to: number): void {
-    const most = this.#place === 'trailer' ? TRAILER_BYTES_MAX : CHUNK_LINE_BYTES_MAX;
+    const most = this.#state === 'trailer' ? TRAILER_BYTES_MAX : CHUNK_LINE_BYTES_MAX;
     if (this.#line.length + to - from > most) throw new NotHttp('a line in a body does not end');
     this.#line += bytes.toString('latin1', from, to);
   }
@@ -89,10 +91,10 @@ export class BodyReader {
     this.#line = '';
     if (text.charCodeAt(text.length - 1) !== CR) throw new NotHttp('a line ends without CR');
     const line = text.slice(0, -1);
-    if (this.#place === 'size') this.#takeSize(line);
-    else if (this.#place === 'after-data') {
+    if (this.#state === 'size') this.#takeSize(line);
+    else if (this.#state === 'after-data') {
       if (line !== '') throw new NotHttp('a chunk is longer than it said');
-      this.#place = 'size';
+      this.#state = 'size';
     } else this.#takeTrailer(line);
   }
 
@@ -100,7 +102,7 @@ export class BodyReader {
     const size = SIZE_LINE.exec(line)?.[1];
     if (size === undefined) throw new NotHttp('a chunk without a size');
     this.#left = Number.parseInt(size, 16);
-    this.#place = this.#left === 0 ? 'trailer' : 'data';
+    this.#state = this.#left === 0 ? 'trailer' : 'data';
   }
 
   /** Trailers are nobody's here; they only have to end. */

@@ -1,10 +1,10 @@
-// The client: kept connections, answers cut up in any way, and servers that misbehave.
+// The client reuses connections, reads responses cut anywhere, and survives servers that misbehave.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, afterEach, describe, it } from 'node:test';
-import { type Answering, makePool, type Pool } from './client.ts';
+import { type Call, makePool, type OutgoingRequest, type Pool } from './client.ts';
 
-type Told = { status: number; body: string } | { code: string | undefined; isStale: boolean };
+type Outcome = { status: number; body: string } | { code: string | undefined; isStale: boolean };
 
 describe('http1 client', () => {
   const servers: net.Server[] = [];
@@ -42,24 +42,34 @@ describe('http1 client', () => {
     return pool;
   };
 
-  const ask = (pool: Pool, method = 'GET'): Promise<Told> =>
+  const outcome = (
+    pool: Pool,
+    request: Partial<OutgoingRequest> = {},
+    onData?: (call: Call) => void,
+  ): Promise<Outcome> =>
     new Promise((resolve) => {
+      const { method = 'GET' } = request;
+      const head = `${method} / HTTP/1.1\r\n\r\n`;
       let status = 0;
       let body = '';
-      const answering: Answering = {
-        connected() {},
-        head: (head) => {
-          status = head.status;
+      const call = pool.send(
+        { method, head, body: undefined, ...request },
+        {
+          connected() {},
+          head(received) {
+            status = received.status;
+          },
+          data(chunk) {
+            body += chunk.toString('latin1');
+            onData?.(call);
+          },
+          more() {},
+          end: () => resolve({ status, body }),
+          fail: ({ code }, isStale) => resolve({ code, isStale }),
         },
-        data: (chunk) => {
-          body += chunk.toString('latin1');
-        },
-        more() {},
-        end: () => resolve({ status, body }),
-        fail: ({ code }, isStale) => resolve({ code, isStale }),
-      };
-      pool.ask({ method, head: `${method} / HTTP/1.1\r\n\r\n`, body: undefined }, answering);
+      );
     });
+  const ask = (pool: Pool, method = 'GET'): Promise<Outcome> => outcome(pool, { method });
 
   const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
 
@@ -99,7 +109,7 @@ describe('http1 client', () => {
     const cut = await serve((socket) =>
       socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\na'),
     );
-    assert.deepEqual(await ask(cut), { code: 'ECONNRESET', isStale: false });
+    assert.deepEqual(await ask(cut), { code: 'HPE_INVALID_EOF_STATE', isStale: false });
   });
 
   it('says when a kept connection had ended, and not when it is the first', async () => {
@@ -146,7 +156,10 @@ describe('http1 client', () => {
       'SSH-2.0-x\r\n\r\n',
       'HTTP/1.1 101 x\r\n\r\n',
       'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nab',
+      'HTTP/1.0 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n',
+      'HTTP/1.1 103 x\r\ncontent-length: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n',
       `HTTP/1.1 200 OK\r\nx: ${'x'.repeat(70_000)}`,
+      'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(5_000),
     ]) {
       const pool = await serve((socket) => socket.write(text));
       assert.deepEqual(await ask(pool), { code: 'HPE_INVALID', isStale: false }, text.slice(0, 30));
@@ -160,5 +173,55 @@ describe('http1 client', () => {
     const all = await Promise.all(Array.from({ length: 7 }, () => ask(pool)));
     assert.equal(all.filter((one) => 'status' in one).length, 7);
     assert.equal(connections, 2);
+  });
+
+  it('close fails calls in flight, queued calls and later ones', { timeout: 20_000 }, async () => {
+    const started = Promise.withResolvers<void>();
+    const pool = await serve(
+      (socket) => {
+        socket.write('HTTP/1.1 200 OK\r\n\r\nnot all');
+        started.resolve();
+      },
+      { connectionsMax: 1 },
+    );
+    const inFlight = outcome(pool, {}, () => started.resolve());
+    const queued = ask(pool);
+    await started.promise;
+    pool.close();
+    const failed = ['HPE_INVALID_EOF_STATE', 'ECONNRESET'];
+    const ended = await inFlight;
+    assert.ok('code' in ended && failed.includes(ended.code!), JSON.stringify(ended));
+    const refused = { code: 'ECONNREFUSED', isStale: false };
+    assert.deepEqual(await queued, refused);
+    assert.deepEqual(await ask(pool), refused);
+    assert.equal(connections, 1);
+  });
+
+  it('a connection whose last call was paused works for the next', {
+    timeout: 20_000,
+  }, async () => {
+    const pool = await serve((socket) => socket.write(OK));
+    assert.deepEqual(await outcome(pool, {}, (call) => call.pause()), { status: 200, body: 'ok' });
+    assert.deepEqual(await ask(pool), { status: 200, body: 'ok' });
+    assert.equal(connections, 1);
+  });
+
+  it('a connection with a request body that has no end is not reused', async () => {
+    const pool = await serve((socket) => socket.write(OK));
+    const streamed = { method: 'POST', isStreamed: true } as const;
+    for (let i = 0; i < 2; i++)
+      assert.deepEqual(await outcome(pool, streamed), { status: 200, body: 'ok' });
+    assert.equal(connections, 2);
+  });
+
+  it('many tiny chunks in one read are one piece', async () => {
+    const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
+    const pool = await serve((socket) =>
+      socket.write(`${head}${'1\r\nx\r\n'.repeat(1_000)}0\r\n\r\n`),
+    );
+    let pieces = 0;
+    const got = await outcome(pool, {}, () => pieces++);
+    assert.deepEqual(got, { status: 200, body: 'x'.repeat(1_000) });
+    assert.ok(pieces < 20, `${pieces} pieces`);
   });
 });

@@ -1,321 +1,356 @@
-// An HTTP/1.1 client on plain sockets: connections to one place that stay open between calls, and
-// what comes back in pieces, as it comes. Knows no JSON, no deadline and no retry; it only says
-// whether a kept connection had ended before it was used.
+// HTTP/1.1 client on plain sockets: keeps connections to one endpoint open between calls and hands
+// each response to its handler piece by piece. It knows no JSON, deadlines or retries; it only
+// reports whether a reused connection had been closed before it was used.
 import type { OnReadOpts, Socket } from 'node:net';
 import { BodyReader } from './body.ts';
-import { type AnswerHead, answerFraming, NotHttp, readAnswerHead, staysOpen } from './head.ts';
+import {
+  NotHttp,
+  type ResponseHead,
+  readResponseHead,
+  responseFraming,
+  staysOpen,
+} from './head.ts';
 
-export type Ask = {
+export type OutgoingRequest = {
   method: string;
-  /** The first line and the headers, up to and with the empty line. ASCII. */
+  /** The request line and the headers, including the empty line. ASCII. */
   head: string;
-  /** Undefined where there is none, or where it follows piece by piece. */
+  /** Undefined if there is none, or if it follows through `Call.sendChunk`. */
   body: string | undefined;
-  /** In UTF-8. A body of as many bytes as characters is ASCII, and cheaper to write. */
+  /** In UTF-8. A body with as many bytes as characters is ASCII, and cheaper to write. */
   bodyBytes?: number | undefined;
+  /** The body follows through `Call.sendChunk`. It never ends, so the connection is not reused. */
+  isStreamed?: true;
 };
 
-/** What becomes of a call. After `end` or `fail` nothing more comes. */
-export type Answering = {
-  /** There is a connection, and the request is on its way. */
+/** Callbacks for one response. After `end` or `fail` none is called. */
+export type ResponseHandler = {
+  /** The connection is open, and the request is being sent. */
   connected(): void;
-  head(head: AnswerHead): void;
+  head(head: ResponseHead): void;
   data(chunk: Buffer): void;
-  /** What came was not the end. */
+  /** All that was received has been passed on, and the response goes on. */
   more(): void;
   end(): void;
-  /** `isStale`: a kept connection ended without a word, as if just before it was used. */
+  /** `isStale`: the server closed a reused connection without a reply, probably before the call. */
   fail(cause: NodeJS.ErrnoException, isStale: boolean): void;
 };
 
 export type Call = {
-  /** A piece of a body whose head said that it comes in chunks. */
+  /** Sends a piece of a body whose head announced `transfer-encoding: chunked`. */
   sendChunk(text: string): void;
   pause(): void;
   resume(): void;
-  /** Ends it, wherever it is; nothing of it is heard any more. */
+  /** Ends the call in any state; its handler is not called again. */
   destroy(): void;
 };
 
-export type Pool = { ask(ask: Ask, answering: Answering): Call; close(): void };
+export type Pool = {
+  send(request: OutgoingRequest, handler: ResponseHandler): Call;
+  /** Fails every call, also those that wait for a connection and those sent later. */
+  close(): void;
+};
 
 export type PoolOptions = {
-  /** Gives a socket that reads as it is told here. */
+  /** Opens a socket that reads with these options. */
   connect(onread: OnReadOpts): Socket;
   /** The event that says that a new socket can be used. */
   readyEvent?: 'connect' | 'secureConnect';
-  /** Who asks for more waits. */
+  /** Further calls wait for a connection. */
   connectionsMax?: number;
-  freeMax?: number;
 };
 
 const HEAD_END = '\r\n\r\n';
+/** Of one response, interim (1xx) heads included. */
 const HEAD_BYTES_MAX = 65_536;
-const FREE_MS_MAX = 240_000;
+const IDLE_MS_MAX = 240_000;
+const IDLE_CONNECTIONS_MAX = 256;
 
 /**
- * Every connection reads into this one, and what came is copied out of it at once: a buffer of this
- * size for each read, and a stream around it, cost more than that.
+ * Every connection reads into this buffer and copies what it received: that costs less than a new
+ * buffer of this size for each read.
  */
 let readBuffer: Buffer | undefined;
 const READ_BYTES_MAX = 65_536;
 
-function readingInto(take: (chunk: Buffer) => void): OnReadOpts {
+function readInto(receive: (chunk: Buffer) => void): OnReadOpts {
   readBuffer ??= Buffer.allocUnsafeSlow(READ_BYTES_MAX);
   return {
     buffer: readBuffer,
     callback(size, bytes) {
       const chunk = Buffer.allocUnsafe(size);
       chunk.set(bytes.subarray(0, size));
-      take(chunk);
+      receive(chunk);
       return true;
     },
   };
 }
 
-const codeError = (code: string, words: string): NodeJS.ErrnoException =>
-  Object.assign(new Error(words), { code });
+export const codeError = (code: string, message: string): NodeJS.ErrnoException =>
+  Object.assign(new Error(message), { code });
 
-class Waiting implements Call {
-  readonly ask: Ask;
-  readonly answering: Answering;
-  line: Line | undefined;
+class PendingCall implements Call {
+  readonly request: OutgoingRequest;
+  readonly handler: ResponseHandler;
+  connection: ClientConnection | undefined;
   isOver = false;
 
-  constructor(ask: Ask, answering: Answering) {
-    this.ask = ask;
-    this.answering = answering;
+  constructor(request: OutgoingRequest, handler: ResponseHandler) {
+    this.request = request;
+    this.handler = handler;
   }
 
   sendChunk(text: string): void {
     if (this.isOver) return;
     const bytes = Buffer.byteLength(text);
     const encoding = bytes === text.length ? 'latin1' : 'utf8';
-    this.line?.socket.write(`${bytes.toString(16)}\r\n${text}\r\n`, encoding);
+    this.connection?.socket.write(`${bytes.toString(16)}\r\n${text}\r\n`, encoding);
   }
 
   pause(): void {
-    if (!this.isOver) this.line?.socket.pause();
+    if (!this.isOver) this.connection?.socket.pause();
   }
 
   resume(): void {
-    if (!this.isOver) this.line?.socket.resume();
+    if (!this.isOver) this.connection?.socket.resume();
   }
 
   destroy(): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.line?.socket.destroy();
+    this.connection?.socket.destroy();
+  }
+
+  fail(cause: NodeJS.ErrnoException, isStale: boolean): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.handler.fail(cause, isStale);
   }
 }
 
-type LineHost = {
+type ConnectionOwner = {
   readyEvent: 'connect' | 'secureConnect';
-  onFree(line: Line): void;
-  onGone(line: Line): void;
+  onIdle(connection: ClientConnection): void;
+  onClosed(connection: ClientConnection): void;
 };
 
-/** One connection. */
-class Line {
+class ClientConnection {
   readonly socket: Socket;
-  readonly #host: LineHost;
-  #call: Waiting | undefined;
+  readonly #owner: ConnectionOwner;
+  #call: PendingCall | undefined;
   #isReused = false;
-  #hasAnswered = false;
-  #head: AnswerHead | undefined;
+  #hasReplied = false;
+  #head: ResponseHead | undefined;
   #body: BodyReader | undefined;
+  /** Received, and part of a head that is not complete. */
   #bytes: Buffer | undefined;
-  #isGone = false;
-  freeUntilMs = 0;
+  #interimBytes = 0;
+  #isClosed = false;
+  idleUntilMs = 0;
 
-  constructor(connect: PoolOptions['connect'], host: LineHost) {
-    const socket = connect(readingInto((chunk) => this.#take(chunk)));
+  constructor(connect: PoolOptions['connect'], owner: ConnectionOwner) {
+    const socket = connect(readInto((chunk) => this.#receive(chunk)));
     this.socket = socket;
-    this.#host = host;
+    this.#owner = owner;
     socket.on('end', () => this.#ended());
     socket.on('error', (error) => this.#failed(error));
-    socket.on('close', () => this.#ended());
+    socket.on('close', () => this.#failed(this.#closedError()));
   }
 
-  send(call: Waiting): void {
+  send(call: PendingCall): void {
     this.#call = call;
-    call.line = this;
-    this.#hasAnswered = false;
-    const { ask, answering } = call;
+    call.connection = this;
+    this.#hasReplied = false;
+    this.#interimBytes = 0;
+    const { request, handler } = call;
     const { socket } = this;
-    if (ask.body === undefined) socket.write(ask.head, 'latin1');
+    if (request.body === undefined) socket.write(request.head, 'latin1');
     else {
-      const isAscii = ask.bodyBytes === ask.body.length;
-      socket.write(ask.head + ask.body, isAscii ? 'latin1' : 'utf8');
+      const isAscii = request.bodyBytes === request.body.length;
+      socket.write(request.head + request.body, isAscii ? 'latin1' : 'utf8');
     }
-    if (this.#isReused) return void answering.connected();
-    socket.once(this.#host.readyEvent, () => {
-      if (!call.isOver) answering.connected();
+    if (this.#isReused) return void handler.connected();
+    socket.once(this.#owner.readyEvent, () => {
+      if (!call.isOver) handler.connected();
     });
   }
 
-  #take(chunk: Buffer): void {
+  #receive(chunk: Buffer): void {
     const call = this.#call;
-    // Nobody asked, or the one who did has left.
-    if (call === undefined || call.isOver) return void this.#drop();
-    this.#hasAnswered = true;
+    // Unsolicited, or for a call that was given up.
+    if (call === undefined || call.isOver) return void this.#close();
+    this.#hasReplied = true;
     try {
       this.#read(call, chunk);
     } catch (error) {
       if (!(error instanceof NotHttp)) throw error;
-      this.#failed(codeError('HPE_INVALID', `not an HTTP answer: ${error.message}`));
+      this.#failed(codeError('HPE_INVALID', `not an HTTP response: ${error.message}`));
     }
   }
 
-  #read(call: Waiting, chunk: Buffer): void {
+  #read(call: PendingCall, chunk: Buffer): void {
     let bytes = this.#bytes === undefined ? chunk : Buffer.concat([this.#bytes, chunk]);
     this.#bytes = undefined;
     while (this.#body === undefined) {
       const end = bytes.indexOf(HEAD_END, 0, 'latin1');
-      if (end < 0) return void this.#keep(bytes);
-      const size = end + HEAD_END.length;
-      const head = readAnswerHead(bytes.toString('latin1', 0, size));
+      const size = end < 0 ? bytes.length : end + HEAD_END.length;
+      if (this.#interimBytes + size > HEAD_BYTES_MAX) throw new NotHttp('the head is too large');
+      if (end < 0) {
+        this.#bytes = bytes;
+        return;
+      }
+      const head = readResponseHead(bytes.toString('latin1', 0, size));
       bytes = bytes.subarray(size);
-      if (head.status === 101) throw new NotHttp('another protocol, unasked');
-      if (head.status >= 200) this.#begin(call, head);
+      const isInterim = head.status < 200;
+      if (head.status === 101 || (isInterim && !staysOpen(head)))
+        throw new NotHttp('an interim response that nothing can follow');
+      const body = new BodyReader(responseFraming(head, call.request.method));
+      if (isInterim) this.#interimBytes += size;
+      else {
+        this.#head = head;
+        this.#body = body;
+        call.handler.head(head);
+      }
     }
-    const { answering } = call;
     const used = this.#body.read(bytes, (piece) => {
-      if (!call.isOver) answering.data(piece);
+      if (!call.isOver) call.handler.data(piece);
     });
     if (call.isOver) return;
     if (this.#body.isDone) this.#finish(call, used === bytes.length);
-    else answering.more();
+    else call.handler.more();
   }
 
-  #keep(bytes: Buffer): void {
-    if (bytes.length > HEAD_BYTES_MAX) throw new NotHttp('the head does not end');
-    if (bytes.length > 0) this.#bytes = bytes;
-  }
-
-  #begin(call: Waiting, head: AnswerHead): void {
-    this.#head = head;
-    this.#body = new BodyReader(answerFraming(head, call.ask.method));
-    call.answering.head(head);
-  }
-
-  #finish(call: Waiting, isClean: boolean): void {
+  #finish(call: PendingCall, isClean: boolean): void {
     const head = this.#head!;
     call.isOver = true;
     this.#call = undefined;
     this.#head = undefined;
     this.#body = undefined;
-    const isSent = this.socket.writableLength === 0;
-    if (isClean && isSent && staysOpen(head) && !this.#isGone) this.#free(head);
-    else this.#drop();
-    call.answering.end();
+    const { isStreamed, method } = call.request;
+    const isSent = this.socket.writableLength === 0 && isStreamed !== true;
+    // A body that a server sends for HEAD all the same would be the next response.
+    const isLast = method === 'HEAD' || !staysOpen(head) || this.#isClosed;
+    if (isClean && isSent && !isLast) this.#free(head);
+    else this.#close();
+    call.handler.end();
   }
 
-  #free(head: AnswerHead): void {
-    const said = /timeout=(\d{1,6})/.exec(head.headers['keep-alive'] ?? '')?.[1];
-    // A second early: the other side's clock started when it sent, ours when this arrived.
-    const ms = said === undefined ? FREE_MS_MAX : Number(said) * 1000 - 1_000;
-    this.freeUntilMs = performance.now() + Math.min(ms, FREE_MS_MAX);
+  #free(head: ResponseHead): void {
+    const seconds = /timeout=(\d{1,6})/.exec(head.headers['keep-alive'] ?? '')?.[1];
+    // A second early: the server's clock started when it sent, ours when this arrived.
+    const ms = seconds === undefined ? IDLE_MS_MAX : Number(seconds) * 1000 - 1_000;
+    this.idleUntilMs = performance.now() + Math.min(ms, IDLE_MS_MAX);
     this.#isReused = true;
-    this.#host.onFree(this);
+    // A call that was paused when its response ended must not leave the next one without input.
+    if (this.socket.isPaused()) this.socket.resume();
+    this.#owner.onIdle(this);
   }
 
-  #drop(): void {
+  #close(): void {
     this.socket.destroy();
-    this.#gone();
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#owner.onClosed(this);
   }
 
-  #gone(): void {
-    if (this.#isGone) return;
-    this.#isGone = true;
-    this.#host.onGone(this);
-  }
-
+  /** The server closed its side: the end of a body without a length, else a failure. */
   #ended(): void {
     const call = this.#call;
     if (call !== undefined && !call.isOver && this.#body?.end() === true) {
-      this.#isGone = true;
-      this.#host.onGone(this);
+      this.#close();
       return void this.#finish(call, true);
     }
-    this.#failed(codeError('ECONNRESET', 'the connection was closed'));
+    this.#failed(this.#closedError());
+  }
+
+  #closedError(): NodeJS.ErrnoException {
+    return this.#head === undefined
+      ? codeError('ECONNRESET', 'the connection was closed before a response')
+      : codeError('HPE_INVALID_EOF_STATE', 'the connection was closed within a response');
   }
 
   #failed(error: NodeJS.ErrnoException): void {
-    this.#drop();
+    this.#close();
     const call = this.#call;
     this.#call = undefined;
-    if (call === undefined || call.isOver) return;
-    call.isOver = true;
     const isReset = error.code === 'ECONNRESET' || error.code === 'EPIPE';
-    call.answering.fail(error, this.#isReused && !this.#hasAnswered && isReset);
+    call?.fail(error, this.#isReused && !this.#hasReplied && isReset);
   }
 }
 
 export function makePool(options: PoolOptions): Pool {
-  const { connectionsMax = Number.POSITIVE_INFINITY, freeMax = 256 } = options;
-  const lines = new Set<Line>();
-  const free: Line[] = [];
-  const queue = new Set<Waiting>();
+  const { connectionsMax = Number.POSITIVE_INFINITY } = options;
+  const connections = new Set<ClientConnection>();
+  const idle: ClientConnection[] = [];
+  const queue = new Set<PendingCall>();
+  let isClosed = false;
 
-  const host: LineHost = {
+  const owner: ConnectionOwner = {
     readyEvent: options.readyEvent ?? 'connect',
-    onFree(line) {
-      const next = takeNext();
-      if (next !== undefined) return line.send(next);
-      if (free.length >= freeMax) return void line.socket.destroy();
-      line.socket.unref();
-      free.push(line);
+    onIdle(connection) {
+      const next = takeQueued();
+      if (next !== undefined) return connection.send(next);
+      if (idle.length >= IDLE_CONNECTIONS_MAX) return void connection.socket.destroy();
+      connection.socket.unref();
+      idle.push(connection);
     },
-    onGone(line) {
-      lines.delete(line);
-      const at = free.lastIndexOf(line);
-      if (at >= 0) free.splice(at, 1);
-      if (lines.size >= connectionsMax) return;
-      const next = takeNext();
+    onClosed(connection) {
+      connections.delete(connection);
+      const at = idle.lastIndexOf(connection);
+      if (at >= 0) idle.splice(at, 1);
+      if (connections.size >= connectionsMax) return;
+      const next = takeQueued();
       if (next !== undefined) open().send(next);
     },
   };
 
-  const takeNext = (): Waiting | undefined => {
-    for (const waiting of queue) {
-      queue.delete(waiting);
-      if (!waiting.isOver) return waiting;
+  const takeQueued = (): PendingCall | undefined => {
+    for (const call of queue) {
+      queue.delete(call);
+      if (!call.isOver) return call;
     }
     return undefined;
   };
 
   /** The one used last: it is the least likely to have been closed. */
-  const takeFree = (): Line | undefined => {
-    for (let line = free.pop(); line !== undefined; line = free.pop()) {
-      if (performance.now() < line.freeUntilMs) {
-        line.socket.ref();
-        return line;
+  const takeIdle = (): ClientConnection | undefined => {
+    for (let connection = idle.pop(); connection !== undefined; connection = idle.pop()) {
+      if (performance.now() < connection.idleUntilMs) {
+        connection.socket.ref();
+        return connection;
       }
-      lines.delete(line);
-      line.socket.destroy();
+      connections.delete(connection);
+      connection.socket.destroy();
     }
     return undefined;
   };
 
-  const open = (): Line => {
-    const line = new Line(options.connect, host);
-    lines.add(line);
-    return line;
+  const open = (): ClientConnection => {
+    const connection = new ClientConnection(options.connect, owner);
+    connections.add(connection);
+    return connection;
   };
 
+  const refuse = (call: PendingCall): void =>
+    call.fail(codeError('ECONNREFUSED', 'the client is closed'), false);
+
   return {
-    ask(ask, answering) {
-      const call = new Waiting(ask, answering);
-      const line = takeFree() ?? (lines.size < connectionsMax ? open() : undefined);
-      if (line === undefined) queue.add(call);
-      else line.send(call);
+    send(request, handler) {
+      const call = new PendingCall(request, handler);
+      if (isClosed) queueMicrotask(() => refuse(call));
+      else {
+        const connection = takeIdle() ?? (connections.size < connectionsMax ? open() : undefined);
+        if (connection === undefined) queue.add(call);
+        else connection.send(call);
+      }
       return call;
     },
     close() {
-      for (const waiting of queue) waiting.isOver = true;
+      isClosed = true;
+      const queued = [...queue];
       queue.clear();
-      for (const { socket } of lines) socket.destroy();
+      for (const { socket } of connections) socket.destroy();
+      for (const call of queued) refuse(call);
     },
   };
 }

@@ -4,18 +4,18 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { BodyReader } from './body.ts';
 import {
-  answerFraming,
   NotHttp,
-  readAnswerHead,
   readRequestHead,
+  readResponseHead,
   requestFraming,
+  responseFraming,
   staysOpen,
   writeHeaders,
 } from './head.ts';
 
 const request = (lines: string) => readRequestHead(`POST /a HTTP/1.1\r\n${lines}\r\n`);
 const answer = (lines: string, status = 200) =>
-  readAnswerHead(`HTTP/1.1 ${status} OK\r\n${lines}\r\n`);
+  readResponseHead(`HTTP/1.1 ${status} OK\r\n${lines}\r\n`);
 
 describe('heads', () => {
   it('reads names in any case, values without the spaces around them', () => {
@@ -50,7 +50,7 @@ describe('heads', () => {
     ])
       assert.throws(() => readRequestHead(`${line}\r\n\r\n`), NotHttp, line);
     for (const line of ['HTTP/2 200', 'HTTP/1.1 20', 'HTTP/1.1 600 x', 'ICY 200 OK'])
-      assert.throws(() => readAnswerHead(`${line}\r\n\r\n`), NotHttp, line);
+      assert.throws(() => readResponseHead(`${line}\r\n\r\n`), NotHttp, line);
   });
 
   it('knows how a body ends, and refuses what leaves it open', () => {
@@ -69,9 +69,9 @@ describe('heads', () => {
       assert.throws(() => requestFraming(request(lines)), NotHttp, lines);
     const old = readRequestHead('POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n');
     assert.throws(() => requestFraming(old), NotHttp);
-    assert.equal(answerFraming(answer(''), 'GET'), 'close');
-    assert.equal(answerFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
-    assert.equal(answerFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
+    assert.equal(responseFraming(answer(''), 'GET'), 'close');
+    assert.equal(responseFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
+    assert.equal(responseFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
   });
 
   it('knows when a connection ends', () => {

@@ -5,7 +5,7 @@
 export type Headers = Record<string, string | undefined>;
 
 export type RequestHead = { method: string; target: string; minor: 0 | 1; headers: Headers };
-export type AnswerHead = { status: number; minor: 0 | 1; headers: Headers };
+export type ResponseHead = { status: number; minor: 0 | 1; headers: Headers };
 
 /** How a message's body ends. `close`: only an answer's can, with its connection. */
 export type Framing = number | 'chunked' | 'close';
@@ -82,7 +82,7 @@ export function readRequestHead(text: string): RequestHead {
   return { method: line[1]!, target: line[2]!, minor: line[3] === '1' ? 1 : 0, headers };
 }
 
-export function readAnswerHead(text: string): AnswerHead {
+export function readResponseHead(text: string): ResponseHead {
   STATUS_LINE.lastIndex = 0;
   const line = STATUS_LINE.exec(text);
   if (line === null) throw new NotHttp('not the first line of an answer');
@@ -110,7 +110,7 @@ export function requestFraming(head: RequestHead): number | 'chunked' {
 }
 
 /** An answer to HEAD, and some statuses, never have a body, whatever they say. */
-export function answerFraming(head: AnswerHead, method: string): Framing {
+export function responseFraming(head: ResponseHead, method: string): Framing {
   const said = saidFraming(head);
   if (method === 'HEAD' || head.status < 200 || head.status === 204 || head.status === 304)
     return 0;

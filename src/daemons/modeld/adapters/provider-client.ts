@@ -2,8 +2,8 @@
 // fault. The key is read once per call and goes into one header only. Knows no retry, no route and
 // no budget.
 import type { Clock } from '../../../platform/clock.ts';
-import type { Answering, Call } from '../../../platform/http1/client.ts';
-import { type AnswerHead, isSendable, writeHeaders } from '../../../platform/http1/head.ts';
+import type { Call, ResponseHandler } from '../../../platform/http1/client.ts';
+import { isSendable, type ResponseHead, writeHeaders } from '../../../platform/http1/head.ts';
 import { parseJson } from '../../../platform/json.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
@@ -101,7 +101,7 @@ const SSE_TYPE = /^text\/event-stream\b/i;
 type Answer = WholeAnswer | StreamedAnswer;
 
 /** The state of one call: what is waited for now, and how to stop it. */
-class Attempt implements Answering {
+class Attempt implements ResponseHandler {
   readonly #call: ProviderCall;
   readonly #target: Target;
   readonly #clock: Pick<Clock, 'nowMs'>;
@@ -109,7 +109,7 @@ class Attempt implements Answering {
   readonly #key: string | undefined;
   #sent: Call | undefined;
   #mayRepeat = true;
-  #head: AnswerHead | undefined;
+  #head: ResponseHead | undefined;
   /** Of an answer that is only of use when it is whole. */
   #chunks: Buffer[] = [];
   #sizeBytes = 0;
@@ -154,7 +154,7 @@ class Attempt implements Answering {
     this.#waitFor('firstByteTimeoutMs', 'began no answer');
   }
 
-  head(head: AnswerHead): void {
+  head(head: ResponseHead): void {
     this.#head = head;
     if (head.status !== 200) return;
     const problem = this.#contentProblem(head);
@@ -220,7 +220,7 @@ class Attempt implements Answering {
       return void this.#fail(fault('provider_auth', words));
     }
     this.#waitFor('connectTimeoutMs', 'took no connection');
-    this.#sent = this.#target.pool.ask({ method: 'POST', head, body, bodyBytes }, this);
+    this.#sent = this.#target.pool.send({ method: 'POST', head, body, bodyBytes }, this);
   }
 
   #writeHead(bodyBytes: number): string {
@@ -298,7 +298,7 @@ class Attempt implements Answering {
     this.#call.signal?.removeEventListener('abort', this.#onAbort);
   }
 
-  #openStream(head: AnswerHead): void {
+  #openStream(head: ResponseHead): void {
     this.#lateAtMs = Number.POSITIVE_INFINITY;
     const body = new UpstreamBody(this.#sent!, {
       provider: this.#call.provider.name,
@@ -327,7 +327,7 @@ class Attempt implements Answering {
     });
   }
 
-  #contentProblem({ headers }: AnswerHead): Fault | undefined {
+  #contentProblem({ headers }: ResponseHead): Fault | undefined {
     const { name } = this.#call.provider;
     const type = headers['content-type'] ?? '';
     if (!(this.#call.stream ? SSE_TYPE : JSON_TYPE).test(type)) {
@@ -340,7 +340,7 @@ class Attempt implements Answering {
     return fault('provider_malformed', `the provider ${name} sent bytes in ${got}, unasked`);
   }
 
-  #keepHeaders({ headers }: AnswerHead): Record<string, string> {
+  #keepHeaders({ headers }: ResponseHead): Record<string, string> {
     const kept: Record<string, string> = {};
     for (const name of HEADERS_KEPT) {
       const value = headers[name];

@@ -19,8 +19,6 @@ type Place =
   | { kind: 'unix'; path: string }
   | { kind: 'tcp' | 'tls'; hostname: string; port: number };
 
-const FREE_SOCKETS_MAX = 256;
-
 export function makePools(): Pools {
   const pools = new Map<string, Pool>();
   return {
@@ -44,7 +42,7 @@ function openPool(place: Place): Pool {
     place.kind === 'unix'
       ? net.connect({ path: place.path, onread })
       : net.connect({ host: place.hostname, port: place.port, onread, ...options });
-  return makePool({ connect, freeMax: FREE_SOCKETS_MAX });
+  return makePool({ connect });
 }
 
 function openTlsPool(hostname: string, port: number): Pool {
@@ -70,7 +68,7 @@ function openTlsPool(hostname: string, port: number): Pool {
     });
     return socket;
   };
-  return makePool({ connect, readyEvent: 'secureConnect', freeMax: FREE_SOCKETS_MAX });
+  return makePool({ connect, readyEvent: 'secureConnect' });
 }
 
 /** OpenAI's base URLs end in /v1 by custom and Anthropic's do not; both spellings work for both. */
