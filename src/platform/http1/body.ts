@@ -4,8 +4,11 @@ import { type Framing, NotHttp } from './head.ts';
 
 const CHUNK_LINE_BYTES_MAX = 256;
 const TRAILER_BYTES_MAX = 16_384;
-const SIZE_LINE = /^([0-9a-fA-F]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/;
-const TRAILER_LINE = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/;
+const SIZE_LINE =
+  /^([0-9a-fA-F]{1,8})(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=[!#$%&'*+.^_`|~0-9A-Za-z-]+)?)*$/;
+const TRAILER_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t\x20-\x7e\x80-\xff]*$/;
+/** Headers that say how a message ends: some readers obey them in a trailer too. */
+const FRAMING = /^(?:content-length|transfer-encoding|connection|proxy-connection|upgrade)$/i;
 const CR = 13;
 const LF = 10;
 
@@ -108,8 +111,12 @@ export class BodyReader {
   /** Trailers are nobody's here; they only have to end. */
   #takeTrailer(line: string): void {
     this.#trailerBytes += line.length;
-    if (line === '') this.#isDone = true;
-    else if (!TRAILER_LINE.test(line) || this.#trailerBytes > TRAILER_BYTES_MAX)
+    if (line === '') {
+      this.#isDone = true;
+      return;
+    }
+    const name = TRAILER_LINE.exec(line)?.[1];
+    if (name === undefined || FRAMING.test(name) || this.#trailerBytes > TRAILER_BYTES_MAX)
       throw new NotHttp('a trailer cannot be read');
   }
 }

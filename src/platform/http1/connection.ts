@@ -180,7 +180,8 @@ export class Connection {
       const what = headers.expect.slice(0, 100);
       return void this.#refuse(fault('bad_request', `nobody can meet ${what}`));
     }
-    this.#staysOpen = staysOpen(head);
+    // What follows a request to change the protocol may be in that protocol.
+    this.#staysOpen = staysOpen(head) && headers.upgrade === undefined;
     this.#body = body;
     const exchange = new Exchange(head, this);
     this.#exchange = exchange;

@@ -19,7 +19,7 @@ const answer = (lines: string, status = 200) =>
 
 describe('heads', () => {
   it('reads names in any case, values without the spaces around them', () => {
-    const { method, target, headers } = request('Host:  a \t\r\nX-Odd:\r\nx-odd: b\r\n');
+    const { method, target, headers } = request('Host:\t a  \r\nX-Odd:\r\nx-odd: b\r\n');
     assert.deepEqual([method, target], ['POST', '/a']);
     assert.deepEqual({ ...headers }, { host: 'a', 'x-odd': ', b' });
     assert.equal(Object.getPrototypeOf(headers), null, 'a header may be called __proto__');
@@ -33,6 +33,7 @@ describe('heads', () => {
     ['a lone LF', 'a: b\nc: d\r\n'],
     ['a lone CR', 'a: b\rc: d\r\n'],
     ['a NUL', 'a: b\0\r\n'],
+    ['a tab after a value', 'transfer-encoding: chunked\t\r\n'],
     ['two lengths', 'content-length: 1\r\ncontent-length: 1\r\n'],
     ['two hosts', 'host: a\r\nHost: b\r\n'],
     ['two keys', 'authorization: a\r\nauthorization: b\r\n'],
@@ -47,6 +48,8 @@ describe('heads', () => {
       'GET / HTTP/1.2',
       'GET /\x7f HTTP/1.1',
       'G(T / HTTP/1.1',
+      'get / HTTP/1.1',
+      'BREW / HTTP/1.1',
     ])
       assert.throws(() => readRequestHead(`${line}\r\n\r\n`), NotHttp, line);
     for (const line of ['HTTP/2 200', 'HTTP/1.1 20', 'HTTP/1.1 600 x', 'ICY 200 OK'])
@@ -77,6 +80,7 @@ describe('heads', () => {
   it('knows when a connection ends', () => {
     assert.equal(staysOpen(request('')), true);
     assert.equal(staysOpen(request('connection: keep-alive, Close\r\n')), false);
+    assert.equal(staysOpen(request('proxy-connection: close\r\n')), false);
     assert.equal(staysOpen(request('connection: not-close\r\n')), true);
     assert.equal(staysOpen(readRequestHead('GET / HTTP/1.0\r\n\r\n')), false);
   });
@@ -151,7 +155,12 @@ describe('bodies', () => {
       '1\r\na\n0\r\n\r\n',
       '123456789\r\n',
       ' 1\r\na\r\n',
+      '1 \r\na\r\n',
+      '1;\r\na\r\n',
+      '1;a="b"\r\na\r\n',
       '0\r\nno trailer\r\n\r\n',
+      '0\r\nContent-Length: 1\r\n\r\n',
+      '0\r\nconnection: close\r\n\r\n',
       `1${';'.repeat(300)}`,
       `0\r\n${'a: b\r\n'.repeat(5_000)}`,
     ])

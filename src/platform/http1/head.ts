@@ -13,10 +13,13 @@ export type Framing = number | 'chunked' | 'close';
 /** Something that is not HTTP, or HTTP that two readers could take for different things. */
 export class NotHttp extends Error {}
 
-const REQUEST_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP\/1\.([01])\r\n/y;
+const METHODS = 'GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|QUERY';
+const REQUEST_LINE = new RegExp(`(${METHODS}) ([\\x21-\\x7e]+) HTTP/1\\.([01])\\r\\n`, 'y');
 const STATUS_LINE = /HTTP\/1\.([01]) ([1-5]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?\r\n/y;
 const HEADER = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n/y;
 const HEADERS_MAX = 200;
+const SPACE = 32;
+const TAB = 9;
 
 /** Who says one of these twice wants one reader to believe the first and another the second. */
 const ONCE = new Set([
@@ -47,10 +50,11 @@ function lower(name: string): string {
   return made;
 }
 
-/** Spaces and tabs after a value are not part of it. */
+/** Removes trailing spaces. Readers disagree about tabs, as in `chunked\t`: refused. */
 function withoutEnd(value: string): string {
   let end = value.length;
-  while (end > 0 && (value.charCodeAt(end - 1) === 32 || value.charCodeAt(end - 1) === 9)) end--;
+  while (end > 0 && value.charCodeAt(end - 1) === SPACE) end--;
+  if (value.charCodeAt(end - 1) === TAB) throw new NotHttp('a header ends with a tab');
   return end === value.length ? value : value.slice(0, end);
 }
 
@@ -117,11 +121,12 @@ export function responseFraming(head: ResponseHead, method: string): Framing {
   return said ?? 'close';
 }
 
+const saysClose = (value: string | undefined): boolean =>
+  value !== undefined && value !== 'keep-alive' && /(^|,)\s*close\s*(,|$)/i.test(value);
+
 /** Whether the connection can carry another message after this one. */
 export function staysOpen({ headers, minor }: { headers: Headers; minor: 0 | 1 }): boolean {
-  const said = headers.connection;
-  if (minor === 0) return false;
-  return said === undefined || said === 'keep-alive' || !/(^|,)\s*close\s*(,|$)/i.test(said);
+  return minor === 1 && !saysClose(headers.connection) && !saysClose(headers['proxy-connection']);
 }
 
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
