@@ -76,7 +76,7 @@ export async function startLoad(): Promise<Load> {
   return { drive: (order) => ask(order) as Promise<LoadResult>, stop };
 }
 
-export type Upstream = {
+export type BenchUpstream = {
   port: number;
   /** When the first request about this goal came, in ms of the monotonic clock. */
   arrivalOf(goal: number): Promise<number | null>;
@@ -85,7 +85,7 @@ export type Upstream = {
   stop(): Promise<void>;
 };
 
-export async function startUpstream(): Promise<Upstream> {
+export async function startUpstream(): Promise<BenchUpstream> {
   const { ready, ask, stop } = await startProcess(
     new URL('./processes/upstream.ts', import.meta.url),
   );

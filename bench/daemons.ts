@@ -9,7 +9,7 @@ import type { DaemonName } from '../src/wire/daemons.ts';
 import { freshDir, ROOT } from '../test/support/runtime.ts';
 import { end, keep, profiling } from './children.ts';
 
-export type Daemons = {
+export type BenchDaemons = {
   /** What startRuntime takes to go on with the same state. */
   base: string;
   stateDir: string;
@@ -25,7 +25,7 @@ export async function startDaemons(
   names: readonly DaemonName[],
   config = '',
   prepare: (stateDir: string) => void = () => {},
-): Promise<Daemons> {
+): Promise<BenchDaemons> {
   const base = freshDir();
   const stateDir = join(base, 'state');
   const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: join(base, 'r') };

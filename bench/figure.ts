@@ -2,17 +2,17 @@
 // machines. How it is measured is each benchmark's own.
 
 /** Middle and spread of what was seen. */
-export type Seen = { value: number; low: number; high: number; samples: number };
+export type Measured = { value: number; low: number; high: number; samples: number };
 
 type Bar = { of: 'value' | 'ratio'; most?: number; least?: number };
 
 export type Figure = {
   name: string;
   unit: string;
-  own: Seen;
-  peer?: Seen & { name: string };
+  own: Measured;
+  peer?: Measured & { name: string };
   /** Ours against the peer's, taken round by round. */
-  ratio?: Seen;
+  ratio?: Measured;
   /** Absent: told for what it explains, no bar. */
   bar?: Bar;
   note?: string;
@@ -41,7 +41,7 @@ export function quantile(sorted: readonly number[], share: number): number {
 const ascending = (values: readonly number[]): number[] => values.toSorted((a, b) => a - b);
 
 /** What rounds gave: the median of them, between the least and the most. */
-export function seeRounds(values: readonly number[]): Seen {
+export function seeRounds(values: readonly number[]): Measured {
   const sorted = ascending(values);
   return {
     value: quantile(sorted, 0.5),
@@ -51,7 +51,12 @@ export function seeRounds(values: readonly number[]): Seen {
   };
 }
 
-export const exactly = (value: number): Seen => ({ value, low: value, high: value, samples: 1 });
+export const exactly = (value: number): Measured => ({
+  value,
+  low: value,
+  high: value,
+  samples: 1,
+});
 
 function digits(value: number): string {
   if (!Number.isFinite(value)) return 'none';
@@ -61,7 +66,7 @@ function digits(value: number): string {
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
-function seenText({ value, low, high }: Seen, unit: string): string {
+function seenText({ value, low, high }: Measured, unit: string): string {
   const spread = low === high ? '' : ` (${digits(low)}–${digits(high)})`;
   return `${digits(value)}${unit === '' ? '' : ` ${unit}`}${spread}`;
 }

@@ -9,7 +9,7 @@ import type { RunId, TaskId } from '../src/wire/words.ts';
 import type { TestRuntime } from '../test/support/runtime.ts';
 import { startLoad, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
-import type { LoadOrder, Target } from './processes/load.ts';
+import type { LoadOrder, LoadTarget } from './processes/load.ts';
 import { startBenchRuntime } from './world.ts';
 
 const RUNS = 8;
@@ -24,11 +24,11 @@ spec: { tools: { allow: [file.read, file.write_workspace] } }
 };
 
 /** As agentd does before it starts their runners. */
-async function admitRuns(runtime: TestRuntime): Promise<Target[]> {
+async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
   const socketPath = join(runtime.runtimeDir, 'toold', 'peer-agentd', 'toold.sock');
   const link = socketLink({ socketPath });
   const toold = makeClient(tooldRoutes, link);
-  const targets: Target[] = [];
+  const targets: LoadTarget[] = [];
   for (let n = 0; n < RUNS; n++) {
     const id = derivedId<RunId>('run', 'bench-read', n);
     const task_id = derivedId<TaskId>('task', 'bench-read', n);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { readManifest } from '../src/daemons/agentd/manifests.ts';
 import { openStore } from '../src/daemons/agentd/store/open-store.ts';
 import { MIGRATIONS } from '../src/daemons/agentd/store/schema.ts';
-import type { Store } from '../src/daemons/agentd/store/store.ts';
+import type { AgentdStore } from '../src/daemons/agentd/store/store.ts';
 import type { NewTask } from '../src/daemons/agentd/store/tasks.ts';
 import { systemClock } from '../src/platform/clock.ts';
 import { derivedId, idMaker, type NewId } from '../src/platform/ids.ts';
@@ -52,7 +52,7 @@ function newTask(newId: NewId, n: number): NewTask {
 /** What toold would have said of the one call each task made. */
 function makeCallEvents(audit: Client<typeof auditRoutes>) {
   let seq = 0;
-  return async (claims: Awaited<ReturnType<Store['claimRuns']>>): Promise<void> => {
+  return async (claims: Awaited<ReturnType<AgentdStore['claimRuns']>>): Promise<void> => {
     const events = claims.flatMap(({ run, task }): NewEvent[] => {
       const call_id = derivedId<string>('call', run.id);
       const about = {
@@ -76,7 +76,7 @@ function makeCallEvents(audit: Client<typeof auditRoutes>) {
 }
 
 async function doTasks(
-  store: Store,
+  store: AgentdStore,
   tasks: readonly NewTask[],
   sayCalls: ReturnType<typeof makeCallEvents>,
 ): Promise<void> {

@@ -7,10 +7,10 @@ import { publishPolicy } from '../src/policy/testing/publish.ts';
 import { tooldRoutes } from '../src/wire/toold.ts';
 import type { RunId, TaskId } from '../src/wire/words.ts';
 import { startLoad } from './children.ts';
-import { type Daemons, startDaemons } from './daemons.ts';
+import { type BenchDaemons, startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
-import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
+import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
 
 const RUNS = 32;
 const SHAPE = { callers: RUNS, ms: 2_000 };
@@ -18,10 +18,10 @@ const ROUNDS = 8;
 const CONFIG = 'toold:\n  test_tools: true\n';
 
 /** Tells toold of the runs, as agentd does before it starts their runners. */
-async function admitRuns(daemons: Daemons): Promise<Target[]> {
+async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
   const link = socketLink({ socketPath: daemons.socketOf('toold', 'peer-agentd') });
   const toold = makeClient(tooldRoutes, link);
-  const targets: Target[] = [];
+  const targets: LoadTarget[] = [];
   for (let n = 0; n < RUNS; n++) {
     const id = derivedId<RunId>('run', 'bench', n);
     const task_id = derivedId<TaskId>('task', 'bench', n);

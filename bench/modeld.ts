@@ -6,8 +6,8 @@ import { type Load, profiling, startLoad, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import { treeOf } from './memory.ts';
-import { type Peer, startPortkey } from './peers.ts';
-import type { LoadOrder, LoadResult, Target } from './processes/load.ts';
+import { type BenchPeer, startPortkey } from './peers.ts';
+import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
 import { CHAT, startBenchRuntime } from './world.ts';
 
 const ONE = { callers: 1, warmUpMs: 150, ms: 900, rounds: 8 };
@@ -26,7 +26,7 @@ const GATES: readonly Gate[] = ['tcp', 'peer', 'unix'];
 /** Forth and back: whoever follows the peer finds the disk at rest, and both do as often. */
 const gatesOf = (round: number): readonly Gate[] => (round % 2 === 0 ? GATES : GATES.toReversed());
 
-type To = Pick<LoadOrder, 'path' | 'headers'> & { target: Target; pids: readonly number[] };
+type To = Pick<LoadOrder, 'path' | 'headers'> & { target: LoadTarget; pids: readonly number[] };
 
 /** Asking one place, and what it cost its processes. */
 function wayTo(load: Load, { target, pids, ...rest }: To): Way {
@@ -105,7 +105,7 @@ async function run(): Promise<Figure[]> {
   const upstream = await startUpstream();
   const load = await startLoad();
   const runtime = await startBenchRuntime(upstream.port, { port: 0, nodeArgs: profiling() });
-  const peer: Peer = await startPortkey();
+  const peer: BenchPeer = await startPortkey();
   const own = {
     path: '/openai/v1/chat/completions',
     headers: { authorization: `Bearer ${runtime.operatorKey}` },

@@ -33,10 +33,10 @@ export function installPeers(): void {
   if (status !== 0) throw new Error(`npm ci in ${TARGET} failed with status ${status}`);
 }
 
-export type Peer = { name: string; port: number; pid: number; stop(): Promise<void> };
+export type BenchPeer = { name: string; port: number; pid: number; stop(): Promise<void> };
 
 /** The gateway as its own start command runs it, without its web page, on loopback only. */
-export async function startPortkey(): Promise<Peer> {
+export async function startPortkey(): Promise<BenchPeer> {
   installPeers();
   const port = await freePort();
   const folder = join(TARGET, 'node_modules', '@portkey-ai', 'gateway');

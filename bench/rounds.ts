@@ -1,11 +1,11 @@
 // Two things measured in turns, A B A B …, so that whatever else the machine does meets both alike.
-import { quantile, type Seen, seeRounds } from './figure.ts';
+import { type Measured, quantile, seeRounds } from './figure.ts';
 
 export type Measure = () => Promise<number>;
 
-export type Compared = { own: Seen; peer: Seen; ratio: Seen };
+export type Compared = { own: Measured; peer: Measured; ratio: Measured };
 
-export type Turns = { rounds: number; turnsPerRound: number; share?: number };
+export type RoundOrder = { rounds: number; turnsPerRound: number; share?: number };
 
 const ascending = (values: number[]): number[] => values.sort((a, b) => a - b);
 
@@ -15,7 +15,7 @@ const ascending = (values: number[]): number[] => values.sort((a, b) => a - b);
  * apart they were.
  */
 export async function compare(
-  { rounds, turnsPerRound, share = 0.5 }: Turns,
+  { rounds, turnsPerRound, share = 0.5 }: RoundOrder,
   own: Measure,
   peer: Measure,
 ): Promise<Compared> {

@@ -44,7 +44,7 @@ export const bubblewrap = (user: User): Measure => {
   return () => timeSpawn(BWRAP, user);
 };
 
-export type Peer = { name: string; measure: Measure; stop(): Promise<void> };
+export type SandboxPeer = { name: string; measure: Measure; stop(): Promise<void> };
 
 const isHere = (program: string): boolean =>
   spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
@@ -55,7 +55,7 @@ type SandboxManager = {
   reset(): Promise<void>;
 };
 
-async function sandboxRuntime(): Promise<Peer> {
+async function sandboxRuntime(): Promise<SandboxPeer> {
   installPeers();
   const folder = join(ROOT, 'build/peers/node_modules/@anthropic-ai/sandbox-runtime');
   const module: { SandboxManager: SandboxManager } = await import(
@@ -77,7 +77,7 @@ async function sandboxRuntime(): Promise<Peer> {
   };
 }
 
-async function crun(): Promise<Peer> {
+async function crun(): Promise<SandboxPeer> {
   if (!isHere('crun')) throw new Error('not on this machine');
   const bundle = mkdtempSync(join(tmpdir(), 'agentd-bench-crun-'));
   // Also of one that does not answer here, which nobody stops.
@@ -102,8 +102,8 @@ async function crun(): Promise<Peer> {
 }
 
 /** Those that answer here, tried once; why the others do not. */
-export async function otherSandboxes(): Promise<{ peers: Peer[]; missing: string[] }> {
-  const peers: Peer[] = [];
+export async function otherSandboxes(): Promise<{ peers: SandboxPeer[]; missing: string[] }> {
+  const peers: SandboxPeer[] = [];
   const missing: string[] = [];
   const all = { '@anthropic-ai/sandbox-runtime': sandboxRuntime, crun };
   for (const [name, make] of Object.entries(all)) {

@@ -2,19 +2,19 @@
 // sandboxes of others, and a Node start in the runner's box beside a bare one.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MODES, Warden } from '../test/escape/support/warden.ts';
-import type { Outcome } from '../test/escape/support/warden-client.ts';
+import { MODES, TestWarden } from '../test/escape/support/warden.ts';
+import type { BoxOutcome } from '../test/escape/support/warden-client.ts';
 import { timeProcess } from './bare-start.ts';
 import type { Benchmark, Figure } from './figure.ts';
-import { compare, type Measure, type Turns } from './rounds.ts';
+import { compare, type Measure, type RoundOrder } from './rounds.ts';
 import { bubblewrap, EMPTY, otherSandboxes, timeSpawn, type User } from './sandbox-peers.ts';
 
-const TURNS: Turns = { rounds: 5, turnsPerRound: 30 };
-const FEW_TURNS: Turns = { rounds: 3, turnsPerRound: 6 };
+const TURNS: RoundOrder = { rounds: 5, turnsPerRound: 30 };
+const FEW_TURNS: RoundOrder = { rounds: 3, turnsPerRound: 6 };
 const WARM_UP = 10;
 
 const timed =
-  (run: () => Promise<Outcome>): Measure =>
+  (run: () => Promise<BoxOutcome>): Measure =>
   async () => {
     const began = performance.now();
     const outcome = await run();
@@ -26,7 +26,7 @@ const timed =
 
 async function beside(
   name: string,
-  turns: Turns,
+  turns: RoundOrder,
   own: Measure,
   peer: { name: string; measure: Measure },
   most?: number,
@@ -46,7 +46,7 @@ async function beside(
   };
 }
 
-async function runnerFigure(warden: Warden, as: string): Promise<Figure> {
+async function runnerFigure(warden: TestWarden, as: string): Promise<Figure> {
   const dirs = { program: join(warden.outside, 'runner'), sockets: join(warden.outside, 'none') };
   for (const dir of Object.values(dirs)) mkdirSync(dir);
   writeFileSync(join(dirs.program, 'empty.mjs'), '');
@@ -64,7 +64,7 @@ async function runnerFigure(warden: Warden, as: string): Promise<Figure> {
 async function figuresOf(mode: (typeof MODES)[number]): Promise<Figure[]> {
   const as = mode === 'root' ? 'as root' : 'as an ordinary user';
   const user: User = mode === 'user' && MODES.length > 1 ? { uid: 65_534, gid: 65_534 } : {};
-  const warden = await new Warden({ mode, build: 'plain' }).start();
+  const warden = await new TestWarden({ mode, build: 'plain' }).start();
   try {
     const client = await warden.client();
     const held = await warden.open();

@@ -1,7 +1,7 @@
 // From asking for a task to its runner's first model call: how long until an agent thinks.
 import { eventually, type TestRuntime, taskEnded } from '../test/support/runtime.ts';
 import { bareStart } from './bare-start.ts';
-import { startUpstream, type Upstream } from './children.ts';
+import { type BenchUpstream, startUpstream } from './children.ts';
 import type { Benchmark, Figure } from './figure.ts';
 import { compare } from './rounds.ts';
 import { startBenchRuntime } from './world.ts';
@@ -13,7 +13,7 @@ const REST_MS = 40;
 
 const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
-function makeMeasure(runtime: TestRuntime, upstream: Upstream): () => Promise<number> {
+function makeMeasure(runtime: TestRuntime, upstream: BenchUpstream): () => Promise<number> {
   let goal = 0;
   return async () => {
     const number = ++goal;

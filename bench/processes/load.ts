@@ -6,14 +6,14 @@ import { quantile } from '../figure.ts';
 import { readMessage } from './http-message.ts';
 import { takeOrders } from './orders.ts';
 
-export type Target = ({ port: number } | { socketPath: string }) & {
+export type LoadTarget = ({ port: number } | { socketPath: string }) & {
   /** What `#{20}` in a body becomes for this one. */
   tail?: string;
 };
 
 export type LoadOrder = {
   /** Callers are dealt out over these in turn. */
-  targets: Target[];
+  targets: LoadTarget[];
   method: string;
   path: string;
   headers: Record<string, string>;
@@ -72,7 +72,7 @@ class Caller {
   #sentAt = 0;
 
   constructor(
-    target: Target,
+    target: LoadTarget,
     next: () => string,
     done: (sentAt: number, failed: string | undefined) => boolean,
     onEnd: (error?: Error) => void,

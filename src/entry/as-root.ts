@@ -14,17 +14,17 @@ import { assertNative } from './native.ts';
 import {
   loadRuntimeConfig,
   programPath,
+  type RuntimeArgs,
   type RuntimeConfig,
   readArgv,
   refuseToStart,
   rootDir,
-  type Told,
 } from './options.ts';
 import { heldBy } from './runtime.ts';
 import { type ServiceUser, serviceUser } from './service-user.ts';
 
 /** Everything that must be reachable for the daemons, whoever made it. */
-function paths(told: Told, config: RuntimeConfig, program: string) {
+function paths(told: RuntimeArgs, config: RuntimeConfig, program: string) {
   const given = [told.configFile, told.agentsDir].filter((path) => path !== undefined);
   // What lies in the state directory is shown with it; a link in there is not for root to follow.
   const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
@@ -66,7 +66,7 @@ function isRootsSecret(path: string): boolean {
   return stat?.isFile() === true && stat.uid === 0 && (stat.mode & 0o077) === 0;
 }
 
-function launchSpec(told: Told, config: RuntimeConfig, user: ServiceUser): string[] {
+function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser): string[] {
   const warden = assertNative('warden');
   const program = programPath(told.mode);
   const runtimeDir = runtimeDirIn(told.stateDir);

@@ -9,7 +9,7 @@ const BUSY_SHARE_MAX = 0.05;
 /** Less is not worth the pause of some tens of milliseconds. */
 const GROWN_BYTES_MIN = 3_000_000;
 
-export type Rest = {
+export type IdleGcOptions = {
   collect(): void;
   lookMsMin: number;
   /**
@@ -20,7 +20,7 @@ export type Rest = {
   /** It gives back after so long without work. */
   warmRestMs: number;
 };
-const REST: Rest = {
+const REST: IdleGcOptions = {
   collect: collectAll,
   lookMsMin: 1_500,
   warmMs: 5_000,
@@ -28,7 +28,7 @@ const REST: Rest = {
 };
 
 /** Looks soon after there was work, and ever more seldom while there is none. */
-export function giveBackAtRest(rest: Partial<Rest> = {}): void {
+export function giveBackAtRest(rest: Partial<IdleGcOptions> = {}): void {
   const { collect, lookMsMin, warmMs, warmRestMs } = { ...REST, ...rest };
   let restingBytes = 0;
   let lookMs = lookMsMin;

@@ -1,6 +1,6 @@
 // Embedded: starts the warden and auditd-ai as processes of their own and hosts every other daemon
 // in this process, joined by local links.
-import { type Hosted, hostDaemon } from '../platform/daemon.ts';
+import { hostDaemon, type RunningDaemon } from '../platform/daemon.ts';
 import { DAEMON_TABLE, START_ORDER } from '../wire/daemons.ts';
 import { giveBackAtRest } from './at-rest.ts';
 import { LOADERS } from './daemon-modules.ts';
@@ -22,7 +22,7 @@ async function main(): Promise<void> {
     assertNotRoot();
     const runtime = await takeState(args);
     taken = runtime;
-    const hosted: Hosted[] = [];
+    const hosted: RunningDaemon[] = [];
     for (const name of START_ORDER) {
       if (DAEMON_TABLE[name].ownProcess === true) await runtime.daemonProcess(name);
       else hosted.push(await hostDaemon(await LOADERS[name](), runtime.options));

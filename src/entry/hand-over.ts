@@ -61,9 +61,9 @@ function withOpen(path: string, work: (fd: number, stat: Stats) => void): void {
   }
 }
 
-type How = { from: readonly number[]; depth: number; isFirst: boolean };
+type ChownOptions = { from: readonly number[]; depth: number; isFirst: boolean };
 
-function give(path: string, user: ServiceUser, how: How): void {
+function give(path: string, user: ServiceUser, how: ChownOptions): void {
   withOpen(path, (fd, stat) => {
     const isKnown = stat.isDirectory() || (stat.isFile() && stat.nlink === 1);
     if (!isKnown || how.depth === 0) return;

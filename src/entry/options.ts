@@ -28,10 +28,10 @@ const ownLog = makeLog(stderrSink);
 
 export type RuntimeConfig = Config<typeof SECTIONS>;
 
-export type Mode = 'embedded' | 'split';
-export type Told = {
+export type RuntimeMode = 'embedded' | 'split';
+export type RuntimeArgs = {
   stateDir: string;
-  mode: Mode;
+  mode: RuntimeMode;
   port: number | undefined;
   agentsDir: string | undefined;
   configFile: string | undefined;
@@ -45,7 +45,7 @@ export type Told = {
   keeperFd: number | undefined;
 };
 
-export function readArgv(argv: string[]): Told {
+export function readArgv(argv: string[]): RuntimeArgs {
   const { values } = parseArgs({
     args: argv,
     strict: true,
@@ -85,7 +85,7 @@ export function assertNotRoot(): void {
 }
 
 /** The built program `name`, or its source when run from the sources. */
-export function programPath(name: 'runner' | 'daemon' | 'rehearsal' | Mode): string {
+export function programPath(name: 'runner' | 'daemon' | 'rehearsal' | RuntimeMode): string {
   const here = dirname(fileURLToPath(import.meta.url));
   const built = join(here, `${name}.mjs`);
   if (existsSync(built)) return built;
@@ -114,7 +114,7 @@ export function rootDir(): string {
 }
 
 export function loadRuntimeConfig(
-  told: Pick<Told, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
+  told: Pick<RuntimeArgs, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
   readText?: (file: string) => string,
 ): RuntimeConfig {
   const config = loadConfig(told.configFile ?? join(told.stateDir, 'agentd.yaml'), SECTIONS, {
@@ -140,7 +140,7 @@ export function loadRuntimeConfig(
 }
 
 /** What every daemon of this process is hosted with. */
-export function hostOptions(told: Told, config: RuntimeConfig): HostOptions {
+export function hostOptions(told: RuntimeArgs, config: RuntimeConfig): HostOptions {
   prepareStateDir(told.stateDir);
   const runtimeDir = ownRuntimeDir(told.runtimeDir ?? runtimeDirOf(told.stateDir, process.env));
   const clock = systemClock();

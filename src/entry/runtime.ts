@@ -25,8 +25,8 @@ import {
   hostOptions,
   loadRuntimeConfig,
   programPath,
+  type RuntimeArgs,
   type RuntimeConfig,
-  type Told,
   VERSION,
 } from './options.ts';
 import { takeRuntimeDir } from './runtime-dir.ts';
@@ -36,7 +36,7 @@ import { startWarden } from './warden.ts';
 type Argv = { node?: string[]; own: string[] };
 
 export type Runtime = {
-  told: Told;
+  told: RuntimeArgs;
   config: RuntimeConfig;
   options: HostOptions;
   /** Starts one more process of the runtime; ended in reverse order. */
@@ -49,7 +49,7 @@ export type Runtime = {
   down(): Promise<void>;
 };
 
-export async function takeState(told: Told): Promise<Runtime> {
+export async function takeState(told: RuntimeArgs): Promise<Runtime> {
   prepareStateDir(told.stateDir);
   const lock = tryLock(join(told.stateDir, 'runtime.lock'));
   if (lock === undefined) throw heldBy(told.stateDir);
@@ -61,7 +61,7 @@ export async function takeState(told: Told): Promise<Runtime> {
     const { screenplays_dir: plays } = config.modeld;
     const options = hostOptions(told, config);
     const address = join(options.runtimeDir, 'rehearsal', 'rehearsal.sock');
-    const full: Told = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
+    const full: RuntimeArgs = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
     const isKept = told.runtimeDir !== undefined;
     const place = isKept ? undefined : await takeRuntimeDir(options.runtimeDir, options);
@@ -99,7 +99,7 @@ export function heldBy(stateDir: string) {
   return fault('state_in_use', `${stateDir} is held by ${who}`, { details: { ...info } });
 }
 
-function makeRuntime(told: Told, options: HostOptions, lock: Lock): Runtime {
+function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runtime {
   const children: Supervised[] = [];
   let closeFront: () => Promise<void> = async () => {};
   const config = options.config as RuntimeConfig;

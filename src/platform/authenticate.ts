@@ -5,7 +5,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { Authenticate } from './http-server.ts';
-import { PERSON_NAME, type People } from './people.ts';
+import { PERSON_NAME, type PersonKeys } from './people.ts';
 import { writeAtomically } from './state-dir.ts';
 
 /** The socket is the identity: whoever can reach it is this caller. */
@@ -13,7 +13,7 @@ export function alwaysCaller(caller: Caller): Authenticate {
   return () => caller;
 }
 
-type Asked = Parameters<Authenticate>[0];
+type AuthRequest = Parameters<Authenticate>[0];
 
 /**
  * All characters are looked at, whichever differ, so that the time taken says nothing but the
@@ -26,7 +26,7 @@ function isSame(given: string, key: string): boolean {
   return difference === 0;
 }
 
-export function bearer(request: Asked): string | undefined {
+export function bearer(request: AuthRequest): string | undefined {
   const header = request.headers.authorization;
   if (typeof header === 'string' && header.startsWith('Bearer ')) return header.slice(7);
   // The Anthropic SDK sends its key so.
@@ -35,13 +35,13 @@ export function bearer(request: Asked): string | undefined {
 }
 
 /** What the client says: with the operator's key, that key itself is what gives the right. */
-function nameSaid(request: Asked): string | undefined {
+function nameSaid(request: AuthRequest): string | undefined {
   const name = request.headers['agentd-person'];
   return typeof name === 'string' && PERSON_NAME.test(name) ? name : undefined;
 }
 
 /** The operator's key, or the key of one of these people, who then is that person and no other. */
-export function operatorByKey(key: string, people?: People): Authenticate {
+export function operatorByKey(key: string, people?: PersonKeys): Authenticate {
   return (request) => {
     const given = bearer(request);
     if (given === undefined) throw fault('unauthenticated', 'the request carries no operator key');
@@ -65,7 +65,11 @@ export function operatorByKey(key: string, people?: People): Authenticate {
  * For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a
  * browser.
  */
-export function operatorOverTcp(key: string, port: () => number, people?: People): Authenticate {
+export function operatorOverTcp(
+  key: string,
+  port: () => number,
+  people?: PersonKeys,
+): Authenticate {
   const byKey = operatorByKey(key, people);
   return (request) => {
     assertLocalNames(request, port());
@@ -84,7 +88,7 @@ function localNames(port: number): ReadonlySet<string> {
   return local.names;
 }
 
-export function assertLocalNames(request: Asked, port: number): void {
+export function assertLocalNames(request: AuthRequest, port: number): void {
   const allowed = localNames(port);
   const host = String(request.headers.host ?? '');
   if (!allowed.has(host.toLowerCase()))

@@ -12,7 +12,13 @@ import { DAEMON_TABLE, DAEMONS } from '../wire/daemons.ts';
 import { route, routes } from '../wire/route.ts';
 import type { RunId, TaskId } from '../wire/words.ts';
 import { manualClock } from './clock.ts';
-import { defineDaemon, type Floor, type Hosted, hostDaemon, socketPathOf } from './daemon.ts';
+import {
+  type DaemonContext,
+  defineDaemon,
+  hostDaemon,
+  type RunningDaemon,
+  socketPathOf,
+} from './daemon.ts';
 import { derivedId, idMaker } from './ids.ts';
 import { silentLog } from './log.ts';
 
@@ -28,8 +34,8 @@ const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 
 describe('a hosted daemon', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-d-'));
-  let floor: Floor;
-  let hosted: Hosted;
+  let floor: DaemonContext;
+  let hosted: RunningDaemon;
   const told: string[] = [];
   const toold = defineDaemon({
     name: 'toold',

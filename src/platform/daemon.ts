@@ -10,10 +10,16 @@ import { Fault, fault } from '../wire/errors.ts';
 import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
 import { alwaysCaller, operatorByKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
-import { type Context, type Dispatch, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import {
+  type Dispatch,
+  type HandlerContext,
+  type Handlers,
+  makeDispatch,
+  RawAnswer,
+} from './dispatch.ts';
 import {
   type DialectErrors,
-  type HttpFace,
+  type HttpListener,
   makeHttpFace,
   RUN_SOCKET_LIMITS,
 } from './http-server.ts';
@@ -38,7 +44,7 @@ export type RunSockets = {
   sweep(): void;
 };
 
-export type Floor<C = unknown> = {
+export type DaemonContext<C = unknown> = {
   name: DaemonName;
   version: string;
   mode: 'embedded' | 'split';
@@ -57,7 +63,7 @@ export type Floor<C = unknown> = {
   moment(name: string): void;
 };
 
-export type Running<T extends RouteTable> = {
+export type DaemonHandle<T extends RouteTable> = {
   handlers: Handlers<T>;
   dialectErrors?: DialectErrors;
   /** After every daemon of this process is reachable: take up work that was left. */
@@ -71,14 +77,14 @@ type Daemon<N extends DaemonName, T extends RouteTable, S extends z.ZodType> = {
   name: N;
   routes: T;
   config: S;
-  start(floor: Floor<z.output<S>>): Promise<Running<T>>;
+  start(floor: DaemonContext<z.output<S>>): Promise<DaemonHandle<T>>;
 };
 
 /** A daemon without the types of its configuration and handlers, so that one list holds all. */
 export type AnyDaemon<N extends DaemonName = DaemonName> = {
   name: N;
   routes: RouteTable;
-  start(floor: Floor): Promise<Running<RouteTable>>;
+  start(floor: DaemonContext): Promise<DaemonHandle<RouteTable>>;
 };
 
 /**
@@ -92,11 +98,11 @@ export function defineDaemon<N extends DaemonName, T extends RouteTable, S exten
   return value as Daemon<N, T, S> & AnyDaemon<N>;
 }
 
-export type Hosted = {
+export type RunningDaemon = {
   name: DaemonName;
   dispatch: Dispatch;
   /** A request that another listener of this process took, from a caller it knows. */
-  answer?: HttpFace['answer'];
+  answer?: HttpListener['answer'];
   begin(): Promise<void>;
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -115,7 +121,7 @@ export type HostOptions = {
   log: Log;
   moment?: (name: string) => void;
   /** Daemons in this process, filled as they start. */
-  here: Map<DaemonName, Hosted>;
+  here: Map<DaemonName, RunningDaemon>;
 };
 
 const everyone: CallerKind[] = ['operator', ...DAEMONS];
@@ -150,13 +156,13 @@ export function runDirName(
   return `${runId}.${fence}${mode === 'live' ? '' : 'r'}`;
 }
 
-export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promise<Hosted> {
+export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promise<RunningDaemon> {
   const { name } = value;
   const log = options.log.with({ daemon: name });
   const metrics = makeMetrics(name);
   const links = new Map<DaemonName, Link>();
   let stopping = false;
-  let face: HttpFace | undefined;
+  let face: HttpListener | undefined;
 
   const linkTo = (peer: DaemonName): Link => {
     if (!DAEMON_TABLE[name].calls.includes(peer))
@@ -173,7 +179,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   const isHereLater = (peer: DaemonName) =>
     options.mode === 'embedded' && DAEMON_TABLE[peer].ownProcess !== true;
 
-  const floor: Floor = {
+  const floor: DaemonContext = {
     name,
     version: options.version,
     mode: options.mode,
@@ -212,7 +218,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   });
   await openSockets(face, name, options);
 
-  const hosted: Hosted = {
+  const hosted: RunningDaemon = {
     name,
     dispatch,
     answer: face.answer,
@@ -233,14 +239,18 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   return hosted;
 }
 
-function hostedOrFault(here: Map<DaemonName, Hosted>, peer: DaemonName): Dispatch {
+function hostedOrFault(here: Map<DaemonName, RunningDaemon>, peer: DaemonName): Dispatch {
   const hosted = here.get(peer);
   if (hosted === undefined) throw fault('unavailable', `${peer} has not started yet`);
   return hosted.dispatch;
 }
 
 /** The operator's socket, and one for every daemon that may call and lives in another process. */
-async function openSockets(face: HttpFace, name: DaemonName, options: HostOptions): Promise<void> {
+async function openSockets(
+  face: HttpListener,
+  name: DaemonName,
+  options: HostOptions,
+): Promise<void> {
   ownDir(join(options.runtimeDir, name));
   await face.listenUnix(
     socketPathOf(options.runtimeDir, name, 'operator'),
@@ -258,7 +268,7 @@ async function openSockets(face: HttpFace, name: DaemonName, options: HostOption
 function makeRunSockets(options: {
   dir: string;
   name: DaemonName;
-  face: () => HttpFace | undefined;
+  face: () => HttpListener | undefined;
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
   const inTurn = makeTurns();
@@ -322,7 +332,7 @@ function makeRunSockets(options: {
 }
 
 function floorHandlers(
-  floor: Floor,
+  floor: DaemonContext,
   stopping: () => boolean,
   dispatch: () => Dispatch,
 ): Handlers<typeof floorRoutes> {
@@ -350,8 +360,8 @@ function refuseWhen<T extends RouteTable>(
 ): Handlers<T> {
   const guarded: Record<string, unknown> = {};
   for (const [name, handler] of Object.entries(handlers)) {
-    const inner = handler as (context: Context) => Promise<unknown>;
-    guarded[name] = (context: Context) => {
+    const inner = handler as (context: HandlerContext) => Promise<unknown>;
+    guarded[name] = (context: HandlerContext) => {
       if (stopping() && name !== 'health' && context.caller.kind !== 'daemon') {
         throw fault('stopping', 'the runtime is stopping', { retryAfterMs: 1_000 });
       }

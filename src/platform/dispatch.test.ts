@@ -8,7 +8,13 @@ import type { Caller } from '../wire/caller.ts';
 import { Fault, type FaultCode } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';
 import type { RunId, TaskId } from '../wire/words.ts';
-import { type Context, type Dispatch, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import {
+  type Dispatch,
+  type HandlerContext,
+  type Handlers,
+  makeDispatch,
+  RawAnswer,
+} from './dispatch.ts';
 import { makeLog, silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 
@@ -237,14 +243,14 @@ describe('dispatch: route known → caller allowed → input valid → handler �
 });
 
 describe('dispatch: what ends a handler early', () => {
-  const hang = ({ signal }: Context) =>
+  const hang = ({ signal }: HandlerContext) =>
     new Promise<never>((_, reject) =>
       signal.addEventListener('abort', () => reject(signal.reason)),
     );
 
   it('a deadline of the caller', async () => {
     let reason: unknown;
-    const list = (context: Context<Table['list']>) => {
+    const list = (context: HandlerContext<Table['list']>) => {
       context.signal.addEventListener('abort', () => {
         reason = context.signal.reason;
       });
@@ -371,10 +377,10 @@ describe('dispatch: properties', () => {
     const handlers = Object.fromEntries(
       Object.entries(good).map(([name, handler]) => [
         name,
-        (context: Context) => {
+        (context: HandlerContext) => {
           const { caller } = context;
           reached.push(`${name} ${caller.kind === 'daemon' ? caller.daemon : caller.kind}`);
-          return (handler as (c: Context) => Promise<unknown>)(context);
+          return (handler as (c: HandlerContext) => Promise<unknown>)(context);
         },
       ]),
     ) as unknown as Handlers<Table>;

@@ -32,7 +32,7 @@ export class RawAnswer {
 
 export type Trace = { requestId: string; traceparent: string };
 
-export type Context<R = Route> = CheckedOf<R> & {
+export type HandlerContext<R = Route> = CheckedOf<R> & {
   caller: Caller;
   /** Aborts when the caller went away or the deadline passed. */
   signal: AbortSignal;
@@ -47,7 +47,7 @@ export type Context<R = Route> = CheckedOf<R> & {
 };
 
 export type Handlers<T extends RouteTable> = {
-  [K in keyof T]: (context: Context<T[K]>) => Promise<AnswerInputOf<T[K]> | RawAnswer>;
+  [K in keyof T]: (context: HandlerContext<T[K]>) => Promise<AnswerInputOf<T[K]> | RawAnswer>;
 };
 
 export type DispatchRequest = {

@@ -4,12 +4,12 @@ import http from 'node:http';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { bearer, operatorOverTcp } from './authenticate.ts';
-import { type Hosted, socketPathOf } from './daemon.ts';
+import { type RunningDaemon, socketPathOf } from './daemon.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { makeServer } from './http1/server.ts';
 import type { Log } from './log.ts';
-import type { People } from './people.ts';
+import type { PersonKeys } from './people.ts';
 
 const CONNECTIONS_MAX = 1_024;
 
@@ -47,10 +47,10 @@ export async function openFront(options: {
   port: number;
   runtimeDir: string;
   operatorKey: string;
-  people?: People;
+  people?: PersonKeys;
   log: Log;
   /** Daemons of this process. */
-  here?: ReadonlyMap<DaemonName, Hosted> | undefined;
+  here?: ReadonlyMap<DaemonName, RunningDaemon> | undefined;
 }): Promise<Front> {
   let port = options.port;
   const authenticate = operatorOverTcp(options.operatorKey, () => port, options.people);

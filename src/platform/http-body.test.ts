@@ -14,7 +14,7 @@ import { route, routes } from '../wire/route.ts';
 import { alwaysCaller } from './authenticate.ts';
 import { makeDispatch } from './dispatch.ts';
 import { PROCESS_BODIES } from './http-body.ts';
-import { type HttpFace, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpFace } from './http-server.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 
@@ -32,7 +32,7 @@ describe('http-body', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-b-'));
   const [tight, wide] = [join(dir, 'a', 'x.sock'), join(dir, 'b', 'x.sock')];
   const open: net.Socket[] = [];
-  let face: HttpFace;
+  let face: HttpListener;
 
   before(async () => {
     const metrics = makeMetrics('test');

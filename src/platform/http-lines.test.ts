@@ -13,7 +13,7 @@ import { route, routes } from '../wire/route.ts';
 import { makeDispatch } from './dispatch.ts';
 import { PROCESS_BODIES } from './http-body.ts';
 import { LINES_TYPE } from './http-lines.ts';
-import { type HttpFace, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpFace } from './http-server.ts';
 import { SERVER_LIMITS } from './http1/server.ts';
 import { type Link, makeClient, socketLink } from './link.ts';
 import { silentLog } from './log.ts';
@@ -51,7 +51,7 @@ const dir = mkdtempSync(join(tmpdir(), 'agentd-n-'));
 const socketPath = join(dir, 'x.sock');
 const CALLER = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' } as const;
 const NO_TRACE = { trace: 'none' } as const;
-let faces: HttpFace[] = [];
+let faces: HttpListener[] = [];
 let links: Link[] = [];
 
 /** A call with n = 99 waits until it is let go. */

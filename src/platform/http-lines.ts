@@ -12,12 +12,12 @@ import type { Matched } from './match.ts';
 export const LINES_TYPE = 'application/x-ndjson';
 const LINE_FEED = 10;
 
-type Asked = { path: string; caller: Caller; matched: Matched; sizeBytesMax: number };
+type LineRequest = { path: string; caller: Caller; matched: Matched; sizeBytesMax: number };
 
 /** Reads the lines of an exchange whose head was found good, until its caller goes. */
 export function answerLines(
   exchange: Exchange,
-  asked: Asked,
+  asked: LineRequest,
   how: { dispatch: Dispatch; budgets: readonly ByteBudget[]; log(error: unknown): void },
 ): void {
   const reader = new LineReader(exchange, asked, how);
@@ -29,7 +29,7 @@ export function answerLines(
 
 class LineReader implements BodySink {
   readonly #exchange: Exchange;
-  readonly #asked: Asked;
+  readonly #asked: LineRequest;
   readonly #how: Parameters<typeof answerLines>[2];
   /** Of a line that has not ended, and of lines whose turn has not come. */
   #ahead: Buffer[] = [];
@@ -39,7 +39,7 @@ class LineReader implements BodySink {
   #isEnded = false;
   #leave: (() => void) | undefined;
 
-  constructor(exchange: Exchange, asked: Asked, how: Parameters<typeof answerLines>[2]) {
+  constructor(exchange: Exchange, asked: LineRequest, how: Parameters<typeof answerLines>[2]) {
     this.#exchange = exchange;
     this.#asked = asked;
     this.#how = how;

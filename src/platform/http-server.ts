@@ -26,7 +26,7 @@ export type DialectErrors = (
   fault: Fault,
 ) => { status: number; headers: Record<string, string>; body: string };
 
-export type HttpFace = {
+export type HttpListener = {
   /** Listens on a Unix socket in a directory of its own; removed again by close. */
   listenUnix(
     socketPath: string,
@@ -64,7 +64,7 @@ export function makeHttpFace(options: {
   log: Log;
   dialectErrors?: DialectErrors;
   limits?: HttpLimits;
-}): HttpFace {
+}): HttpListener {
   const { dispatch, log, limits } = options;
   const open = new Set<{ close(): Promise<void> }>();
 

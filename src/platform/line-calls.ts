@@ -3,12 +3,12 @@
 // then fails, and whoever asked decides whether to ask again.
 import { type Fault, fault, faultFromBody } from '../wire/errors.ts';
 import { LINES_TYPE } from './http-lines.ts';
-import type { Call, Pool, ResponseHandler } from './http1/client.ts';
+import type { ClientCall, HttpPool, ResponseHandler } from './http1/client.ts';
 import type { ResponseHead } from './http1/head.ts';
 
 export type LinePlace = {
   /** One that makes a connection for whoever asks. */
-  pool: Pool;
+  pool: HttpPool;
   socketPath: string;
   path: string;
   headers: string;
@@ -16,7 +16,7 @@ export type LinePlace = {
   translate(cause: NodeJS.ErrnoException): unknown;
 };
 
-type Waiting = {
+type PendingReply = {
   resolve(value: unknown): void;
   reject(reason: unknown): void;
   timer: NodeJS.Timeout;
@@ -43,8 +43,8 @@ export class LineCalls {
 class Lines implements ResponseHandler {
   isOver = false;
   readonly #place: LinePlace;
-  readonly #call: Call;
-  readonly #waiting: Waiting[] = [];
+  readonly #call: ClientCall;
+  readonly #waiting: PendingReply[] = [];
   #status = 0;
   /** Of a line that has not ended, or of a refusal. */
   #rest: Buffer | undefined;

@@ -11,7 +11,7 @@ import { FAULTS, Fault, type FaultCode, fault } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';
 import { alwaysCaller } from './authenticate.ts';
 import { makeDispatch } from './dispatch.ts';
-import { type HttpFace, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpFace } from './http-server.ts';
 import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
@@ -55,7 +55,7 @@ describe('links', () => {
   const socketPath = join(dir, 'x.sock');
   const caller = { kind: 'operator', principal: 'person:ann' } as const;
   const kept: unknown[] = [];
-  let face: HttpFace;
+  let face: HttpListener;
   let links: Record<'local' | 'socket', Link>;
   let clients: Record<'local' | 'socket', Client<Table>>;
 

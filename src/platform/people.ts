@@ -4,7 +4,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-export type People = {
+export type PersonKeys = {
   /** Whose key this is. */
   nameOf(key: string): string | undefined;
   /** Whether this person has a key of their own. */
@@ -20,7 +20,7 @@ const KNOWN_FOR_MS = 500;
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
-export function peopleIn(dir: string): People {
+export function peopleIn(dir: string): PersonKeys {
   let known = new Map<string, Buffer>();
   let readAt = Number.NEGATIVE_INFINITY;
   const keys = (): Map<string, Buffer> => {

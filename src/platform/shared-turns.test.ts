@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { makeSharedTurns, type Stay } from './shared-turns.ts';
+import { type LockRequest, makeSharedTurns } from './shared-turns.ts';
 
 const never = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
@@ -56,11 +56,11 @@ test('whoever is alone is alone, and everybody gets in', async () => {
   await fc.assert(
     fc.asyncProperty(stays, fc.infiniteStream(fc.nat(3)), async (all, waits) => {
       const { enter } = makeSharedTurns();
-      const inside = new Set<Stay>();
-      const meet = (a: Stay, b: Stay) =>
+      const inside = new Set<LockRequest>();
+      const meet = (a: LockRequest, b: LockRequest) =>
         a.places.some((p) => b.places.some((q) => p === q || `${p}/`.startsWith(`${q}/`))) ||
         b.places.some((p) => a.places.some((q) => `${p}/`.startsWith(`${q}/`)));
-      const one = async (stay: Stay) => {
+      const one = async (stay: LockRequest) => {
         const { leave } = await enter(stay, never);
         for (const other of inside)
           assert.ok(!((stay.isAlone || other.isAlone) && meet(stay, other)), 'not alone');

@@ -1,22 +1,22 @@
 // Turns at places that several may use at once, and somebody now and then alone. In the order they
 // were asked for: who waits to be alone is not overtaken by those who come after.
 
-export type Stay = {
+export type LockRequest = {
   /** Names of places; two that are below one another are the same to whoever wants to be alone. */
   places: readonly string[];
   isAlone: boolean;
 };
-export type SharedTurns = {
+export type PathLock = {
   /**
    * Resolves when it may begin, and says whether it had to wait; `leave` lets the next ones in.
    * Rejects with the signal's reason when that is aborted before.
    */
-  enter(stay: Stay, signal: AbortSignal): Promise<{ hasWaited: boolean; leave(): void }>;
+  enter(stay: LockRequest, signal: AbortSignal): Promise<{ hasWaited: boolean; leave(): void }>;
 };
 
-type Entry = Stay & { begin: (() => void) | undefined };
+type Entry = LockRequest & { begin: (() => void) | undefined };
 
-export function makeSharedTurns(): SharedTurns {
+export function makeSharedTurns(): PathLock {
   /** Those who are in and those who wait, in the order they came. */
   const all: Entry[] = [];
   /** While it is 0, nobody excludes anybody. */
@@ -61,7 +61,7 @@ export function makeSharedTurns(): SharedTurns {
   };
 }
 
-const excludes = (a: Stay, b: Stay): boolean =>
+const excludes = (a: LockRequest, b: LockRequest): boolean =>
   (a.isAlone || b.isAlone) && a.places.some((one) => b.places.some((other) => meet(one, other)));
 
 const meet = (a: string, b: string): boolean =>

@@ -1,9 +1,9 @@
 // One thing at a time, or a few: work waits for what was asked before it, however that ended.
 
-export type InTurn = <T>(key: string, work: () => Promise<T>) => Promise<T>;
+export type WithLock = <T>(key: string, work: () => Promise<T>) => Promise<T>;
 
 /** Work for the same key never overlaps, and is done in the order it was asked for. */
-export function makeTurns(): InTurn {
+export function makeTurns(): WithLock {
   const last = new Map<string, Promise<unknown>>();
   return (key, work) => {
     // Whoever asked for the one before hears how it ended; this one only waits for it.

@@ -2,7 +2,7 @@
 // itself.
 import { Fault } from '../wire/errors.ts';
 
-export type Patience = {
+export type BackoffOptions = {
   /** Whether to try again after this; the rest is thrown. */
   passes(error: unknown): boolean;
   pauseMsMax: number;
@@ -17,7 +17,7 @@ const PAUSE_MS_FIRST = 50;
 /** A fault that the table of faults marks as worth a retry. */
 export const isTransient = (error: unknown): boolean => error instanceof Fault && error.retry;
 
-export async function untilDone<T>(work: () => Promise<T>, patience: Patience): Promise<T> {
+export async function untilDone<T>(work: () => Promise<T>, patience: BackoffOptions): Promise<T> {
   const { passes, pauseMsMax, forMsMax = Number.POSITIVE_INFINITY, inBackground } = patience;
   const endMs = performance.now() + forMsMax;
   for (let pauseMs = PAUSE_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, pauseMsMax)) {

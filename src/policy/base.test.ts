@@ -3,18 +3,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBaseText } from './cedar.ts';
-import type { Action, Context, Request } from './request.ts';
+import type { Action, PolicyContext, Request } from './request.ts';
 import { answers, call, file, net, policyOf } from './testing/rights.ts';
 
 const on = (
   action: Action,
   type: Request['resource']['type'],
   id: string,
-  context: Context = {},
+  context: PolicyContext = {},
 ): Request => ({ principal: 'agent:coder', action, resource: { type, id }, context });
-const scope = (action: Action, context: Context = {}): Request =>
+const scope = (action: Action, context: PolicyContext = {}): Request =>
   on(action, 'Scope', 'project:app', { scope: 'project:app', ...context });
-const message = (to: 'Agent' | 'External', context: Context): Request =>
+const message = (to: 'Agent' | 'External', context: PolicyContext): Request =>
   on('message.send', to, 'x', { message_type: 'TaskUpdate', in_thread: false, ...context });
 const decision = (principal: string): Request => ({
   ...on('approval.decide', 'Approval', 'approval_1', {

@@ -6,7 +6,7 @@ import { homeOf, hostRulesOf, type Resources, WORKSPACE } from './manifest-rules
 import { isWithin } from './paths.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
-export type BoxRules = {
+export type AgentBoxRules = {
   /** Canonical roots, as the box shows them; no root lies in another of the same list. */
   read: string[];
   /** Readable too. */
@@ -43,7 +43,7 @@ export async function boxRulesOf(
   agent: string,
   granted: readonly HostPort[] = [],
   opened: readonly string[] = [],
-): Promise<BoxRules> {
+): Promise<AgentBoxRules> {
   const rules = await policy.rulesOf(`agent:${agent}`);
   const { agents } = policy.bundle;
   const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
@@ -84,7 +84,7 @@ export async function boxRulesOf(
   };
 }
 
-type Paths = Pick<BoxRules, 'read' | 'write' | 'deny'>;
+type Paths = Pick<AgentBoxRules, 'read' | 'write' | 'deny'>;
 
 /** True when some path that the one plan opens is closed, or may only be read, by the other. */
 export function isNarrower(now: Paths, before: Paths): boolean {

@@ -8,7 +8,7 @@ export type PolicyJson = CedarWasm.PolicyJson;
 export type DetailedError = CedarWasm.DetailedError;
 export type Circumstances = Record<string, string | number | boolean | readonly string[]>;
 
-export type Question = {
+export type CedarRequest = {
   principal: Uid;
   action: Uid;
   resource: Uid;
@@ -35,7 +35,7 @@ export type Cedar = {
    * those that decided. They are parsed once and kept under the key, which must stand for the same
    * rules for ever.
    */
-  hold(key: string, rules: () => Record<string, string>, question: Question): Response;
+  hold(key: string, rules: () => Record<string, string>, question: CedarRequest): Response;
 };
 
 /**

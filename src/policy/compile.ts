@@ -2,13 +2,13 @@
 // which rules concern whom; what they answer is decide.ts's.
 import type { Bundle } from './bundle.ts';
 import { type Cedar, readBaseText } from './cedar.ts';
-import type { EntityUid, Placed } from './entities.ts';
+import type { EntityParents, EntityUid } from './entities.ts';
 import { rulesOfManifest } from './manifest-rules.ts';
 import { makeRule, quote, type Rule, type RuleText, scopeFits } from './rule.ts';
 import { splitRules } from './rule-text.ts';
 
 export type CompiledBase = { rules: Rule[] };
-export type Compiled = { principal: Placed; rules: Rule[] };
+export type CompiledPolicy = { principal: EntityParents; rules: Rule[] };
 
 export function compileBase(cedar: Cedar, bundle: Bundle): CompiledBase {
   const own = splitRules(readBaseText()).map(({ text, line }): RuleText => {
@@ -45,8 +45,8 @@ export function compileAgent(
   bundle: Bundle,
   base: CompiledBase,
   uid: EntityUid,
-): Compiled {
-  const principal: Placed = { uid, parents: parentsOf(bundle, uid) };
+): CompiledPolicy {
+  const principal: EntityParents = { uid, parents: parentsOf(bundle, uid) };
   const shared = base.rules.filter(({ scope }) => scopeFits(scope.principal, principal));
   if (uid.type !== 'Agent' || !Object.hasOwn(bundle.agents, uid.id))
     return { principal, rules: shared };

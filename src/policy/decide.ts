@@ -1,10 +1,10 @@
 // The one decision. Order: a rule that forbids → deny; nothing permits → deny; a rule that asks →
 // ask; else allow. A question that cannot be understood and a rule that cannot be evaluated deny.
 import type { Bundle } from './bundle.ts';
-import { type Cedar, cedarIfLoaded, loadCedar, type Question } from './cedar.ts';
-import { type Compiled, type CompiledBase, compileAgent, compileBase } from './compile.ts';
-import { contradiction, type Placed, placeResource, readPrincipal } from './entities.ts';
-import { type Answer, type Request, strictest } from './request.ts';
+import { type Cedar, type CedarRequest, cedarIfLoaded, loadCedar } from './cedar.ts';
+import { type CompiledBase, type CompiledPolicy, compileAgent, compileBase } from './compile.ts';
+import { contradiction, type EntityParents, placeResource, readPrincipal } from './entities.ts';
+import { type PolicyDecision, type Request, strictest } from './request.ts';
 import { type Rule, ruleFits } from './rule.ts';
 import { shapeProblem } from './shapes.ts';
 
@@ -13,11 +13,11 @@ export type Policy = {
   hash: string;
   /** Loads what deciding needs; decideNow works from then on. Refuses rules that do not parse. */
   warm(): Promise<void>;
-  decide(request: Request): Promise<Answer>;
+  decide(request: Request): Promise<PolicyDecision>;
   /** The same at once; only after `warm`. */
-  decideNow(request: Request): Answer;
+  decideNow(request: Request): PolicyDecision;
   /** The strictest answer to all of them. */
-  decideAll(requests: readonly Request[]): Promise<Answer>;
+  decideAll(requests: readonly Request[]): Promise<PolicyDecision>;
   /** Everything that can decide about this principal. */
   rulesOf(principal: string): Promise<readonly Rule[]>;
   bundle: Bundle;
@@ -31,8 +31,8 @@ let serial = 0;
 
 export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Policy {
   const own = ++serial;
-  const answers = new Map<string, Answer>();
-  const compiled = new Map<string, Compiled>();
+  const answers = new Map<string, PolicyDecision>();
+  const compiled = new Map<string, CompiledPolicy>();
   let base: CompiledBase | undefined;
   let changesAtMs = Number.POSITIVE_INFINITY;
 
@@ -40,7 +40,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     base ??= compileBase(await loadCedar(), bundle);
   };
 
-  const compiledFor = (cedar: Cedar, principal: Placed['uid']): Compiled => {
+  const compiledFor = (cedar: Cedar, principal: EntityParents['uid']): CompiledPolicy => {
     const key = `${principal.type}:${principal.id}`;
     let found = compiled.get(key);
     if (found === undefined) {
@@ -58,8 +58,12 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     return rules.filter(({ untilMs }) => untilMs === null || now < untilMs);
   };
 
-  const decideFresh = (request: Request, now: number): Answer => {
-    const say = (answer: Answer['answer'], rules: string[], reason: string): Answer => ({
+  const decideFresh = (request: Request, now: number): PolicyDecision => {
+    const say = (
+      answer: PolicyDecision['answer'],
+      rules: string[],
+      reason: string,
+    ): PolicyDecision => ({
       answer,
       rules,
       reason,
@@ -79,7 +83,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     if (odd !== undefined) return say('deny', ['base:shape'], `it cannot be decided: ${odd}`);
     const place = placeResource(resource);
     if (!place.ok) return say('deny', ['base:canonical'], place.problem);
-    let found: Compiled;
+    let found: CompiledPolicy;
     try {
       found = compiledFor(cedar, uid);
     } catch (error) {
@@ -88,7 +92,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     const { rules, principal } = found;
     const asked = { principal, action, resource: place.placed };
     const fitting = inForce(rules, now).filter((rule) => ruleFits(rule, asked));
-    const question: Question = {
+    const question: CedarRequest = {
       principal: uid,
       action: { type: 'Action', id: action },
       resource: place.placed.uid,
@@ -103,7 +107,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     return say(verdict.answer, verdict.rules, reason);
   };
 
-  const decideNow = (request: Request): Answer => {
+  const decideNow = (request: Request): PolicyDecision => {
     const now = nowMs();
     if (now >= changesAtMs) {
       answers.clear();
@@ -119,7 +123,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     answers.set(key, answer);
     return answer;
   };
-  const decide = async (request: Request): Promise<Answer> => {
+  const decide = async (request: Request): Promise<PolicyDecision> => {
     if (base === undefined) await warm();
     return decideNow(request);
   };
@@ -143,9 +147,9 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
   };
 }
 
-type Verdict = { answer: Answer['answer']; rules: string[]; reason?: string };
+type RuleOutcome = { answer: PolicyDecision['answer']; rules: string[]; reason?: string };
 
-function judge(holding: readonly Rule[]): Verdict {
+function judge(holding: readonly Rule[]): RuleOutcome {
   const forbids = holding.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
   if (forbids.length > 0) return because('deny', forbids, 'forbidden');
   const permits = holding.filter(({ effect }) => effect === 'permit');
@@ -154,7 +158,11 @@ function judge(holding: readonly Rule[]): Verdict {
   return asks.length > 0 ? because('ask', asks, 'asked') : because('allow', permits, 'allowed');
 }
 
-function because(answer: Answer['answer'], rules: readonly Rule[], how: string): Verdict {
+function because(
+  answer: PolicyDecision['answer'],
+  rules: readonly Rule[],
+  how: string,
+): RuleOutcome {
   const ids = rules.map(({ id }) => id);
   const words = rules.flatMap(({ ask, why }) => ask ?? why ?? []);
   const reason = words.length === 0 ? `${how} by ${ids.join(', ')}` : words.join('; ');
@@ -169,7 +177,7 @@ function holdingOf(
   cedar: Cedar,
   policy: number,
   fitting: readonly Rule[],
-  question: Question,
+  question: CedarRequest,
 ): Rule[] | { problem: string } {
   const holds = new Set<string>();
   for (const effect of ['forbid', 'permit'] as const) {

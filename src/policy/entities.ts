@@ -3,11 +3,11 @@
 import { wordsGranting } from './capabilities.ts';
 import { parseHost, suffixesOf } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
-import type { Context, ResourceType } from './request.ts';
+import type { PolicyContext, ResourceType } from './request.ts';
 
 export type EntityUid = { type: string; id: string };
-export type Placed = { uid: EntityUid; parents: EntityUid[] };
-export type PlaceResult = { ok: true; placed: Placed } | { ok: false; problem: string };
+export type EntityParents = { uid: EntityUid; parents: EntityUid[] };
+export type PlaceResult = { ok: true; placed: EntityParents } | { ok: false; problem: string };
 
 const KINDS: Readonly<Record<string, string>> = {
   agent: 'Agent',
@@ -79,7 +79,7 @@ const SAID_AGAIN: Partial<Record<ResourceType, string>> = {
 /** Rules may look at the thing or at its name: both must say the same. */
 export function contradiction(
   { type, id }: { type: ResourceType; id: string },
-  context: Context,
+  context: PolicyContext,
 ): string | undefined {
   const name = SAID_AGAIN[type];
   if (name !== undefined && context[name] !== id) return `${name} is not ${id}`;

@@ -15,7 +15,7 @@ import {
 import { loadCedar } from './cedar.ts';
 import { placeResource } from './entities.ts';
 import { isWithin } from './paths.ts';
-import type { Answer, Request } from './request.ts';
+import type { PolicyDecision, Request } from './request.ts';
 import {
   call,
   file,
@@ -30,7 +30,7 @@ import {
 } from './testing/rights.ts';
 
 const STRICTNESS = { allow: 0, ask: 1, deny: 2 } as const;
-const isAtLeastAsStrict = (after: Answer, first: Answer) =>
+const isAtLeastAsStrict = (after: PolicyDecision, first: PolicyDecision) =>
   STRICTNESS[after.answer] >= STRICTNESS[first.answer];
 
 const someRules = fc.array(someRule(['permit', 'forbid', 'ask']), { maxLength: 5 });
@@ -80,7 +80,7 @@ function askCedarAlone(
   texts: readonly { id: string; text: string; asks: boolean }[],
   request: Request,
   parents: { type: string; id: string }[],
-): Answer['answer'] {
+): PolicyDecision['answer'] {
   const placed = placeResource(request.resource);
   assert.ok(placed.ok);
   const principal = { type: 'Agent', id: 'coder' };

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AuditEvent, NewEvent } from '../wire/events.ts';
 import { readDecision, recordDecision } from './recorded.ts';
-import { type Answer, requestsOfCall, type Touch } from './request.ts';
+import { type PolicyDecision, requestsOfCall, type Touch } from './request.ts';
 
 const tool = {
   name: 'http.fetch',
@@ -12,7 +12,12 @@ const tool = {
   idempotent: true,
   level: 'L4',
 };
-const answer = (rules: string[]): Answer => ({ answer: 'ask', rules, reason: '', version: 7 });
+const answer = (rules: string[]): PolicyDecision => ({
+  answer: 'ask',
+  rules,
+  reason: '',
+  version: 7,
+});
 
 function eventOf(recorded: { policy: string; data: object }): AuditEvent {
   const event = {

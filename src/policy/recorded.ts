@@ -3,8 +3,8 @@
 // path of a URL, which may hold a secret, are not.
 import type { AuditEvent, EventDraft } from '../wire/events.ts';
 import {
-  type Answer,
   type CallFacts,
+  type PolicyDecision,
   type Request,
   requestOfModel,
   requestOfTouch,
@@ -21,7 +21,7 @@ type Data = NonNullable<EventDraft['data']>;
 /** For `tool.call.attempted`, `.denied` and `.waiting`: put `policy` and `data` into the draft. */
 export function recordDecision(
   { tool, labels, touches }: Pick<CallFacts, 'tool' | 'labels' | 'touches'>,
-  { answer, rules, version }: Answer,
+  { answer, rules, version }: PolicyDecision,
 ): { policy: string; data: Data } {
   const data: Data = {
     answer,
@@ -46,7 +46,7 @@ export function recordModelUse({
   rules,
   version,
   labels,
-}: Answer & { labels: readonly string[] }): { policy: string; data: Data } {
+}: PolicyDecision & { labels: readonly string[] }): { policy: string; data: Data } {
   const data = { answer, policy_version: version, labels: [...labels].sort().join(' ') };
   return { policy: listRules(rules), data };
 }
@@ -83,7 +83,7 @@ export type RecordedDecision = {
   tool: string;
   taskId: string;
   callId: string | null;
-  answer: Answer['answer'];
+  answer: PolicyDecision['answer'];
   rules: string[];
   version: number;
   requests: Request[];

@@ -29,7 +29,7 @@ export type ResourceType =
   | 'External'
   | 'Approval';
 
-export type Context = Record<string, string | number | boolean | readonly string[]>;
+export type PolicyContext = Record<string, string | number | boolean | readonly string[]>;
 
 export type Request = {
   /** agent:coder, person:alice, … */
@@ -37,10 +37,10 @@ export type Request = {
   action: Action;
   resource: { type: ResourceType; id: string };
   /** `labels` is filled in when it is left out. */
-  context: Context;
+  context: PolicyContext;
 };
 
-export type Answer = {
+export type PolicyDecision = {
   answer: 'allow' | 'ask' | 'deny';
   /** Ids of the rules that decided; a deny because nothing allows it has none. */
   rules: string[];
@@ -131,7 +131,7 @@ export function requestsOfCall(facts: CallFacts): Request[] {
   ];
 }
 
-export function requestOfTouch(principal: string, touch: Touch, run: Context): Request {
+export function requestOfTouch(principal: string, touch: Touch, run: PolicyContext): Request {
   if (touch.action !== 'net.connect') {
     const { action, path, recursive, declared } = touch;
     const context = {
@@ -160,7 +160,7 @@ export function requestOfTouch(principal: string, touch: Touch, run: Context): R
 const ORDER = { allow: 0, ask: 1, deny: 2 } as const;
 
 /** The strictest answer holds; the rules of the others of the same strictness are named too. */
-export function strictest(answers: readonly Answer[]): Answer {
+export function strictest(answers: readonly PolicyDecision[]): PolicyDecision {
   const most = answers.reduce((a, b) => (ORDER[b.answer] > ORDER[a.answer] ? b : a));
   const same = answers.filter(({ answer }) => answer === most.answer);
   const reasons = most.answer === 'allow' ? [most.reason] : same.map(({ reason }) => reason);

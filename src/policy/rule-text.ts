@@ -1,14 +1,14 @@
 // The text of a .cedar file → its rules, one by one, each with the line it starts at. Cedar's own
 // splitter gives neither order nor place. Pure.
 
-export type Piece = { text: string; line: number };
+export type RuleTextPart = { text: string; line: number };
 
 /**
  * Rules end with a semicolon outside strings and comments. What is left after the last one is a
  * piece too, so that Cedar can say what is missing.
  */
-export function splitRules(text: string): Piece[] {
-  const pieces: Piece[] = [];
+export function splitRules(text: string): RuleTextPart[] {
+  const pieces: RuleTextPart[] = [];
   let start: number | undefined;
   for (let i = 0; i < text.length; i++) {
     const c = text[i]!;
@@ -49,7 +49,7 @@ function lineAt(text: string, index: number): number {
 }
 
 /** Cedar counts bytes of UTF-8. */
-export function lineAtByte({ text, line }: Piece, offset: number): number {
+export function lineAtByte({ text, line }: RuleTextPart, offset: number): number {
   const before = Buffer.from(text).subarray(0, offset);
   return line + before.filter((byte) => byte === 10).length;
 }

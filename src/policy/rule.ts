@@ -1,7 +1,7 @@
 // One rule: its id, what it says, and for whom, what and which thing it could hold at all. Pure. A
 // rule whose scope does not fit a question cannot change the answer, so it is not evaluated.
 import type { PolicyJson } from './cedar.ts';
-import type { EntityUid, Placed } from './entities.ts';
+import type { EntityParents, EntityUid } from './entities.ts';
 
 /** A rule as it is written, before Cedar has read it. */
 export type RuleText = {
@@ -88,13 +88,13 @@ const isSame = (a: EntityUid, b: EntityUid): boolean => a.id === b.id && a.type 
 
 type Constraint = PolicyJson['principal'] | PolicyJson['resource'];
 
-function isIn({ uid, parents }: Placed, ref: EntityRef): boolean {
+function isIn({ uid, parents }: EntityParents, ref: EntityRef): boolean {
   const above = plain(ref);
   return isSame(uid, above) || parents.some((parent) => isSame(parent, above));
 }
 
 /** Exactly what Cedar says of the scope of a rule. A template's slot fits nothing. */
-export function scopeFits(constraint: Constraint, placed: Placed): boolean {
+export function scopeFits(constraint: Constraint, placed: EntityParents): boolean {
   if (constraint.op === 'All') return true;
   if (constraint.op === 'is') {
     if (constraint.entity_type !== placed.uid.type) return false;
@@ -117,9 +117,9 @@ export function actionFits(constraint: PolicyJson['action'], action: string): bo
   return named.some((ref) => plain(ref).id === action);
 }
 
-export type Asked = { principal: Placed; action: string; resource: Placed };
+export type RuleQuery = { principal: EntityParents; action: string; resource: EntityParents };
 
-export function ruleFits({ scope }: Rule, { principal, action, resource }: Asked): boolean {
+export function ruleFits({ scope }: Rule, { principal, action, resource }: RuleQuery): boolean {
   return (
     actionFits(scope.action, action) &&
     scopeFits(scope.principal, principal) &&

@@ -1,7 +1,7 @@
 // What a question about each action must look like: who may ask, about which kind of thing, with
 // which circumstances. The same as schema.cedarschema says, which a test holds it to; checked here
 // because a question that is put wrongly must be denied even when no condition looks at it.
-import type { Action, Context, ResourceType } from './request.ts';
+import type { Action, PolicyContext, ResourceType } from './request.ts';
 
 type Kind = 'String' | 'Long' | 'Bool' | 'Strings';
 export type Shape = {
@@ -91,7 +91,7 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
   'data.delete': onData,
 };
 
-function isKind(value: Context[string], kind: Kind): boolean {
+function isKind(value: PolicyContext[string], kind: Kind): boolean {
   switch (kind) {
     case 'String':
       return typeof value === 'string';
@@ -109,7 +109,7 @@ export function shapeProblem(asked: {
   principal: string;
   action: string;
   resource: string;
-  context: Context;
+  context: PolicyContext;
 }): string | undefined {
   const { principal, action, resource, context } = asked;
   if (!Object.hasOwn(SHAPES, action)) return `there is no action ${action}`;

@@ -7,7 +7,7 @@ import { isScope } from './entities.ts';
 import { parseHostPattern } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
 import { ANNOTATIONS, isAboutTrees, namedIn } from './rule.ts';
-import { lineAtByte, type Piece, splitRules } from './rule-text.ts';
+import { lineAtByte, type RuleTextPart, splitRules } from './rule-text.ts';
 
 export type SiteCheck = {
   /** How many rules the file has. */
@@ -25,7 +25,7 @@ export const isSiteFileName = (name: string): boolean => FILE_NAME.test(name);
 
 export type Nearest = (word: string, known: readonly string[]) => string | undefined;
 
-type Found = { piece: Piece; json: PolicyJson };
+type Found = { piece: RuleTextPart; json: PolicyJson };
 
 export function checkSiteFile(
   cedar: Cedar,
@@ -68,7 +68,7 @@ function validateAll(cedar: Cedar, tell: Tell, found: readonly Found[]): void {
   const texts = Object.fromEntries(found.map(({ piece }, i) => [String(i), piece.text]));
   const { errors, warnings } = cedar.validate(texts);
   const wrong = new Set(errors.map(({ id }) => id));
-  const pieceOf = (id: string): Piece => found[Number(id)]?.piece ?? { text: '', line: 1 };
+  const pieceOf = (id: string): RuleTextPart => found[Number(id)]?.piece ?? { text: '', line: 1 };
   tell.problems.push(
     ...mergeActions(errors.map(({ id, error }) => explain(tell.file, pieceOf(id), error))),
   );
@@ -101,7 +101,7 @@ function mergeActions(problems: readonly FileProblem[]): FileProblem[] {
 }
 
 /** Cedar's words, without its name for the rule, and with ours for the place. */
-function explain(file: string, piece: Piece, error: DetailedError): FileProblem {
+function explain(file: string, piece: RuleTextPart, error: DetailedError): FileProblem {
   const at = error.sourceLocations?.[0];
   const line = at === undefined ? piece.line : lineAtByte(piece, at.start);
   const message = error.message
@@ -169,7 +169,7 @@ function checkNames(tell: Tell, { piece, json }: Found, agents: readonly string[
 /** An unknown name may be one that is declared later, unless it looks like a slip. */
 function suggest(
   { file, warnings }: Tell,
-  piece: Piece,
+  piece: RuleTextPart,
   { type, id }: { type: string; id: string },
   known: readonly string[],
   nearest: Nearest,
@@ -181,7 +181,7 @@ function suggest(
   warnings.push({ file, line, message: `there is no ${type} ${JSON.stringify(id)}`, hint });
 }
 
-function lineOfName({ text, line }: Piece, type: string, id: string): number {
+function lineOfName({ text, line }: RuleTextPart, type: string, id: string): number {
   const at = text.search(new RegExp(`${type}\\s*::\\s*"${RegExp.escape(id)}"`, 'u'));
   return at < 0 ? line : line + text.slice(0, at).split('\n').length - 1;
 }

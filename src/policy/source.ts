@@ -8,12 +8,17 @@ import { followDir } from '../platform/follow-dir.ts';
 import type { Log } from '../platform/log.ts';
 import { fault } from '../wire/errors.ts';
 import type { HostPort } from './box-hosts.ts';
-import { type BoxRules, boxRulesOf, type DeclaredRules, declaredRulesOf } from './box-rules.ts';
+import {
+  type AgentBoxRules,
+  boxRulesOf,
+  type DeclaredRules,
+  declaredRulesOf,
+} from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
 import { toolsOf } from './capabilities.ts';
 import { makePolicy, type Policy } from './decide.ts';
 import { isWithin } from './paths.ts';
-import type { Answer, Request } from './request.ts';
+import type { PolicyDecision, Request } from './request.ts';
 import type { Rule } from './rule.ts';
 
 type Declared = { read: readonly string[]; write: readonly string[] };
@@ -21,9 +26,9 @@ type Declared = { read: readonly string[]; write: readonly string[] };
 export type PolicySource = {
   /** Makes ready for the first question, which takes some tens of ms; never fails. */
   warm(): Promise<void>;
-  decide(request: Request): Promise<Answer>;
+  decide(request: Request): Promise<PolicyDecision>;
   /** The strictest answer to all of them, from one version. */
-  decideAll(requests: readonly Request[]): Promise<Answer>;
+  decideAll(requests: readonly Request[]): Promise<PolicyDecision>;
   /**
    * `granted`: what people let one run of the agent reach besides. `touched`: what one call was
    * decided on; paths that rules ask about are open only to such a call.
@@ -32,7 +37,7 @@ export type PolicySource = {
     agent: string,
     granted?: readonly HostPort[],
     touched?: readonly string[],
-  ): Promise<BoxRules>;
+  ): Promise<AgentBoxRules>;
   declaredRulesOf(agent: string, declared: Declared): Promise<DeclaredRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
   /** What the manifest of an agent gives it; nothing when there is none. */
@@ -60,7 +65,7 @@ const PLANS_MAX = 256;
 export function openPolicySource(options: PolicySourceOptions): PolicySource {
   const { file, log, clock } = options;
   let inForce: Policy | undefined;
-  const plans = new Map<string, { policy: Policy; rules: BoxRules; untilMs: number }>();
+  const plans = new Map<string, { policy: Policy; rules: AgentBoxRules; untilMs: number }>();
   let seen = '';
   let refused = '';
   let loading: Promise<void> | undefined;
@@ -135,7 +140,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     agent: string,
     granted: readonly HostPort[],
     opened: readonly string[],
-  ): Promise<BoxRules> => {
+  ): Promise<AgentBoxRules> => {
     const key = JSON.stringify([agent, granted, opened]);
     const known = plans.get(key);
     if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;

@@ -14,13 +14,17 @@ import {
 } from './context.ts';
 import { type DaemonCall, RefusedError } from './daemon-client.ts';
 
-export type Daemons = { agentd: DaemonCall; toold: DaemonCall; modeld: DaemonCall };
-export type Ended = { how: 'finished' | 'parked' | 'gone'; calls: number; result: string | null };
+export type DaemonClients = { agentd: DaemonCall; toold: DaemonCall; modeld: DaemonCall };
+export type LoopResult = {
+  how: 'finished' | 'parked' | 'gone';
+  calls: number;
+  result: string | null;
+};
 
 type ToolCallPart = Extract<Part, { type: 'tool_call' }>;
 type ToolResultPart = Extract<Part, { type: 'tool_result' }>;
 
-type Beside = { call_id: string; tool: string; arguments?: Record<string, unknown> };
+type SiblingCall = { call_id: string; tool: string; arguments?: Record<string, unknown> };
 
 const MALFORMED_MAX = 3;
 const SILENT_MAX = 3;
@@ -44,7 +48,7 @@ export function callId(runId: string, kind: 'm' | 't', step: number, index: numb
 }
 
 export class Loop {
-  private readonly daemons: Daemons;
+  private readonly daemons: DaemonClients;
   private readonly briefing: RunBriefing;
   private readonly tools: Map<string, ToolView>;
   private messages: Message[];
@@ -54,14 +58,14 @@ export class Loop {
   private silent = 0;
   private tokens = 0;
 
-  constructor(daemons: Daemons, briefing: RunBriefing) {
+  constructor(daemons: DaemonClients, briefing: RunBriefing) {
     this.daemons = daemons;
     this.briefing = briefing;
     this.tools = new Map(briefing.tools.map((tool) => [wireName(tool.name), tool]));
     this.messages = openingMessages(briefing);
   }
 
-  async run(): Promise<Ended> {
+  async run(): Promise<LoopResult> {
     for (; ; this.step++) {
       const over = this.overLimit();
       if (over !== undefined) return this.finish('failed', over, 'limit');
@@ -80,7 +84,7 @@ export class Loop {
   }
 
   /** Ends the task with a reason that trying again cannot mend. */
-  giveUp({ code, message }: { code: string; message: string }): Promise<Ended> {
+  giveUp({ code, message }: { code: string; message: string }): Promise<LoopResult> {
     return this.finish('failed', message, code);
   }
 
@@ -93,7 +97,7 @@ export class Loop {
   }
 
   /** One model call. Refusals that trying again cannot mend end the task with their reason. */
-  private async think(): Promise<{ response: GenerateResponse } | { ended: Ended }> {
+  private async think(): Promise<{ response: GenerateResponse } | { ended: LoopResult }> {
     this.messages = compact(this.messages, this.windowTokens());
     for (let malformed = 0; ; ) {
       try {
@@ -135,7 +139,7 @@ export class Loop {
   }
 
   /** Performs what the model asked for; undefined when the loop goes on. */
-  private async act(response: GenerateResponse): Promise<Ended | undefined> {
+  private async act(response: GenerateResponse): Promise<LoopResult | undefined> {
     const asked = response.message.parts.filter((part) => part.type === 'tool_call');
     if (asked.length === 0) return this.noCalls(response);
     this.silent = 0;
@@ -159,7 +163,7 @@ export class Loop {
   /**
    * An answer without calls is the result; an empty or cut one gets another chance, a few times.
    */
-  private async noCalls(response: GenerateResponse): Promise<Ended | undefined> {
+  private async noCalls(response: GenerateResponse): Promise<LoopResult | undefined> {
     const text = response.message.parts
       .filter((part) => part.type === 'text')
       .map((part) => part.text)
@@ -186,7 +190,7 @@ export class Loop {
    * All calls of a step at once, but finishing only when the others are done. What has to wait is
    * asked again when the wait is over.
    */
-  private async perform(asked: ToolCallPart[]): Promise<ToolResultPart[] | Ended> {
+  private async perform(asked: ToolCallPart[]): Promise<ToolResultPart[] | LoopResult> {
     const results: (ToolResultPart | undefined)[] = asked.map((part, index) =>
       index < CALLS_MAX ? undefined : failed(part, `Ask for at most ${CALLS_MAX} calls at once.`),
     );
@@ -218,7 +222,7 @@ export class Loop {
   }
 
   /** The other calls of this step, for a person who may be asked about this one. */
-  private beside(asked: ToolCallPart[], index: number): Beside[] {
+  private beside(asked: ToolCallPart[], index: number): SiblingCall[] {
     return asked.slice(0, CALLS_MAX).flatMap((part, at) => {
       const tool = this.tools.get(part.name);
       if (at === index || tool === undefined || part.name === FINISH) return [];
@@ -234,7 +238,7 @@ export class Loop {
   private async callTool(
     part: ToolCallPart,
     index: number,
-    beside: Beside[],
+    beside: SiblingCall[],
   ): Promise<ToolResultPart | { waiting: string }> {
     const tool = this.tools.get(part.name);
     if (tool === undefined)
@@ -285,7 +289,7 @@ export class Loop {
     status: 'completed' | 'failed',
     result: string,
     errorCode?: string,
-  ): Promise<Ended> {
+  ): Promise<LoopResult> {
     this.calls++;
     const answer = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
       call_id: callId(this.briefing.run_id, 't', this.step, OWN_INDEX),

@@ -10,7 +10,7 @@ import {
   RefusedError,
   withRetry,
 } from './daemon-client.ts';
-import { type Daemons, type Ended, Loop } from './loop.ts';
+import { type DaemonClients, Loop, type LoopResult } from './loop.ts';
 
 const RETRY_TIMEOUT_MS = 60_000;
 /** Exit statuses: 0 done here, 75 something else was away, 70 this went wrong itself. */
@@ -49,9 +49,9 @@ function keepBeating(agentd: DaemonCall, beatMs: number): void {
 }
 
 /** Only the record answers, so nothing is asked twice; where it ends, so does the replay. */
-async function replay(daemons: Daemons, loop: Loop): Promise<void> {
+async function replay(daemons: DaemonClients, loop: Loop): Promise<void> {
   const differences: { at: string; expected: string; got: string }[] = [];
-  let ended: Ended | undefined;
+  let ended: LoopResult | undefined;
   let recordEnded = false;
   try {
     ended = await loop.run();
@@ -73,7 +73,7 @@ async function replay(daemons: Daemons, loop: Loop): Promise<void> {
 
 async function main(): Promise<void> {
   const sockets = await listenToParent();
-  const connect = (wrap: (call: DaemonCall) => DaemonCall): Daemons => ({
+  const connect = (wrap: (call: DaemonCall) => DaemonCall): DaemonClients => ({
     agentd: wrap(makeDaemonCall(sockets.agentd)),
     toold: wrap(makeDaemonCall(sockets.toold)),
     modeld: wrap(makeDaemonCall(sockets.modeld)),

@@ -34,14 +34,14 @@ function isObject(body: unknown): boolean {
 }
 
 /** What agentd tells modeld of a run when it starts an activation. */
-export const AdmitRunBody = z.strictObject({
+export const AdmitModelRunBody = z.strictObject({
   ...admitted,
   model: z.string().max(128),
   max_steps: z.int().positive(),
   max_tokens: z.int().positive().nullable(),
   max_cost_microusd: z.int().nonnegative().nullable(),
 });
-export type AdmitRunBody = z.infer<typeof AdmitRunBody>;
+export type AdmitModelRunBody = z.infer<typeof AdmitModelRunBody>;
 
 export const modeldRoutes = routes({
   generate: route({
@@ -200,5 +200,5 @@ export const modeldRoutes = routes({
     dialect: 'anthropic',
   }),
   // Peers: agentd admits, marks and dismisses runs.
-  ...admissionRoutes(AdmitRunBody),
+  ...admissionRoutes(AdmitModelRunBody),
 });

@@ -195,7 +195,7 @@ export const BoxView = z.object({
 });
 export type BoxView = z.infer<typeof BoxView>;
 
-const Try = z.object({
+const Probe = z.object({
   name: z.string(),
   works: z.boolean(),
   /** What was seen, or why not. */
@@ -203,15 +203,15 @@ const Try = z.object({
   /** The command that helps. */
   fix: z.string().nullable(),
 });
-export type Try = z.infer<typeof Try>;
+export type Probe = z.infer<typeof Probe>;
 
 export const FeaturesView = z.object({
   /** `root`, or `user` with user namespaces of its own. */
   warden: z.object({ version: z.int(), mode: z.enum(['root', 'user']) }),
   identity: z.enum(['users', 'dynamic', 'single']),
   runner_level: SandboxLevel,
-  levels: z.array(Try),
-  features: z.array(Try),
+  levels: z.array(Probe),
+  features: z.array(Probe),
 });
 export type FeaturesView = z.infer<typeof FeaturesView>;
 

@@ -119,7 +119,7 @@ export type ToolCallView = z.infer<typeof ToolCallView>;
  * What agentd tells toold of a run when it starts an activation. The grant is held here, not in the
  * box.
  */
-export const AdmitRunBody = z.strictObject({
+export const AdmitToolRunBody = z.strictObject({
   ...admitted,
   /** Names of the tools this run may call: manifest ∩ delegations. */
   tools: z.array(z.string().max(64)).max(512),
@@ -129,7 +129,7 @@ export const AdmitRunBody = z.strictObject({
   workspace: z.string().max(4_095).nullable(),
   max_calls: z.int().positive(),
 });
-export type AdmitRunBody = z.infer<typeof AdmitRunBody>;
+export type AdmitToolRunBody = z.infer<typeof AdmitToolRunBody>;
 
 const toolInPath = z.strictObject({ name: z.string().min(1).max(64) });
 
@@ -198,5 +198,5 @@ export const tooldRoutes = routes({
     params: toolInPath,
     output: z.object({ tool: ToolView }),
   }),
-  ...admissionRoutes(AdmitRunBody),
+  ...admissionRoutes(AdmitToolRunBody),
 });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import { EXTRA } from '../support/recording-upstream.ts';
-import { type Clients, startForClients, UPSTREAM_KEY } from './setup.ts';
+import { startForClients, UPSTREAM_KEY, type VendorClients } from './setup.ts';
 
 const TOOL: Anthropic.Tool = {
   name: 'get_weather',
@@ -14,7 +14,7 @@ const TOOL: Anthropic.Tool = {
 const ask: Anthropic.MessageParam = { role: 'user', content: 'How is the weather?' };
 
 describe('the @anthropic-ai/sdk package', () => {
-  let clients: Clients;
+  let clients: VendorClients;
   let anthropic: Anthropic;
   const withKey = (apiKey: string) =>
     new Anthropic({ baseURL: `${clients.url}/anthropic`, apiKey, maxRetries: 0 });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import OpenAI from 'openai';
 import { EXTRA } from '../support/recording-upstream.ts';
-import { type Clients, startForClients, UPSTREAM_KEY } from './setup.ts';
+import { startForClients, UPSTREAM_KEY, type VendorClients } from './setup.ts';
 
 const TOOL: OpenAI.ChatCompletionTool = {
   type: 'function',
@@ -17,7 +17,7 @@ const TOOL: OpenAI.ChatCompletionTool = {
 const ask: OpenAI.ChatCompletionMessageParam = { role: 'user', content: 'How is the weather?' };
 
 describe('the openai package', () => {
-  let clients: Clients;
+  let clients: VendorClients;
   let openai: OpenAI;
   const withKey = (apiKey: string) =>
     new OpenAI({ baseURL: `${clients.url}/openai/v1`, apiKey, maxRetries: 0 });

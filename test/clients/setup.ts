@@ -7,7 +7,7 @@ import { freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts'
 
 export const UPSTREAM_KEY = 'the-key-of-the-provider-that-nobody-else-may-see';
 
-export type Clients = {
+export type VendorClients = {
   runtime: TestRuntime;
   upstream: RecordingUpstream;
   /** http://127.0.0.1:PORT */
@@ -15,7 +15,7 @@ export type Clients = {
   close(): Promise<void>;
 };
 
-export async function startForClients(): Promise<Clients> {
+export async function startForClients(): Promise<VendorClients> {
   const upstream = await startRecordingUpstream();
   const base = freshDir();
   const keyFile = join(base, 'provider.key');

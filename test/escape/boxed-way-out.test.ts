@@ -5,8 +5,8 @@ import { chmodSync, copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { startHost, type TestHost } from '../../src/daemons/egressd/testing/host.ts';
-import { type Place, startHttp, startTcp } from '../../src/daemons/egressd/testing/wires.ts';
+import { type EgressdTestHost, startHost } from '../../src/daemons/egressd/testing/host.ts';
+import { startHttp, startTcp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import { secretPaths } from '../../src/daemons/sandboxd/adapters/host-places.ts';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
@@ -14,7 +14,7 @@ import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
 import { proxyEnvironment } from '../../src/policy/egress.ts';
 import type { EgressRule } from '../../src/wire/egressd.ts';
 import { exited } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
 const SECRET = 'a service of the host';
 const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
@@ -22,17 +22,17 @@ const NODE_LIMITS = { memoryBytes: 2 ** 30, nofile: 1_024 };
 
 for (const mode of MODES) {
   describe(`a box with a way out, as ${mode}`, () => {
-    let warden: Warden;
-    let host: TestHost;
-    let web: Place;
-    let local: Place;
-    let echo: Place;
+    let warden: TestWarden;
+    let host: EgressdTestHost;
+    let web: WirePosition;
+    let local: WirePosition;
+    let echo: WirePosition;
     let made = 0;
     before(async () => {
       web = await startHttp((_, response) => response.end('a page'));
       local = await startHttp((_, response) => response.end(SECRET));
       echo = await startTcp((socket) => socket.on('error', () => {}).pipe(socket));
-      warden = new Warden({ mode });
+      warden = new TestWarden({ mode });
       const dir = join(warden.dir, 'egress');
       const names = ['good.test', 'other.test'];
       host = await startHost({
@@ -52,7 +52,7 @@ for (const mode of MODES) {
       await host.stop();
       for (const place of [web, local, echo]) await place.close();
     });
-    const at = ({ port }: Place, name = 'good.test') => `${name}:${port}`;
+    const at = ({ port }: WirePosition, name = 'good.test') => `${name}:${port}`;
     const wayFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
     const run = async (egress: string, script: string, guardsOff: Guard[] = []) => {
       const env = { PATH: '/usr/bin:/bin', HOME: '/tmp', ...proxyEnvironment() };
@@ -181,9 +181,9 @@ for (const mode of MODES) {
   });
 
   describe(`keys of others, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     after(() => warden.stop());
 

@@ -18,8 +18,8 @@ import {
   encodeBoxCommand,
   encodeBoxPlan,
   encodePlan,
-  type Limits,
-  type Plan,
+  type PlanLimits,
+  type WardenPlan,
 } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { LIMITS } from '../../src/daemons/sandboxd/testing/limits.ts';
 import { buildHostile } from './support/warden.ts';
@@ -29,9 +29,9 @@ const REPO = join(import.meta.dirname, '../..');
 const kernel = globSync('/boot/vmlinuz-*').sort().at(-1);
 const has = (program: string) => spawnSync(program, ['--help'], { stdio: 'ignore' }).status === 0;
 
-function plan(args: string[], limits: Partial<Limits>): Plan {
+function plan(args: string[], limits: Partial<PlanLimits>): WardenPlan {
   const owner = { uid: 61_234, gid: 61_234 };
-  const binds: Plan['binds'] = [
+  const binds: WardenPlan['binds'] = [
     { kind: 'ro', src: '/bin', dst: '/opt' },
     { kind: 'rw', src: '/ws', dst: '/ws' },
   ];
@@ -41,9 +41,9 @@ function plan(args: string[], limits: Partial<Limits>): Plan {
 
 const end = frame(FRAME.stdinEnd);
 const memory = { memoryBytes: 64 * 2 ** 20 };
-const run = (words: string[], limits: Partial<Limits> = {}) =>
+const run = (words: string[], limits: Partial<PlanLimits> = {}) =>
   Buffer.concat([frame(FRAME.plan, encodePlan(plan(['/opt/hostile', ...words], limits))), end]);
-const exec = (words: string[], limits: Partial<Limits> = {}) => {
+const exec = (words: string[], limits: Partial<PlanLimits> = {}) => {
   const { args, cwd, limits: all } = plan(['/opt/hostile', ...words], limits);
   return Buffer.concat([
     frame(FRAME.exec, encodeBoxCommand({ box: 1n, args, cwd, limits: all })),

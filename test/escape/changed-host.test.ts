@@ -17,13 +17,13 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Bind } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { type HeldBox, IS_ROOT, MODES, NOTHING, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, NOTHING, TestWarden, type WardenBox } from './support/warden.ts';
 
 for (const mode of MODES) {
   describe(`a host that changes while a box is open, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     beforeEach(() => {
       fillWorkspace(warden);
@@ -48,7 +48,7 @@ for (const mode of MODES) {
     };
     const data = (): Bind => ({ kind: 'ro', src: warden.outside, dst: '/data' });
     const mask = (dst: string): Bind => ({ kind: 'mask', dst });
-    const within = async <T>(binds: Bind[], work: (box: HeldBox) => Promise<T>): Promise<T> => {
+    const within = async <T>(binds: Bind[], work: (box: WardenBox) => Promise<T>): Promise<T> => {
       const held = await warden.open({ binds });
       try {
         return await work(held);
@@ -58,7 +58,7 @@ for (const mode of MODES) {
         held.client.close();
       }
     };
-    const sh = async ({ box }: HeldBox, script: string) =>
+    const sh = async ({ box }: WardenBox, script: string) =>
       exited(await warden.exec(box, ['/bin/sh', '-c', script]));
     /** What a command reads there after the change: with the denial, and without it. */
     const readAfter = async (denied: string[], change: () => void, path: string) => {

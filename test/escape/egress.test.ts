@@ -9,19 +9,19 @@ import { after, before, describe, it } from 'node:test';
 import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
 import { processesOf } from './support/host.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
-const relays = (warden: Warden) =>
+const relays = (warden: TestWarden) =>
   processesOf(warden.dir).filter(({ name }) => name === 'box-egress');
 
 for (const mode of MODES) {
   describe(`egress, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     let dir: string;
     const servers = new Set<Server>();
     const sockets = new Set<Socket>();
     before(async () => {
-      warden = new Warden({ mode });
+      warden = new TestWarden({ mode });
       dir = join(warden.dir, 'egress');
       mkdirSync(dir);
       await warden.start();

@@ -3,24 +3,24 @@ import assert from 'node:assert/strict';
 import { existsSync, lstatSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
-import { type Case, runCases, secretIsUntouched } from './support/cases.ts';
-import type { Warden } from './support/warden.ts';
+import { type EscapeCase, runCases, secretIsUntouched } from './support/cases.ts';
+import type { TestWarden } from './support/warden.ts';
 
-const outsideReadOnly = (warden: Warden) => ({
+const outsideReadOnly = (warden: TestWarden) => ({
   binds: [{ kind: 'ro' as const, src: warden.outside, dst: '/outside' }],
 });
-const guardedOnly = (check: (warden: Warden) => void) => {
-  return (warden: Warden, _outcome: unknown, guarded: boolean) => {
+const guardedOnly = (check: (warden: TestWarden) => void) => {
+  return (warden: TestWarden, _outcome: unknown, guarded: boolean) => {
     if (guarded) check(warden);
   };
 };
-const has = (warden: Warden, name: string) => existsSync(join(warden.workspace, name));
+const has = (warden: TestWarden, name: string) => existsSync(join(warden.workspace, name));
 const WRITING: Guard[] = ['readonly', 'landlock'];
 const protect = (dst: string, kind: 'protectFile' | 'protectDir' = 'protectFile') => ({
   binds: [{ kind, dst: `/ws/${dst}` }],
 });
 
-const cases: Case[] = [
+const cases: EscapeCase[] = [
   {
     id: 'A1',
     title: 'a link in the workspace does not make the host writable',

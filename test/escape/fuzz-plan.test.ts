@@ -6,14 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
-import { encodePlan, type Plan } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { encodePlan, type WardenPlan } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { buildFuzzer } from './support/warden.ts';
 
 describe('the plan parser', () => {
   it('survives mutated plans under the sanitizers', async (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'fuzz-plan-'));
     t.after(() => rmSync(dir, { recursive: true, force: true }));
-    const plan: Plan = {
+    const plan: WardenPlan = {
       id: 'seed',
       level: 2,
       profile: 'tool',

@@ -10,7 +10,7 @@ import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
 import { processesOf } from './support/host.ts';
-import { IS_ROOT, MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, TestWarden } from './support/warden.ts';
 
 for (const mode of MODES) {
   describe(`[R166] [R438] layers that do not take, as ${mode}`, () => {
@@ -30,7 +30,7 @@ for (const mode of MODES) {
     ];
     for (const [name, guard, says] of layers) {
       it(`${name}: the box is refused`, async (t) => {
-        const warden = await new Warden({ mode }).start();
+        const warden = await new TestWarden({ mode }).start();
         t.after(() => warden.stop());
         // silent: the layer is left out, and its probe is not told.
         const more: Guard[] = guard === 'noNewPrivs' ? ['seccomp', 'landlock'] : [];
@@ -66,7 +66,7 @@ describe('a host that forbids user namespaces', () => {
       t.skip('this host itself forbids user namespaces, so it cannot play one that does');
       return undefined;
     }
-    const warden = await new Warden({ mode: 'user', wrap: script(FORBIDDEN) }).start();
+    const warden = await new TestWarden({ mode: 'user', wrap: script(FORBIDDEN) }).start();
     t.after(() => warden.stop());
     return warden;
   };
@@ -123,7 +123,7 @@ describe('starting', () => {
   it('F4 bounds that anyone may write, or that say something unknown, are not obeyed', async (t) => {
     const mode = MODES[0] ?? 'user';
     for (const lines of [['rw /'], ['uid 0 10'], ['allow everything'], ['ro usr']]) {
-      const warden = new Warden({ mode, bounds: lines });
+      const warden = new TestWarden({ mode, bounds: lines });
       t.after(() => warden.stop());
       await assert.rejects(warden.start(), /the warden did not start/);
       assert.match(warden.stderr, /^warden: /);
@@ -131,7 +131,7 @@ describe('starting', () => {
   });
 
   it('C25 it is not led by its environment', async (t) => {
-    const warden = await new Warden({ mode: MODES[0] ?? 'user' }).start();
+    const warden = await new TestWarden({ mode: MODES[0] ?? 'user' }).start();
     t.after(() => warden.stop());
     const own = spawn(join(warden.dir, 'bin/warden'), [], { stdio: 'ignore', env: {} });
     const code = await new Promise((resolve) => own.on('exit', resolve));

@@ -1,9 +1,9 @@
 // Attacks through system calls: namespaces, mounts, rings, keys, tracing, other call tables.
 import assert from 'node:assert/strict';
 import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
-import { type Case, runCases } from './support/cases.ts';
+import { type EscapeCase, runCases } from './support/cases.ts';
 
-const call = (id: string, name: string, more: Partial<Case> = {}): Case => ({
+const call = (id: string, name: string, more: Partial<EscapeCase> = {}): EscapeCase => ({
   id,
   title: `${name} is refused`,
   attack: ['call', name],
@@ -14,7 +14,7 @@ const call = (id: string, name: string, more: Partial<Case> = {}): Case => ({
 // With these off a process of the box holds rights over the box's own namespaces.
 const RIGHTS: Guard[] = ['seccomp', 'caps', 'userns', 'landlock'];
 
-const cases: Case[] = [
+const cases: EscapeCase[] = [
   {
     id: 'C1',
     title: 'no user namespace by unshare',

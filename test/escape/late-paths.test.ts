@@ -17,7 +17,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
 import { exited, fillWorkspace, secretIsUntouched } from './support/cases.ts';
-import { type HeldBox, IS_ROOT, MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, TestWarden, type WardenBox } from './support/warden.ts';
 
 const places = {
   system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
@@ -31,7 +31,7 @@ function writeByHand(file: string, text: string): void {
 }
 
 /** Whoever goes without a word does not hear when the box, and what stood in for files, is gone. */
-async function closed({ client, ended }: HeldBox): Promise<void> {
+async function closed({ client, ended }: WardenBox): Promise<void> {
   client.closeBox();
   await ended;
   client.close();
@@ -39,9 +39,9 @@ async function closed({ client, ended }: HeldBox): Promise<void> {
 
 for (const mode of MODES) {
   describe(`paths that change, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     beforeEach(() => fillWorkspace(warden));
     after(() => warden.stop());
@@ -155,7 +155,7 @@ describe('denials that make no sense', () => {
 describe('mounts that come later', { skip: IS_ROOT ? false : 'only root mounts' }, () => {
   for (const mode of MODES)
     it(`A20 what the host mounts is not in a box that is open, as ${mode}`, async (t) => {
-      const warden = new Warden({ mode });
+      const warden = new TestWarden({ mode });
       const late = join(warden.outside, 'late');
       mkdirSync(late);
       execFileSync('mount', ['--bind', warden.outside, warden.outside]);

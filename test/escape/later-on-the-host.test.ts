@@ -16,8 +16,8 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { TOOL_BIN } from '../../src/daemons/sandboxd/adapters/host-places.ts';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import {
-  type HeldBox,
   makeWarden,
+  type OpenedBox,
   type Warden as WardenLink,
 } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { makeBoxFiles } from '../../src/daemons/sandboxd/box-files.ts';
@@ -27,7 +27,7 @@ import { systemClock } from '../../src/platform/clock.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import { buildBoxfs } from '../support/boxfs.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
 const CONFIG = '[core]\n\trepositoryformatversion = 0\n';
 const REPOSITORY = {
@@ -37,9 +37,9 @@ const REPOSITORY = {
 
 for (const mode of MODES) {
   describe(`a workspace that others use later, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     beforeEach(() => fillWorkspace(warden, REPOSITORY));
     after(() => warden.stop());
@@ -146,7 +146,7 @@ for (const mode of MODES) {
 
     describe('file tools', () => {
       let link: WardenLink;
-      let box: HeldBox | undefined;
+      let box: OpenedBox | undefined;
       before(() => {
         copyFileSync(buildBoxfs(), join(warden.dir, 'bin/boxfs'));
         chmodSync(join(warden.dir, 'bin/boxfs'), 0o755);
@@ -156,7 +156,7 @@ for (const mode of MODES) {
 
       const withFiles = async <T>(
         paths: Bind[],
-        work: (box: HeldBox, files: ReturnType<typeof makeBoxFiles>) => Promise<T>,
+        work: (box: OpenedBox, files: ReturnType<typeof makeBoxFiles>) => Promise<T>,
       ): Promise<T> => {
         const { args: _a, env: _e, cwd: _c, ...plan } = warden.plan([]);
         box = await link.open({ ...plan, binds: paths });
@@ -173,7 +173,7 @@ for (const mode of MODES) {
           await opened.close();
         }
       };
-      const commandIn = async (opened: HeldBox, script: string) => {
+      const commandIn = async (opened: OpenedBox, script: string) => {
         const { limits } = warden.plan([]);
         const args = ['/bin/sh', '-c', script];
         const command = await opened.exec({ args, env: {}, cwd: '/workspace', limits });

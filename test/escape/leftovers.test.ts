@@ -9,10 +9,10 @@ import type { Bind } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { eventually } from '../support/runtime.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, mountsOf, processesOf } from './support/host.ts';
-import { IS_ROOT, MODES, NOTHING, Warden, type WardenOptions } from './support/warden.ts';
+import { IS_ROOT, MODES, NOTHING, TestWarden, type TestWardenOptions } from './support/warden.ts';
 
-async function started(t: TestContext, options: WardenOptions): Promise<Warden> {
-  const warden = await new Warden(options).start();
+async function started(t: TestContext, options: TestWardenOptions): Promise<TestWarden> {
+  const warden = await new TestWarden(options).start();
   t.after(() => warden.stop());
   return warden;
 }
@@ -23,7 +23,7 @@ async function soon(what: string, isSo: () => boolean): Promise<void> {
 }
 
 // A box that sleeps, with the warden's directory in its arguments so that it can be found.
-async function sleeper(warden: Warden, protects: string[] = []) {
+async function sleeper(warden: TestWarden, protects: string[] = []) {
   const client = await warden.client();
   const plan = warden.plan(['/opt/hostile', 'stubborn', '100', warden.dir], {
     limits: { wallMs: 100_000 },
@@ -36,13 +36,13 @@ async function sleeper(warden: Warden, protects: string[] = []) {
   return { client, outcome, pid: await init };
 }
 
-async function nothingLeft(warden: Warden): Promise<void> {
+async function nothingLeft(warden: TestWarden): Promise<void> {
   await warden.noBoxes();
   assert.deepEqual(await warden.leftovers(), NOTHING);
 }
 
-const wardenPid = (warden: Warden) => warden.process?.pid ?? 0;
-const boxesOf = (warden: Warden) =>
+const wardenPid = (warden: TestWarden) => warden.process?.pid ?? 0;
+const boxesOf = (warden: TestWarden) =>
   processesOf(warden.dir).filter((one) => one.name === 'hostile' || one.name === 'box-init');
 
 for (const mode of MODES) {
@@ -233,7 +233,7 @@ for (const mode of MODES) {
     it('when the process that started it is killed, the warden goes with it', async (t) => {
       // A parent of its own that can be killed: the shell waits, the warden is its child.
       const wrap = ['sh', '-c', '"$0" "$@" --parent $$ & wait'];
-      const own = await new Warden({ mode, wrap, parent: false }).start();
+      const own = await new TestWarden({ mode, wrap, parent: false }).start();
       t.after(() => own.stop());
       assert.equal(exited(await own.run(['/bin/true'])).code, 0);
       own.process?.kill('SIGKILL');
@@ -327,8 +327,8 @@ for (const mode of MODES) {
   });
 }
 
-const wardenBinary = (warden: Warden) => join(warden.dir, 'bin/warden');
-const wardenArguments = (warden: Warden) => [
+const wardenBinary = (warden: TestWarden) => join(warden.dir, 'bin/warden');
+const wardenArguments = (warden: TestWarden) => [
   ...['--run', join(warden.dir, 'run')],
   ...['--socket', `${warden.socket}2`],
   ...['--bounds', join(warden.dir, 'bounds')],

@@ -8,16 +8,16 @@ import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
 const MIB = 1_048_576;
 
 for (const mode of MODES) {
   describe(`measuring, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     let asked: Asked;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
       asked = makeWarden(warden.socket);
     });
     beforeEach(() => fillWorkspace(warden));

@@ -8,21 +8,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually } from '../support/runtime.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './support/host.ts';
-import { type HeldBox, MODES, NOTHING, Warden } from './support/warden.ts';
+import { MODES, NOTHING, TestWarden, type WardenBox } from './support/warden.ts';
 
 async function soon(what: string, isSo: () => boolean): Promise<void> {
   await eventually(what, async () => (isSo() ? true : undefined));
 }
 
-const named = (warden: Warden, name: string) =>
+const named = (warden: TestWarden, name: string) =>
   processesOf(warden.dir).filter((one) => one.name === name);
 
 for (const mode of MODES) {
   describe(`an open box, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
-    let held: HeldBox;
+    let warden: TestWarden;
+    let held: WardenBox;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
       fillWorkspace(warden);
       held = await warden.open();
     });
@@ -176,7 +176,7 @@ for (const mode of MODES) {
 
   describe(`the end of an open box, as ${mode}`, { timeout: 240_000 }, () => {
     const open = async (t: TestContext) => {
-      const warden = await new Warden({ mode }).start();
+      const warden = await new TestWarden({ mode }).start();
       t.after(() => warden.stop());
       fillWorkspace(warden);
       const held = await warden.open();
@@ -191,7 +191,7 @@ for (const mode of MODES) {
       await begun;
       return { warden, held, outcome };
     };
-    const gone = async (warden: Warden) => {
+    const gone = async (warden: TestWarden) => {
       await warden.noBoxes();
       assert.deepEqual(await warden.leftovers(), NOTHING);
     };
@@ -233,7 +233,7 @@ for (const mode of MODES) {
       await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
     });
     it('its own time', async (t) => {
-      const warden = await new Warden({ mode }).start();
+      const warden = await new TestWarden({ mode }).start();
       t.after(() => warden.stop());
       const {
         args: _,
@@ -251,7 +251,7 @@ for (const mode of MODES) {
       await gone(warden);
     });
     it('commands and boxes under the sanitizers', async (t) => {
-      const warden = await new Warden({ mode, build: 'sanitized' }).start();
+      const warden = await new TestWarden({ mode, build: 'sanitized' }).start();
       t.after(() => warden.stop());
       const held = await warden.open();
       const runs = Array.from({ length: 10 }, () =>

@@ -20,7 +20,7 @@ import { after, before, describe, it } from 'node:test';
 import type { Owned } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { processesOf } from './support/host.ts';
-import { IS_ROOT, Warden } from './support/warden.ts';
+import { IS_ROOT, TestWarden } from './support/warden.ts';
 
 const DAEMONS = 61_100;
 const AGENT = 61_234;
@@ -49,7 +49,7 @@ function as<T>(uid: number, work: () => T): T {
 
 const skip = IS_ROOT ? false : 'needs root: without it there is nobody to give anything to';
 describe('the warden gives directories away', { skip }, () => {
-  let warden: Warden;
+  let warden: TestWarden;
   let asked: Asked;
   let homes: string;
   let spaces: string;
@@ -71,7 +71,7 @@ describe('the warden gives directories away', { skip }, () => {
       `egress ${dir}/closed/runtime/egress`,
       ...[`own ${dir}/homes`, `share ${dir}/spaces`, `rw ${dir}/homes`],
     ];
-    warden = await new Warden({
+    warden = await new TestWarden({
       mode: 'root',
       build: 'sanitized',
       clientUid: DAEMONS,

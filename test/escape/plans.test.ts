@@ -5,21 +5,21 @@ import { execFileSync } from 'node:child_process';
 import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { encodePlan, type Plan } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import { encodePlan, type WardenPlan } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited } from './support/cases.ts';
-import { IS_ROOT, MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, TestWarden } from './support/warden.ts';
 import { FRAME, frame, MAGIC } from './support/warden-client.ts';
 
 for (const mode of MODES) {
   describe(`plans, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode, build: 'plain' }).start();
+      warden = await new TestWarden({ mode, build: 'plain' }).start();
     });
     after(() => warden.stop());
 
     const refused = async (
-      change: Partial<Plan> | ((plan: Plan) => void),
+      change: Partial<WardenPlan> | ((plan: WardenPlan) => void),
       code: string,
       says?: RegExp,
     ): Promise<void> => {
@@ -45,7 +45,7 @@ for (const mode of MODES) {
     it('C23 a group outside the bounds', () => refused({ groups: [1] }, 'bounds'));
     it('C23 group 0', () => refused({ groups: [0] }, 'plan'));
     const bind = (src: string, dst: string, kind: 'ro' | 'rw' = 'ro') => {
-      return (plan: Plan) => void plan.binds.push({ kind, src, dst });
+      return (plan: WardenPlan) => void plan.binds.push({ kind, src, dst });
     };
     it('C23 .. in a source', () => refused(bind('/usr/../etc', '/x'), 'plan'));
     it('C23 .. in a destination', () => refused(bind('/usr', '/x/../../y'), 'plan'));
@@ -140,7 +140,7 @@ for (const mode of MODES) {
 describe('callers', () => {
   it('C23 nor one in a box, though its user be the same', async (t) => {
     // Level 1 sees the host's paths, and a runner may connect: nothing but the question who asks.
-    const warden = await new Warden({ mode: 'user' }).start();
+    const warden = await new TestWarden({ mode: 'user' }).start();
     t.after(() => warden.stop());
     const node = join(warden.dir, 'bin/node');
     copyFileSync(process.execPath, node);
@@ -167,7 +167,7 @@ describe('callers', () => {
 
   it('C23 a process that is not sandboxd is not served', async (t) => {
     const mode = MODES[0] ?? 'user';
-    const warden = await new Warden({ mode, clientUid: 54_321 }).start();
+    const warden = await new TestWarden({ mode, clientUid: 54_321 }).start();
     t.after(() => warden.stop());
     const outcome = await warden.run(['/bin/true']).catch((error: NodeJS.ErrnoException) => error);
     // Root may open any socket and is told; an ordinary user does not get that far.

@@ -6,12 +6,12 @@ import { getPriority } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { eventually } from '../support/runtime.ts';
-import { type Case, exited, runCases } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { type EscapeCase, exited, runCases } from './support/cases.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
 let target: ChildProcess | undefined;
 
-const cases: Case[] = [
+const cases: EscapeCase[] = [
   {
     id: 'C13',
     title: 'no capability in any set',
@@ -58,9 +58,9 @@ runCases(cases);
 
 for (const mode of MODES) {
   describe(`[K52] [R164] [R427] limits, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     after(() => warden.stop());
     const run = async (words: string[], limits: object) =>

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
 // Reads its first message from stdin, sends it to a daemon, and prints the answer.
 const PROGRAM = `
@@ -26,7 +26,7 @@ socket.on('close', () => {
 
 for (const mode of MODES) {
   describe(`a runner, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     let server: Server;
     let dirs: { program: string; sockets: string };
     const listen = async () => {
@@ -38,7 +38,7 @@ for (const mode of MODES) {
       chmodSync(join(dirs.sockets, 'toold.sock'), 0o777);
     };
     before(async () => {
-      warden = new Warden({ mode });
+      warden = new TestWarden({ mode });
       dirs = { program: join(warden.outside, 'runner'), sockets: join(warden.outside, 'sockets') };
       for (const dir of Object.values(dirs)) mkdirSync(dir);
       writeFileSync(join(dirs.program, 'main.mjs'), PROGRAM);

@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
-import { MODES, NOTHING, Warden } from './support/warden.ts';
+import { MODES, NOTHING, TestWarden } from './support/warden.ts';
 
 const CONFIG = '[core]\n\tbare = false\n';
 
 for (const mode of MODES) {
   describe(`a file with two names, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     beforeEach(() => fillWorkspace(warden, { '.git/': '', '.git/config': CONFIG, key: 'KEY\n' }));
     after(async () => {

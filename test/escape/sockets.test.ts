@@ -7,10 +7,10 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
-import { type Case, exited, runCases } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
+import { type EscapeCase, exited, runCases } from './support/cases.ts';
+import { MODES, TestWarden } from './support/warden.ts';
 
-const family = (name: string, off: Guard[] = ['seccomp']): Case => ({
+const family = (name: string, off: Guard[] = ['seccomp']): EscapeCase => ({
   id: 'C11',
   title: `no ${name} socket`,
   attack: ['family', name],
@@ -45,14 +45,14 @@ runCases([
 
 for (const mode of MODES) {
   describe(`the host's services, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     let tcp: Server;
     let local: Server;
     let abstract: Server;
     let datagrams: ChildProcess;
     let port = 0;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
       tcp = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
       local = createServer((socket) => socket.destroy()).listen(join(warden.outside, 's.sock'));
       abstract = createServer((socket) => socket.destroy()).listen(`\0${warden.dir}`);

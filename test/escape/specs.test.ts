@@ -13,15 +13,15 @@ import { tooldConfig } from '../../src/daemons/toold/config.ts';
 import { loadCedar } from '../../src/policy/cedar.ts';
 import { checkSiteFile } from '../../src/policy/site.ts';
 import { exited } from './support/cases.ts';
-import { IS_ROOT, MODES, Warden } from './support/warden.ts';
+import { IS_ROOT, MODES, TestWarden } from './support/warden.ts';
 
 const HOST = ['/proc', '/sys', '/sys/fs/cgroup', '/dev', '/run', '/boot', '/root', '/etc'];
 
 for (const mode of MODES) {
   describe(`a box that asks for the host, as ${mode}`, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     after(() => warden.stop());
     const bind = (src: string, kind: Bind['kind'] = 'ro'): Bind => ({ kind, src, dst: '/x' });
@@ -74,7 +74,7 @@ describe('root with less than root’s rights', () => {
   const withoutRight = async (right: string) => {
     const drop = `-${right}`;
     const wrap = ['setpriv', `--bounding-set=${drop}`, `--inh-caps=${drop}`, '--'];
-    const warden = new Warden({ mode: 'root', wrap });
+    const warden = new TestWarden({ mode: 'root', wrap });
     try {
       await warden.start();
       return await warden.run(['/bin/sh', '-c', 'grep CapEff /proc/self/status']);

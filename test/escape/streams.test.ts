@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from '../support/processes.ts';
 import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
-import { MODES, Warden } from './support/warden.ts';
-import type { Outcome, WardenClient } from './support/warden-client.ts';
+import { MODES, TestWarden } from './support/warden.ts';
+import type { BoxOutcome, WardenClient } from './support/warden-client.ts';
 
 const MIB = 2 ** 20;
 const SCRIPT = 'yes xxxxxxxxxxxxxxx | head -c 6000000; head -c 1000 /dev/zero >&2';
@@ -21,13 +21,13 @@ function residentBytes(pid: number): number {
 
 for (const mode of MODES) {
   describe(`a reader that does not read, as ${mode}`, { timeout: 240_000 }, () => {
-    let warden: Warden;
+    let warden: TestWarden;
     before(async () => {
-      warden = await new Warden({ mode }).start();
+      warden = await new TestWarden({ mode }).start();
     });
     after(() => warden.stop());
 
-    const stall = async (begin: (client: WardenClient) => Promise<Outcome>) => {
+    const stall = async (begin: (client: WardenClient) => Promise<BoxOutcome>) => {
       const pid = warden.process?.pid ?? 0;
       // Before, so that what any box costs is not counted.
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0);

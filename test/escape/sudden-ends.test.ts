@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually } from '../support/runtime.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { cgroupsOf, processesOf } from './support/host.ts';
-import { MODES, NOTHING, Warden } from './support/warden.ts';
+import { MODES, NOTHING, TestWarden } from './support/warden.ts';
 import type { WardenClient } from './support/warden-client.ts';
 
 const ROUNDS = process.env.FUZZ === 'long' ? 500 : 12;
@@ -17,7 +17,7 @@ const pick = <T>(from: readonly T[]): T | undefined =>
   from[Math.floor(Math.random() * from.length)];
 
 // Boxes of every kind, each at whatever point it has reached when the blow falls.
-async function crowd(warden: Warden): Promise<WardenClient[]> {
+async function crowd(warden: TestWarden): Promise<WardenClient[]> {
   const clients = await Promise.all(Array.from({ length: 6 }, () => warden.client()));
   const [one, two, three, four, five, six] = clients as [
     ...[WardenClient, WardenClient, WardenClient, WardenClient, WardenClient, WardenClient],
@@ -51,7 +51,7 @@ for (const mode of MODES) {
     it(`A25 ${ROUNDS} rounds of SIGKILL leave nothing`, {
       timeout: 280_000 * ROUNDS,
     }, async (t) => {
-      const warden = new Warden({ mode });
+      const warden = new TestWarden({ mode });
       t.after(() => warden.stop());
       mkdirSync(join(warden.dir, 'egress'));
       fillWorkspace(warden);
@@ -100,9 +100,9 @@ for (const mode of MODES) {
 }
 
 // Not as long as the one before is swept up after, which takes its time on a busy machine.
-const startAgain = (warden: Warden): Promise<Warden> =>
+const startAgain = (warden: TestWarden): Promise<TestWarden> =>
   eventually('another warden', () => warden.start(), 60_000);
 
 // Of a warden before this one: its janitor sweeps beside us, its boxes are on their way out.
-const hasOld = (warden: Warden): boolean =>
+const hasOld = (warden: TestWarden): boolean =>
   processesOf(warden.dir).some(({ name }) => name === 'hostile');

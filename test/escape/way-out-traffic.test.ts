@@ -8,11 +8,11 @@ import {
   connectThrough,
   connectTo,
   exchange,
-  type Place,
   readAnswer,
   speakTls,
   startTcp,
   startTls,
+  type WirePosition,
 } from '../../src/daemons/egressd/testing/wires.ts';
 import {
   assertRefused,
@@ -129,8 +129,8 @@ describe('requests', () => {
 });
 
 describe('tunnels', () => {
-  let secure: Place;
-  let echo: Place;
+  let secure: WirePosition;
+  let echo: WirePosition;
   before(async () => {
     secure = await startTls((socket) => {
       socket.on('error', () => socket.destroy());

@@ -11,9 +11,9 @@ import { CERT, KEY } from '../../src/daemons/egressd/testing/cert.ts';
 import {
   connectThrough,
   exchange,
-  type Place,
   startHttp,
   startTcp,
+  type WirePosition,
 } from '../../src/daemons/egressd/testing/wires.ts';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
@@ -28,8 +28,8 @@ const NAME = 'good.test';
 
 describe('egressd killed, in split mode', () => {
   let runtime: TestRuntime;
-  let web: Place;
-  let echo: Place;
+  let web: WirePosition;
+  let echo: WirePosition;
   const dir = freshDir();
   const secure = https.createServer({ cert: CERT, key: KEY }, (_, answer) => answer.end('secret'));
   let egressd: Client<typeof egressdRoutes>;

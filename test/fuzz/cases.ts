@@ -7,7 +7,7 @@ import { requestText } from '../support/raw-http.ts';
 import { type Seeded, seeded } from '../support/seeded.ts';
 import { anything, bent, valueFor } from './values.ts';
 
-export type Case = {
+export type FuzzCase = {
   kind: 'garbage' | 'bytes' | 'shape' | 'meaning' | 'heavy';
   bytes: Buffer;
   /** Its end can be told, so others may follow on the same connection and one answer must come. */
@@ -108,7 +108,7 @@ function askFor(rnd: Seeded, aim: Aim): { route: Route; path: string; body: stri
   }
 }
 
-function shaped(rnd: Seeded, aim: Aim): Case {
+function shaped(rnd: Seeded, aim: Aim): FuzzCase {
   const { route, path, body = '' } = askFor(rnd, aim);
   const headers: Record<string, string> = { ...aim.headers };
   if (body !== '') headers['content-type'] = 'application/json';
@@ -141,7 +141,7 @@ const HARMLESS: Record<string, Record<string, unknown>> = {
 };
 
 /** Fits its schema, with ids nobody has and words nobody would say. */
-function meant(rnd: Seeded, aim: Aim): Case {
+function meant(rnd: Seeded, aim: Aim): FuzzCase {
   const routes = aim.routes.filter(({ method, path }) => `${method} ${path}` in HARMLESS);
   if (routes.length === 0) return shaped(rnd, aim);
   const route = rnd.pick(routes);
@@ -170,7 +170,7 @@ function changed(rnd: Seeded, bytes: Buffer): Buffer {
 }
 
 /** Reads only, so that a request that is still good after all does no harm. */
-function altered(rnd: Seeded, aim: Aim): Case {
+function altered(rnd: Seeded, aim: Aim): FuzzCase {
   const reading = aim.routes.filter(({ method, streams }) => method === 'GET' && streams !== true);
   const route = rnd.pick(
     reading.length > 0 ? reading : [{ method: 'GET', path: '/healthz' } as Route],
@@ -208,7 +208,7 @@ const PIECES = [
   ],
 ];
 
-function garbage(rnd: Seeded): Case {
+function garbage(rnd: Seeded): FuzzCase {
   const bytes = rnd.chance(0.5)
     ? rnd.bytes(1 + rnd.int(200))
     : Buffer.from(
@@ -222,7 +222,7 @@ function garbage(rnd: Seeded): Case {
   };
 }
 
-function heavy(rnd: Seeded, aim: Aim): Case {
+function heavy(rnd: Seeded, aim: Aim): FuzzCase {
   const taking = aim.routes.filter(({ body }) => body !== undefined);
   const route = rnd.pick(taking.length > 0 ? taking : aim.routes);
   const size = rnd.pick([100_000, 900_000, 1_100_000, 3_000_000]);
@@ -239,7 +239,7 @@ function heavy(rnd: Seeded, aim: Aim): Case {
   return { kind: 'heavy', bytes, framed: false, isHead: false, dialect };
 }
 
-export function caseOf(seed: string, aim: Aim, index: number): Case {
+export function caseOf(seed: string, aim: Aim, index: number): FuzzCase {
   const rnd = seeded(seed, aim.name, index);
   const roll = rnd.int(1_000);
   if (roll < 2) return heavy(rnd, aim);

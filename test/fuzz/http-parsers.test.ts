@@ -7,7 +7,7 @@ import { seeded } from '../support/seeded.ts';
 import { cutUp, requestBytes, responseBytes } from './http-messages.ts';
 import {
   difference,
-  type Reading,
+  type ParserReading,
   readRequestsNodesWay,
   readRequestsOurWay,
   readResponseOurWay,
@@ -19,7 +19,13 @@ const [onlyKind, onlyIndex] = (process.env.FUZZ_ONLY ?? '').split(':');
 const count = Number(process.env.FUZZ_COUNT ?? (process.env.FUZZ === 'long' ? 2_000_000 : 60_000));
 const BATCH = 500;
 
-type Case = { index: number; method: string; pieces: Buffer[]; ours: Reading; nodes: Reading };
+type Case = {
+  index: number;
+  method: string;
+  pieces: Buffer[];
+  ours: ParserReading;
+  nodes: ParserReading;
+};
 type Kind = 'requests' | 'responses';
 
 function* batches(): Generator<number[]> {
@@ -59,7 +65,7 @@ const show = ({ pieces, method, index, ours, nodes }: Case, kind: Kind, what: st
   `ours    ${escaped(ours)}\nNode's  ${escaped(nodes)}\n` +
   `repeat  FUZZ_SEED=${seed} FUZZ_ONLY=${kind}:${index}`;
 
-const completed = ({ messages }: Reading): number =>
+const completed = ({ messages }: ParserReading): number =>
   messages.filter(({ isComplete }) => isComplete).length;
 
 async function compare(kind: Kind, t: TestContext): Promise<void> {

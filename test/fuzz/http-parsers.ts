@@ -8,14 +8,14 @@ import { makePool } from '../../src/platform/http1/client.ts';
 import { Connection } from '../../src/platform/http1/connection.ts';
 
 /** A message as its reader understood it. `headers`: name and value pairs as received. */
-export type Message = {
+export type ParsedMessage = {
   start: string;
   headers: string;
   body: string;
   isComplete: boolean;
 };
 /** All messages of a connection in order; `isKept`: a client would use the connection again. */
-export type Reading = { messages: Message[]; isKept: boolean };
+export type ParserReading = { messages: ParsedMessage[]; isKept: boolean };
 
 /** Joins repeated headers, as our parser does. Sorted: objects list names such as `8` first. */
 function formatHeaders(pairs: Iterable<readonly [string, string]>): string {
@@ -57,14 +57,14 @@ class FakeSocket extends EventEmitter {
   }
 }
 
-export function readRequestsOurWay(pieces: readonly Buffer[]): Reading {
-  const messages: Message[] = [];
+export function readRequestsOurWay(pieces: readonly Buffer[]): ParserReading {
+  const messages: ParsedMessage[] = [];
   const socket = new FakeSocket();
   new Connection(socket as unknown as Socket, {
     onRequest(exchange) {
       const { method, target, headers } = exchange;
       const pairs = Object.entries(headers) as [string, string][];
-      const message: Message = {
+      const message: ParsedMessage = {
         start: `${method} ${target}`,
         headers: formatHeaders(pairs),
         body: '',
@@ -101,10 +101,10 @@ class FakeDuplex extends Duplex {
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Each list of pieces on a connection of its own. */
-export async function readRequestsNodesWay(inputs: readonly Buffer[][]): Promise<Reading[]> {
-  const readings = new Map<unknown, Reading>();
+export async function readRequestsNodesWay(inputs: readonly Buffer[][]): Promise<ParserReading[]> {
+  const readings = new Map<unknown, ParserReading>();
   const server = http.createServer({ requireHostHeader: false }, (request) => {
-    const message: Message = {
+    const message: ParsedMessage = {
       start: `${request.method} ${request.url}`,
       headers: formatHeaders(rawPairs(request.rawHeaders)),
       body: '',
@@ -133,8 +133,8 @@ export async function readRequestsNodesWay(inputs: readonly Buffer[][]): Promise
   return [...readings.values()];
 }
 
-export function readResponseOurWay(method: string, pieces: readonly Buffer[]): Reading {
-  const messages: Message[] = [];
+export function readResponseOurWay(method: string, pieces: readonly Buffer[]): ParserReading {
+  const messages: ParsedMessage[] = [];
   const socket = new FakeSocket();
   let onread: OnReadOpts | undefined;
   const pool = makePool({
@@ -173,9 +173,9 @@ export function readResponseOurWay(method: string, pieces: readonly Buffer[]): R
 
 export async function readResponsesNodesWay(
   inputs: readonly { method: string; pieces: readonly Buffer[] }[],
-): Promise<Reading[]> {
+): Promise<ParserReading[]> {
   const running = inputs.map(({ method, pieces }) => {
-    const reading: Reading = { messages: [], isKept: false };
+    const reading: ParserReading = { messages: [], isKept: false };
     const socket = new FakeDuplex();
     socket.on('free', () => {
       reading.isKept = true;
@@ -187,7 +187,7 @@ export async function readResponsesNodesWay(
       maxHeaderSize: 1_000_000,
     });
     request.on('response', (response) => {
-      const message: Message = {
+      const message: ParsedMessage = {
         start: String(response.statusCode),
         headers: formatHeaders(rawPairs(response.rawHeaders)),
         body: '',
@@ -221,7 +221,7 @@ export async function readResponsesNodesWay(
 }
 
 /** What we accepted and Node refused or understood differently, or undefined. */
-export function difference(ours: Reading, nodes: Reading): string | undefined {
+export function difference(ours: ParserReading, nodes: ParserReading): string | undefined {
   for (const [i, message] of ours.messages.entries()) {
     const other = nodes.messages[i];
     if (other === undefined) return `message ${i + 1} is accepted by us only`;

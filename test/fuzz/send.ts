@@ -2,11 +2,11 @@
 // connection, the others each on its own. Finds the smallest form of a case that is answered
 // wrongly.
 import net from 'node:net';
-import { makeResponseReader, type RawResponse, type Where } from '../support/raw-http.ts';
-import type { Case } from './cases.ts';
+import { makeResponseReader, type RawResponse, type RawTarget } from '../support/raw-http.ts';
+import type { FuzzCase } from './cases.ts';
 import { judge } from './judge.ts';
 
-export type Verdict = { wrong: string | undefined; refused: boolean };
+export type FuzzVerdict = { wrong: string | undefined; refused: boolean };
 
 const ANSWER_MS_MAX = 20_000;
 /** After so much silence a request that has no end is taken to be given up. */
@@ -19,7 +19,7 @@ type Talk = {
   late: boolean;
 };
 
-function talk(where: Where, cases: readonly Case[]): Promise<Talk> {
+function talk(where: RawTarget, cases: readonly FuzzCase[]): Promise<Talk> {
   const isAlone = !cases[0]!.framed;
   return new Promise((resolve, reject) => {
     const socket = net.connect(where as net.NetConnectOpts);
@@ -58,8 +58,11 @@ function talk(where: Where, cases: readonly Case[]): Promise<Talk> {
 }
 
 /** Each case with what is wrong about its answer. A connection that ends early is opened again. */
-export async function sendAll(where: Where, cases: readonly Case[]): Promise<Verdict[]> {
-  const verdicts: Verdict[] = [];
+export async function sendAll(
+  where: RawTarget,
+  cases: readonly FuzzCase[],
+): Promise<FuzzVerdict[]> {
+  const verdicts: FuzzVerdict[] = [];
   while (verdicts.length < cases.length) {
     const rest = cases.slice(verdicts.length);
     const { responses, broken, closed, late } = await talk(where, rest);
@@ -79,7 +82,7 @@ export async function sendAll(where: Where, cases: readonly Case[]): Promise<Ver
 }
 
 /** Leaves out what can be left out while the answer stays wrong. */
-export async function smallest(where: Where, one: Case): Promise<Case> {
+export async function smallest(where: RawTarget, one: FuzzCase): Promise<FuzzCase> {
   const isWrong = async (bytes: Buffer): Promise<boolean> => {
     const [verdict] = await sendAll(where, [{ ...one, bytes, framed: false }]);
     return verdict?.wrong !== undefined;

@@ -10,7 +10,7 @@ import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { runSocketOf, TABLES } from '../support/callers.ts';
-import type { Where } from '../support/raw-http.ts';
+import type { RawTarget } from '../support/raw-http.ts';
 import {
   eventually,
   freshDir,
@@ -19,7 +19,7 @@ import {
   type TestRuntime,
   taskEnded,
 } from '../support/runtime.ts';
-import { type Aim, type Case, caseOf } from './cases.ts';
+import { type Aim, caseOf, type FuzzCase } from './cases.ts';
 import { sendAll, smallest } from './send.ts';
 
 const seed = process.env.FUZZ_SEED ?? String(Date.now());
@@ -83,7 +83,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   after(() => runtime.remove());
 
   const operator = () => ({ authorization: `Bearer ${runtime.operatorKey}` });
-  const aims = (): { aim: Aim; where: () => Where }[] => {
+  const aims = (): { aim: Aim; where: () => RawTarget }[] => {
     const routesOf = (name: DaemonName) => Object.values(TABLES[name]);
     const unix = (name: DaemonName, who: () => string) => () => ({
       path: socketPathOf(runtime.runtimeDir, name, who()),
@@ -109,10 +109,15 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     ];
   };
 
-  const report = async (aim: Aim, where: Where, index: number, wrong: string): Promise<never> => {
+  const report = async (
+    aim: Aim,
+    where: RawTarget,
+    index: number,
+    wrong: string,
+  ): Promise<never> => {
     const one = caseOf(seed, aim, index);
     const least = await smallest(where, one).catch(() => one);
-    const show = ({ bytes }: Case) => JSON.stringify(bytes.toString('latin1').slice(0, 2_000));
+    const show = ({ bytes }: FuzzCase) => JSON.stringify(bytes.toString('latin1').slice(0, 2_000));
     return assert.fail(
       `${aim.name}, request ${index} (${one.kind}): ${wrong}\nit was    ${show(one)}\n` +
         `smallest  ${show(least)}\nagain     FUZZ_SEED=${seed} FUZZ_ONLY=${aim.name}:${index}`,
@@ -120,7 +125,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   };
 
   /** Sends cases from the shared counter until there are none left. */
-  const send = async (aim: Aim, where: () => Where, next: () => number | undefined) => {
+  const send = async (aim: Aim, where: () => RawTarget, next: () => number | undefined) => {
     let refused = 0;
     for (let from = next(); from !== undefined; from = next()) {
       const size = Math.min(BATCH, count - from);

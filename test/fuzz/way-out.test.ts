@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { startHost, type TestHost } from '../../src/daemons/egressd/testing/host.ts';
-import { exchange, type Place, startTcp } from '../../src/daemons/egressd/testing/wires.ts';
+import { type EgressdTestHost, startHost } from '../../src/daemons/egressd/testing/host.ts';
+import { exchange, startTcp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import { type Seeded, seeded } from '../support/seeded.ts';
 
 const seed = process.env.FUZZ_SEED ?? String(Date.now());
@@ -93,8 +93,8 @@ function problemOf(text: string, at: string): string | undefined {
 }
 
 describe(`bytes into the way out (FUZZ_SEED=${seed})`, () => {
-  let origin: Place;
-  let host: TestHost;
+  let origin: WirePosition;
+  let host: EgressdTestHost;
   /** Several runs, for each may open only so many connections a second. */
   const sockets: string[] = [];
   let at: string;

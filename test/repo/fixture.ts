@@ -26,9 +26,9 @@ export function addFiles(root: string, files: Files): void {
   }
 }
 
-export type Ran = { status: number | null; output: string };
+export type ToolRunResult = { status: number | null; output: string };
 
-export function runTool(tool: string, ...args: string[]): Ran {
+export function runTool(tool: string, ...args: string[]): ToolRunResult {
   const path = join(projectRoot, 'tools', tool);
   const ran = spawnSync(process.execPath, [path, ...args], { encoding: 'utf8' });
   return { status: ran.status, output: ran.stdout + ran.stderr };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { nearest } from '../../src/platform/nearest.ts';
 import { loadCedar } from '../../src/policy/cedar.ts';
-import type { Action, Context, Request, ResourceType } from '../../src/policy/request.ts';
+import type { Action, PolicyContext, Request, ResourceType } from '../../src/policy/request.ts';
 import { SHAPES } from '../../src/policy/shapes.ts';
 import { checkSiteFile } from '../../src/policy/site.ts';
 import { policyOf } from '../../src/policy/testing/rights.ts';
@@ -35,7 +35,7 @@ function requestOf(question: string): Request {
   const labels = more.flatMap((word) => /^\[(.*)\]$/.exec(word)?.[1] ?? []);
   const shape = SHAPES[action as Action];
   const tool = { tool: id, class: id, agent: 'coder', decision: 'approve', reach: 'once' };
-  const values: Context = {
+  const values: PolicyContext = {
     ...{ path: id, host: id, port: 443, is_address: false, idempotent: true, level: 'L1', labels },
     ...{ risk: more.includes('high') ? 'high' : 'low', reversibility: 'reversible' },
     ...{ task_id: 't', root_task_id: 't', ...tool },

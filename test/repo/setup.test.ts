@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { addFiles, makeTree, projectRoot, type Ran } from './fixture.ts';
+import { addFiles, makeTree, projectRoot, type ToolRunResult } from './fixture.ts';
 
 const basics =
   'sh env sed cat head mktemp cp mv rm ln mkdir chmod dirname readlink flock find sleep'.split(' ');
@@ -68,7 +68,7 @@ function makeMachine(t: TestContext, commands: Record<string, string[]>): Machin
   return { root, clone, env: { PATH: bin, HOME: join(root, 'home'), CALLS: join(root, 'calls') } };
 }
 
-function setUp({ clone, env }: Machine, target = 'cli'): Ran {
+function setUp({ clone, env }: Machine, target = 'cli'): ToolRunResult {
   const args = [join(clone, 'tools/setup.sh'), '--for', target];
   const ran = spawnSync('sh', args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   assert.equal(ran.stdout, '', 'standard output belongs to the program that follows');
@@ -170,7 +170,7 @@ test('root installs what is missing with apt, and says why', (t) => {
 
 test('on a terminal it asks first, unless YES=1; a no changes nothing', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
-  const answer = (typed: string, more: Record<string, string> = {}): Ran => {
+  const answer = (typed: string, more: Record<string, string> = {}): ToolRunResult => {
     const command = `sh '${join(machine.clone, 'tools/setup.sh')}' --for cli`;
     const { status, stdout } = spawnSync('/usr/bin/script', ['-qefc', command, '/dev/null'], {
       env: { ...machine.env, SHELL: '/bin/sh', ...more },

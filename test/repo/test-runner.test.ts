@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { type Files, makeTree, projectRoot, type Ran, runTool } from './fixture.ts';
+import { type Files, makeTree, projectRoot, runTool, type ToolRunResult } from './fixture.ts';
 
 /** Makes a directory and a program that says how it was ended, and does not end by itself. */
 const HANGS = `import { spawn } from 'node:child_process';
@@ -70,7 +70,11 @@ const ALWAYS_FAILS = [
 const PASSES = ["import { test } from 'node:test';", "test('good', () => {});"];
 const HANG = 'await new Promise((done) => setTimeout(done, 60_000))';
 
-function runFiles(t: TestContext, files: Files, ...args: string[]): Ran & { lastLine: string } {
+function runFiles(
+  t: TestContext,
+  files: Files,
+  ...args: string[]
+): ToolRunResult & { lastLine: string } {
   const ran = runTool('test.ts', '--root', makeTree(t, files), ...args);
   return { ...ran, lastLine: ran.output.trimEnd().split('\n').at(-1)! };
 }

@@ -12,20 +12,20 @@ import type { Fault } from '../../src/wire/errors.ts';
 import type { Message } from '../../src/wire/modeld.ts';
 import type { FileProblem, TaskId } from '../../src/wire/words.ts';
 import { askSocket } from '../support/callers.ts';
-import { startWorld, type World } from '../support/in-process.ts';
+import { type InProcessWorld, startWorld } from '../support/in-process.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 
 const manifest = (name: string, spec = '{}') =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata:\n  name: ${name}\n  description: Is told.\nspec: ${spec}\n`;
 
-async function assertWorks(runtime: World | TestRuntime, agent: string): Promise<void> {
+async function assertWorks(runtime: InProcessWorld | TestRuntime, agent: string): Promise<void> {
   const { task } = await runtime.agentd.createTask({ body: { goal: 'Go on as usual', agent } });
   const ended = await taskEnded(runtime, task.id);
   assert.equal(ended.status, 'completed', JSON.stringify(ended.error));
 }
 
 describe('[R39] manifests that are broken, doubled or misspelt', () => {
-  let world: World;
+  let world: InProcessWorld;
   const fileOf = (name: string) => join(dirname(world.stateDir), 'agents', name);
   const write = (name: string, text: string) => writeFileSync(fileOf(name), text);
   const problems = async () => (await world.agentd.listAgents({})).problems;
@@ -200,7 +200,7 @@ describe('requests that are wrong', () => {
 });
 
 describe('a clock that jumps back', () => {
-  let world: World;
+  let world: InProcessWorld;
   before(async () => {
     world = await startWorld();
   });

@@ -2,11 +2,11 @@
 // the same with a person who is asked first and answers an hour later.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { startWorld, type World } from '../support/in-process.ts';
+import { type InProcessWorld, startWorld } from '../support/in-process.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 
 describe('a planner and its colleagues', () => {
-  let world: World;
+  let world: InProcessWorld;
   before(async () => {
     world = await startWorld();
   });

@@ -6,8 +6,8 @@ import { startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts
 import {
   call,
   finishes,
-  type Say,
   type ScriptedModel,
+  type ScriptedText,
   says,
   startScriptedModel,
 } from '../support/scripted-model.ts';
@@ -38,7 +38,7 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
     await runtime.remove();
     await model.close();
   });
-  const tell = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const tell = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
   const run = async (agent: string, ...calls: [string, Record<string, unknown>][]) => {
     const goal = `${agent} does ${JSON.stringify(calls).slice(0, 60)} ${calls.length}`;
     model.on(goal, ...calls.map(([tool, input]) => says(call(tool, input))), tell);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Delegation } from '../../src/wire/agentd.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
-import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import { call, finishes, type ScriptedText, says } from '../support/scripted-model.ts';
 import {
   create,
   doTask,
@@ -34,8 +34,8 @@ describe('grants', () => {
   after(() => world.stop());
 
   const echo = says(call('test.echo', { text: 'it works' }));
-  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
-  const giving = (agent: string, goal: string, delegation?: Delegation): Say =>
+  const repeat = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
+  const giving = (agent: string, goal: string, delegation?: Delegation): ScriptedText =>
     says(
       call('task.delegate', { agent, goal, ...(delegation === undefined ? {} : { delegation }) }),
     );

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
-import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import { call, finishes, type ScriptedText, says } from '../support/scripted-model.ts';
 import {
   create,
   doTask,
@@ -37,7 +37,7 @@ describe('hands', () => {
   });
   after(() => world.stop());
 
-  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const repeat = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
   const filesOf = async (taskId: string) => join(world.stateDir, 'workspaces', taskId);
 
   it('a file is written, read and edited in the workspace of the task, and nowhere else', async () => {

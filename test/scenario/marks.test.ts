@@ -15,8 +15,8 @@ import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import type { TaskId } from '../../src/wire/words.ts';
 import {
   askSocket,
+  type CallerOutcome,
   type LiveRun,
-  type Outcome,
   type Quiet,
   runSocketOf,
   startQuiet,
@@ -81,7 +81,7 @@ describe('marks of a live run', () => {
     const body = { call_id: callId, tool, arguments: args };
     return askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
   };
-  const doneWith = (outcome: Outcome): CallAnswer => {
+  const doneWith = (outcome: CallerOutcome): CallAnswer => {
     assert.ok(outcome.ok, JSON.stringify(outcome));
     const answer = outcome.value as CallAnswer;
     assert.equal(answer.status, 'completed', JSON.stringify(answer));

@@ -7,7 +7,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { agentctl, type Ran } from '../../src/clients/agentctl/testing/run-agentctl.ts';
+import { type AgentctlResult, agentctl } from '../../src/clients/agentctl/testing/run-agentctl.ts';
 import { allEvents } from '../support/reconcile.ts';
 import {
   eventually,
@@ -109,7 +109,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     main: join(ROOT, 'build', 'agentctl.mjs'),
     ...{ state: runtime.stateDir, env: runtime.env },
   });
-  const type = (words: string[], stdin = ''): Promise<Ran> =>
+  const type = (words: string[], stdin = ''): Promise<AgentctlResult> =>
     agentctl(words, { ...asPeople(), stdin });
   const typed = async (words: string[], stdin?: string): Promise<string> => {
     const ran = await type(words, stdin);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import { eventually } from '../support/runtime.ts';
-import { call, finishes, type Say, says } from '../support/scripted-model.ts';
+import { call, finishes, type ScriptedText, says } from '../support/scripted-model.ts';
 import {
   doTask,
   manifestOf,
@@ -30,7 +30,7 @@ describe('policy', () => {
   });
   after(() => world.stop());
 
-  const repeat = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const repeat = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
   const echo = async (goal: string, agent = 'coder'): Promise<string> => {
     world.model.on(goal, says(call('test.echo', { text: 'it works' })), repeat);
     return (await doTask(world, goal, { agent })).result ?? '';

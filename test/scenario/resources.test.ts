@@ -5,8 +5,8 @@ import { startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts
 import {
   call,
   finishes,
-  type Say,
   type ScriptedModel,
+  type ScriptedText,
   says,
   startScriptedModel,
 } from '../support/scripted-model.ts';
@@ -35,7 +35,7 @@ describe('resources of a manifest', () => {
     await runtime.remove();
     await model.close();
   });
-  const tell = ({ results }: { results: string[] }): Say => finishes(results.join('\n'));
+  const tell = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
   const run = async (agent: string, command: string) => {
     const goal = `${agent} runs ${command}`;
     model.on(goal, says(call('shell.exec', { command })), tell);

@@ -3,13 +3,13 @@
 // goes on for ever.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { startWorld, type World } from '../support/in-process.ts';
+import { type InProcessWorld, startWorld } from '../support/in-process.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
-import { call, finishes, type Scene, says } from '../support/scripted-model.ts';
+import { call, finishes, type ScriptedScene, says } from '../support/scripted-model.ts';
 import { doTask, type ScriptedWorld, startScriptedWorld } from '../support/scripted-world.ts';
 
 describe('a model that goes wrong, as the rehearsal plays it', () => {
-  let world: World;
+  let world: InProcessWorld;
   before(async () => {
     world = await startWorld();
   });
@@ -147,7 +147,7 @@ describe('a model that goes wrong in other ways', () => {
 });
 
 /** Every call is followed by its result, and every result has its call. */
-function assertPaired({ messages }: Scene): void {
+function assertPaired({ messages }: ScriptedScene): void {
   const open = new Set<string>();
   for (const { role, tool_calls: calls = [], tool_call_id: id } of messages) {
     if (role === 'tool') assert.ok(open.delete(id!), `a result without its call: ${id}`);

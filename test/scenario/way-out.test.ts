@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CERT, KEY } from '../../src/daemons/egressd/testing/cert.ts';
-import { type Place, startHttp, startTls } from '../../src/daemons/egressd/testing/wires.ts';
+import { startHttp, startTls, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import { gitServer } from '../support/git-server.ts';
 import { registry } from '../support/package-registry.ts';
 import { allEvents } from '../support/reconcile.ts';
@@ -41,7 +41,7 @@ for (const mode of MODES)
     let runtime: TestRuntime;
     let model: ScriptedModel;
     let ports: Record<'packages' | 'git' | 'secure' | 'files' | 'echo', number>;
-    const places: Place[] = [];
+    const places: WirePosition[] = [];
     const dir = mkdtempSync(join(tmpdir(), 'agentd-way-out-'));
     const hostsOf = (without?: string) =>
       NAMES.filter((name) => name !== without).flatMap((name) =>
@@ -57,7 +57,7 @@ for (const mode of MODES)
     before(async () => {
       model = await startScriptedModel();
       const repository = gitServer(dir);
-      const kept = async (place: Promise<Place>) => {
+      const kept = async (place: Promise<WirePosition>) => {
         places.push(await place);
         return places.at(-1)!.port;
       };
@@ -217,7 +217,7 @@ for (const mode of MODES)
     });
   });
 
-function startHttps(serve: Parameters<typeof startHttp>[0]): Promise<Place> {
+function startHttps(serve: Parameters<typeof startHttp>[0]): Promise<WirePosition> {
   const server = https.createServer({ cert: CERT, key: KEY }, serve);
   return new Promise((resolve) =>
     server.listen(0, '127.0.0.1', () =>

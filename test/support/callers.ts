@@ -12,7 +12,7 @@ import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
-import { startWorld, type World, type WorldOptions } from './in-process.ts';
+import { type InProcessWorld, startWorld, type WorldOptions } from './in-process.ts';
 import { eventually, freshDir } from './runtime.ts';
 
 export const TABLES = Object.fromEntries(
@@ -27,7 +27,7 @@ export type LiveRun = {
   caller: RunCaller;
   callId(step: number, index?: number): CallId;
 };
-export type Quiet = World & {
+export type Quiet = InProcessWorld & {
   /** Stays, for whoever needs any run. */
   someRun: LiveRun;
   startRun(goal?: string): Promise<LiveRun>;
@@ -79,7 +79,7 @@ export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
   return quiet;
 }
 
-async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
+async function startLiveRun(world: InProcessWorld, goal: string): Promise<LiveRun> {
   const { task } = await world.agentd.createTask({ body: { goal, agent: 'worker' } });
   const run = await eventually('a live run', async () => {
     const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
@@ -96,12 +96,12 @@ async function startLiveRun(world: World, goal: string): Promise<LiveRun> {
   return { id: run.id, taskId: task.id, fence: run.fence, caller, callId };
 }
 
-export type Ask = {
+export type TestRequest = {
   params?: Record<string, unknown>;
   query?: Record<string, unknown>;
   body?: unknown;
 };
-export type Outcome =
+export type CallerOutcome =
   | { ok: true; status: number; value: unknown; headers: Record<string, unknown> }
   | { ok: false; status: number; code: string | undefined; body: unknown };
 
@@ -123,7 +123,7 @@ export function runSocketOf(
 
 /** The socket of this caller at this daemon, or undefined when the daemon makes none for it. */
 export function socketOf(
-  world: World,
+  world: InProcessWorld,
   daemon: DaemonName,
   kind: CallerKind,
   run: LiveRun,
@@ -135,7 +135,7 @@ export function socketOf(
   return existsSync(path) ? path : undefined;
 }
 
-export function pathOf(route: Route, { params = {}, query = {} }: Ask): string {
+export function pathOf(route: Route, { params = {}, query = {} }: TestRequest): string {
   const path = route.path.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(String(params[name])),
   );
@@ -149,13 +149,13 @@ export type AskOptions = { headers?: Record<string, string>; key?: string };
 
 /** Through dispatch, as a peer in the same process. */
 export async function askLocal(
-  world: World,
+  world: InProcessWorld,
   daemon: DaemonName,
   route: Route,
-  ask: Ask,
+  ask: TestRequest,
   caller: Caller,
   { key }: AskOptions = {},
-): Promise<Outcome> {
+): Promise<CallerOutcome> {
   const { dispatch } = world.hosted.get(daemon)!;
   const [path, search = ''] = pathOf(route, ask).split('?');
   try {
@@ -195,9 +195,9 @@ function parsed(text: string, headers: Record<string, unknown>): unknown {
 export function askSocket(
   socketPath: string,
   route: Route,
-  ask: Ask & { text?: string | Buffer },
+  ask: TestRequest & { text?: string | Buffer },
   { headers = {}, key }: AskOptions = {},
-): Promise<Outcome> {
+): Promise<CallerOutcome> {
   const body = ask.text ?? (ask.body === undefined ? undefined : JSON.stringify(ask.body));
   return new Promise((resolve, reject) => {
     const request = http.request({

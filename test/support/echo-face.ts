@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { alwaysCaller } from '../../src/platform/authenticate.ts';
-import { type Context, makeDispatch, RawAnswer } from '../../src/platform/dispatch.ts';
-import { type HttpFace, makeHttpFace } from '../../src/platform/http-server.ts';
+import { type HandlerContext, makeDispatch, RawAnswer } from '../../src/platform/dispatch.ts';
+import { type HttpListener, makeHttpFace } from '../../src/platform/http-server.ts';
 import { makeLog } from '../../src/platform/log.ts';
 import { makeMetrics } from '../../src/platform/metrics.ts';
 import { type Fault, fault } from '../../src/wire/errors.ts';
@@ -84,7 +84,7 @@ const table = routes({
 export type EchoFace = {
   dir: string;
   path: string;
-  face: HttpFace;
+  face: HttpListener;
   /** What was logged. */
   lines: string[];
   /** Why each handler of /v1/slow was told to stop. */
@@ -95,7 +95,7 @@ export type EchoFace = {
   close(): Promise<void>;
 };
 
-const seen = async (context: Pick<Context, 'trace' | 'idempotencyKey' | 'deadlineMs'>) => ({
+const seen = async (context: Pick<HandlerContext, 'trace' | 'idempotencyKey' | 'deadlineMs'>) => ({
   trace: context.trace,
   key: context.idempotencyKey,
   deadline: context.deadlineMs,

@@ -11,11 +11,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { type Place, startHttp } from '../../src/daemons/egressd/testing/wires.ts';
+import { startHttp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
 import { killWhoIsAsked } from './kills.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
-import { call, finishes, type Say, says, startScriptedModel } from './scripted-model.ts';
+import { call, finishes, type ScriptedText, says, startScriptedModel } from './scripted-model.ts';
 import { manifestOf, scriptedModels } from './scripted-world.ts';
 
 const HOST = 'good.test';
@@ -38,7 +38,7 @@ idempotent: false
 ${more}`;
 
 /** What is asked of an agent, and how often it has happened. */
-type Effect = { calls(key: string): Say['calls']; times(key: string): number };
+type Effect = { calls(key: string): ScriptedText['calls']; times(key: string): number };
 
 export type EffectName = 'shell' | 'write' | 'edit' | 'commit' | 'box-tool' | 'host-tool' | 'post';
 
@@ -51,7 +51,7 @@ export type Effects = {
   /** A task that does this, its workspace made ready; people answer what is true. */
   work(name: EffectName, key: string): Promise<{ task: TaskView; questions: number }>;
   /** The same, with calls of the test's own. */
-  workOn(key: string, calls: Say['calls']): Promise<{ task: TaskView; questions: number }>;
+  workOn(key: string, calls: ScriptedText['calls']): Promise<{ task: TaskView; questions: number }>;
   workspaceOf(key: string): string;
   /** Requests that came to the server. */
   seen: string[];
@@ -65,7 +65,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
   // A box has a /tmp of its own.
   const written = mkdtempSync('/var/tmp/agentd-t-');
   const seen: string[] = [];
-  const web: Place = await startHttp((request, response) => {
+  const web: WirePosition = await startHttp((request, response) => {
     seen.push(`${request.method} ${request.url}`);
     response.end('done');
   });

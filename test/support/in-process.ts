@@ -9,18 +9,18 @@ import { LOADERS, SECTIONS } from '../../src/entry/daemon-modules.ts';
 import { startWarden } from '../../src/entry/warden.ts';
 import { operatorKey } from '../../src/platform/authenticate.ts';
 import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
-import { type Hosted, type HostOptions, hostDaemon } from '../../src/platform/daemon.ts';
+import { type HostOptions, hostDaemon, type RunningDaemon } from '../../src/platform/daemon.ts';
 import { idMaker } from '../../src/platform/ids.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
 import { DAEMONS, type DaemonName, START_ORDER } from '../../src/wire/daemons.ts';
 import { type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
 
-export type World = Clients & {
+export type InProcessWorld = Clients & {
   clock: ManualClock;
   stateDir: string;
   runtimeDir: string;
-  hosted: Map<DaemonName, Hosted>;
+  hosted: Map<DaemonName, RunningDaemon>;
   options: HostOptions;
   operatorKey: string;
   stop(): Promise<void>;
@@ -35,7 +35,7 @@ export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
   startMs?: number;
 };
 
-export async function startWorld(options: WorldOptions = {}): Promise<World> {
+export async function startWorld(options: WorldOptions = {}): Promise<InProcessWorld> {
   const base = freshDir();
   const stateDir = join(base, 'state');
   const runtimeDir = ownDir(join(base, 'r'));
@@ -52,7 +52,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const rehearsal = options.upstream === undefined ? await startRehearsal(address) : undefined;
   const clock = manualClock(options.startMs ?? Date.parse('2026-03-01T09:00:00Z'));
   const key = operatorKey(join(stateDir, 'operator.key'));
-  const here = new Map<DaemonName, Hosted>();
+  const here = new Map<DaemonName, RunningDaemon>();
   const host: HostOptions = {
     version: 'test',
     mode: 'embedded',

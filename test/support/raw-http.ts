@@ -3,7 +3,7 @@
 import net from 'node:net';
 
 export type RawResponse = { status: number; headers: Record<string, string>; body: Buffer };
-export type Where = { path: string } | { host: string; port: number };
+export type RawTarget = { path: string } | { host: string; port: number };
 
 export type ResponseReader = {
   responses: RawResponse[];
@@ -103,7 +103,7 @@ export function makeResponseReader(
   };
 }
 
-export type Exchange = {
+export type RawExchange = {
   responses: RawResponse[];
   /** The other side ended the connection. */
   closed: boolean;
@@ -122,10 +122,10 @@ export type ExchangeOptions = {
 
 /** Opens a connection, sends the bytes, and gives what came back. */
 export function exchange(
-  where: Where,
+  where: RawTarget,
   bytes: Buffer | string | (Buffer | string)[],
   { answers = 1, waitMs = 20_000, isHead, endAfter = false }: ExchangeOptions = {},
-): Promise<Exchange> {
+): Promise<RawExchange> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(where as net.NetConnectOpts);
     const reader = makeResponseReader(isHead);

@@ -3,7 +3,7 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-export type Recorded = {
+export type RecordedRequest = {
   path: string;
   headers: http.IncomingHttpHeaders;
   text: string;
@@ -12,8 +12,8 @@ export type Recorded = {
 
 export type RecordingUpstream = {
   url: string;
-  requests: Recorded[];
-  last(): Recorded;
+  requests: RecordedRequest[];
+  last(): RecordedRequest;
   /** The next request is refused with this status, in the vendor's form. */
   refuseNext(status: number, message: string): void;
   close(): Promise<void>;
@@ -127,9 +127,9 @@ function anthropicStream(reply: Reply, model: unknown): string {
 }
 
 export async function startRecordingUpstream(): Promise<RecordingUpstream> {
-  const requests: Recorded[] = [];
+  const requests: RecordedRequest[] = [];
   let refusal: { status: number; message: string } | undefined;
-  const answer = (recorded: Recorded, response: http.ServerResponse): void => {
+  const answer = (recorded: RecordedRequest, response: http.ServerResponse): void => {
     const isAnthropic = recorded.path.includes('/messages');
     const { model, stream } = recorded.body;
     if (refusal !== undefined) {

@@ -4,7 +4,7 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-export type Scene = {
+export type ScriptedScene = {
   agent: string;
   goal: string;
   /** Counts from 0. */
@@ -18,7 +18,7 @@ export type Scene = {
   /** Resolves when the caller has left before it had an answer. */
   left: Promise<void>;
 };
-export type Say = {
+export type ScriptedText = {
   text?: string;
   calls?: { tool: string; arguments: Record<string, unknown> }[];
   /** Gives no answer until the caller leaves or the server closes. */
@@ -29,7 +29,7 @@ export type Say = {
   headers?: Record<string, string>;
   usage?: Record<string, unknown>;
 };
-type Line = Say | ((scene: Scene) => Say);
+type Line = ScriptedText | ((scene: ScriptedScene) => ScriptedText);
 type WireMessage = {
   role: string;
   content: string | null;
@@ -41,9 +41,9 @@ export type ScriptedModel = {
   url: string;
   /** Goals that begin so; the last line serves all steps that follow. The latest script counts. */
   on(goal: string, ...script: Line[]): void;
-  asked: Scene[];
+  asked: ScriptedScene[];
   /** Scenes of one goal. */
-  askedFor(goal: string): Scene[];
+  askedFor(goal: string): ScriptedScene[];
   close(): Promise<void>;
 };
 
@@ -51,13 +51,13 @@ export const call = (tool: string, args: Record<string, unknown> = {}) => ({
   tool,
   arguments: args,
 });
-export const says = (...calls: NonNullable<Say['calls']>): Say => ({ calls });
-export const finishes = (result: string, more: Record<string, unknown> = {}): Say =>
+export const says = (...calls: NonNullable<ScriptedText['calls']>): ScriptedText => ({ calls });
+export const finishes = (result: string, more: Record<string, unknown> = {}): ScriptedText =>
   says(call('task.finish', { result, ...more }));
 
 export async function startScriptedModel(): Promise<ScriptedModel> {
   const scripts: { goal: string; lines: Line[] }[] = [];
-  const asked: Scene[] = [];
+  const asked: ScriptedScene[] = [];
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -96,7 +96,7 @@ function sceneOf(
   body: Record<string, unknown>,
   headers: http.IncomingHttpHeaders,
   left: Promise<void>,
-): Scene {
+): ScriptedScene {
   const messages = (body.messages ?? []) as WireMessage[];
   const textOf = (role: string) => messages.find((message) => message.role === role)?.content ?? '';
   return {
@@ -127,7 +127,7 @@ function embed(response: http.ServerResponse, body: Record<string, unknown>): vo
 
 const USAGE = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
 
-function answer(response: http.ServerResponse, scene: Scene, say: Say): void {
+function answer(response: http.ServerResponse, scene: ScriptedScene, say: ScriptedText): void {
   const { status = 200, text, calls = [], usage = USAGE, headers = {} } = say;
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
   if (status >= 400) {

@@ -3,11 +3,11 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CreateTask, TaskView, WaitView } from '../../src/wire/agentd.ts';
 import { Fault, type FaultCode } from '../../src/wire/errors.ts';
-import { startWorld, type World, type WorldOptions } from './in-process.ts';
+import { type InProcessWorld, startWorld, type WorldOptions } from './in-process.ts';
 import { type Clients, eventually, taskEnded } from './runtime.ts';
 import { type ScriptedModel, startScriptedModel } from './scripted-model.ts';
 
-export type ScriptedWorld = World & { model: ScriptedModel };
+export type ScriptedWorld = InProcessWorld & { model: ScriptedModel };
 
 export const manifestOf = (name: string, spec = '{}', description = `Is ${name}.`): string =>
   `apiVersion: agentd/v1

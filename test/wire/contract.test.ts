@@ -8,15 +8,15 @@ import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import type { Route } from '../../src/wire/route.ts';
 import {
-  type Ask,
   askLocal,
   askSocket,
+  type CallerOutcome,
   callerOf,
-  type Outcome,
   type Quiet,
   runSocketOf,
   startQuiet,
   TABLES,
+  type TestRequest,
 } from '../support/callers.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
@@ -40,7 +40,7 @@ async function blockedTask(goal = 'Wait'): Promise<string> {
 }
 
 /** Two requests for each route that makes something: one, and another that differs. */
-const CREATING: Record<string, () => Promise<[Ask, Ask]>> = {
+const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
   createTask: async () => {
     const task = (goal: string) => ({
       body: { goal, agent: 'worker', after: [world.someRun.taskId] },
@@ -48,7 +48,7 @@ const CREATING: Record<string, () => Promise<[Ask, Ask]>> = {
     return [task('One'), task('Another')];
   },
   retryTask: async () => {
-    const ended = async (): Promise<Ask> => {
+    const ended = async (): Promise<TestRequest> => {
       const id = (await blockedTask()) as never;
       await world.agentd.cancelTask({ params: { id }, body: {} });
       return { params: { id } };
@@ -79,16 +79,16 @@ describe('Idempotency-Key', () => {
   });
 
   for (const { daemon, name, route } of creating) {
-    const local = (ask: Ask, key?: string) =>
+    const local = (ask: TestRequest, key?: string) =>
       askLocal(world, daemon, route, ask, callerOf('operator', world.someRun), {
         ...(key === undefined ? {} : { key }),
       });
-    const socket = (ask: Ask, key?: string) =>
+    const socket = (ask: TestRequest, key?: string) =>
       askSocket(operatorSocket(daemon), route, ask, {
         headers: headers(),
         ...(key === undefined ? {} : { key }),
       });
-    const idOf = (outcome: Outcome): string => {
+    const idOf = (outcome: CallerOutcome): string => {
       assert.ok(outcome.ok, JSON.stringify(outcome));
       const [thing] = Object.values(outcome.value as Record<string, { id: string }>);
       return thing!.id;
@@ -166,7 +166,7 @@ describe('pages', () => {
     'auditd-ai tool': () => ({ tool: 'person.ask' }),
   };
   type Row = { id?: string; call_id?: string; seq?: number };
-  const rowsOf = (outcome: Outcome): { rows: Row[]; cursor: string | null } => {
+  const rowsOf = (outcome: CallerOutcome): { rows: Row[]; cursor: string | null } => {
     assert.ok(outcome.ok, JSON.stringify(outcome));
     const { cursor, ...rest } = outcome.value as Record<string, unknown>;
     return { rows: Object.values(rest)[0] as Row[], cursor: cursor as string | null };
@@ -179,7 +179,7 @@ describe('pages', () => {
 
   for (const { daemon, name, route } of paged) {
     it(`${daemon} ${name}: pages of any size give every row once and in one order`, async () => {
-      const ask = (query: Record<string, string>): Ask => {
+      const ask = (query: Record<string, string>): TestRequest => {
         const found = params[`${daemon} ${name}`]?.();
         return { query, ...(found === undefined ? {} : { params: found }) };
       };

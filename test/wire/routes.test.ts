@@ -9,8 +9,8 @@ import {
   askLocal,
   askSocket,
   CALLER_KINDS,
+  type CallerOutcome,
   callerOf,
-  type Outcome,
   type Quiet,
   socketOf,
   startQuiet,
@@ -19,7 +19,7 @@ import {
 import { errorCode, exchange, requestText } from '../support/raw-http.ts';
 import { COMMON_ROWS } from './common-rows.ts';
 import { PAGE } from './egressd-rows.ts';
-import { badInputs, type Good, type Row, type Rows } from './row.ts';
+import { badInputs, type Good, type RouteRow, type Rows } from './row.ts';
 
 /** Every daemon has its rows in a file that is named after it. */
 const ROWS = new Map<DaemonName, Rows>();
@@ -44,7 +44,7 @@ const operatorHeaders = () => ({
 });
 const headersFor = (as: CallerKind) => (as === 'operator' ? operatorHeaders() : {});
 
-const links: Record<string, (asked: Asked, good: Good) => Promise<Outcome>> = {
+const links: Record<string, (asked: Asked, good: Good) => Promise<CallerOutcome>> = {
   local: ({ daemon, route, as }, good) =>
     askLocal(world, daemon, route, good, callerOf(as, good.run ?? world.someRun)),
   socket({ daemon, route, as }, good) {
@@ -54,7 +54,12 @@ const links: Record<string, (asked: Asked, good: Good) => Promise<Outcome>> = {
   },
 };
 
-function assertRefused(outcome: Outcome, code: keyof typeof FAULTS, route: Route, what: string) {
+function assertRefused(
+  outcome: CallerOutcome,
+  code: keyof typeof FAULTS,
+  route: Route,
+  what: string,
+) {
   assert.equal(outcome.ok, false, `${what} was taken: ${JSON.stringify(outcome).slice(0, 300)}`);
   if (outcome.ok) return;
   if (route.dialect === undefined) {
@@ -73,7 +78,7 @@ function assertRefused(outcome: Outcome, code: keyof typeof FAULTS, route: Route
 const shapeOf = (value: unknown): unknown =>
   typeof value === 'object' && value !== null ? Object.keys(value).sort() : typeof value;
 
-function testGood(asked: Omit<Asked, 'as'>, name: string, row: Row): void {
+function testGood(asked: Omit<Asked, 'as'>, name: string, row: RouteRow): void {
   const { daemon, route } = asked;
   for (const as of route.callers) {
     // auditd-ai takes no calls of its own, and nobody makes a socket for it.
@@ -87,7 +92,7 @@ function testGood(asked: Omit<Asked, 'as'>, name: string, row: Row): void {
           socketOf(world, daemon, as, good.run ?? world.someRun) === undefined
         )
           continue;
-        const [outcome]: [Outcome, unknown] = await Promise.all([
+        const [outcome]: [CallerOutcome, unknown] = await Promise.all([
           send({ ...asked, as }, good),
           good.meanwhile?.() ?? Promise.resolve(),
         ]);
@@ -105,7 +110,7 @@ function testGood(asked: Omit<Asked, 'as'>, name: string, row: Row): void {
   }
 }
 
-function testBad(asked: Omit<Asked, 'as'>, row: Row): void {
+function testBad(asked: Omit<Asked, 'as'>, row: RouteRow): void {
   const { daemon, route } = asked;
   const as = route.callers.find((kind) => kind !== daemon)!;
   it('refuses bad inputs alike on both links', async () => {
@@ -156,7 +161,7 @@ function testBad(asked: Omit<Asked, 'as'>, row: Row): void {
   });
 }
 
-function testCallers(asked: Omit<Asked, 'as'>, row: Row): void {
+function testCallers(asked: Omit<Asked, 'as'>, row: RouteRow): void {
   const { daemon, route } = asked;
   const refused = CALLER_KINDS.filter((kind) => !route.callers.includes(kind));
   it(`refuses ${refused.join(', ') || 'nobody who is known'} on both links`, async () => {

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import type { FaultCode } from '../../src/wire/errors.ts';
 import type { CallerKind, Route } from '../../src/wire/route.ts';
-import type { Ask, LiveRun, Quiet } from '../support/callers.ts';
+import type { LiveRun, Quiet, TestRequest } from '../support/callers.ts';
 
 /** A request that must succeed, with the run that sends it and what must happen beside it. */
-export type Good = Ask & { run?: LiveRun; meanwhile?: () => Promise<void> };
-export type Bad = readonly [what: string, change: (good: Good) => Ask, code: FaultCode];
+export type Good = TestRequest & { run?: LiveRun; meanwhile?: () => Promise<void> };
+export type Bad = readonly [what: string, change: (good: Good) => TestRequest, code: FaultCode];
 
-export type Row = {
+export type RouteRow = {
   /** The requirements it shows. */
   cites?: string;
   /** Makes what the route needs. Called once per link, so it may use its things up. */
@@ -24,12 +24,12 @@ export type Row = {
   /** The body is the vendor's own: only its adapter can say what is wrong with it. */
   vendor?: boolean;
 };
-export type Rows = Record<string, Row>;
+export type Rows = Record<string, RouteRow>;
 
 /** Keeps the type of answers and lets rows be written as plain values. */
 export const rows = (table: Rows): Rows => table;
 
-export const withBody = (good: Good, change: Record<string, unknown>): Ask => ({
+export const withBody = (good: Good, change: Record<string, unknown>): TestRequest => ({
   ...good,
   body: { ...(good.body as object), ...change },
 });
@@ -84,7 +84,7 @@ function badQueries(route: Route, good: Good): Bad[] {
 const strange = (id: string): string =>
   /^[a-z]+_[0-9a-z]{26}$/.test(id) ? id.replace(/_.*/, `_${'0'.repeat(26)}`) : 'nobody';
 
-function badParams(route: Route, good: Good, row: Row): Bad[] {
+function badParams(route: Route, good: Good, row: RouteRow): Bad[] {
   if (route.params === undefined) return [];
   const bad: Bad[] = [];
   for (const [name, value] of Object.entries(good.params ?? {})) {
@@ -104,7 +104,7 @@ function badParams(route: Route, good: Good, row: Row): Bad[] {
 }
 
 /** A call that toold makes for a run: only while that run is held by the activation that asks. */
-function badRuns(good: Good, row: Row): Bad[] {
+function badRuns(good: Good, row: RouteRow): Bad[] {
   const { run_id, fence } = (good.body ?? {}) as { run_id?: string; fence?: number };
   if (run_id === undefined || fence === undefined || row.unknownRun === 'fine') return [];
   return [
@@ -115,7 +115,7 @@ function badRuns(good: Good, row: Row): Bad[] {
   ];
 }
 
-export function badInputs(route: Route, good: Good, row: Row): Bad[] {
+export function badInputs(route: Route, good: Good, row: RouteRow): Bad[] {
   return [
     ...badParams(route, good, row),
     ...badQueries(route, good),

@@ -2,10 +2,10 @@
 // again before there is something to see. Where the log cannot be heard, whoever waits looks by the
 // clock.
 import type { AuditEvent } from '../../wire/events.ts';
-import { type EventFilter, followEvents, pause } from './follow.ts';
-import type { Runtime } from './runtime.ts';
+import { type FollowFilter, followEvents, pause } from './follow.ts';
+import type { RuntimeClient } from './runtime.ts';
 
-export type Bell = {
+export type Wakeups = {
   /** The log is being listened to: whatever happens from now on rings. */
   isHeard(): boolean;
   /** What rang until now is being looked at. */
@@ -17,12 +17,12 @@ export type Bell = {
 
 export type BellOptions = {
   /** From where on, and what; nothing when the log cannot be asked. */
-  from: Promise<{ after: number; filter: EventFilter } | undefined>;
+  from: Promise<{ after: number; filter: FollowFilter } | undefined>;
   outer: AbortSignal;
   onEvent?: (event: AuditEvent) => void;
 };
 
-export function hangBell(runtime: Runtime, options: BellOptions): Bell {
+export function hangBell(runtime: RuntimeClient, options: BellOptions): Wakeups {
   const stopped = new AbortController();
   const signal = AbortSignal.any([options.outer, stopped.signal]);
   let wake = new AbortController();

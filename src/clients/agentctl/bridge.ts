@@ -2,7 +2,7 @@
 // its tasks go on, and so does who waits for them.
 import { Fault, type FaultCode } from '../../wire/errors.ts';
 import { pause } from './follow.ts';
-import type { Runtime } from './runtime.ts';
+import type { RuntimeClient } from './runtime.ts';
 import { isUp } from './state.ts';
 
 const bridgeMs = 30_000;
@@ -16,7 +16,7 @@ export const isRuntimeDown = (error: unknown): boolean =>
 /** Gives up when the runtime itself is gone, when it takes too long, or with `signal`. */
 export async function bridge<T>(
   ask: () => Promise<T>,
-  { stateDir }: Pick<Runtime, 'stateDir'>,
+  { stateDir }: Pick<RuntimeClient, 'stateDir'>,
   signal: AbortSignal,
 ): Promise<T> {
   const untilMs = performance.now() + bridgeMs;

@@ -1,8 +1,8 @@
 // What a command is: its words, its options and how it is loaded. The table of all commands, the
 // parser, --help and completion share these types; what a command does is in commands/.
-import type { Env } from './env.ts';
+import type { CommandEnv } from './env.ts';
 import type { Out } from './out.ts';
-import type { Runtime } from './runtime.ts';
+import type { RuntimeClient } from './runtime.ts';
 
 /** What may stand at a place, for completion. */
 export type Completes =
@@ -21,7 +21,7 @@ export type Completes =
   | 'directory'
   | readonly string[];
 
-export type Word = { name: string; optional?: true; completes?: Completes };
+export type Positional = { name: string; optional?: true; completes?: Completes };
 
 export type Option = {
   name: string;
@@ -51,21 +51,21 @@ export type Session = {
   args: Args;
   out: Out;
   stateDir: string;
-  env: Env;
+  env: CommandEnv;
   /** The runtime of this state directory; throws not_reachable when none is known. */
-  runtime(): Runtime;
+  runtime(): RuntimeClient;
 };
 
 /** Gives the exit status; nothing means 0. */
 // biome-ignore lint/suspicious/noConfusingVoidType: most commands have only one way to end well
-export type Run = (session: Session) => Promise<number | void>;
+export type CommandHandler = (session: Session) => Promise<number | void>;
 
 export type Command = {
   path: readonly string[];
-  words?: readonly Word[];
+  words?: readonly Positional[];
   options?: readonly Option[];
   help: string;
   /** More lines for its own --help. */
   details?: readonly string[];
-  load(): Promise<Run>;
+  load(): Promise<CommandHandler>;
 };

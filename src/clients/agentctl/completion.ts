@@ -2,10 +2,10 @@
 // candidate per line, with a tab and a description where there is one. The shells' scripts are in
 // commands/completion.ts; this decides everything, from the command table.
 import type { Command, Completes, Option } from './command.ts';
-import type { Env } from './env.ts';
+import type { CommandEnv } from './env.ts';
 import { writeOut } from './out.ts';
 import { commandsBelow } from './parse.ts';
-import { connectRuntime, type Runtime } from './runtime.ts';
+import { connectRuntime, type RuntimeClient } from './runtime.ts';
 import { oneLine } from './show/plain.ts';
 import { cut } from './show/width.ts';
 import { findStateDir } from './state.ts';
@@ -15,7 +15,7 @@ type Candidate = readonly [word: string, help?: string];
 /** What may come next, as far as the table says. */
 export type Expected = { fixed: Candidate[]; live: Completes | undefined; state?: string };
 
-export async function complete(words: readonly string[], env: Env): Promise<number> {
+export async function complete(words: readonly string[], env: CommandEnv): Promise<number> {
   const { before, partial, lead } = readTyped(words);
   const expected = expect(before, partial);
   const candidates = [...expected.fixed];
@@ -95,7 +95,7 @@ function nextWords(path: readonly string[]): Candidate[] {
 }
 
 /** Nothing to offer is no error here: the person is in the middle of typing. */
-async function lookUp({ live, state }: Expected, env: Env): Promise<Candidate[]> {
+async function lookUp({ live, state }: Expected, env: CommandEnv): Promise<Candidate[]> {
   // The shell knows files better; the scripts fall back to it when nothing is offered.
   if (live === 'file' || live === 'directory') return [];
   try {
@@ -105,7 +105,7 @@ async function lookUp({ live, state }: Expected, env: Env): Promise<Candidate[]>
   }
 }
 
-async function ask(runtime: Runtime, live: Completes | undefined): Promise<Candidate[]> {
+async function ask(runtime: RuntimeClient, live: Completes | undefined): Promise<Candidate[]> {
   const deadlineMs = 2_000;
   switch (live) {
     case 'agent': {

@@ -1,2 +1,2 @@
 // The environment variables that commands read; main.ts passes them in.
-export type Env = Readonly<Record<string, string | undefined>>;
+export type CommandEnv = Readonly<Record<string, string | undefined>>;

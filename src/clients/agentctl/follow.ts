@@ -1,9 +1,9 @@
 // New audit events as they happen: a server-sent stream that is taken up again where it broke off.
 import { Fault } from '../../wire/errors.ts';
 import type { AuditEvent } from '../../wire/events.ts';
-import type { Runtime } from './runtime.ts';
+import type { RuntimeClient } from './runtime.ts';
 
-export type EventFilter = {
+export type FollowFilter = {
   event?: string | undefined;
   root_task_id?: string | undefined;
   run_id?: string | undefined;
@@ -12,7 +12,7 @@ export type EventFilter = {
 const againAfterMs = 1_000;
 
 /** The seq of the newest event, or -1: where following starts from now. */
-export async function newestSeq(runtime: Runtime): Promise<number> {
+export async function newestSeq(runtime: RuntimeClient): Promise<number> {
   const query = { order: 'desc', limit: 1 } as const;
   const { events } = await runtime.ask('auditd-ai', 'events', { query });
   return events[0]?.seq ?? -1;
@@ -20,7 +20,7 @@ export async function newestSeq(runtime: Runtime): Promise<number> {
 
 type Following = {
   after: number;
-  filter: EventFilter;
+  filter: FollowFilter;
   signal: AbortSignal;
   /** Called each time the stream stands. */
   onOpen?: () => void;
@@ -30,7 +30,7 @@ type Following = {
 
 /** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
 export async function* followEvents(
-  runtime: Runtime,
+  runtime: RuntimeClient,
   { after, filter, signal, onOpen, onAway }: Following,
 ): AsyncGenerator<AuditEvent> {
   let seen = after;

@@ -3,14 +3,14 @@
 import { diskFault } from '../../platform/disk-fault.ts';
 import { FAULTS, Fault, fault } from '../../wire/errors.ts';
 import type { Session } from './command.ts';
-import type { Env } from './env.ts';
+import type { CommandEnv } from './env.ts';
 import { makeOut, toJsonText } from './out.ts';
 import { type Parsed, parse } from './parse.ts';
-import { connectRuntime, type Runtime } from './runtime.ts';
+import { connectRuntime, type RuntimeClient } from './runtime.ts';
 import { plain } from './show/plain.ts';
 import { findStateDir } from './state.ts';
 
-async function main(tokens: readonly string[], env: Env): Promise<number> {
+async function main(tokens: readonly string[], env: CommandEnv): Promise<number> {
   if (tokens[0] === '--complete') {
     const { complete } = await import('./completion.ts');
     return complete(tokens.slice(1), env);
@@ -31,7 +31,7 @@ function inOurWords([first, ...rest]: readonly string[]): readonly string[] {
   return first === undefined ? [] : [first, ...rest];
 }
 
-async function runParsed(parsed: Parsed, env: Env): Promise<number> {
+async function runParsed(parsed: Parsed, env: CommandEnv): Promise<number> {
   const out = makeOut(parsed.json, env);
   if (parsed.command === undefined || parsed.help) {
     const { showHelp } = await import('./help.ts');
@@ -39,7 +39,7 @@ async function runParsed(parsed: Parsed, env: Env): Promise<number> {
   }
   const run = await parsed.command.load();
   const stateDir = findStateDir(parsed.state, env);
-  let runtime: Runtime | undefined;
+  let runtime: RuntimeClient | undefined;
   const session: Session = {
     args: parsed.args,
     out,
@@ -53,7 +53,7 @@ async function runParsed(parsed: Parsed, env: Env): Promise<number> {
   return (await run(session)) ?? 0;
 }
 
-function tellFault(error: unknown, json: boolean, env: Env): number {
+function tellFault(error: unknown, json: boolean, env: CommandEnv): number {
   const known = error instanceof Fault ? error : (diskFault(error) ?? unexpected(error));
   const { code, message, hint, details } = known;
   const body = { code, message, hint, ...(details === undefined ? {} : { details }) };

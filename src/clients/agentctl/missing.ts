@@ -5,13 +5,13 @@ import { plain } from './show/plain.ts';
 
 export type Missing = { what: string; code: string; message: string; hint: string };
 
-export type Parts = {
+export type PartialResult = {
   missing: Missing[];
   /** The answer, or nothing when it could not be had; why not is in `missing`. */
   ask<T>(what: string, asked: Promise<T>): Promise<T | undefined>;
 };
 
-export function makeParts(): Parts {
+export function makeParts(): PartialResult {
   const missing: Missing[] = [];
   return {
     missing,

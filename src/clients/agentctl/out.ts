@@ -1,6 +1,6 @@
 // Where output goes and how: lines for people, one document per line with --json. Knows whether
 // there is a terminal, how wide it is and whether it takes colours.
-import type { Env } from './env.ts';
+import type { CommandEnv } from './env.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 export type Paint = (style: Style, text: string) => string;
@@ -45,7 +45,7 @@ export const toJsonText = (value: unknown): string =>
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 
-export function makeOut(json: boolean, env: Env): Out {
+export function makeOut(json: boolean, env: CommandEnv): Out {
   const terminal = process.getBuiltinModule('node:tty').isatty(1);
   const colours = terminal && (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb';
   const line = (text = ''): void => writeOut(`${text}\n`);

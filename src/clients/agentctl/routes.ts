@@ -87,7 +87,7 @@ export const PATHS = {
 
 type Paths = typeof PATHS;
 type OwnRoute<D extends DaemonName> = D extends keyof Paths ? keyof Paths[D] : never;
-export type Asked<D extends DaemonName> = keyof Tables[D] &
+export type CallableRoute<D extends DaemonName> = keyof Tables[D] &
   (keyof typeof COMMON_PATHS | OwnRoute<D>);
 
 /** Returns `METHOD /path` by route name. */

@@ -5,10 +5,10 @@ import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { connectRuntime } from './runtime.ts';
 import { isAlive, readRuntimeInfo } from './state.ts';
 
-export type Running = { info: RuntimeInfo; answers: boolean };
+export type RuntimeState = { info: RuntimeInfo; answers: boolean };
 
 /** Undefined when none is known, or when another program has the number of one that died. */
-export async function findRunning(stateDir: string): Promise<Running | undefined> {
+export async function findRunning(stateDir: string): Promise<RuntimeState | undefined> {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined || !isAlive(info.pid)) return undefined;
   if (await answersHealth(stateDir)) return { info, answers: true };

@@ -4,13 +4,13 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { connectRuntime, type Runtime } from './runtime.ts';
+import { connectRuntime, type RuntimeClient } from './runtime.ts';
 import { makeStateDir } from './testing/fake-runtime.ts';
 
 /** A runtime whose auditd-ai replies like this, or does not run if undefined. */
 async function withReply(
   reply: ((socket: Socket) => void) | undefined,
-  use: (runtime: Runtime) => Promise<void>,
+  use: (runtime: RuntimeClient) => Promise<void>,
 ): Promise<void> {
   const stateDir = makeStateDir();
   const dir = join(stateDir, 'r', 'auditd-ai', 'operator');
@@ -32,9 +32,9 @@ async function withReply(
   }
 }
 
-const ask = (runtime: Runtime, deadlineMs = 5_000) =>
+const ask = (runtime: RuntimeClient, deadlineMs = 5_000) =>
   runtime.ask('auditd-ai', 'events', { query: {} }, { deadlineMs });
-const open = (runtime: Runtime) =>
+const open = (runtime: RuntimeClient) =>
   runtime.open('auditd-ai', 'events', { query: {} }, new AbortController().signal);
 
 const document = (status: string, body: string) =>

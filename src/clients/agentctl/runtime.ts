@@ -8,7 +8,7 @@ import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
-import { type Asked, pathsOf, type Tables } from './routes.ts';
+import { type CallableRoute, pathsOf, type Tables } from './routes.ts';
 import {
   assertReadable,
   assertRuntimeDir,
@@ -21,17 +21,17 @@ import {
 
 type AskOptions = { deadlineMs?: number; once?: true };
 
-export type Runtime = {
+export type RuntimeClient = {
   info: RuntimeInfo;
   stateDir: string;
-  ask<D extends DaemonName, K extends Asked<D>>(
+  ask<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
     request: RequestOf<Tables[D][K]>,
     options?: AskOptions,
   ): Promise<AnswerOf<Tables[D][K]>>;
   /** The answer as it comes, for streams. Ends when `signal` does. */
-  open<D extends DaemonName, K extends Asked<D>>(
+  open<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
     request: RequestOf<Tables[D][K]>,
@@ -48,7 +48,7 @@ type AnyRequest = {
 const deadlineMsDefault = 30_000;
 
 /** As this person with their own key, else with the operator's under the name of this user. */
-export function connectRuntime(stateDir: string, as?: string): Runtime {
+export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
     assertReadable(stateDir);

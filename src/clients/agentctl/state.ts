@@ -4,7 +4,7 @@
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { assertTrustedDir } from '../../platform/trusted-path.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
-import type { Env } from './env.ts';
+import type { CommandEnv } from './env.ts';
 
 const isSet = (value: string | undefined): value is string => value !== undefined && value !== '';
 
@@ -16,7 +16,7 @@ function absolute(path: string): string {
   return resolve(path);
 }
 
-export function findStateDir(given: string | undefined, env: Env): string {
+export function findStateDir(given: string | undefined, env: CommandEnv): string {
   if (isSet(given)) return absolute(given);
   if (isSet(env.AGENTD_STATE)) return absolute(env.AGENTD_STATE);
   if (isSet(env.XDG_STATE_HOME)) return absolute(`${env.XDG_STATE_HOME}/agentd`);

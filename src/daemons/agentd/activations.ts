@@ -6,7 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { isTransient, type Patience, untilDone } from '../../platform/until-done.ts';
+import { type BackoffOptions, isTransient, untilDone } from '../../platform/until-done.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -18,10 +18,10 @@ import type { AgentdConfig } from './config.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RunRow, TaskRow } from './store/rows.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
-export type ActivationParts = {
-  store: Store;
+export type ActivationDeps = {
+  store: AgentdStore;
   config: AgentdConfig;
   log: Log;
   toold: Client<typeof tooldRoutes>;
@@ -61,11 +61,11 @@ export type LiveActivations = Activations & {
 const AGAIN_MS_MAX = 5_000;
 const AWAY_MS_MAX = 600_000;
 
-const RETRY: Patience = {
+const RETRY: BackoffOptions = {
   ...{ passes: isTransient, pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX, inBackground: true },
 };
 
-export function makeActivations(parts: ActivationParts): LiveActivations {
+export function makeActivations(parts: ActivationDeps): LiveActivations {
   const { store, log } = parts;
   const live = new Map<
     string,
@@ -248,7 +248,7 @@ export function makeActivations(parts: ActivationParts): LiveActivations {
 }
 
 /** What a run of this agent at this task may do: its manifest less every delegation above. */
-export async function grantFor(store: Store, agent: string, task: TaskRow): Promise<Grant> {
+export async function grantFor(store: AgentdStore, agent: string, task: TaskRow): Promise<Grant> {
   const [{ spec }, ancestry] = await Promise.all([store.agent(agent), store.ancestry(task.id)]);
   const delegations = ancestry
     .filter((row) => row.delegation !== null)
@@ -267,11 +267,7 @@ const GRACE_MS = 2_000;
 const CONTEXT_TOKENS_DEFAULT = 32_000;
 
 /** Everything that is the same for every activation of the run; the socket adds fence and mode. */
-async function brief(
-  parts: ActivationParts,
-  run: RunRow,
-  task: TaskRow,
-): Promise<RecordedBriefing> {
+async function brief(parts: ActivationDeps, run: RunRow, task: TaskRow): Promise<RecordedBriefing> {
   const [{ spec }, agents, limits, view, { models }, { tools }, grant] = await Promise.all([
     parts.store.agent(run.agent),
     parts.store.agents(),

@@ -14,7 +14,7 @@ import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';
 import { modelProblems } from './model-names.ts';
 import type { Quotas } from './quotas.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
 export type Agents = {
   /** Also with models that nobody offers now. */
@@ -61,7 +61,7 @@ export function makeAgents({
   modeld,
   log,
 }: {
-  store: Store;
+  store: AgentdStore;
   dir: string;
   manifests: () => ManifestDir;
   quotas: Quotas;

@@ -1,9 +1,9 @@
 // agentd's routes: each takes what dispatch has checked and hands it to the part that does it.
 import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
-import type { Context, Handlers } from '../../platform/dispatch.ts';
+import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
-import type { Once } from '../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../platform/sql/once.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -16,20 +16,20 @@ import type { EarlierBriefing, EarlierBriefings } from './earlier-briefings.ts';
 import type { Halt } from './halt.ts';
 import { checkMessage, labelsOfMessage } from './message-rules.ts';
 import type { Replays } from './replay.ts';
-import type { Service } from './service.ts';
+import type { AgentdService } from './service.ts';
 import { artifactView, messageView, runView, waitView } from './store/rows.ts';
-import type { RunKey, Store } from './store/store.ts';
-import type { ToldMarks } from './told-marks.ts';
+import type { AgentdStore, RunKey } from './store/store.ts';
+import type { MarkSync } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 
-export type ApiParts = {
-  store: Store;
-  service: Service;
+export type ApiDeps = {
+  store: AgentdStore;
+  service: AgentdService;
   agents: Agents;
   artifacts: Artifacts;
   calls: CallHandlers;
-  toldMarks: ToldMarks;
+  toldMarks: MarkSync;
   replays: Replays;
   earlierBriefings: EarlierBriefings;
   halt: Halt;
@@ -43,7 +43,7 @@ export type ApiParts = {
 };
 
 /** The same key is another thing on another route. */
-function onceOf(context: Context, route: string): Once | undefined {
+function onceOf(context: HandlerContext, route: string): IdempotencyKey | undefined {
   if (context.idempotencyKey === undefined) return undefined;
   return {
     scope: `${context.caller.principal} ${route}`,
@@ -52,12 +52,12 @@ function onceOf(context: Context, route: string): Once | undefined {
   };
 }
 
-function runKey(context: { caller: Context['caller'] }): RunKey & { caller: RunCaller } {
+function runKey(context: { caller: HandlerContext['caller'] }): RunKey & { caller: RunCaller } {
   const caller = context.caller as RunCaller;
   return { runId: caller.runId, fence: caller.fence, caller };
 }
 
-export function makeApi(parts: ApiParts): Handlers<Routes> {
+export function makeApi(parts: ApiDeps): Handlers<Routes> {
   return {
     ...parts.calls,
     ...parts.policy,
@@ -69,23 +69,27 @@ export function makeApi(parts: ApiParts): Handlers<Routes> {
   };
 }
 
-function taskHandlers({ store, service, replays }: ApiParts) {
+function taskHandlers({ store, service, replays }: ApiDeps) {
   return {
-    createTask: async (c: Context<Routes['createTask']>) => ({
+    createTask: async (c: HandlerContext<Routes['createTask']>) => ({
       task: await service.createTask(
         c.body,
         c.caller.principal,
-        onceOf(c as unknown as Context, 'createTask'),
+        onceOf(c as unknown as HandlerContext, 'createTask'),
       ),
     }),
-    async listTasks({ query }: Context<Routes['listTasks']>) {
+    async listTasks({ query }: HandlerContext<Routes['listTasks']>) {
       const { limit, cursor, agent, ...filter } = query;
       const page = await store.tasks({ ...filter, assigned_to: agent }, { limit, cursor });
       return { tasks: page.rows, cursor: page.cursor };
     },
-    getTask: async (c: Context<Routes['getTask']>) => ({ task: await store.task(c.params.id) }),
-    getTree: async (c: Context<Routes['getTree']>) => ({ tree: await store.tree(c.params.id) }),
-    async cancelTask(c: Context<Routes['cancelTask']>) {
+    getTask: async (c: HandlerContext<Routes['getTask']>) => ({
+      task: await store.task(c.params.id),
+    }),
+    getTree: async (c: HandlerContext<Routes['getTree']>) => ({
+      tree: await store.tree(c.params.id),
+    }),
+    async cancelTask(c: HandlerContext<Routes['cancelTask']>) {
       const row = await store.cancelTask(
         c.params.id,
         c.body.reason ?? `canceled by ${c.caller.principal}`,
@@ -93,116 +97,116 @@ function taskHandlers({ store, service, replays }: ApiParts) {
       );
       return { task: await store.viewOf(row) };
     },
-    retryTask: async (c: Context<Routes['retryTask']>) => ({
+    retryTask: async (c: HandlerContext<Routes['retryTask']>) => ({
       task: await service.retryTask(
         c.params.id,
         c.caller.principal,
-        onceOf(c as unknown as Context, 'retryTask'),
+        onceOf(c as unknown as HandlerContext, 'retryTask'),
       ),
     }),
-    async assignTask(c: Context<Routes['assignTask']>) {
+    async assignTask(c: HandlerContext<Routes['assignTask']>) {
       return {
         task: await store.viewOf(
           await store.assignTask(c.params.id, c.body.agent, c.caller.principal),
         ),
       };
     },
-    replayTask: async (c: Context<Routes['replayTask']>) => ({
+    replayTask: async (c: HandlerContext<Routes['replayTask']>) => ({
       replay: await replays.replay(c.params.id),
     }),
-    async listRuns({ query }: Context<Routes['listRuns']>) {
+    async listRuns({ query }: HandlerContext<Routes['listRuns']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.runs(filter, { limit, cursor });
       return { runs: page.rows, cursor: page.cursor };
     },
-    getRun: async (c: Context<Routes['getRun']>) => ({
+    getRun: async (c: HandlerContext<Routes['getRun']>) => ({
       run: runView(await store.runRow(c.params.id)),
     }),
   };
 }
 
-function agentHandlers({ store, agents }: ApiParts) {
+function agentHandlers({ store, agents }: ApiDeps) {
   const view = async (name: string) => ({ agent: (await store.agent(name)).view });
   return {
     listAgents: async () => ({
       agents: (await store.agents()).map((agent) => agent.view),
       problems: await agents.problems(),
     }),
-    async getAgent(c: Context<Routes['getAgent']>) {
+    async getAgent(c: HandlerContext<Routes['getAgent']>) {
       const agent = await store.agent(c.params.name);
       return { agent: agent.view, manifest: agent.spec.manifest as Record<string, unknown> };
     },
-    async putAgent(c: Context<Routes['putAgent']>) {
+    async putAgent(c: HandlerContext<Routes['putAgent']>) {
       await agents.put(c.params.name, c.body.manifest_yaml, {
         createOnly: c.body.create_only === true,
         by: c.caller.principal,
       });
       return view(c.params.name);
     },
-    async removeAgent(c: Context<Routes['removeAgent']>) {
+    async removeAgent(c: HandlerContext<Routes['removeAgent']>) {
       await agents.remove(c.params.name, c.caller.principal);
       return view(c.params.name);
     },
-    async pauseAgent(c: Context<Routes['pauseAgent']>) {
+    async pauseAgent(c: HandlerContext<Routes['pauseAgent']>) {
       await store.setAgentStatus(c.params.name, 'paused', c.caller.principal);
       return view(c.params.name);
     },
-    async resumeAgent(c: Context<Routes['resumeAgent']>) {
+    async resumeAgent(c: HandlerContext<Routes['resumeAgent']>) {
       await store.setAgentStatus(c.params.name, 'active', c.caller.principal);
       return view(c.params.name);
     },
-    async stopAgent(c: Context<Routes['stopAgent']>) {
+    async stopAgent(c: HandlerContext<Routes['stopAgent']>) {
       await store.setAgentStatus(c.params.name, 'stopped', c.caller.principal);
       return view(c.params.name);
     },
   };
 }
 
-function threadHandlers(parts: ApiParts) {
+function threadHandlers(parts: ApiDeps) {
   const { store, artifacts, toldMarks } = parts;
   return {
-    async listWaits({ query }: Context<Routes['listWaits']>) {
+    async listWaits({ query }: HandlerContext<Routes['listWaits']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.waits(filter, { limit, cursor });
       return { waits: page.rows, cursor: page.cursor };
     },
-    async getWait(c: Context<Routes['getWait']>) {
+    async getWait(c: HandlerContext<Routes['getWait']>) {
       const wait = await store.wait(c.params.id);
       // What ended it goes to the run, and may have marked it.
       if (c.caller.kind === 'daemon' && wait.status === 'ended') await toldMarks.tell(wait.run_id);
       return { wait };
     },
-    answerWait: async (c: Context<Routes['answerWait']>) => ({
+    answerWait: async (c: HandlerContext<Routes['answerWait']>) => ({
       wait: waitView(await store.answerWait(c.params.id, c.body.answer, c.caller.principal)),
     }),
-    sendMessage: async (c: Context<Routes['sendMessage']>) => ({
+    sendMessage: async (c: HandlerContext<Routes['sendMessage']>) => ({
       message: await sendAsPerson(
         parts,
         c.body,
         c.caller.principal,
-        onceOf(c as unknown as Context, 'sendMessage'),
+        onceOf(c as unknown as HandlerContext, 'sendMessage'),
       ),
     }),
-    async listMessages({ query }: Context<Routes['listMessages']>) {
+    async listMessages({ query }: HandlerContext<Routes['listMessages']>) {
       const { limit, cursor, to, ...filter } = query;
       const page = await store.messages({ ...filter, to_principal: to }, { limit, cursor });
       return { messages: page.rows, cursor: page.cursor };
     },
-    async putArtifact(c: Context<Routes['putArtifact']>) {
+    async putArtifact(c: HandlerContext<Routes['putArtifact']>) {
       const row = await artifacts.put(c.body, {
         by: c.caller.principal,
         task: undefined,
         labels: ['person'],
-        once: onceOf(c as unknown as Context, 'putArtifact'),
+        once: onceOf(c as unknown as HandlerContext, 'putArtifact'),
       });
       return { artifact: artifactView(row) };
     },
-    async listArtifacts({ query }: Context<Routes['listArtifacts']>) {
+    async listArtifacts({ query }: HandlerContext<Routes['listArtifacts']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.artifacts(filter, { limit, cursor });
       return { artifacts: page.rows, cursor: page.cursor };
     },
-    async getArtifact({ params, query, caller }: Context<Routes['getArtifact']>) {
+    async getArtifact({ params, query, caller }: HandlerContext<Routes['getArtifact']>) {
       if (caller.kind !== 'daemon') return artifacts.get(params.id);
       if (query.run_id === undefined) return artifacts.get(params.id);
       return artifacts.getForTask(
@@ -215,10 +219,10 @@ function threadHandlers(parts: ApiParts) {
 
 /** A person's TaskRequest is a new task; anything else joins the thread it names. */
 async function sendAsPerson(
-  parts: ApiParts,
+  parts: ApiDeps,
   body: SendMessage,
   from: string,
-  once: Once | undefined,
+  once: IdempotencyKey | undefined,
 ) {
   const { store, service } = parts;
   const verdict = checkMessage({
@@ -272,10 +276,10 @@ async function sendAsPerson(
   return messageView(row);
 }
 
-function runHandlers(parts: ApiParts) {
+function runHandlers(parts: ApiDeps) {
   const { store, toldMarks, replays, earlierBriefings, config, moment, release } = parts;
   return {
-    async runBriefing(c: Context<Routes['runBriefing']>) {
+    async runBriefing(c: HandlerContext<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
       const run = await store.runRow(runId);
       if (caller.mode === 'live' && (run.fence !== caller.fence || run.status !== 'live'))
@@ -288,7 +292,7 @@ function runHandlers(parts: ApiParts) {
         beat_ms: config.lease_s * 250,
       };
     },
-    async runInbox(c: Context<Routes['runInbox']>) {
+    async runInbox(c: HandlerContext<Routes['runInbox']>) {
       const { caller, ...key } = runKey(c);
       const rows =
         caller.mode === 'replay'
@@ -297,12 +301,12 @@ function runHandlers(parts: ApiParts) {
       if (caller.mode === 'live') await toldMarks.tell(key.runId);
       return { messages: rows.map(messageView) };
     },
-    runBeat: async (c: Context<Routes['runBeat']>) => {
+    runBeat: async (c: HandlerContext<Routes['runBeat']>) => {
       const { caller, ...key } = runKey(c);
       if (caller.mode === 'replay') return { lease_until: toTimestamp(Date.now() + 60_000) };
       return { lease_until: toTimestamp(await store.renewLease(key, config.lease_s * 1000)) };
     },
-    async runPark(c: Context<Routes['runPark']>) {
+    async runPark(c: HandlerContext<Routes['runPark']>) {
       const { caller, ...key } = runKey(c);
       if (caller.mode === 'replay')
         throw fault('replay_differs', 'the record ends while the run waits', {
@@ -314,13 +318,13 @@ function runHandlers(parts: ApiParts) {
       if (parked) release(key);
       return { parked };
     },
-    async runReplayed(c: Context<Routes['runReplayed']>) {
+    async runReplayed(c: HandlerContext<Routes['runReplayed']>) {
       return { noted: replays.note(runKey(c).runId, c.body) };
     },
   };
 }
 
-function siteHandlers({ store, halt, agents, about }: ApiParts) {
+function siteHandlers({ store, halt, agents, about }: ApiDeps) {
   return {
     async status(): Promise<StatusView> {
       const [counts, list, halted, problems] = await Promise.all([
@@ -348,14 +352,14 @@ function siteHandlers({ store, halt, agents, about }: ApiParts) {
         problems,
       };
     },
-    halt: async (c: Context<Routes['halt']>) => ({
+    halt: async (c: HandlerContext<Routes['halt']>) => ({
       halted: true,
       stopped_runs: await halt.set(
         c.body.reason ?? `halted by ${c.caller.principal}`,
         c.caller.principal,
       ),
     }),
-    async unhalt(c: Context<Routes['unhalt']>) {
+    async unhalt(c: HandlerContext<Routes['unhalt']>) {
       await halt.lift(c.caller.principal);
       return { halted: false };
     },

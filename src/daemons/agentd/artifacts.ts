@@ -1,7 +1,7 @@
 // Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread
 // and those it was given.
 import type { NewId } from '../../platform/ids.ts';
-import type { Once } from '../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../platform/sql/once.ts';
 import {
   type ArtifactView,
   artifactSizeBytesMax,
@@ -14,14 +14,14 @@ import type { BlobStore } from './adapters/blob-store.ts';
 import type { ArtifactRoom } from './artifact-room.ts';
 import { spreading } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';
-import type { RunCall, Store } from './store/store.ts';
+import type { AgentdStore, RunCall } from './store/store.ts';
 
 type Maker = {
   by: string;
   task: TaskRow | undefined;
   labels: Label[];
   call?: RunCall;
-  once?: Once | undefined;
+  once?: IdempotencyKey | undefined;
 };
 type Content = { artifact: ArtifactView; text: string | null; base64: string | null };
 
@@ -67,7 +67,7 @@ export function makeArtifacts({
   room,
   newId,
 }: {
-  store: Store;
+  store: AgentdStore;
   blobs: BlobStore;
   room: ArtifactRoom;
   newId: NewId;

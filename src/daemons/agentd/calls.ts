@@ -1,7 +1,7 @@
 // What toold does here on behalf of a run: give work to a colleague, finish, write, store, ask,
 // wait. Each happens once per call, and only while the run is held by the activation that asks.
 import type { Clock } from '../../platform/clock.ts';
-import type { Context, Handlers } from '../../platform/dispatch.ts';
+import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Client } from '../../platform/link.ts';
@@ -23,9 +23,9 @@ import {
   type WaitRow,
   waitView,
 } from './store/rows.ts';
-import type { RunCall, Store } from './store/store.ts';
+import type { AgentdStore, RunCall } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
-import type { ToldMarks } from './told-marks.ts';
+import type { MarkSync } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 type CallName =
@@ -43,14 +43,14 @@ type CallName =
   | 'runMarks';
 export type CallHandlers = Pick<Handlers<Routes>, CallName>;
 
-export type CallParts = {
-  store: Store;
+export type CallDeps = {
+  store: AgentdStore;
   config: AgentdConfig;
   clock: Clock;
   newId: NewId;
   artifacts: Artifacts;
   modeld: Client<typeof modeldRoutes>;
-  toldMarks: ToldMarks;
+  toldMarks: MarkSync;
   serviceRunning: (name: string) => boolean;
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   /** The run has ended: its process must go. */
@@ -76,7 +76,7 @@ function runCall(body: ForRun, part?: string): RunCall {
   };
 }
 
-export function makeCalls(parts: CallParts): CallHandlers {
+export function makeCalls(parts: CallDeps): CallHandlers {
   const { store, config, clock, newId } = parts;
 
   const runAndTask = async (body: ForRun): Promise<{ run: RunRow; task: TaskRow }> => {
@@ -102,7 +102,7 @@ export function makeCalls(parts: CallParts): CallHandlers {
   });
 
   return {
-    async toolDelegate({ body }: Context<Routes['toolDelegate']>) {
+    async toolDelegate({ body }: HandlerContext<Routes['toolDelegate']>) {
       const before = await store.recallCall<Made>(runCall(body));
       if (before !== undefined) return showMade(before);
       const { run, task } = await runAndTask(body);

@@ -1,7 +1,7 @@
 // agentd as a value: the one file that knows all its parts.
 import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
-import { defineDaemon, type Floor } from '../../platform/daemon.ts';
+import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { ownDir } from '../../platform/state-dir.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -30,7 +30,7 @@ import { makePublisher } from './policy.ts';
 import { policyHandlers } from './policy-routes.ts';
 import { makeQuotas } from './quotas.ts';
 import { makeReplays } from './replay.ts';
-import { makeService, type Service } from './service.ts';
+import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
 import { makeToldMarks } from './told-marks.ts';
@@ -42,14 +42,14 @@ import { withdrawCanceled } from './withdrawals.ts';
  */
 const serviceRunning = (): boolean => false;
 
-async function start(floor: Floor<AgentdConfig>) {
+async function start(floor: DaemonContext<AgentdConfig>) {
   const { config, clock, newId, log, stateDir } = floor;
   const toold = floor.peer('toold', tooldRoutes);
   const modeld = floor.peer('modeld', modeldRoutes);
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const approvald = floor.peer('approvald', approvaldRoutes);
   const audit = floor.peer('auditd-ai', auditRoutes);
-  let service: Service | undefined;
+  let service: AgentdService | undefined;
   let activations: LiveActivations | undefined;
   let manifests: ManifestDir | undefined;
   let haltFile: HaltFile | undefined;

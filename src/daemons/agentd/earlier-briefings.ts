@@ -7,7 +7,7 @@ import type { ToolView, tooldRoutes } from '../../wire/toold.ts';
 import type { RunId } from '../../wire/words.ts';
 import { grantFor, type RecordedBriefing } from './activations.ts';
 import type { RunRow } from './store/rows.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
 /** The parts that came after the first release may be missing. */
 export type EarlierBriefing = Omit<RecordedBriefing, 'tools' | 'task'> & {
@@ -27,7 +27,7 @@ export function makeEarlierBriefings({
   modeld,
   toold,
 }: {
-  store: Store;
+  store: AgentdStore;
   modeld: Pick<Client<typeof modeldRoutes>, 'listCalls' | 'getCall'>;
   toold: Pick<Client<typeof tooldRoutes>, 'listTools'>;
 }): EarlierBriefings {

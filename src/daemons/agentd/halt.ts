@@ -2,7 +2,7 @@
 // lifted. It acts first and records after: a disk that takes nothing must not keep agents running.
 import type { Log } from '../../platform/log.ts';
 import type { HaltFile } from './adapters/halt-file.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
 export type Halt = {
   /** Why everything is halted; undefined when it is not. */
@@ -16,7 +16,7 @@ export type Halt = {
 };
 
 export type HaltParts = {
-  store: Store;
+  store: AgentdStore;
   file: () => HaltFile;
   /** Ends every runner and says how many there were. */
   stopRunners: () => Promise<number>;

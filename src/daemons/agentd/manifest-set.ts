@@ -35,7 +35,7 @@ export function mergeManifests(
   for (const { loser } of lost)
     if (!agents.some(({ file }) => file === loser.file) && isFree(loser, agents))
       agents.push(loser);
-  const isOut = ({ loser }: Lost): boolean => !agents.includes(loser);
+  const isOut = ({ loser }: NameConflict): boolean => !agents.includes(loser);
   return {
     agents: agents.sort((a, b) => (a.agent.name < b.agent.name ? -1 : 1)),
     problems: [
@@ -58,14 +58,14 @@ export function mergeManifests(
   };
 }
 
-type Lost = { loser: FiledAgent; winner: FiledAgent };
+type NameConflict = { loser: FiledAgent; winner: FiledAgent };
 
 /** Of those with the same key, the one whose file has it in force wins, else the first. */
 function settle(
   agents: readonly FiledAgent[],
   held: ReadonlyMap<string, FiledAgent>,
   keyOf: (agent: DeclaredAgent) => string,
-): { kept: FiledAgent[]; lost: Lost[] } {
+): { kept: FiledAgent[]; lost: NameConflict[] } {
   const holds = ({ agent, file }: FiledAgent): boolean => {
     const before = held.get(file);
     return before !== undefined && keyOf(before.agent) === keyOf(agent);

@@ -1,7 +1,7 @@
 // What people ask of policy: what is in force, what a file would mean, what an agent may, what a
 // change would have meant for the past. Publishing is policy.ts's, deciding src/policy's.
 import { type Clock, toTimestamp } from '../../platform/clock.ts';
-import type { Context, Handlers } from '../../platform/dispatch.ts';
+import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import type { Client } from '../../platform/link.ts';
 import { boxRulesOf } from '../../policy/box-rules.ts';
 import type { Bundle } from '../../policy/bundle.ts';
@@ -52,10 +52,10 @@ export function policyHandlers(parts: {
         },
       };
     },
-    checkPolicy: async (c: Context<Routes['checkPolicy']>) => ({
+    checkPolicy: async (c: HandlerContext<Routes['checkPolicy']>) => ({
       check: await check(c.body.files),
     }),
-    async showPolicy(c: Context<Routes['showPolicy']>) {
+    async showPolicy(c: HandlerContext<Routes['showPolicy']>) {
       const { name } = c.params;
       const policy = inForce();
       const rights = policy.bundle.agents[name];
@@ -71,7 +71,7 @@ export function policyHandlers(parts: {
         box: { read, write, deny, network: { mode, allow } },
       };
     },
-    async simulatePolicy(c: Context<Routes['simulatePolicy']>) {
+    async simulatePolicy(c: HandlerContext<Routes['simulatePolicy']>) {
       const { problems } = await check(c.body.files);
       if (problems.length > 0) {
         const { file, line, message, hint } = problems[0]!;

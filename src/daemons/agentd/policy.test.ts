@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { manualClock, systemClock } from '../../platform/clock.ts';
-import type { Context } from '../../platform/dispatch.ts';
+import type { HandlerContext } from '../../platform/dispatch.ts';
 import { silentLog } from '../../platform/log.ts';
 import { readBundle } from '../../policy/bundle-file.ts';
 import { recordDecision } from '../../policy/recorded.ts';
@@ -14,7 +14,7 @@ import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { readManifest } from './manifests.ts';
-import { bundleFileOf, makePublisher, type Refused } from './policy.ts';
+import { bundleFileOf, makePublisher, type RefusedBundle } from './policy.ts';
 import { policyHandlers } from './policy-routes.ts';
 
 type Routes = typeof policyRoutes;
@@ -35,7 +35,7 @@ function makeSite(t: TestContext) {
   mkdirSync(rulesDir);
   t.after(() => rmSync(root, { recursive: true, force: true }));
   const versions: number[] = [];
-  const refusals: Refused[] = [];
+  const refusals: RefusedBundle[] = [];
   const open = () => {
     const dir = followPolicyDir(rulesDir, manualClock(0), () => {});
     t.after(() => dir.stop());
@@ -188,7 +188,8 @@ async function withPast(t: TestContext, events: AuditEvent[]) {
   });
 }
 
-const asked = <R extends keyof Routes>(more: object) => more as unknown as Context<Routes[R]>;
+const asked = <R extends keyof Routes>(more: object) =>
+  more as unknown as HandlerContext<Routes[R]>;
 
 test('a changed rule names each decision of the past that would be another', async (t) => {
   const handlers = await withPast(t, [

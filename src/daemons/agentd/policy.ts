@@ -28,7 +28,7 @@ export type Publisher = {
 };
 
 /** As an event can tell it; the rest is in the log and in `problems`. */
-export type Refused = { version_in_force: number; problems: number; first: string };
+export type RefusedBundle = { version_in_force: number; problems: number; first: string };
 
 export type PublisherOptions = {
   stateDir: string;
@@ -39,7 +39,7 @@ export type PublisherOptions = {
   clock: Clock;
   log: Log;
   onPublished: (bundle: Bundle) => Promise<void>;
-  onRefused: (refused: Refused) => Promise<void>;
+  onRefused: (refused: RefusedBundle) => Promise<void>;
 };
 
 export const bundleFileOf = (stateDir: string): string => join(stateDir, 'policy', 'bundle.json');

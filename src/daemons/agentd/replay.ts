@@ -8,7 +8,7 @@ import type { tooldRoutes } from '../../wire/toold.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { LiveActivations } from './activations.ts';
 import type { Launched } from './adapters/sandbox-launcher.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
 export type Replayed = {
   calls: number;
@@ -30,7 +30,7 @@ export function makeReplays({
   activations,
   toold,
 }: {
-  store: Store;
+  store: AgentdStore;
   activations: LiveActivations;
   toold: Pick<Client<typeof tooldRoutes>, 'listCalls'>;
 }): Replays {

@@ -5,7 +5,7 @@ import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
-import type { Once } from '../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../platform/sql/once.ts';
 import { isTransient } from '../../platform/until-done.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
@@ -16,9 +16,9 @@ import type { AgentdConfig } from './config.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
 import type { TaskRow } from './store/rows.ts';
 import type { Claim } from './store/runs.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
-import type { Committed } from './store/tx.ts';
+import type { CommittedWrite } from './store/tx.ts';
 
 /** Starts and stops the process of one activation, with its sockets. */
 export type Activations = {
@@ -27,8 +27,8 @@ export type Activations = {
   liveCount(): number;
 };
 
-export type ServiceParts = {
-  store: Store;
+export type AgentdServiceDeps = {
+  store: AgentdStore;
   config: AgentdConfig;
   clock: Clock;
   newId: NewId;
@@ -40,18 +40,18 @@ export type ServiceParts = {
   checkWorkspace: (path: string) => Promise<void>;
 };
 
-export type Service = {
-  createTask(input: CreateTask, by: string, once: Once | undefined): Promise<TaskView>;
-  retryTask(id: string, by: string, once: Once | undefined): Promise<TaskView>;
+export type AgentdService = {
+  createTask(input: CreateTask, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
+  retryTask(id: string, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
   /** Something changed that may let a run start. */
   schedule(): void;
-  onCommitted(committed: Committed): void;
+  onCommitted(committed: CommittedWrite): void;
   limitsOf(task: TaskRow): Promise<TaskLimits>;
   begin(): Promise<void>;
   drain(): Promise<void>;
 };
 
-export function makeService(parts: ServiceParts): Service {
+export function makeService(parts: AgentdServiceDeps): AgentdService {
   const { store, config, clock, newId, log } = parts;
   /** Until the runs of the process before this one are recovered, none is started. */
   let hasRecovered = false;

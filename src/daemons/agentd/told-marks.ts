@@ -6,9 +6,9 @@ import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Label, RunId } from '../../wire/words.ts';
 import { spreading } from './store/marks.ts';
-import type { Store } from './store/store.ts';
+import type { AgentdStore } from './store/store.ts';
 
-export type ToldMarks = {
+export type MarkSync = {
   /** Resolves when both know every mark of the run's task, and gives all labels of the task. */
   tell(runId: string): Promise<Label[]>;
 };
@@ -17,10 +17,10 @@ export type ToldMarks = {
 const RUNS_KEPT_MAX = 10_000;
 
 export function makeToldMarks(options: {
-  store: Pick<Store, 'runRow' | 'taskRow'>;
+  store: Pick<AgentdStore, 'runRow' | 'taskRow'>;
   modeld: Pick<Client<typeof modeldRoutes>, 'markRun'>;
   toold: Pick<Client<typeof tooldRoutes>, 'markRun'>;
-}): ToldMarks {
+}): MarkSync {
   const { store, modeld, toold } = options;
   /** How many marks they have of a run; they only grow. */
   const told = new Map<string, number>();

@@ -6,13 +6,13 @@ import type { SigningKey } from '../../platform/signed-json.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Service } from './service.ts';
+import type { ApprovaldService } from './service.ts';
 import { permitView, summaryOf } from './store/rows.ts';
-import type { Store } from './store/store.ts';
+import type { ApprovaldStore } from './store/store.ts';
 
 export function makeHandlers(parts: {
-  service: Service;
-  store: Store;
+  service: ApprovaldService;
+  store: ApprovaldStore;
   signing: SigningKey;
   clock: Clock;
 }): Handlers<typeof approvaldRoutes> {

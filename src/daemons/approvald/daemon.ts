@@ -1,6 +1,6 @@
 // approvald as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { peopleIn } from '../../platform/people.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
@@ -27,7 +27,9 @@ const AUDIT_WAIT_MS = 2_000;
 const EXPIRY_BACKOFF_MS = { min: 1_000, max: 5_000 };
 const RECONCILE_INTERVAL_MS = 60_000;
 
-async function start(floor: Floor<ApprovaldConfig>): Promise<Running<typeof approvaldRoutes>> {
+async function start(
+  floor: DaemonContext<ApprovaldConfig>,
+): Promise<DaemonHandle<typeof approvaldRoutes>> {
   const { clock, config, log, stateDir, newId, random, moment, metrics } = floor;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
   const channels = openChannels(config, signing);

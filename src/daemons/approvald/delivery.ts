@@ -3,7 +3,7 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop, type WakeLoop } from '../../platform/wake-loop.ts';
-import type { DueNotice, Store } from './store/store.ts';
+import type { ApprovaldStore, DueNotice } from './store/store.ts';
 
 /** Sends a notice to one target; throws when it did not arrive. */
 export type SendNotice = (notice: { id: string; body: string; nowMs: number }) => Promise<void>;
@@ -13,7 +13,7 @@ const NOTICE_BACKOFF_MS = { min: 1_000, max: 600_000 };
 const STORE_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
 export function makeDelivery(options: {
-  store: Pick<Store, 'dueNotices' | 'nextNotice' | 'noticeDone' | 'noticeLater'>;
+  store: Pick<ApprovaldStore, 'dueNotices' | 'nextNotice' | 'noticeDone' | 'noticeLater'>;
   channels: ReadonlyMap<string, SendNotice>;
   attemptsMax: number;
   clock: Clock;

@@ -1,9 +1,9 @@
 // The audit events of approvals and permits. Their ids follow from the journal; they carry hashes,
 // sizes and ids, never arguments, diffs or what people wrote.
 import type { EventDraft } from '../../wire/events.ts';
-import type { ApprovalRow, AskRow, PermitRow, SaidRow } from './store/rows.ts';
+import type { ApprovalRow, DecisionRow, PermitRow, RequestRow } from './store/rows.ts';
 
-const about = (row: ApprovalRow, ask?: Pick<AskRow, 'call_id' | 'run_id' | 'task_id'>) => ({
+const about = (row: ApprovalRow, ask?: Pick<RequestRow, 'call_id' | 'run_id' | 'task_id'>) => ({
   agent: row.agent,
   task_id: ask?.task_id ?? row.task_id,
   root_task_id: row.root_task_id,
@@ -11,7 +11,7 @@ const about = (row: ApprovalRow, ask?: Pick<AskRow, 'call_id' | 'run_id' | 'task
   ...(ask === undefined ? {} : { run_id: ask.run_id, call_id: ask.call_id }),
 });
 
-export function requested(row: ApprovalRow, ask: AskRow): EventDraft {
+export function requested(row: ApprovalRow, ask: RequestRow): EventDraft {
   return {
     id: `${row.id}.requested.${ask.call_id}`,
     event: 'approval.requested',
@@ -43,8 +43,8 @@ const STATUS = {
 /** One for each thing a person said; `final` when it ended the approval. */
 export function decided(
   row: ApprovalRow,
-  said: SaidRow,
-  place: { number: number; calls: readonly AskRow[]; final: boolean },
+  said: DecisionRow,
+  place: { number: number; calls: readonly RequestRow[]; final: boolean },
 ): EventDraft {
   return {
     id: `${row.id}.decided.${place.number}`,
@@ -81,7 +81,7 @@ export function expired(row: ApprovalRow): EventDraft {
 
 export function redeemed(
   row: ApprovalRow,
-  ask: AskRow,
+  ask: RequestRow,
   outcome: { decision: string; by: readonly string[]; hash: string },
 ): EventDraft {
   return {
@@ -149,7 +149,7 @@ export function permitGranted(row: PermitRow, approval: ApprovalRow): EventDraft
   };
 }
 
-export function permitUsed(row: PermitRow, approval: ApprovalRow, ask: AskRow): EventDraft {
+export function permitUsed(row: PermitRow, approval: ApprovalRow, ask: RequestRow): EventDraft {
   return {
     id: `${row.id}.used.${ask.call_id}`,
     event: 'permit.used',

@@ -9,7 +9,7 @@ import { verifyJson } from '../../platform/signed-json.ts';
 import type { ApprovalView, AskApproval } from '../../wire/approvald.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
-import { asking, hostApprovald, makeWorld, type TestHost } from './testing/host.ts';
+import { type ApprovaldTestHost, asking, hostApprovald, makeWorld } from './testing/host.ts';
 
 type Act =
   | { do: 'ask'; call: number; run: number; args: number; marked: boolean }
@@ -60,7 +60,7 @@ const runOf = (salt: string, n: number) => derivedId<RunId>('run', salt, n);
 type Seen = { by: string; args: string; marked: boolean; atMs: number };
 
 async function play(
-  host: TestHost,
+  host: ApprovaldTestHost,
   world: ReturnType<typeof makeWorld>,
   acts: Act[],
   salt: string,

@@ -1,6 +1,6 @@
 // Who may answer which approval: policy's action approval.decide. What policy wants a person for
 // here, two people must do.
-import type { Answer, Request } from '../../policy/request.ts';
+import type { PolicyDecision, Request } from '../../policy/request.ts';
 import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/words.ts';
 
@@ -31,7 +31,7 @@ export type DecideAnswer = {
 export type MayDecide = (question: DecideQuestion) => Promise<DecideAnswer>;
 
 export function makeMayDecide(policy: {
-  decide(request: Request): Promise<Pick<Answer, 'answer' | 'rules' | 'reason'>>;
+  decide(request: Request): Promise<Pick<PolicyDecision, 'answer' | 'rules' | 'reason'>>;
 }): MayDecide {
   return async ({ person, answer, reach, approval }) => {
     const decided = await policy.decide({

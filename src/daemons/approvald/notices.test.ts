@@ -7,10 +7,16 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { hostApprovald, isCode, makeWorld, type TestHost, type World } from './testing/host.ts';
+import {
+  type ApprovaldTestHost,
+  type ApprovaldWorld,
+  hostApprovald,
+  isCode,
+  makeWorld,
+} from './testing/host.ts';
 
-let world: World;
-let host: TestHost | undefined;
+let world: ApprovaldWorld;
+let host: ApprovaldTestHost | undefined;
 const servers: http.Server[] = [];
 beforeEach(() => {
   world = makeWorld();

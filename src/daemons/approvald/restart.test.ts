@@ -6,11 +6,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { verifyJson } from '../../platform/signed-json.ts';
 import { freshForEach, host, restart, world } from './testing/each-test.ts';
-import { down, isCode, settle, type TestHost, until } from './testing/host.ts';
+import { type ApprovaldTestHost, down, isCode, settle, until } from './testing/host.ts';
 
 freshForEach();
 
-const redeemAgain = (asked: Awaited<ReturnType<TestHost['ask']>>) => {
+const redeemAgain = (asked: Awaited<ReturnType<ApprovaldTestHost['ask']>>) => {
   const { call_id, run_id, arguments_hash, labels } = asked.body;
   const params = { id: asked.approval.id };
   return host.toold.redeemApproval({ params, body: { call_id, run_id, arguments_hash, labels } });

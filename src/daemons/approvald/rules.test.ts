@@ -9,12 +9,12 @@ import {
   approversNeeded,
   approversOf,
   covers,
+  type DecisionRecord,
   isRepeat,
   matchesWord,
   narrowest,
   type PermitScope,
   riskiest,
-  type Said,
   unshown,
   whyNotApprove,
   wouldPermit,
@@ -146,7 +146,7 @@ test('words of rules', () => {
   assert.equal(narrowest(['class', 'task', 'repo']), 'task');
 });
 
-const said: fc.Arbitrary<Said> = fc
+const said: fc.Arbitrary<DecisionRecord> = fc
   .record({
     person: fc.constantFrom(
       { by: 'person:a', key: 'people/a' },
@@ -189,11 +189,11 @@ test('who passed it on never approves, under any name', () => {
 });
 
 test('approving what somebody edited since is no repetition', () => {
-  const mine: Said = {
+  const mine: DecisionRecord = {
     ...{ by: 'person:a', key: 'people/a', answer: 'approve', edited_hash: null },
     ...{ for: 'once', text: null, to: null },
   };
-  const edit: Said = { ...mine, by: 'person:b', key: 'people/b', edited_hash: 'h' };
+  const edit: DecisionRecord = { ...mine, by: 'person:b', key: 'people/b', edited_hash: 'h' };
   assert.equal(isRepeat([mine], mine), true);
   assert.equal(isRepeat([mine, edit], mine), false);
   assert.equal(isRepeat([mine], { ...mine, for: 'task' }), false);

@@ -137,7 +137,7 @@ export type Person = { principal: string; key: string };
 export const isSamePerson = (a: Person, b: Person): boolean =>
   a.principal === b.principal || a.key === b.key;
 
-export type Said = {
+export type DecisionRecord = {
   by: string;
   key: string;
   answer: 'approve' | 'reject' | 'request-info' | 'escalate';
@@ -146,13 +146,13 @@ export type Said = {
   text: string | null;
   to: string | null;
 };
-const personOf = ({ by, key }: Said): Person => ({ principal: by, key });
+const personOf = ({ by, key }: DecisionRecord): Person => ({ principal: by, key });
 
 /**
  * The last word of each person whose approval counts for what would be done now. An edit makes
  * earlier ones void; whoever shares a name or a key is one person.
  */
-export function approversOf<S extends Said>(said: readonly S[]): S[] {
+export function approversOf<S extends DecisionRecord>(said: readonly S[]): S[] {
   const lastEdit = said.findLastIndex(
     (one) => one.answer === 'approve' && one.edited_hash !== null,
   );
@@ -167,7 +167,7 @@ export function approversOf<S extends Said>(said: readonly S[]): S[] {
 }
 
 /** Why this person may not approve, or undefined. */
-export function whyNotApprove(said: readonly Said[], person: Person): string | undefined {
+export function whyNotApprove(said: readonly DecisionRecord[], person: Person): string | undefined {
   const passed = said.findLast((one) => one.answer === 'escalate');
   if (passed === undefined) return undefined;
   const passers = said.filter((one) => one.answer === 'escalate').map(personOf);
@@ -179,7 +179,7 @@ export function whyNotApprove(said: readonly Said[], person: Person): string | u
 }
 
 /** True when this answer says nothing new: somebody clicked twice. */
-export function isRepeat(said: readonly Said[], next: Said): boolean {
+export function isRepeat(said: readonly DecisionRecord[], next: DecisionRecord): boolean {
   const mine = said.findLast((one) => isSamePerson(personOf(one), personOf(next)));
   // What somebody edited since is something else, and approving that is no repetition.
   const stands = next.answer !== 'approve' || approversOf(said).some((one) => one === mine);

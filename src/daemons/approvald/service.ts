@@ -2,7 +2,7 @@
 // is decided is in rules; what lasts is in the store.
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
-import type { People } from '../../platform/people.ts';
+import type { PersonKeys } from '../../platform/people.ts';
 import type { WakeLoop } from '../../platform/wake-loop.ts';
 import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
@@ -10,13 +10,13 @@ import { fault } from '../../wire/errors.ts';
 import type { ApprovaldConfig } from './config.ts';
 import type { DecideQuestion, MayDecide } from './may-decide.ts';
 import { isSamePerson, type Person } from './rules.ts';
-import type { Answer } from './store/answers.ts';
+import type { DecisionInput } from './store/answers.ts';
 import type { Redeeming } from './store/redeem.ts';
 import { type ApprovalRow, labelsOf, saidOf, viewOf } from './store/rows.ts';
-import type { Store } from './store/store.ts';
+import type { ApprovaldStore } from './store/store.ts';
 
 /** What a person says, before it is known whether they may. */
-export type Said =
+export type DecisionBody =
   | {
       answer: 'approve';
       reach: ApprovalReach;
@@ -26,27 +26,32 @@ export type Said =
   | { answer: 'reject' | 'request-info'; text: string | null }
   | { answer: 'escalate'; text: string | null; to: string | null };
 
-export type Service = {
+export type ApprovaldService = {
   ask(
     body: AskApproval,
   ): Promise<{ approval: ApprovalView; status: 'pending' | 'granted' | 'ended' }>;
   view(id: string): Promise<ApprovalView>;
-  answer(caller: OperatorCaller, id: string, said: Said, nonce: string): Promise<ApprovalView>;
+  answer(
+    caller: OperatorCaller,
+    id: string,
+    said: DecisionBody,
+    nonce: string,
+  ): Promise<ApprovalView>;
   redeem(given: Redeeming): Promise<Redeemed>;
 };
 
 export function makeService(parts: {
-  store: Store;
+  store: ApprovaldStore;
   outbox: Pick<Outbox, 'delivered' | 'assertTaking'>;
   config: ApprovaldConfig;
   mayDecide: MayDecide;
   /** Those with a key of their own. */
-  people: Pick<People, 'names'>;
+  people: Pick<PersonKeys, 'names'>;
   /** Woken when an approval is pending that may be the next to expire. */
   expiry: Pick<WakeLoop, 'wake'>;
   metrics: Pick<Metrics, 'count'>;
   moment(name: string): void;
-}): Service {
+}): ApprovaldService {
   const { store, outbox, config, mayDecide, people, expiry, metrics, moment } = parts;
 
   const view = async (id: string): Promise<ApprovalView> => {
@@ -63,7 +68,7 @@ export function makeService(parts: {
     return Math.min(expiresInS ?? config.permit_expires_s, config.permit_expires_s_max) * 1000;
   };
 
-  const asAnswer = (said: Said): Parts<Answer> => {
+  const asAnswer = (said: DecisionBody): WithoutContext<DecisionInput> => {
     if (said.answer !== 'approve') return said;
     const { answer, reach, edited, expiresInS } = said;
     return { answer, reach, edited, permitExpiresMs: permitExpiresMs(expiresInS) };
@@ -134,7 +139,9 @@ export function makeService(parts: {
   };
 }
 
-type Parts<T> = T extends unknown ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce'> : never;
+type WithoutContext<T> = T extends unknown
+  ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce'>
+  : never;
 
 const nameOf = (principal: string): string => principal.slice('person:'.length);
 

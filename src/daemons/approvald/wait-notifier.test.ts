@@ -4,14 +4,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
 import { silentLog } from '../../platform/log.ts';
-import type { Untold } from './store/store.ts';
+import type { PendingNotification } from './store/store.ts';
 import { makeWaitNotifier } from './wait-notifier.ts';
 
-const untoldOf = (callId: string): Untold =>
+const untoldOf = (callId: string): PendingNotification =>
   ({
     ...{ call_id: callId, approval_id: 'approval_1', run_id: 'run_1', status: 'approved' },
     ...{ decided_by: 'person:alice', expires_ms: 1_000 },
-  }) as unknown as Untold;
+  }) as unknown as PendingNotification;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a decision made while agentd is notified of the last one is passed on, too', async () => {

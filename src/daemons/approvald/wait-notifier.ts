@@ -7,7 +7,7 @@ import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { Store, Untold } from './store/store.ts';
+import type { ApprovaldStore, PendingNotification } from './store/store.ts';
 
 type Agentd = Pick<Client<typeof agentdRoutes>, 'approvalEnded' | 'getRun'>;
 type WaitNotifier = {
@@ -23,7 +23,7 @@ const BACKOFF_MS = { min: 100, max: 5_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 
 export function makeWaitNotifier(options: {
-  store: Pick<Store, 'untold' | 'markTold' | 'waitingRuns' | 'withdraw'>;
+  store: Pick<ApprovaldStore, 'untold' | 'markTold' | 'waitingRuns' | 'withdraw'>;
   agentd: Agentd;
   clock: Clock;
   log: Log;
@@ -31,7 +31,7 @@ export function makeWaitNotifier(options: {
   const { store, agentd, clock, log } = options;
   let retryMs = BACKOFF_MS.min;
 
-  const notify = async (call: Untold): Promise<boolean> => {
+  const notify = async (call: PendingNotification): Promise<boolean> => {
     const { ended } = await agentd.approvalEnded({
       params: { id: call.approval_id },
       body: {

@@ -2,7 +2,7 @@
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { AuditService } from './service.ts';
-import type { Where } from './store/store.ts';
+import type { TailFilter } from './store/store.ts';
 
 export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
   return {
@@ -24,7 +24,7 @@ export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
           body,
         });
       }
-      const where: Where[] = [];
+      const where: TailFilter[] = [];
       if (event !== undefined) where.push({ column: 'event', value: event });
       if (root_task_id !== undefined) where.push({ column: 'root_task_id', value: root_task_id });
       if (run_id !== undefined) where.push({ column: 'run_id', value: run_id });

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
-import { type Hosted, hostDaemon } from '../../platform/daemon.ts';
+import { hostDaemon, type RunningDaemon } from '../../platform/daemon.ts';
 import { idMaker } from '../../platform/ids.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
@@ -30,12 +30,12 @@ const peer = (daemon: DaemonName): Caller => ({
 });
 
 /** Stopped after each test, also when it failed: an open socket would keep the process. */
-const running = new Set<Hosted>();
+const running = new Set<RunningDaemon>();
 
 async function start(
   dir: string,
   moment?: (name: string) => void,
-): Promise<{ hosted: Hosted; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
+): Promise<{ hosted: RunningDaemon; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const hosted = await hostDaemon(auditdAi, {
     version: 't',
@@ -55,7 +55,7 @@ async function start(
   return { hosted, as: (caller) => clientOf(hosted, caller) };
 }
 
-const clientOf = (hosted: Hosted, caller: Caller) =>
+const clientOf = (hosted: RunningDaemon, caller: Caller) =>
   makeClient(
     auditRoutes,
     localLink(() => hosted.dispatch, caller),

@@ -10,7 +10,7 @@ export function originOf(event: Origin): string {
 }
 
 /** The highest number taken from each origin. */
-export type Taken = ReadonlyMap<string, number>;
+export type HighWaterMarks = ReadonlyMap<string, number>;
 
 /**
  * Which events of a batch are new, by source and number: a source sends in order, so one number
@@ -19,7 +19,7 @@ export type Taken = ReadonlyMap<string, number>;
  */
 export function sortOut(
   events: readonly NewEvent[],
-  taken: Taken,
+  taken: HighWaterMarks,
 ): { fresh: NewEvent[]; repeats: NewEvent[] } {
   const last = new Map(taken);
   const fresh: NewEvent[] = [];

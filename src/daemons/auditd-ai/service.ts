@@ -9,9 +9,9 @@ import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
 import { type EventFilter, findReused, type Origin, originOf, sortOut, wants } from './rules.ts';
-import type { AuditIndex, Where } from './store/store.ts';
+import type { AuditIndex, TailFilter } from './store/store.ts';
 
-export type Page = { events: AuditEvent[]; cursor: string | null };
+export type EventPage = { events: AuditEvent[]; cursor: string | null };
 export type PageOptions = { limit: number; cursor?: string | undefined };
 
 export type AuditService = {
@@ -20,9 +20,9 @@ export type AuditService = {
   /** The first events of a store beyond a number. */
   own(origin: Origin, after: number): Promise<AuditEvent[]>;
   list(
-    where: Where[],
+    where: TailFilter[],
     options: PageOptions & { after?: number | undefined; order?: 'asc' | 'desc' | undefined },
-  ): Promise<Page>;
+  ): Promise<EventPage>;
   follow(
     filter: EventFilter,
     after: number | undefined,

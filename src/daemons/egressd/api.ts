@@ -1,9 +1,9 @@
 // egressd's routes: values in, the service's answers out. Decides nothing.
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { egressdRoutes } from '../../wire/egressd.ts';
-import type { Service } from './service.ts';
+import type { EgressdService } from './service.ts';
 
-export function makeHandlers(service: Service): Handlers<typeof egressdRoutes> {
+export function makeHandlers(service: EgressdService): Handlers<typeof egressdRoutes> {
   return {
     putEgress: async ({ params, body }) => service.put(params.id, body),
     dropEgress: async ({ params, query }) => ({

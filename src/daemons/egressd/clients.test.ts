@@ -10,8 +10,8 @@ import { registry } from '../../../test/support/package-registry.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { EgressRule } from '../../wire/egressd.ts';
 import { CERT } from './testing/cert.ts';
-import { startHost, type TestHost, type TestRun } from './testing/host.ts';
-import { type Place, startHttp, startRelay, startTls } from './testing/wires.ts';
+import { type EgressdTestHost, type EgressdTestRun, startHost } from './testing/host.ts';
+import { startHttp, startRelay, startTls, type WirePosition } from './testing/wires.ts';
 
 type Ran = { status: number | null; out: string; err: string };
 
@@ -39,18 +39,18 @@ function run(env: Record<string, string>, command: string, ...argv: string[]): P
 
 describe('clients with the settings of a box', () => {
   const dir = mkdtempSync(join(tmpdir(), 'egress-clients-'));
-  const places: Place[] = [];
-  let host: TestHost;
-  let way: TestRun;
+  const places: WirePosition[] = [];
+  let host: EgressdTestHost;
+  let way: EgressdTestRun;
   let env: Record<string, string>;
-  let web: Place;
-  let secure: Place;
-  let packages: Place;
-  let repository: Place;
+  let web: WirePosition;
+  let secure: WirePosition;
+  let packages: WirePosition;
+  let repository: WirePosition;
   const seen: string[] = [];
 
   before(async () => {
-    const keep = (place: Place): Place => {
+    const keep = (place: WirePosition): WirePosition => {
       places.push(place);
       return place;
     };

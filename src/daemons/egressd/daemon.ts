@@ -1,7 +1,7 @@
 // egressd as a value: the one file that knows all its parts.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
@@ -31,15 +31,15 @@ const AUDIT_WAIT_MS = 2_000;
 const SAVE_EVERY_MS = 1_000;
 const LOOK_FOR_HALT_EVERY_MS = 250;
 
-export type Parts = {
-  floor: Floor<EgressdConfig>;
+export type EgressdDeps = {
+  floor: DaemonContext<EgressdConfig>;
   db: Database;
   outbox: Outbox;
   resolve: Resolve;
   dial: Dial;
 };
 
-export async function assemble(parts: Parts): Promise<Running<typeof egressdRoutes>> {
+export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof egressdRoutes>> {
   const { floor, db, outbox, resolve, dial } = parts;
   const { clock, config, log, metrics, newId, moment } = floor;
   const store = makeStore(db, outbox);
@@ -123,7 +123,9 @@ export function resolveOf(config: EgressdConfig): Resolve {
   return makeResolve({ hosts: hostsOf(config), servers, timeoutMs });
 }
 
-async function start(floor: Floor<EgressdConfig>): Promise<Running<typeof egressdRoutes>> {
+async function start(
+  floor: DaemonContext<EgressdConfig>,
+): Promise<DaemonHandle<typeof egressdRoutes>> {
   const { clock, config, log, stateDir } = floor;
   const resolve = resolveOf(config);
   const audit = floor.peer('auditd-ai', auditRoutes);

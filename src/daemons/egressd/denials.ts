@@ -3,7 +3,7 @@
 import type { Clock, Timer } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { EgressDenial } from '../../wire/egressd.ts';
-import { type Refused, refuse } from './rules/refusal.ts';
+import { type EgressRefusal, refuse } from './rules/refusal.ts';
 
 const KEPT_MAX = 64;
 const QUIET_MS = { usual: 1_000, tired: 60_000 } as const;
@@ -12,29 +12,35 @@ const TIRED_AFTER = 1_000;
 /** Different ones in that time that still have an event each. */
 const AT_ONCE_MAX = 20;
 
-type Kept = { refused: Refused; count: number; lastMs: number; saidMs: number; unsaid: number };
+type DenialRecord = {
+  refused: EgressRefusal;
+  count: number;
+  lastMs: number;
+  saidMs: number;
+  unsaid: number;
+};
 
-export type Say = (refused: Refused, repeats: number, callId?: string) => void;
+export type DenialText = (refused: EgressRefusal, repeats: number, callId?: string) => void;
 
 export type Denials = {
-  note(refused: Refused, callId?: string): void;
+  note(refused: EgressRefusal, callId?: string): void;
   list(): EgressDenial[];
   total(): number;
   /** Says what was only counted so far. */
   flush(): void;
 };
 
-export function makeDenials(options: { clock: Clock; say: Say }): Denials {
+export function makeDenials(options: { clock: Clock; say: DenialText }): Denials {
   const { clock } = options;
   /** In the order of the last time. */
-  const kept = new Map<string, Kept>();
+  const kept = new Map<string, DenialRecord>();
   let total = 0;
   let windowMs = -Infinity;
   let inWindow = 0;
   let others = 0;
   let timer: Timer | undefined;
   let said = 0;
-  const say: Say = (...what) => {
+  const say: DenialText = (...what) => {
     said++;
     options.say(...what);
   };
@@ -68,7 +74,7 @@ export function makeDenials(options: { clock: Clock; say: Say }): Denials {
     timer ??= clock.at(nowMs + quietMs(), flush);
   };
 
-  const remember = (key: string, one: Kept): void => {
+  const remember = (key: string, one: DenialRecord): void => {
     kept.delete(key);
     kept.set(key, one);
     if (kept.size <= KEPT_MAX) return;

@@ -9,15 +9,15 @@ import { eventually } from '../../../test/support/runtime.ts';
 import { manualClock } from '../../platform/clock.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
-import { startHost, type TestHost } from './testing/host.ts';
+import { type EgressdTestHost, startHost } from './testing/host.ts';
 import {
   connectThrough,
   connectTo,
   errorOf,
   exchange,
-  type Place,
   startHttp,
   startTcp,
+  type WirePosition,
 } from './testing/wires.ts';
 
 const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
@@ -25,12 +25,12 @@ const get = (authority: string, path = '/') =>
   `GET http://${authority}${path} HTTP/1.1\r\nHost: ${authority}\r\nConnection: close\r\n\r\n`;
 
 describe('the way out of a run', () => {
-  let echo: Place;
-  let web: Place;
-  let flood: Place;
-  let host: TestHost;
-  const rule = ({ port }: Place, name = 'good.test') => ({ host: name, port, plain: true });
-  const at = ({ port }: Place, name = 'good.test') => `${name}:${port}`;
+  let echo: WirePosition;
+  let web: WirePosition;
+  let flood: WirePosition;
+  let host: EgressdTestHost;
+  const rule = ({ port }: WirePosition, name = 'good.test') => ({ host: name, port, plain: true });
+  const at = ({ port }: WirePosition, name = 'good.test') => `${name}:${port}`;
   const configOf = () => ({
     hosts: { 'good.test': '127.0.0.1', 'other.test': '127.0.0.1' },
     allow_private: [echo, web, flood].flatMap((p) => [at(p), at(p, 'other.test')]),

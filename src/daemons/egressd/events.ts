@@ -1,11 +1,11 @@
 // The audit events of egress. A connection has one id, and its two events follow from it; a denial
 // has an id of its own. They carry hosts, paths without query, sizes and counts, never content.
 import type { EventDraft } from '../../wire/events.ts';
-import type { Refused } from './rules/refusal.ts';
+import type { EgressRefusal } from './rules/refusal.ts';
 
-export type Subject = { runId: string; agent: string; taskId: string; rootTaskId: string };
+export type EgressSubject = { runId: string; agent: string; taskId: string; rootTaskId: string };
 
-export type Opened = {
+export type ConnectionInfo = {
   id: string;
   kind: 'tunnel' | 'http' | 'fetch';
   host: string;
@@ -14,7 +14,7 @@ export type Opened = {
   callId: string | undefined;
 };
 
-const about = ({ runId, agent, taskId, rootTaskId }: Subject) => ({
+const about = ({ runId, agent, taskId, rootTaskId }: EgressSubject) => ({
   principal: `agent:${agent}`,
   agent,
   task_id: taskId,
@@ -25,12 +25,12 @@ const about = ({ runId, agent, taskId, rootTaskId }: Subject) => ({
 /** Data takes at most 1,024 characters; nobody needs more of a name or a path. */
 const short = (text: string): string => text.slice(0, 300);
 
-const what = ({ kind, host, port, address, callId }: Opened) => ({
+const what = ({ kind, host, port, address, callId }: ConnectionInfo) => ({
   ...(callId === undefined ? {} : { call_id: callId }),
   data: { kind, host: short(host), port, address },
 });
 
-export function allowed(subject: Subject, opened: Opened): EventDraft {
+export function allowed(subject: EgressSubject, opened: ConnectionInfo): EventDraft {
   return {
     id: `${opened.id}.network.allowed`,
     event: 'network.allowed',
@@ -40,7 +40,7 @@ export function allowed(subject: Subject, opened: Opened): EventDraft {
   };
 }
 
-export type Ended = {
+export type ConnectionEnd = {
   /** closed, failed, cut, budget, idle, lost */
   status: string;
   bytesSent: number;
@@ -49,7 +49,11 @@ export type Ended = {
   requests: number;
 };
 
-export function closed(subject: Subject, opened: Opened, ended: Ended): EventDraft {
+export function closed(
+  subject: EgressSubject,
+  opened: ConnectionInfo,
+  ended: ConnectionEnd,
+): EventDraft {
   const { status, bytesSent, bytesReceived, durationMs, requests } = ended;
   const base = what(opened);
   return {
@@ -70,9 +74,9 @@ export function closed(subject: Subject, opened: Opened, ended: Ended): EventDra
 
 /** `repeats`: how many equal ones before it had no event of their own. */
 export function denied(
-  subject: Subject,
+  subject: EgressSubject,
   id: string,
-  refused: Refused,
+  refused: EgressRefusal,
   { repeats, callId }: { repeats: number; callId?: string | undefined },
 ): EventDraft {
   const { reason, host, port, method, path } = refused;

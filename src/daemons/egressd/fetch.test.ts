@@ -13,8 +13,8 @@ import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/words.ts';
 import { CERT, KEY } from './testing/cert.ts';
-import { startHost, type TestHost } from './testing/host.ts';
-import { type Place, startHttp } from './testing/wires.ts';
+import { type EgressdTestHost, startHost } from './testing/host.ts';
+import { startHttp, type WirePosition } from './testing/wires.ts';
 
 const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 const runOf = () => derivedId<RunId>('run', 'fetch');
@@ -28,9 +28,9 @@ describe('a fetch', () => {
   const secure = https.createServer({ cert: CERT, key: KEY }, (request, response) =>
     response.end(`tls ${request.method} ${request.url}`),
   );
-  let web: Place;
+  let web: WirePosition;
   let tlsPort: number;
-  let host: TestHost;
+  let host: EgressdTestHost;
   let seen: string[] = [];
   /** Set to make the next POST die after it has arrived. */
   let hang = false;

@@ -7,16 +7,16 @@ import type { Clock } from '../../platform/clock.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { FetchAnswer, FetchBody } from '../../wire/egressd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
-import type { Gate, Reached } from './gate.ts';
+import type { Connector, Reached } from './gate.ts';
 import type { Wanted } from './rules/match.ts';
-import { type Place, readPlace } from './rules/place.ts';
+import { type FetchTarget, readPlace } from './rules/place.ts';
 import { refuse } from './rules/refusal.ts';
 import { hostHeaderOf, isOwnHeader } from './rules/request.ts';
-import { type Run, withRule } from './run.ts';
-import type { Store } from './store.ts';
+import { type EgressRun, withRule } from './run.ts';
+import type { EgressdStore } from './store.ts';
 
 export type Fetches = {
-  fetch(run: Run, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
+  fetch(run: EgressRun, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
   /** Of what may change something, after whoever asked for it has lost sight of it. */
   recall(callId: string): Promise<Recalled>;
   /** False when there was nothing to forget: never sent, or answered. */
@@ -29,17 +29,22 @@ const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const KEEP_MS = 7 * 86_400_000;
 const HEAD_BYTES_MAX = 65_536;
 
-type Order = {
+type OutgoingFetch = {
   method: string;
-  place: Place;
+  place: FetchTarget;
   headers: Record<string, string>;
   body: Buffer | undefined;
 };
-type Got = { status: number; headers: Record<string, string>; body: Buffer; isCut: boolean };
+type FetchedResponse = {
+  status: number;
+  headers: Record<string, string>;
+  body: Buffer;
+  isCut: boolean;
+};
 
 export function makeFetches(options: {
-  gate: Gate;
-  store: Store;
+  gate: Connector;
+  store: EgressdStore;
   clock: Clock;
   ca: string | undefined;
   moment(name: string): void;
@@ -48,7 +53,7 @@ export function makeFetches(options: {
   const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
 
   const ask = async (
-    run: Run,
+    run: EgressRun,
     body: FetchBody,
     { signal, onSent }: Pick<Sending, 'signal' | 'onSent'>,
   ): Promise<FetchAnswer> => {
@@ -64,7 +69,7 @@ export function makeFetches(options: {
     }
   };
 
-  const askOnce = async (run: Run, body: FetchBody, hash: string): Promise<FetchAnswer> => {
+  const askOnce = async (run: EgressRun, body: FetchBody, hash: string): Promise<FetchAnswer> => {
     const known = await store.findFetch(body.call_id);
     if (known !== undefined) {
       if (known.requestHash !== hash)
@@ -132,16 +137,20 @@ export function makeFetches(options: {
   };
 }
 
-type From = { method: string; url: string; callId: string };
+type FetchRequest = { method: string; url: string; callId: string };
 
-function placeOf(gate: Gate, run: Run, { url, method, callId }: From): Place {
+function placeOf(
+  gate: Connector,
+  run: EgressRun,
+  { url, method, callId }: FetchRequest,
+): FetchTarget {
   const read = readPlace(url);
   if ('value' in read) return read.value;
   const what = { host: url.slice(0, 200), port: 0, method };
   throw gate.refused(run, refuse('request', what, `${what.host}: ${read.problem}`), callId);
 }
 
-function orderOf(gate: Gate, run: Run, body: FetchBody): Order {
+function orderOf(gate: Connector, run: EgressRun, body: FetchBody): OutgoingFetch {
   const { method, url, call_id: callId } = body;
   const place = placeOf(gate, run, { method, url, callId });
   const headers: Record<string, string> = { 'accept-encoding': 'identity', accept: '*/*' };
@@ -160,7 +169,7 @@ function orderOf(gate: Gate, run: Run, body: FetchBody): Order {
 }
 
 /** What a redirect asks for, or undefined when the answer is one to give back. */
-function redirected(order: Order, { status, headers }: Got) {
+function redirected(order: OutgoingFetch, { status, headers }: FetchedResponse) {
   const { location } = headers;
   if (!REDIRECTS.has(status) || location === undefined) return undefined;
   const url = URL.canParse(location, order.place.url)
@@ -183,7 +192,10 @@ function redirected(order: Order, { status, headers }: Got) {
 
 const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).origin : '');
 
-const answerOf = ({ place }: Order, { status, headers, body, isCut }: Got): FetchAnswer => ({
+const answerOf = (
+  { place }: OutgoingFetch,
+  { status, headers, body, isCut }: FetchedResponse,
+): FetchAnswer => ({
   url: place.url,
   status,
   headers,
@@ -194,8 +206,8 @@ const answerOf = ({ place }: Order, { status, headers, body, isCut }: Got): Fetc
 });
 
 type Sending = {
-  gate: Gate;
-  run: Run;
+  gate: Connector;
+  run: EgressRun;
   callId: string;
   ca: string | undefined;
   signal: AbortSignal;
@@ -203,7 +215,11 @@ type Sending = {
   onSent(method: string): void;
 };
 
-async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise<Got> {
+async function sendOne(
+  sending: Sending,
+  order: OutgoingFetch,
+  body: FetchBody,
+): Promise<FetchedResponse> {
   const { gate, run, callId, signal } = sending;
   const { host, port, path } = order.place;
   const hasBody = order.body !== undefined && order.body.length > 0;
@@ -229,7 +245,10 @@ async function sendOne(sending: Sending, order: Order, body: FetchBody): Promise
   }
 }
 
-function translate(error: unknown, { order, isLate }: { order: Order; isLate: boolean }): Fault {
+function translate(
+  error: unknown,
+  { order, isLate }: { order: OutgoingFetch; isLate: boolean },
+): Fault {
   if (error instanceof Fault) return error;
   const code = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
   const why = isLate ? 'no answer in time' : code;
@@ -248,7 +267,11 @@ function saidSent(error: unknown, { method, url }: FetchBody): Fault {
   return fault(code, message, { hint, retryAfterMs, details, cause: error });
 }
 
-async function secure({ ca }: Sending, { socket }: Reached, { host }: Place): Promise<TLSSocket> {
+async function secure(
+  { ca }: Sending,
+  { socket }: Reached,
+  { host }: FetchTarget,
+): Promise<TLSSocket> {
   // Loaded when first needed: most runs never need it.
   const { default: tls } = await import('node:tls');
   return new Promise((resolve, reject) => {
@@ -267,8 +290,8 @@ function exchange(
   { gate, run }: Sending,
   { connection }: Reached,
   through: net.Socket,
-  { order, bytesMax }: { order: Order; bytesMax: number },
-): Promise<Got> {
+  { order, bytesMax }: { order: OutgoingFetch; bytesMax: number },
+): Promise<FetchedResponse> {
   const { place, method, headers, body } = order;
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'content-length': String(body.length) };

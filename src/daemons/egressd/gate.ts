@@ -13,13 +13,19 @@ import type { Dial } from './adapters/dial.ts';
 import type { Resolve } from './adapters/resolve.ts';
 import * as events from './events.ts';
 import { kindOf, LIFTABLE } from './rules/address.ts';
-import { decide, type Verdict, type Wanted } from './rules/match.ts';
-import { type Refused, refuse, refuseAddress } from './rules/refusal.ts';
-import { type Connection, type ConnectionKind, isMarked, type Run, usedBytes } from './run.ts';
-import type { Store } from './store.ts';
+import { decide, type MatchResult, type Wanted } from './rules/match.ts';
+import { type EgressRefusal, refuse, refuseAddress } from './rules/refusal.ts';
+import {
+  type ConnectionKind,
+  type EgressRun,
+  isMarked,
+  type TrackedConnection,
+  usedBytes,
+} from './run.ts';
+import type { EgressdStore } from './store.ts';
 
 export type GateOptions = {
-  store: Store;
+  store: EgressdStore;
   outbox: Outbox;
   clock: Clock;
   newId: NewId;
@@ -35,29 +41,37 @@ export type GateOptions = {
   limits: { perRunMax: number; totalMax: number };
 };
 
-export type Reached = { connection: Connection; socket: net.Socket; isPlain: boolean };
-export type Asked = { kind: ConnectionKind; callId?: string | undefined };
+export type Reached = { connection: TrackedConnection; socket: net.Socket; isPlain: boolean };
+export type ConnectOptions = { kind: ConnectionKind; callId?: string | undefined };
 
-export type Gate = {
+export type Connector = {
   /** Throws `denied` when it is not, and says so in the audit log. */
-  assertAllowed(run: Run, wanted: Wanted, asked: Asked): Verdict & { allowed: true };
+  assertAllowed(
+    run: EgressRun,
+    wanted: Wanted,
+    asked: ConnectOptions,
+  ): MatchResult & { allowed: true };
   /** Only certain requests are allowed there: a tunnel is, as long as it carries those. */
-  mustBeRead(run: Run, wanted: Wanted): boolean;
-  reach(run: Run, wanted: Wanted, asked: Asked): Promise<Reached>;
+  mustBeRead(run: EgressRun, wanted: Wanted): boolean;
+  reach(run: EgressRun, wanted: Wanted, asked: ConnectOptions): Promise<Reached>;
   /** The fault for a refusal that was found on the way, and its event. */
-  refused(run: Run, what: Refused, callId?: string): Fault;
+  refused(run: EgressRun, what: EgressRefusal, callId?: string): Fault;
   /** Counts bytes before they are passed on; false when they must not be. */
-  spend(run: Run, connection: Connection, bytes: { sent?: number; received?: number }): boolean;
+  spend(
+    run: EgressRun,
+    connection: TrackedConnection,
+    bytes: { sent?: number; received?: number },
+  ): boolean;
   /** The end of a connection, said once. */
-  finish(run: Run, connection: Connection): void;
+  finish(run: EgressRun, connection: TrackedConnection): void;
   /** Cuts what the rules no longer allow, and says how many. */
-  cutDisallowed(run: Run): number;
-  cutAll(run: Run, status: string): number;
+  cutDisallowed(run: EgressRun): number;
+  cutAll(run: EgressRun, status: string): number;
   /** Resolves when every end has been written down. */
   settled(): Promise<void>;
 };
 
-export function makeGate(options: GateOptions): Gate {
+export function makeGate(options: GateOptions): Connector {
   const { store, outbox, clock, newId, log, metrics } = options;
   const writing = new Set<Promise<unknown>>();
   let open = 0;
@@ -71,7 +85,7 @@ export function makeGate(options: GateOptions): Gate {
     writing.add(kept);
   };
 
-  const refused: Gate['refused'] = (run, what, callId) => {
+  const refused: Connector['refused'] = (run, what, callId) => {
     metrics.count('egress_denied', { reason: what.reason });
     run.denials.note(what, callId);
     const { reason, host, port, message, hint, askable } = what;
@@ -79,14 +93,14 @@ export function makeGate(options: GateOptions): Gate {
     return fault(code, message, { hint, details: { reason, host, port, askable } });
   };
 
-  const whatOf = (run: Run, wanted: Wanted) => ({
+  const whatOf = (run: EgressRun, wanted: Wanted) => ({
     host: wanted.host.name,
     port: wanted.port,
     isMarked: isMarked(run),
     ...(wanted.how === 'http' ? { method: wanted.method, path: wanted.path } : {}),
   });
 
-  const assertAllowed: Gate['assertAllowed'] = (run, wanted, { callId }) => {
+  const assertAllowed: Connector['assertAllowed'] = (run, wanted, { callId }) => {
     if (run.isOver) throw fault('stale_fence', `${run.runId} has no way out any more`);
     if (options.isHalted()) throw fault('halted', 'everything is halted');
     const verdict = decide(run.rules, wanted, clock.nowMs());
@@ -96,7 +110,12 @@ export function makeGate(options: GateOptions): Gate {
     return verdict;
   };
 
-  const assertAddresses = (run: Run, wanted: Wanted, asked: Asked, all: readonly Ip[]): void => {
+  const assertAddresses = (
+    run: EgressRun,
+    wanted: Wanted,
+    asked: ConnectOptions,
+    all: readonly Ip[],
+  ): void => {
     const own = options.ownAddresses();
     const isLifted = options.allowPrivate.has(authorityOf(wanted));
     for (const ip of all) {
@@ -106,20 +125,25 @@ export function makeGate(options: GateOptions): Gate {
     }
   };
 
-  const assertNotTooFast = ({ openings }: Run): void => {
+  const assertNotTooFast = ({ openings }: EgressRun): void => {
     const retryAfterMs = openings.take();
     if (retryAfterMs > 0)
       throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs });
   };
 
-  const begin = (run: Run, wanted: Wanted, asked: Asked, isPlain: boolean): Connection => {
+  const begin = (
+    run: EgressRun,
+    wanted: Wanted,
+    asked: ConnectOptions,
+    isPlain: boolean,
+  ): TrackedConnection => {
     const { perRunMax, totalMax } = options.limits;
     if (run.connections.size >= perRunMax || open >= totalMax)
       throw fault('overloaded', `${run.connections.size} connections of this run are open`, {
         retryAfterMs: 1_000,
       });
     assertNotTooFast(run);
-    const connection: Connection = {
+    const connection: TrackedConnection = {
       ...{ id: newId<string>('net'), kind: asked.kind, wanted, isPlain, callId: asked.callId },
       ...{ address: null, openedMs: clock.nowMs(), bytesSent: 0, bytesReceived: 0, requests: 0 },
       ...{ status: 'closed', ending: new AbortController(), isRecorded: false, isFinished: false },
@@ -129,11 +153,14 @@ export function makeGate(options: GateOptions): Gate {
     return connection;
   };
 
-  const openedOf = ({ id, kind, wanted, callId }: Connection, address: string): events.Opened => ({
+  const openedOf = (
+    { id, kind, wanted, callId }: TrackedConnection,
+    address: string,
+  ): events.ConnectionInfo => ({
     ...{ id, kind, host: wanted.host.name, port: wanted.port, address, callId },
   });
 
-  const endedOf = (connection: Connection, status: string): events.Ended => ({
+  const endedOf = (connection: TrackedConnection, status: string): events.ConnectionEnd => ({
     status,
     bytesSent: connection.bytesSent,
     bytesReceived: connection.bytesReceived,
@@ -141,7 +168,11 @@ export function makeGate(options: GateOptions): Gate {
     requests: connection.requests,
   });
 
-  const record = async (run: Run, connection: Connection, all: readonly Ip[]): Promise<void> => {
+  const record = async (
+    run: EgressRun,
+    connection: TrackedConnection,
+    all: readonly Ip[],
+  ): Promise<void> => {
     const address = all.map(({ text }) => text).join(' ');
     const opened = openedOf(connection, address.slice(0, 300));
     connection.address = address;
@@ -152,7 +183,7 @@ export function makeGate(options: GateOptions): Gate {
     await outbox.delivered(seq);
   };
 
-  const finish: Gate['finish'] = (run, connection) => {
+  const finish: Connector['finish'] = (run, connection) => {
     if (connection.isFinished) return;
     connection.isFinished = true;
     run.connections.delete(connection);
@@ -164,13 +195,13 @@ export function makeGate(options: GateOptions): Gate {
     write(store.closeConnection(connection.id, closed, used));
   };
 
-  const cut = (connection: Connection, status: string): void => {
+  const cut = (connection: TrackedConnection, status: string): void => {
     if (connection.ending.signal.aborted) return;
     connection.status = status;
     connection.ending.abort();
   };
 
-  const cutAll: Gate['cutAll'] = (run, status) => {
+  const cutAll: Connector['cutAll'] = (run, status) => {
     const all = [...run.connections];
     for (const connection of all) cut(connection, status);
     return all.length;

@@ -2,7 +2,7 @@
 // would fill the log: many at once are nothing, as many for days are.
 import type { Clock } from '../../platform/clock.ts';
 
-export type Pace = {
+export type ConnectionRateLimit = {
   /** 0: one more may be opened, and is counted. Else how long to wait for that. */
   take(): number;
 };
@@ -10,7 +10,7 @@ export type Pace = {
 const BURST = { most: 256, perSecond: 64 } as const;
 const LONG = { most: 10_000, perSecond: 2 } as const;
 
-export function makePace(clock: Pick<Clock, 'nowMs'>): Pace {
+export function makePace(clock: Pick<Clock, 'nowMs'>): ConnectionRateLimit {
   const all = [BURST, LONG].map((limit) => ({ ...limit, left: limit.most as number }));
   let atMs = clock.nowMs();
   return {

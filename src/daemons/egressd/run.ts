@@ -6,13 +6,13 @@ import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/words.ts';
 import type { Denials } from './denials.ts';
-import type { Pace } from './pace.ts';
-import { type Rule, readRule, type Wanted } from './rules/match.ts';
-import type { Usage } from './store.ts';
+import type { ConnectionRateLimit } from './pace.ts';
+import { type ParsedEgressRule, readRule, type Wanted } from './rules/match.ts';
+import type { EgressUsage } from './store.ts';
 
 export type ConnectionKind = 'tunnel' | 'http' | 'fetch';
 
-export type Connection = {
+export type TrackedConnection = {
   id: string;
   kind: ConnectionKind;
   /** What must stay allowed for it to stay open; of a reused one, what it does now. */
@@ -32,39 +32,39 @@ export type Connection = {
   isFinished: boolean;
 };
 
-export type Run = {
+export type EgressRun = {
   runId: RunId;
   fence: number;
   agent: string;
   taskId: TaskId;
   rootTaskId: TaskId;
   body: PutEgressBody;
-  rules: readonly Rule[];
-  usage: Usage;
-  connections: Set<Connection>;
+  rules: readonly ParsedEgressRule[];
+  usage: EgressUsage;
+  connections: Set<TrackedConnection>;
   denials: Denials;
-  openings: Pace;
+  openings: ConnectionRateLimit;
   /** Dismissed, or held by a newer activation: nothing is opened any more. */
   isOver: boolean;
 };
 
-export function rulesOf({ allow, granted }: PutEgressBody): Rule[] {
+export function rulesOf({ allow, granted }: PutEgressBody): ParsedEgressRule[] {
   return [...allow, ...granted].map((rule) => taken(readRule(rule)));
 }
 
-export const isMarked = ({ body }: Run): boolean => body.labels.includes('outside');
+export const isMarked = ({ body }: EgressRun): boolean => body.labels.includes('outside');
 
 /** The same run, for one request that may go a little further. */
-export function withRule(run: Run, rule: EgressRule): Run {
+export function withRule(run: EgressRun, rule: EgressRule): EgressRun {
   const rules = [...run.rules, taken(readRule(rule))];
-  return Object.create(run, { rules: { value: rules, enumerable: true } }) as Run;
+  return Object.create(run, { rules: { value: rules, enumerable: true } }) as EgressRun;
 }
 
-function taken(read: ParseOutcome<Rule>): Rule {
+function taken(read: ParseOutcome<ParsedEgressRule>): ParsedEgressRule {
   if ('value' in read) return read.value;
   throw fault('bad_request', `a rule cannot be used: ${read.problem}`, {
     hint: 'Name a host such as github.com, *.github.com or an exact address.',
   });
 }
 
-export const usedBytes = ({ usage }: Run): number => usage.bytesSent + usage.bytesReceived;
+export const usedBytes = ({ usage }: EgressRun): number => usage.bytesSent + usage.bytesReceived;

@@ -19,14 +19,14 @@ import type { RunId } from '../../wire/words.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetches } from './fetch.ts';
-import type { Gate } from './gate.ts';
+import type { Connector } from './gate.ts';
 import { makePace } from './pace.ts';
-import { type Run, rulesOf, usedBytes } from './run.ts';
-import type { Store, Usage } from './store.ts';
+import { type EgressRun, rulesOf, usedBytes } from './run.ts';
+import type { EgressdStore, EgressUsage } from './store.ts';
 
-export type OpenProxy = (socketPath: string, run: Run) => Promise<{ close(): Promise<void> }>;
+export type OpenProxy = (socketPath: string, run: EgressRun) => Promise<{ close(): Promise<void> }>;
 
-export type Service = {
+export type EgressdService = {
   put(runId: RunId, body: PutEgressBody): Promise<{ socket: string; cut: number }>;
   drop(runId: RunId, fence: number): Promise<boolean>;
   get(runId: RunId): Promise<EgressView>;
@@ -42,11 +42,16 @@ export type Service = {
   stop(): Promise<void>;
 };
 
-type Held = { run: Run; socket: string; close(): Promise<void>; expiry: Timer | undefined };
+type EgressSession = {
+  run: EgressRun;
+  socket: string;
+  close(): Promise<void>;
+  expiry: Timer | undefined;
+};
 
 export function makeService(options: {
-  store: Store;
-  gate: Gate;
+  store: EgressdStore;
+  gate: Connector;
   fetches: Fetches;
   openProxy: OpenProxy;
   /** Removes the directories of runs that are not live. */
@@ -55,17 +60,17 @@ export function makeService(options: {
   clock: Clock;
   newId: NewId;
   log: Log;
-}): Service {
+}): EgressdService {
   const { store, gate, clock, newId, log } = options;
-  const held = new Map<RunId, Held>();
+  const held = new Map<RunId, EgressSession>();
   const saved = new Map<RunId, number>();
   /** Until then it is not known which runs have a way out, nor what they used. */
   const reopened = Promise.withResolvers<void>();
   /** Opening and ending the way out of one run never overlap. */
   const inTurn = makeTurns();
 
-  const makeRun = (runId: RunId, body: PutEgressBody, usage: Usage): Run => {
-    const run: Run = {
+  const makeRun = (runId: RunId, body: PutEgressBody, usage: EgressUsage): EgressRun => {
+    const run: EgressRun = {
       ...{ runId, fence: body.fence, agent: body.agent, taskId: body.task_id },
       ...{ rootTaskId: body.root_task_id, body, rules: rulesOf(body), usage, isOver: false },
       connections: new Set(),
@@ -83,7 +88,7 @@ export function makeService(options: {
     return run;
   };
 
-  const watchExpiry = (one: Held): void => {
+  const watchExpiry = (one: EgressSession): void => {
     one.expiry?.cancel();
     const nowMs = clock.nowMs();
     const ends = one.run.rules.map(({ expiresMs }) => expiresMs).filter((ms) => ms > nowMs);
@@ -96,18 +101,22 @@ export function makeService(options: {
       : undefined;
   };
 
-  const open = async (runId: RunId, body: PutEgressBody, usage: Usage): Promise<Held> => {
+  const open = async (
+    runId: RunId,
+    body: PutEgressBody,
+    usage: EgressUsage,
+  ): Promise<EgressSession> => {
     const run = makeRun(runId, body, usage);
     const dir = join(options.runtimeDir, runDirName({ runId, fence: body.fence }));
     const socket = join(dir, 'proxy.sock');
     const { close } = await options.openProxy(socket, run);
-    const one: Held = { run, socket, close, expiry: undefined };
+    const one: EgressSession = { run, socket, close, expiry: undefined };
     held.set(runId, one);
     watchExpiry(one);
     return one;
   };
 
-  const end = async (one: Held): Promise<number> => {
+  const end = async (one: EgressSession): Promise<number> => {
     const { run } = one;
     held.delete(run.runId);
     one.expiry?.cancel();
@@ -118,20 +127,20 @@ export function makeService(options: {
     return cut;
   };
 
-  const change = (one: Held, body: PutEgressBody): number => {
+  const change = (one: EgressSession, body: PutEgressBody): number => {
     one.run.body = body;
     one.run.rules = rulesOf(body);
     watchExpiry(one);
     return gate.cutDisallowed(one.run);
   };
 
-  const of = (runId: RunId): Held => {
+  const of = (runId: RunId): EgressSession => {
     const one = held.get(runId);
     if (one === undefined) throw fault('not_found', `${runId} has no way out`);
     return one;
   };
 
-  const summaryOf = ({ run, socket }: Held): EgressSummary => ({
+  const summaryOf = ({ run, socket }: EgressSession): EgressSummary => ({
     ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId, socket },
     bytes_max: run.body.bytes_max,
     bytes_sent: run.usage.bytesSent,

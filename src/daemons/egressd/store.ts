@@ -32,8 +32,8 @@ CREATE INDEX fetches_by_time ON fetches (begun_ms);`,
 CREATE INDEX fetches_answered ON fetches (begun_ms) WHERE answer IS NOT NULL;`,
 ];
 
-export type Usage = { bytesSent: number; bytesReceived: number };
-export type KnownRun = { runId: RunId; body: PutEgressBody } & Usage;
+export type EgressUsage = { bytesSent: number; bytesReceived: number };
+export type KnownRun = { runId: RunId; body: PutEgressBody } & EgressUsage;
 export type KnownFetch = { requestHash: string; answer: FetchAnswer | undefined };
 
 type RunRow = { run_id: RunId; body: string; bytes_sent: number; bytes_received: number };
@@ -46,14 +46,14 @@ const runOf = (row: RunRow): KnownRun => ({
   bytesReceived: Number(row.bytes_received),
 });
 
-export type Store = ReturnType<typeof makeStore>;
+export type EgressdStore = ReturnType<typeof makeStore>;
 
 export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
   const said = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.poke());
 
   return {
     /** A lower fence than before is refused. Gives what the run has used so far. */
-    putRun: (runId: RunId, body: PutEgressBody): Promise<Usage> =>
+    putRun: (runId: RunId, body: PutEgressBody): Promise<EgressUsage> =>
       db.write(async (sql) => {
         const changed = await sql.run(
           'INSERT INTO runs (run_id, fence, live, body, bytes_sent, bytes_received) ' +
@@ -84,7 +84,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       return rows.map(runOf);
     },
 
-    saveUsage: (all: readonly ({ runId: RunId } & Usage)[]): Promise<void> =>
+    saveUsage: (all: readonly ({ runId: RunId } & EgressUsage)[]): Promise<void> =>
       db.write(async (sql) => {
         for (const { runId, bytesSent, bytesReceived } of all)
           await sql.run(

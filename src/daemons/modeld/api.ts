@@ -1,15 +1,18 @@
 // modeld's routes: what came in goes to the service, what comes back is given its form on the wire.
-import type { Context, Handlers } from '../../platform/dispatch.ts';
+import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { RawAnswer } from '../../platform/dispatch.ts';
 import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
 import type { ClientAnswer } from './service/client-calls.ts';
-import type { Service } from './service/service.ts';
+import type { ModeldService } from './service/service.ts';
 
 type ModeldHandlers = Handlers<typeof modeldRoutes>;
 
 const SSE = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
-const patienceOf = ({ controller, deadlineMs }: Pick<Context, 'controller' | 'deadlineMs'>) => ({
+const patienceOf = ({
+  controller,
+  deadlineMs,
+}: Pick<HandlerContext, 'controller' | 'deadlineMs'>) => ({
   controller,
   deadlineMs,
 });
@@ -27,7 +30,7 @@ function clientBody({ rawBody, body }: { rawBody: string | undefined; body: obje
   return { text: rawBody ?? JSON.stringify(body), body: body as Record<string, unknown> };
 }
 
-export function makeHandlers(service: Service): ModeldHandlers {
+export function makeHandlers(service: ModeldService): ModeldHandlers {
   return { ...modelHandlers(service), ...settingHandlers(service), ...runHandlers(service) };
 }
 
@@ -41,16 +44,16 @@ type ModelRoutes =
   | 'anthropicMessages'
   | 'anthropicModels';
 
-function modelHandlers(service: Service): Pick<ModeldHandlers, ModelRoutes> {
+function modelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
   // A run was told in its manifest's problems, and gets what there is.
-  const assertMeant = (caller: Context['caller'], model: unknown): void => {
+  const assertMeant = (caller: HandlerContext['caller'], model: unknown): void => {
     if (caller.kind === 'operator' && typeof model === 'string')
       service.providers.assertMeant(model);
   };
   const asClient =
     (dialect: 'openai' | 'anthropic') =>
     async (context: {
-      caller: Context['caller'];
+      caller: HandlerContext['caller'];
       body: object;
       rawBody: string | undefined;
       controller: AbortController;
@@ -94,7 +97,10 @@ type SettingRoutes =
   | 'forgetPart'
   | 'addProvider';
 
-function settingHandlers({ settings, reports }: Service): Pick<ModeldHandlers, SettingRoutes> {
+function settingHandlers({
+  settings,
+  reports,
+}: ModeldService): Pick<ModeldHandlers, SettingRoutes> {
   return {
     usage: ({ query }) =>
       reports.usage({ agent: query.agent, taskId: query.task_id, since: query.since }),
@@ -122,7 +128,7 @@ function settingHandlers({ settings, reports }: Service): Pick<ModeldHandlers, S
 
 function runHandlers({
   runs,
-}: Service): Pick<ModeldHandlers, 'admitRun' | 'dismissRun' | 'markRun'> {
+}: ModeldService): Pick<ModeldHandlers, 'admitRun' | 'dismissRun' | 'markRun'> {
   return {
     admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
     dismissRun: async ({ params, query }) => ({

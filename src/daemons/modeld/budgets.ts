@@ -7,11 +7,11 @@ import {
   type Amount,
   type Bound,
   type BudgetKey,
+  type BudgetRefusal,
+  type BudgetRemaining,
   type BudgetSubject,
   clampToLeft,
   keyText,
-  type Left,
-  type Refusal,
   renewsAt,
 } from './rules/budget.ts';
 
@@ -118,7 +118,7 @@ export class Budgets {
    * Takes the bound from every budget or from none. The output is cut to what the tightest one has
    * left.
    */
-  reserve(keys: readonly BudgetKey[], bound: Bound): Reservation | Refusal {
+  reserve(keys: readonly BudgetKey[], bound: Bound): Reservation | BudgetRefusal {
     const entries = keys.map((key) => this.#entry(key));
     const fit = clampToLeft(
       entries.map((entry) => this.#left(entry)),
@@ -224,7 +224,7 @@ export class Budgets {
     return { tokensLimit: tokens, costLimitMicrousd: costMicrousd };
   }
 
-  #left(entry: Entry): Left {
+  #left(entry: Entry): BudgetRemaining {
     const { key, spent, reserved } = entry;
     const { tokensLimit, costLimitMicrousd } = this.#allowedOf(entry);
     const left = (limit: number | null, used: number): number | null =>

@@ -1,6 +1,6 @@
 // modeld as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { defineDaemon, type Floor, type Running } from '../../platform/daemon.ts';
+import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
@@ -32,7 +32,9 @@ const AUDIT_WAIT_MS = 2_000;
  */
 const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
 
-async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldRoutes>> {
+async function start(
+  floor: DaemonContext<ModeldConfig>,
+): Promise<DaemonHandle<typeof modeldRoutes>> {
   const { clock, config, log, stateDir, metrics, moment, newId } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
@@ -105,7 +107,7 @@ async function start(floor: Floor<ModeldConfig>): Promise<Running<typeof modeldR
   }
 }
 
-function artifactReader(floor: Floor<ModeldConfig>): ReadArtifact {
+function artifactReader(floor: DaemonContext<ModeldConfig>): ReadArtifact {
   const agentd = floor.peer('agentd', agentdRoutes);
   return async (id, runId) => {
     const { artifact, text } = await agentd.getArtifact({

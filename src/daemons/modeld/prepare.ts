@@ -3,11 +3,11 @@
 import type { Clock } from '../../platform/clock.ts';
 import { fault } from '../../wire/errors.ts';
 import {
-  type Answer,
   assistantMessage,
   type Dialect,
   type DialectName,
   type ModelRequest,
+  type ModelResponse,
   toModelRequest,
 } from './adapters/dialect.ts';
 import { dialects } from './adapters/dialects.ts';
@@ -23,8 +23,8 @@ import {
 import type { StreamedAnswer, WholeAnswer } from './adapters/provider-client.ts';
 import { startEvents, startTranslation } from './adapters/stream-answer.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
-import { REHEARSAL, type Resolved, type Route } from './rules/models.ts';
-import type { Ask, Performed, ProviderSettings } from './service/ports.ts';
+import { type ModelRoute, REHEARSAL, type Resolved } from './rules/models.ts';
+import type { ModelInput, Performed, ProviderSettings } from './service/ports.ts';
 
 type Read = Omit<Performed, 'route'>;
 export type Sending = {
@@ -48,9 +48,9 @@ export type Prepared = {
 };
 
 export type Preparation = {
-  ask: Ask;
+  ask: ModelInput;
   model: Resolved;
-  route: Route;
+  route: ModelRoute;
   settings: ProviderSettings;
   prices: PriceBook;
   clock: Pick<Clock, 'nowMs'>;
@@ -72,7 +72,7 @@ export function prepare(p: Preparation): Prepared {
 }
 
 /** The played model speaks both dialects, so that clients of either are passed through. */
-function dialectFor(settings: ProviderSettings, ask: Ask): DialectName {
+function dialectFor(settings: ProviderSettings, ask: ModelInput): DialectName {
   if (settings.name !== REHEARSAL) return settings.dialect;
   return ask.form === 'client' ? ask.dialect : 'anthropic';
 }
@@ -180,7 +180,7 @@ function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest)
   }));
 }
 
-type ClientAsk = Extract<Ask, { form: 'client' }>;
+type ClientAsk = Extract<ModelInput, { form: 'client' }>;
 
 function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepared {
   const client = dialects[ask.dialect];
@@ -283,7 +283,7 @@ function prepareEmbed(p: Preparation, input: string[]): Prepared {
       stream: false,
       readWhole({ json }) {
         const read = readEmbedAnswer(json, { count: input.length, model });
-        const answer: Answer = {
+        const answer: ModelResponse = {
           id: '',
           model: read.model,
           message: assistantMessage([]),

@@ -4,7 +4,7 @@
 import type { Clock } from '../../platform/clock.ts';
 import { Fault } from '../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './adapters/circuit.ts';
-import { type Gate, makeGate, type Pass } from './adapters/gate.ts';
+import { type Admission, makeGate, type RateLimiter } from './adapters/gate.ts';
 import { costMicrousd, type PriceBook } from './adapters/prices.ts';
 import {
   type CallLimits,
@@ -16,24 +16,24 @@ import {
 } from './adapters/provider-client.ts';
 import { runRoutes } from './adapters/retry.ts';
 import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
-import type { Resolved, Route } from './rules/models.ts';
+import type { ModelRoute, Resolved } from './rules/models.ts';
 import type {
-  Ask,
-  Ended,
+  ModelInput,
+  ModelResult,
   Performed,
-  Plan,
   ProviderSettings,
-  RunOptions,
+  RoutePlan,
   Upstream,
+  UpstreamOptions,
 } from './service/ports.ts';
 
 type Connection = {
   settings: ProviderSettings;
-  gate: Gate;
+  gate: RateLimiter;
   circuit: Circuit;
   limits: CallLimits;
 };
-export type Hop = { route: Route; connection: Connection; prepared: Prepared };
+export type Hop = { route: ModelRoute; connection: Connection; prepared: Prepared };
 
 const CONNECT_TIMEOUT: TimeoutReason = 'connect_timeout';
 
@@ -92,7 +92,7 @@ export function makeUpstream(options: {
     });
   };
 
-  const plan = (ask: Ask, model: Resolved, routes: readonly Route[]): Plan => {
+  const plan = (ask: ModelInput, model: Resolved, routes: readonly ModelRoute[]): RoutePlan => {
     const hops = routes.map((route): Hop => {
       const connection = connections.get(route.provider)!;
       return {
@@ -151,7 +151,7 @@ export function makeUpstream(options: {
 
 type PlanRun = {
   hops: readonly Hop[];
-  run: RunOptions;
+  run: UpstreamOptions;
   /** For the first of the hops. */
   sending: Sending;
   client: ProviderClient;
@@ -200,8 +200,8 @@ function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promis
   });
 }
 
-function releaseWhenOver(pass: Pass, ended: Ended | Promise<Ended>): void {
-  const release = ({ answer: { usage, usageReported } }: Ended): void =>
+function releaseWhenOver(pass: Admission, ended: ModelResult | Promise<ModelResult>): void {
+  const release = ({ answer: { usage, usageReported } }: ModelResult): void =>
     pass.release(
       usageReported
         ? usage.input_tokens + usage.output_tokens + usage.cache_write_tokens
@@ -214,7 +214,7 @@ function releaseWhenOver(pass: Pass, ended: Ended | Promise<Ended>): void {
 function callOf(options: {
   hop: Hop;
   sending: Sending;
-  run: RunOptions;
+  run: UpstreamOptions;
   budgetMs: number;
 }): Omit<ProviderCall, 'stream'> {
   const { hop, sending, run, budgetMs } = options;

@@ -1,7 +1,7 @@
 // A command whose caller went away is ended, also when that was while it was being started.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 import { makeHandlers, type SandboxdDeps } from './api.ts';
 
 function aCommand() {
@@ -12,7 +12,7 @@ function aCommand() {
     async *pieces() {},
     stdin: async () => undefined,
     kill: () => void kills++,
-  } as unknown as Command;
+  } as unknown as SandboxCommand;
   return { command, kills: () => kills };
 }
 
@@ -21,7 +21,7 @@ for (const route of ['execBox', 'runOnce'] as const) {
     const begin = (leaves: 'before' | 'after' | 'never') => {
       const { command, kills } = aCommand();
       const caller = new AbortController();
-      const start = async (): Promise<Command> => {
+      const start = async (): Promise<SandboxCommand> => {
         if (leaves === 'before') caller.abort();
         return command;
       };

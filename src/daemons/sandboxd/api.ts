@@ -13,23 +13,23 @@ import type {
   sandboxdRoutes,
 } from '../../wire/sandboxd.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { Command, CommandExit } from './adapters/warden.ts';
-import type { Boxes } from './boxes.ts';
+import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
+import type { BoxTable } from './boxes.ts';
 import type { Identities } from './identities.ts';
 import type { Levels } from './levels.ts';
 import type { Runners } from './runners.ts';
-import type { BoxRow, Store } from './store.ts';
+import type { BoxRow, SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
 const GROWS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
 
 export type SandboxdDeps = {
   runners: Runners;
-  boxes: Boxes;
+  boxes: BoxTable;
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
   workspaces: Pick<Workspaces, 'check'>;
-  store: Pick<Store, 'list'>;
+  store: Pick<SandboxdStore, 'list'>;
 };
 
 export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
@@ -91,7 +91,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
 }
 
 function answer(
-  command: Command,
+  command: SandboxCommand,
   isCollected: boolean,
   signal: AbortSignal,
 ): Promise<Collected> | RawAnswer {
@@ -105,7 +105,7 @@ function answer(
   return new RawAnswer({ status: 200, headers, body: lines(command) });
 }
 
-async function* lines(command: Command): AsyncGenerator<string> {
+async function* lines(command: SandboxCommand): AsyncGenerator<string> {
   const line = (event: CommandEvent): string => `${JSON.stringify(event)}\n`;
   try {
     for await (const { stream, bytes } of command.pieces()) {
@@ -120,7 +120,7 @@ async function* lines(command: Command): AsyncGenerator<string> {
   }
 }
 
-async function collect(command: Command): Promise<Collected> {
+async function collect(command: SandboxCommand): Promise<Collected> {
   const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   for await (const { stream, bytes } of command.pieces()) kept[stream].push(bytes);
   const exit = await command.ended;

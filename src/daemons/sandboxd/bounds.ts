@@ -7,13 +7,13 @@ import { RUN_DAEMONS } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import { runnerPlace, runnerPlaceOnHost, systemBinds, toolBinds } from './adapters/host-places.ts';
 import type { SandboxdConfig } from './config.ts';
-import { type Host, identityMode } from './identities.ts';
+import { type HostIdentity, identityMode } from './identities.ts';
 
 export type BoundsPlaces = {
   config: SandboxdConfig & { runner: string };
   stateDir: string;
   runtimeDir: string;
-  host: Host;
+  host: HostIdentity;
   /** The one process that may ask; any of this user when absent. */
   clientPid?: number | undefined;
 };
@@ -25,7 +25,7 @@ export function wardenPaths(runtimeDir: string) {
 }
 
 /** Who this process is, and whose the warden is: that of its directory. */
-export function hostUser(runtimeDir: string): Host {
+export function hostUser(runtimeDir: string): HostIdentity {
   return {
     uid: process.getuid?.() ?? 0,
     gid: process.getgid?.() ?? 0,

@@ -6,11 +6,11 @@ import type { Log } from '../../platform/log.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
 import { TOOL_BIN } from './adapters/host-places.ts';
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 
 export const BOXFS = `${TOOL_BIN}/boxfs`;
 
-export type BoxFiles = {
+export type BoxFileService = {
   perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>>;
   close(): void;
 };
@@ -18,10 +18,10 @@ export type BoxFiles = {
 export function makeBoxFiles(options: {
   roots: readonly BoxfsRoot[];
   /** Runs a program in the box. */
-  run: (argv: string[]) => Promise<Command>;
+  run: (argv: string[]) => Promise<SandboxCommand>;
   clock: Clock;
   log: Log;
-}): BoxFiles {
+}): BoxFileService {
   const { roots, clock, log } = options;
   let open: Promise<BoxfsClient> | undefined;
 
@@ -54,7 +54,7 @@ export function makeBoxFiles(options: {
 }
 
 /** A command's stdin and stdout as one stream; what it says on stderr goes to the log. */
-export function duplexOf(command: Command, log: Log): Duplex {
+export function duplexOf(command: SandboxCommand, log: Log): Duplex {
   const pieces = command.pieces()[Symbol.asyncIterator]();
   let reading = false;
   const pull = async (): Promise<void> => {

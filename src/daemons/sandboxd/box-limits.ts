@@ -2,7 +2,7 @@
 // values out.
 import type { BoxRules, CommandLimits } from '../../wire/sandboxd.ts';
 import { TOOL_BIN } from './adapters/host-places.ts';
-import type { Limits } from './adapters/plan.ts';
+import type { PlanLimits } from './adapters/plan.ts';
 import type { SandboxdConfig } from './config.ts';
 
 const YEAR_MS = 365 * 86_400_000;
@@ -33,7 +33,7 @@ export function diskLimit(config: SandboxdConfig, rules: BoxRules): number {
   return asked === 0 || most === 0 ? Math.max(asked, most) : Math.min(asked, most);
 }
 
-export function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
+export function boxLimits(config: SandboxdConfig, rules: BoxRules): PlanLimits {
   const { memory_bytes, pids, cpu_ms, cpu } = rules.resources ?? {};
   return {
     wallMs: YEAR_MS,
@@ -49,7 +49,11 @@ export function boxLimits(config: SandboxdConfig, rules: BoxRules): Limits {
 }
 
 /** Never more than the box's. */
-export function commandLimits(config: SandboxdConfig, asked: CommandLimits, box: Limits): Limits {
+export function commandLimits(
+  config: SandboxdConfig,
+  asked: CommandLimits,
+  box: PlanLimits,
+): PlanLimits {
   return {
     wallMs: Math.min(asked.wall_ms ?? config.command_wall_ms, box.wallMs),
     cpuMs: Math.min(asked.cpu_ms ?? config.command_cpu_ms, box.cpuMs),

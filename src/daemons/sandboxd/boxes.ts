@@ -16,53 +16,53 @@ import {
 import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
 import { isThere } from './adapters/host-places.ts';
-import type { Bind, BoxPlan, Limits } from './adapters/plan.ts';
-import type { Command, CommandExit, HeldBox, Warden } from './adapters/warden.ts';
-import { type BoxFiles, makeBoxFiles } from './box-files.ts';
+import type { Bind, BoxPlan, PlanLimits } from './adapters/plan.ts';
+import type { CommandExit, OpenedBox, SandboxCommand, Warden } from './adapters/warden.ts';
+import { type BoxFileService, makeBoxFiles } from './box-files.ts';
 import { baseEnv, boxLimits, commandLimits, diskLimit, resolveProgram } from './box-limits.ts';
 import { type InBoxWords, makeInBoxWords } from './box-words.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
 import { makeOrRefused } from './refusals.ts';
-import type { Room, Rooms } from './room.ts';
+import type { BoxDisk, BoxDisks } from './room.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
-import type { NewBox, Store } from './store.ts';
+import type { NewBox, SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
-export type Boxes = {
+export type BoxTable = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
   /** Aborted: whoever asked has gone, and nothing is begun. */
-  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>, signal: AbortSignal): Promise<Command>;
+  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>, signal: AbortSignal): Promise<SandboxCommand>;
   /** `isWrite`: something is to be written that needs room. */
   files<R extends FileAsk>(id: BoxId, request: R, isWrite: boolean): Promise<AnswerTo<R>>;
   close(id: BoxId): Promise<boolean>;
-  runOnce(body: RunOnceBody, signal: AbortSignal): Promise<Command>;
+  runOnce(body: RunOnceBody, signal: AbortSignal): Promise<SandboxCommand>;
   /** Those of a run that activations before this one opened. */
   closeEarlier(runId: string, fence: number): void;
   closeAll(): Promise<number>;
   count(): number;
 };
 
-type Whose = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'> & {
+type BoxOwner = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'> & {
   workspace_path?: string | undefined;
 };
-type Opened = {
-  box: HeldBox;
+type OpenBoxState = {
+  box: OpenedBox;
   view: OpenBox;
-  limits: Limits;
-  files: BoxFiles;
-  room: Room;
+  limits: PlanLimits;
+  files: BoxFileService;
+  room: BoxDisk;
 };
-type Held = { opened: Promise<Opened>; whose: Whose };
+type BoxEntry = { opened: Promise<OpenBoxState>; whose: BoxOwner };
 
 export type BoxesOptions = {
   config: SandboxdConfig;
   identities: Identities;
   workspaces: Workspaces;
   warden: Pick<Warden, 'start' | 'open'>;
-  store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
-  rooms: Rooms;
+  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  rooms: BoxDisks;
   system: readonly Bind[];
   secrets: () => readonly string[];
   /** Directories whose names on this host no agent is told. */
@@ -73,12 +73,12 @@ export type BoxesOptions = {
   moment: (name: string) => void;
 };
 
-export function makeBoxes(options: BoxesOptions): Boxes {
+export function makeBoxes(options: BoxesOptions): BoxTable {
   const { config, identities, workspaces, warden, store, rooms, log } = options;
-  const held = new Map<BoxId, Held>();
+  const held = new Map<BoxId, BoxEntry>();
   const orRefused = makeOrRefused(store, log);
 
-  const inWordsOf = ({ agent, root_task_id, workspace_path }: Whose): InBoxWords => {
+  const inWordsOf = ({ agent, root_task_id, workspace_path }: BoxOwner): InBoxWords => {
     const box = { agent, rootTaskId: root_task_id, path: workspace_path };
     return makeInBoxWords(workspaces.namesOf(box), options.hidden);
   };
@@ -86,7 +86,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   /** Everything of a box but its command. */
   const planBox = async (
     id: BoxId,
-    body: Whose & Pick<OpenBoxBody, 'rules' | 'network'>,
+    body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
     level: 'L1' | 'L2',
   ) => {
     const identity = await identities.of(body.agent);
@@ -123,10 +123,10 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { plan, home, missing, writes };
   };
 
-  const roomOf = (whose: Whose, writes: readonly string[], limitBytes: number) =>
+  const roomOf = (whose: BoxOwner, writes: readonly string[], limitBytes: number) =>
     rooms.of({ rootTaskId: whose.root_task_id, writes, limitBytes });
 
-  const orClosed = <T>(room: Room, opening: Promise<T>): Promise<T> =>
+  const orClosed = <T>(room: BoxDisk, opening: Promise<T>): Promise<T> =>
     opening.catch((error: unknown) => {
       room.close();
       throw error;
@@ -143,7 +143,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
   const boxOf = (
     id: BoxId,
     kind: NewBox['kind'],
-    body: Whose & Pick<OpenBoxBody, 'level'>,
+    body: BoxOwner & Pick<OpenBoxBody, 'level'>,
   ): Omit<NewBox, 'uid'> => {
     const { run_id, fence, agent, task_id, root_task_id, level } = body;
     return { id, kind, level, run_id, fence, agent, task_id, root_task_id };
@@ -161,7 +161,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
       );
   };
 
-  const openNow = async (id: BoxId, body: OpenBoxBody): Promise<Opened> => {
+  const openNow = async (id: BoxId, body: OpenBoxBody): Promise<OpenBoxState> => {
     const record = boxOf(id, 'tools', body);
     const { plan, home, missing, box, room } = await orRefused(record, async () => {
       assertHeldLevel(body.level);
@@ -202,7 +202,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
     return { box, view, limits: plan.limits, files, room };
   };
 
-  const begun = (command: Command): void => {
+  const begun = (command: SandboxCommand): void => {
     options.moment('sandboxd.after-exec');
     void command.ended.then(() => options.moment('sandboxd.after-command'));
   };
@@ -230,7 +230,7 @@ export function makeBoxes(options: BoxesOptions): Boxes {
         return (await found.opened).view;
       }
       const opened = inWordsOf(body)(openNow(id, body));
-      const entry: Held = { opened, whose: body };
+      const entry: BoxEntry = { opened, whose: body };
       held.set(id, entry);
       opened.catch(() => held.get(id) === entry && held.delete(id));
       return (await opened).view;
@@ -345,7 +345,7 @@ const noBox = (id: BoxId) =>
   });
 
 /** Where the warden says that the box has ended, or ends for this, nothing was started. */
-const execIn = (id: BoxId, box: HeldBox, command: Parameters<HeldBox['exec']>[0]) =>
+const execIn = (id: BoxId, box: OpenedBox, command: Parameters<OpenedBox['exec']>[0]) =>
   box.exec(command).catch((error: unknown) => {
     throw error instanceof Fault && error.details?.refused === 'box' ? noBox(id) : error;
   });
@@ -355,16 +355,16 @@ const sizeOf = (request: FileAsk): number =>
   request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;
 
 /** A command that ended with its box says why the box did, where that is of interest. */
-function withReason(command: Command, box: HeldBox): Command {
+function withReason(command: SandboxCommand, box: OpenedBox): SandboxCommand {
   const ended = command.ended.then(async (exit) => {
     if (exit === 'gone' || exit.endedBy !== 'box') return exit;
     const whole = await box.ended;
     return whole !== 'gone' && whole.endedBy === 'seal' ? { ...exit, endedBy: 'seal' } : exit;
   });
-  return { ...command, ended: ended as Command['ended'] };
+  return { ...command, ended: ended as SandboxCommand['ended'] };
 }
 
-function feed(command: Command, stdinBase64: string | undefined): void {
+function feed(command: SandboxCommand, stdinBase64: string | undefined): void {
   if (stdinBase64 !== undefined) void command.stdin(Buffer.from(stdinBase64, 'base64'));
   command.stdinEnd();
 }

@@ -1,7 +1,7 @@
 // sandboxd as a value: the one file that knows all its parts.
 import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
-import { defineDaemon, type Floor } from '../../platform/daemon.ts';
+import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -33,7 +33,7 @@ import { makeWorkspaces } from './workspaces.ts';
 const AUDIT_WAIT_MS = 2_000;
 const KEEP_BOXES_MS = 30 * 86_400_000;
 
-async function start(floor: Floor<SandboxdConfig>) {
+async function start(floor: DaemonContext<SandboxdConfig>) {
   const { config, clock, log, newId, stateDir, runtimeDir, moment } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS, log });

@@ -1,5 +1,5 @@
 // Checks the files of running commands at an interval, and ends a command that may not go on.
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 
 export const CHECK_INTERVAL_MS = 100;
 
@@ -7,7 +7,7 @@ export const CHECK_INTERVAL_MS = 100;
 type Check = () => string | undefined | Promise<string | undefined>;
 
 /** Returns the command, which is ended by `disk` when its check says so. */
-type DiskGuard = (command: Command, check: Check) => Command;
+type DiskGuard = (command: SandboxCommand, check: Check) => SandboxCommand;
 
 /** One timer for all commands, while there are any. */
 export function makeDiskGuard(): DiskGuard {

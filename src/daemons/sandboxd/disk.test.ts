@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Command, CommandExit } from './adapters/warden.ts';
+import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 
 const EXIT: CommandExit = {
@@ -13,13 +13,13 @@ const EXIT: CommandExit = {
   ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
 };
 
-function running(): { command: Command; end: (exit: CommandExit) => void } {
+function running(): { command: SandboxCommand; end: (exit: CommandExit) => void } {
   let end: (exit: CommandExit) => void = () => {};
   const ended = new Promise<CommandExit>((resolve) => {
     end = resolve;
   });
   const nothing = () => {};
-  const command: Command = {
+  const command: SandboxCommand = {
     ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
     pieces: async function* () {},
     kill: () => end(EXIT),

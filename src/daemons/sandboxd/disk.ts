@@ -3,14 +3,14 @@
 // down what happens.
 import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 import { makeDiskGuard } from './disk-guard.ts';
 
 export type Disk = {
   /** Throws when one of the disks that hold these has no room for agents. */
   assertRoom(paths: readonly string[]): void;
   /** The command, which is ended by `disk` when the room goes while it runs. */
-  guard(command: Command, paths: readonly string[]): Command;
+  guard(command: SandboxCommand, paths: readonly string[]): SandboxCommand;
 };
 
 const NOTE = 'the disk is full, but for what is kept from agents';

@@ -4,7 +4,7 @@ import { accountsIn, readPasswd } from '../../platform/accounts.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { LinuxUsers } from './adapters/linux-users.ts';
 import type { SandboxdConfig } from './config.ts';
-import type { Range, Store } from './store.ts';
+import type { Range, SandboxdStore } from './store.ts';
 
 export type IdentityMode = 'users' | 'dynamic' | 'single';
 export type Identity = { uid: number; gid: number; user: string };
@@ -19,7 +19,7 @@ export type Identities = {
 
 export type HostUser = { uid: number; gid: number };
 /** Who the daemons are, and whether the warden beside them is root. */
-export type Host = HostUser & { wardenIsRoot: boolean };
+export type HostIdentity = HostUser & { wardenIsRoot: boolean };
 
 /** The last two of the range are no agent's: one to try sandboxes with, one for the daemons. */
 export const nobodyOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({ uid: id, gid: id });
@@ -31,7 +31,7 @@ export const daemonsOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({
 /** What identity means here, or why it cannot be had. */
 export function identityMode(
   { identity }: Pick<SandboxdConfig, 'identity'>,
-  host: Pick<Host, 'uid' | 'wardenIsRoot'>,
+  host: Pick<HostIdentity, 'uid' | 'wardenIsRoot'>,
 ): IdentityMode {
   if (identity === 'auto') return host.wardenIsRoot ? 'dynamic' : 'single';
   if (identity === 'single' && host.wardenIsRoot)
@@ -51,8 +51,8 @@ export function identityMode(
 
 export function makeIdentities(options: {
   config: SandboxdConfig;
-  store: Pick<Store, 'uidOf'>;
-  host: Host;
+  store: Pick<SandboxdStore, 'uidOf'>;
+  host: HostIdentity;
   /** The account that each agent's manifest names; undefined: agent-NAME. */
   linuxUsers?: () => LinuxUsers;
   /** The text of the host's passwd. */

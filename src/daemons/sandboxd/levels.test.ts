@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { fault } from '../../wire/errors.ts';
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 import { sandboxdConfig } from './config.ts';
 import { assertLevel, makeLevels } from './levels.ts';
 
@@ -21,10 +21,14 @@ const exit = {
   ...{ stdoutBytes: 0, stderrBytes: 0 },
 };
 
-function levels(host: Record<string, string>, more: object = {}, start?: () => Promise<Command>) {
+function levels(
+  host: Record<string, string>,
+  more: object = {},
+  start?: () => Promise<SandboxCommand>,
+) {
   const ran = {
     ...{ stdinEnd: () => undefined, discard: () => undefined, ended: Promise.resolve(exit) },
-  } as unknown as Command;
+  } as unknown as SandboxCommand;
   const refuse = fault('level_unavailable', 'the warden refused: no namespaces');
   return makeLevels({
     config: sandboxdConfig.parse(more),

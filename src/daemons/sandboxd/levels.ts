@@ -2,9 +2,9 @@
 // what the warden saw. What is not there is said with its cause and the command that helps.
 import { existsSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
-import type { FeaturesView, SandboxLevel, Try } from '../../wire/sandboxd.ts';
+import type { FeaturesView, Probe, SandboxLevel } from '../../wire/sandboxd.ts';
 import { systemBinds } from './adapters/host-places.ts';
-import type { Limits, Plan } from './adapters/plan.ts';
+import type { PlanLimits, WardenPlan } from './adapters/plan.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
@@ -21,7 +21,7 @@ export function assertLevel(level: SandboxLevel): asserts level is 'L1' | 'L2' {
   throw fault('level_unavailable', why, { hint: 'Use L2, or do without.' });
 }
 
-const SMALL: Limits = {
+const SMALL: PlanLimits = {
   wallMs: 5_000,
   cpuMs: 5_000,
   memoryBytes: 256 * 1024 * 1024,
@@ -66,7 +66,7 @@ export type Levels = {
   assertRunners(): Promise<void>;
 };
 
-function usersOf({ mode, refused }: Pick<Identities, 'mode' | 'refused'>): Try {
+function usersOf({ mode, refused }: Pick<Identities, 'mode' | 'refused'>): Probe {
   const name = 'users';
   if (mode === 'single') {
     const detail = 'every agent runs as this user; the kernel keeps them apart by namespaces only';
@@ -88,10 +88,10 @@ export function makeLevels(options: {
   const binds = systemBinds(config.system_paths);
   const program = '/usr/bin/true';
 
-  const tryLevel = async (level: 1 | 2, seen: Map<string, string>): Promise<Try> => {
+  const tryLevel = async (level: 1 | 2, seen: Map<string, string>): Promise<Probe> => {
     const name = `L${level}`;
     try {
-      const plan: Plan = {
+      const plan: WardenPlan = {
         id: 'doctor',
         level,
         profile: 'tool',
@@ -125,7 +125,7 @@ export function makeLevels(options: {
       const get = (name: string) => seen.get(name) ?? '';
       const fix = get('fix') === '' ? null : get('fix');
       const mode = get('mode') === 'root' ? 'root' : 'user';
-      const held = Object.entries(HELD).map(([name, what]): Try => {
+      const held = Object.entries(HELD).map(([name, what]): Probe => {
         const { held: does, instead } = what;
         const works = get(name) !== 'none';
         return works
@@ -145,7 +145,7 @@ export function makeLevels(options: {
           await tryLevel(1, seen),
           await tryLevel(2, seen),
           ...(['L3', 'L4'] as const).map(
-            (name): Try => ({ name, works: false, detail: NOT_BUILT[name]!, fix: null }),
+            (name): Probe => ({ name, works: false, detail: NOT_BUILT[name]!, fix: null }),
           ),
         ],
         features: [

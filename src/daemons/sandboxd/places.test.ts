@@ -25,7 +25,7 @@ import type { Owned } from './adapters/plan.ts';
 import { boundsText } from './bounds.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeIdentities } from './identities.ts';
-import { MIGRATIONS, makeStore, type NewBox, type Store } from './store.ts';
+import { MIGRATIONS, makeStore, type NewBox, type SandboxdStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
 /** The daemons' own user beside a warden that is root, and a person with a warden of hers. */
@@ -36,7 +36,7 @@ describe('sandboxd remembers', () => {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'sandboxd-')));
   const events: NewEvent[] = [];
   let db: Database;
-  let store: Store;
+  let store: SandboxdStore;
   const open = async () => {
     db = openSqlite({ file: join(dir, 'sandboxd.sqlite'), migrations: MIGRATIONS });
     const clock = manualClock(1_000_000);

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
-import type { Limits } from './adapters/plan.ts';
-import type { Command, CommandExit } from './adapters/warden.ts';
+import type { PlanLimits } from './adapters/plan.ts';
+import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
 import { makeRooms } from './room.ts';
@@ -16,10 +16,10 @@ const EXIT: Exclude<CommandExit, 'gone'> = {
   ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
 };
 
-function running(): { command: Command; end: () => void } {
+function running(): { command: SandboxCommand; end: () => void } {
   const { promise: ended, resolve } = Promise.withResolvers<CommandExit>();
   const nothing = () => {};
-  const command: Command = {
+  const command: SandboxCommand = {
     ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
     pieces: async function* () {},
     kill: () => resolve(EXIT),
@@ -144,7 +144,7 @@ it('what begins beyond the limit cannot write, is told so, and can delete', asyn
     warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
   });
   const room = await rooms.of({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
-  const given: Limits[] = [];
+  const given: PlanLimits[] = [];
   const run = () => {
     const { command, end } = running();
     end();

@@ -6,23 +6,23 @@ import type { Log } from '../../platform/log.ts';
 import { makeLanes } from '../../platform/turns.ts';
 import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Command } from './adapters/warden.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 import { CHECK_INTERVAL_MS, makeDiskGuard } from './disk-guard.ts';
 
 /** `beforeBytes` was there when the task tree came, and is not counted. */
 export type QuotaPlace = { path: string; beforeBytes: number };
 
 /** `note` says to whoever gave the command that nothing can be written. */
-export type Begun = { isOver: boolean; useBytes: number; note: string | null };
+export type WriteAllowance = { isOver: boolean; useBytes: number; note: string | null };
 
 export type Allowance = {
   limitBytes: number;
   /** Throws when so many bytes more do not fit. */
   assertRoom(bytes: number): Promise<void>;
   /** How it stands for a command that begins now. */
-  begin(): Promise<Begun>;
+  begin(): Promise<WriteAllowance>;
   /** The command, which is ended by `disk` when it takes more than there may be. */
-  guard(command: Command, begun: Begun): Command;
+  guard(command: SandboxCommand, begun: WriteAllowance): SandboxCommand;
   /** Nobody uses it any more. */
   close(): void;
 };
@@ -127,7 +127,11 @@ export function makeQuota(options: {
     return ageMs >= Math.max(usual, REST.usual * tookMs);
   };
 
-  const guard = (command: Command, counted: Counted, ceilingBytes: number): Command => {
+  const guard = (
+    command: SandboxCommand,
+    counted: Counted,
+    ceilingBytes: number,
+  ): SandboxCommand => {
     let failures = 0;
     return guardDisk(command, async () => {
       try {

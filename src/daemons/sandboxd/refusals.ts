@@ -1,12 +1,12 @@
 // Boxes and runners that were refused: written into the log, and told to whoever asked. Where the
 // one fails, the other is done all the same.
 import type { Log } from '../../platform/log.ts';
-import type { RefusedBox, Store } from './store.ts';
+import type { RefusedBox, SandboxdStore } from './store.ts';
 
 export type OrRefused = <T>(box: Omit<RefusedBox, 'uid'>, work: () => Promise<T>) => Promise<T>;
 
 /** For everything before a box is there: what stands in its way is recorded and thrown. */
-export function makeOrRefused(store: Pick<Store, 'recordRefused'>, log: Log): OrRefused {
+export function makeOrRefused(store: Pick<SandboxdStore, 'recordRefused'>, log: Log): OrRefused {
   return async (box, work) => {
     try {
       return await work();

@@ -1,22 +1,25 @@
 // The disk as one box sees it: what is kept of it from all agents (disk.ts), and what the files of
 // this box may take (quota.ts), around each command and each file that is written.
-import type { Limits } from './adapters/plan.ts';
-import type { Command, Warden } from './adapters/warden.ts';
+import type { PlanLimits } from './adapters/plan.ts';
+import type { SandboxCommand, Warden } from './adapters/warden.ts';
 import type { Disk } from './disk.ts';
 import type { Quota, QuotaPlace } from './quota.ts';
-import type { Store } from './store.ts';
+import type { SandboxdStore } from './store.ts';
 
-export type Room = {
+export type BoxDisk = {
   /** Throws when so many bytes more do not fit. */
   assertRoom(bytes: number): Promise<void>;
   /** Begins a command with what it may write, and ends it when it takes more. */
-  run(limits: Limits, start: (limits: Limits) => Promise<Command>): Promise<Command>;
+  run(
+    limits: PlanLimits,
+    start: (limits: PlanLimits) => Promise<SandboxCommand>,
+  ): Promise<SandboxCommand>;
   close(): void;
 };
 
-export type Rooms = {
+export type BoxDisks = {
   /** `limitBytes` 0: as much as there is, but for what is kept. */
-  of(box: { rootTaskId: string; writes: readonly string[]; limitBytes: number }): Promise<Room>;
+  of(box: { rootTaskId: string; writes: readonly string[]; limitBytes: number }): Promise<BoxDisk>;
 };
 
 /** So little that nothing can be written: the kernel's word for none would be "not said". */
@@ -25,11 +28,11 @@ const NO_FILE_BYTES = 1;
 export function makeRooms(options: {
   disk: Disk;
   quota: Quota;
-  store: Pick<Store, 'diskBefore' | 'recordDiskBefore'>;
+  store: Pick<SandboxdStore, 'diskBefore' | 'recordDiskBefore'>;
   warden: Pick<Warden, 'measure'>;
   /** Directories that are empty when a task tree comes: all that is in them is its own. */
   ownDirs: readonly string[];
-}): Rooms {
+}): BoxDisks {
   const { disk, quota, store, warden, ownDirs } = options;
 
   const placeOf = async (rootTaskId: string, path: string): Promise<QuotaPlace> => {
@@ -47,7 +50,7 @@ export function makeRooms(options: {
       const allowance = quota.of(places, limitBytes);
       const isAllOwn = limitBytes > 0 && places.every(({ beforeBytes }) => beforeBytes === 0);
       // One file can be no larger than all: that much the kernel itself holds.
-      const fileBytes = (limits: Limits) =>
+      const fileBytes = (limits: PlanLimits) =>
         isAllOwn ? Math.min(limits.fsizeBytes, limitBytes) : limits.fsizeBytes;
       return {
         async assertRoom(bytes) {
@@ -68,7 +71,7 @@ export function makeRooms(options: {
   };
 }
 
-function withNote(command: Command, note: string): Command {
+function withNote(command: SandboxCommand, note: string): SandboxCommand {
   const ended = command.ended.then((exit) => (exit === 'gone' ? exit : { note, ...exit }));
   return { ...command, ended };
 }

@@ -10,8 +10,8 @@ import { idMaker } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../wire/words.ts';
-import type { BoxPlan, Plan } from './adapters/plan.ts';
-import type { Command, CommandExit, HeldBox } from './adapters/warden.ts';
+import type { BoxPlan, WardenPlan } from './adapters/plan.ts';
+import type { CommandExit, OpenedBox, SandboxCommand } from './adapters/warden.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
@@ -28,7 +28,7 @@ const EXIT: Exclude<CommandExit, 'gone'> = {
 function playedCommand(stderr = '') {
   const ended = Promise.withResolvers<CommandExit>();
   const told: string[] = [];
-  const command: Command = {
+  const command: SandboxCommand = {
     pid: process.pid,
     async *pieces() {
       if (stderr !== '') yield { stream: 'stderr', bytes: Buffer.from(stderr) };
@@ -46,7 +46,7 @@ function playedCommand(stderr = '') {
 
 describe('runners and boxes', () => {
   let dir: string;
-  let plans: (Plan | BoxPlan)[];
+  let plans: (WardenPlan | BoxPlan)[];
   let journal: string[];
   let canRecord: boolean;
   let why: string[];
@@ -74,12 +74,12 @@ describe('runners and boxes', () => {
       why.push(message);
     },
   };
-  const heldBox = (): HeldBox => {
+  const heldBox = (): OpenedBox => {
     const ended = Promise.withResolvers<CommandExit>();
     return {
       pid: 1,
       exec: async (command) => {
-        plans.push(command as unknown as Plan);
+        plans.push(command as unknown as WardenPlan);
         return played.command;
       },
       close: async () => ended.resolve({ ...EXIT, endedBy: 'killed' }),
@@ -88,7 +88,7 @@ describe('runners and boxes', () => {
   };
   let refusal: Error | undefined;
   const warden = {
-    async start(plan: Plan) {
+    async start(plan: WardenPlan) {
       plans.push(plan);
       if (refusal !== undefined) throw refusal;
       return played.command;
@@ -127,7 +127,7 @@ describe('runners and boxes', () => {
   it('a runner gets three directories, made before the sockets, and its sockets are told as it sees them', async () => {
     const all = runners();
     const { sockets } = await all.start({ ...whose, mode: 'live' });
-    const plan = plans[0] as Plan;
+    const plan = plans[0] as WardenPlan;
     assert.deepEqual(
       [plan.profile, plan.level, plan.uid, plan.user],
       ['runner', 2, 7, 'agent-coder'],
@@ -321,7 +321,7 @@ describe('runners and boxes', () => {
       { argv: ['ls', '-l'], env: { A: '1' }, limits, stdin_base64: 'aGk=' },
       stays,
     );
-    const command = plans[1] as Plan;
+    const command = plans[1] as WardenPlan;
     assert.deepEqual(command.args, ['/usr/bin/env', '--', 'ls', '-l']);
     assert.equal(command.cwd, '/workspace');
     assert.deepEqual([command.limits.wallMs, command.limits.pids], [50, 10]);

@@ -10,13 +10,13 @@ import { fault } from '../../wire/errors.ts';
 import type { RunnerEnd, RunnerEnded, StartRunnerBody } from '../../wire/sandboxd.ts';
 import type { BoxId, RunId } from '../../wire/words.ts';
 import type { RunnerPlace } from './adapters/host-places.ts';
-import type { Bind, Limits, Plan } from './adapters/plan.ts';
+import type { Bind, PlanLimits, WardenPlan } from './adapters/plan.ts';
 import type { ProcessRecords } from './adapters/process-records.ts';
-import type { Command, CommandExit, Warden } from './adapters/warden.ts';
+import type { CommandExit, SandboxCommand, Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
 import { makeOrRefused } from './refusals.ts';
-import type { Store } from './store.ts';
+import type { SandboxdStore } from './store.ts';
 
 type Sockets = Record<RunDaemonName, string>;
 type Key = { runId: RunId; fence: number; mode: 'live' | 'replay' };
@@ -39,7 +39,7 @@ export type Runners = {
   count(): number;
 };
 
-type Live = { command: Command; ended: Promise<void> };
+type LiveRunner = { command: SandboxCommand; ended: Promise<void> };
 
 const POLL_MS = 20_000;
 /** Nobody has asked for so long: agentd is gone, and runners work for nobody. */
@@ -55,7 +55,7 @@ export type RunnersOptions = {
   place: () => RunnerPlace;
   identities: Identities;
   warden: Pick<Warden, 'start'>;
-  store: Pick<Store, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   records: ProcessRecords;
   newId: NewId;
   log: Log;
@@ -65,7 +65,7 @@ export type RunnersOptions = {
 export function makeRunners(options: RunnersOptions): Runners {
   const { config, store, records, log, newId } = options;
   const runtimeDir = realpathSync(options.runtimeDir);
-  const live = new Map<string, Live>();
+  const live = new Map<string, LiveRunner>();
   const epoch = newId('life');
   const told = makeEnds();
   const alone = makeLastOneOut(() => {
@@ -85,7 +85,7 @@ export function makeRunners(options: RunnersOptions): Runners {
     return { agentd: at('agentd'), toold: at('toold'), modeld: at('modeld') };
   };
 
-  const planOf = (id: BoxId, name: string, identity: Identity): Plan => {
+  const planOf = (id: BoxId, name: string, identity: Identity): WardenPlan => {
     const place = options.place();
     const dirs = socketDirs(name).map((src, at): Bind => {
       const dst = onHost ? src : join(daemonsIn, RUN_DAEMONS[at]!);
@@ -121,11 +121,11 @@ export function makeRunners(options: RunnersOptions): Runners {
       if (name.startsWith('run_')) removeDirs(name);
 
   const watch = (
-    command: Command,
+    command: SandboxCommand,
     name: string,
     key: Key,
     recorded: { id: BoxId; opened: Promise<void> } | undefined,
-  ): Live => {
+  ): LiveRunner => {
     const tail = keepTail(command);
     const forget = records.add(command.pid, key);
     const ended = command.ended.then(async (exit) => {
@@ -188,11 +188,11 @@ export function makeRunners(options: RunnersOptions): Runners {
     return { pid: command.pid, epoch, sockets: socketsOf(name) };
   };
 
-  const endOne = async (entry: Live): Promise<void> => {
+  const endOne = async (entry: LiveRunner): Promise<void> => {
     entry.command.kill();
     await entry.ended;
   };
-  const find = (key: Key): Live | undefined => live.get(runDirName(key, key.mode));
+  const find = (key: Key): LiveRunner | undefined => live.get(runDirName(key, key.mode));
 
   return {
     start(body) {
@@ -287,7 +287,7 @@ function makeLastOneOut(left: () => void) {
 }
 
 /** Time is the task's to limit; the runner itself computes little. */
-function limitsOf(config: SandboxdConfig): Limits {
+function limitsOf(config: SandboxdConfig): PlanLimits {
   return {
     wallMs: YEAR_MS,
     cpuMs: YEAR_MS,
@@ -309,7 +309,7 @@ function endOf(exit: CommandExit, stderrTail: string): RunnerEnd {
 }
 
 /** Its last words, for the report of a crash; what it says on stdout is nobody's. */
-function keepTail(command: Command): { text(): string; done: Promise<void> } {
+function keepTail(command: SandboxCommand): { text(): string; done: Promise<void> } {
   let kept: Buffer = Buffer.alloc(0);
   const read = async (): Promise<void> => {
     for await (const { stream, bytes } of command.pieces()) {

@@ -65,7 +65,7 @@ export type BoxRow = NewBox & {
 export type WorkspaceRow = { root_task_id: string; gid: number; path: string | null };
 export type Range = { first: number; last: number };
 
-export type Store = {
+export type SandboxdStore = {
   /** The uid of a name, given now if it has none yet; never another's, never again. */
   uidOf(agent: string, range: Range): Promise<number>;
   /** A path is taken from whoever names it first; after that it is that workspace's for good. */
@@ -86,7 +86,7 @@ export type Store = {
 };
 export type EventData = Record<string, string | number | boolean | null>;
 
-export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Store {
+export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): SandboxdStore {
   const next = (used: number | null | undefined, range: Range, what: string): number => {
     const value = Math.max(range.first, Number(used ?? 0) + 1);
     if (value <= range.last) return value;

@@ -11,7 +11,7 @@ import type { Renamed } from './box-words.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identity } from './identities.ts';
 import { WORKSPACE } from './rules.ts';
-import type { Store } from './store.ts';
+import type { SandboxdStore } from './store.ts';
 
 /** `layers` are read-only, lowest first; what is written goes to `upper`. */
 export type Workspace = { layers: readonly string[]; upper: string; gid: number };
@@ -33,7 +33,7 @@ export type Workspaces = {
 export function makeWorkspaces(options: {
   stateDir: string;
   config: SandboxdConfig;
-  store: Pick<Store, 'workspace'>;
+  store: Pick<SandboxdStore, 'workspace'>;
   /** Whether boxes have users of their own, and files have to be given to them: by the warden. */
   ownUsers: boolean;
   warden: Pick<Warden, 'own'>;

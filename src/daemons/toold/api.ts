@@ -9,14 +9,14 @@ import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
 import type { FileProblem } from '../../wire/words.ts';
 import type { Containment } from './containment.ts';
 import type { Marks } from './marks.ts';
-import type { Runs } from './runs.ts';
-import type { Service } from './service.ts';
-import type { CallRow, Store } from './store.ts';
+import type { ToolRuns } from './runs.ts';
+import type { TooldService } from './service.ts';
+import type { ToolCallRow, TooldStore } from './store.ts';
 
 export function makeHandlers(options: {
-  service: Service;
-  runs: Runs;
-  store: Store;
+  service: TooldService;
+  runs: ToolRuns;
+  store: TooldStore;
   marks: Pick<Marks, 'learn'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
   /** What is wrong with declared tools. */
@@ -89,7 +89,7 @@ function asRun(caller: Caller): RunCaller {
   return caller;
 }
 
-function viewOf(row: CallRow): ToolCallView {
+function viewOf(row: ToolCallRow): ToolCallView {
   const parsed = (text: string | null) =>
     text === null ? null : (JSON.parse(text) as Record<string, unknown>);
   return {

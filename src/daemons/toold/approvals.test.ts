@@ -12,17 +12,17 @@ import {
   isCode,
   makeWorld,
   publishPolicy,
-  type TestHost,
-  type TestRun,
-  type World,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
 } from './testing/host.ts';
 
 const ASKED = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.count_effect'] } };
 const TOOL = 'test.count_effect';
 
-let world: World;
-let host: TestHost;
-let run: TestRun;
+let world: TooldWorld;
+let host: TooldTestHost;
+let run: TooldTestRun;
 beforeEach(async () => {
   world = makeWorld();
   publishPolicy(world.dir, { coder: ASKED });
@@ -34,7 +34,7 @@ afterEach(async () => {
   world.remove();
 });
 
-const answer = (callId: CallId, said: Parameters<World['approvald']['say']>[1]): void =>
+const answer = (callId: CallId, said: Parameters<TooldWorld['approvald']['say']>[1]): void =>
   answerAsPerson(world, callId, said);
 
 describe('a call that needs a person', () => {
@@ -124,7 +124,7 @@ describe('a call that needs a person', () => {
   it('is not done on an answer that approvald did not sign for it', async () => {
     await ask();
     answer(run.callId(1), { decision: 'approved' });
-    const forgeries: World['approvald']['state']['forge'][] = [
+    const forgeries: TooldWorld['approvald']['state']['forge'][] = [
       (real) => ({ ...real, signature: Buffer.alloc(64).toString('base64url') }),
       (real) => ({ ...real, arguments: { key: 'y' } }),
       (real) => ({ ...real, statement: { ...real.statement!, agent: 'other' } }),

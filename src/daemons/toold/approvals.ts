@@ -26,32 +26,44 @@ import {
 
 export type ApprovaldClient = Client<typeof approvaldRoutes>;
 
-type Ask = Permission & { kind: 'ask' };
-export type Asked = {
+type NeedsApproval = Permission & { kind: 'ask' };
+export type PendingApproval = {
   approvalId: ApprovalId;
   /** `answered`: by a permit, or by a person who was asked before. */
   status: 'pending' | 'answered';
   expiresAt: string;
 };
 /** What a person saw of a call that they approved: it is done on that, or not at all. */
-export type Seen = { shownHash: string | null; basis: Basis | undefined };
-type Approved = { approved: true; edited: Record<string, unknown> | undefined; seen: Seen };
-export type Answer = Approved | { approved: false; error: CallError };
+export type ReviewedState = { shownHash: string | null; basis: Basis | undefined };
+type Approved = {
+  approved: true;
+  edited: Record<string, unknown> | undefined;
+  seen: ReviewedState;
+};
+export type ApprovalResult = Approved | { approved: false; error: CallError };
 
 export type Approvals = {
-  request(job: Job, may: Ask, context: ToolContext): Promise<Asked>;
+  request(job: Job, may: NeedsApproval, context: ToolContext): Promise<PendingApproval>;
   /** Where the run waits; opened once per call. */
-  wait(asked: Asked, context: ToolContext): Promise<WaitView>;
+  wait(asked: PendingApproval, context: ToolContext): Promise<WaitView>;
   /** The diff is made anew: an answer to another one does not count. */
-  redeem(job: Job, approvalId: ApprovalId, now: Now): Promise<Answer>;
+  redeem(job: Job, approvalId: ApprovalId, now: RedeemInput): Promise<ApprovalResult>;
   /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
-  seenOf(job: Job, answer: Approved, now: Now & { edited: Edited }): Promise<Seen | CallError>;
+  seenOf(
+    job: Job,
+    answer: Approved,
+    now: RedeemInput & { edited: Edited },
+  ): Promise<ReviewedState | CallError>;
   /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
-  heldTo(job: Job, input: unknown, by: HeldBy): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
+  heldTo(
+    job: Job,
+    input: unknown,
+    by: ApprovalBinding,
+  ): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
 };
-type HeldBy = { approvalId: ApprovalId; seen: Seen; context: ToolContext };
-type Edited = Pick<Now, 'input' | 'context'>;
-export type Now = { labels: readonly Label[]; context: ToolContext; input: unknown };
+type ApprovalBinding = { approvalId: ApprovalId; seen: ReviewedState; context: ToolContext };
+type Edited = Pick<RedeemInput, 'input' | 'context'>;
+export type RedeemInput = { labels: readonly Label[]; context: ToolContext; input: unknown };
 
 export function makeApprovals(options: {
   approvald: ApprovaldClient;
@@ -151,7 +163,7 @@ async function show(job: Job, input: unknown, context: ToolContext) {
   return { shown: `${lines.join('')}${text}`, basis };
 }
 
-async function look(job: Job, input: unknown, context: ToolContext): Promise<Seen> {
+async function look(job: Job, input: unknown, context: ToolContext): Promise<ReviewedState> {
   const { shown, basis } = await show(job, input, context);
   return { shownHash: shown === null ? null : sha256Hex(shown), basis };
 }
@@ -160,7 +172,7 @@ async function look(job: Job, input: unknown, context: ToolContext): Promise<See
 function assertSigned(
   job: Job,
   approvalId: ApprovalId,
-  given: Redeemed & Seen & { action: string },
+  given: Redeemed & ReviewedState & { action: string },
   publicKeyPem: string,
 ): void {
   const { statement, signature, arguments: approved, edited, action, shownHash } = given;

@@ -14,9 +14,9 @@ import {
   hostToold,
   makeWorld,
   publishPolicy,
-  type TestHost,
-  type TestRun,
-  type World,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
 } from './testing/host.ts';
 import { fakeSandboxd } from './testing/sandboxd.ts';
 
@@ -30,10 +30,10 @@ const FREE = 'risk: low\nreversibility: reversible';
 const BLIND = 'risk: high\nreversibility: irreversible\napproval: required';
 const LOOKS = `${BLIND}\npreview: [cat, plan.txt]`;
 
-let world: World;
+let world: TooldWorld;
 let box: TestBox;
-let host: TestHost;
-let run: TestRun;
+let host: TooldTestHost;
+let run: TooldTestRun;
 let rights: object;
 /** What a colleague does at a moment of toold's. */
 let meanwhile: { moment: string; work: () => void };
@@ -209,7 +209,7 @@ describe('what a person edited before approving', () => {
 });
 
 describe('while what a person approved after a look at files is done', () => {
-  let colleague: TestRun;
+  let colleague: TooldTestRun;
   beforeEach(async () => {
     writeFileSync(at('plan.txt'), 'good');
     writeFileSync(at('hold'), '');

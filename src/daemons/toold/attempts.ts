@@ -8,7 +8,7 @@ import type { WaitView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { CallAnswer } from '../../wire/toold.ts';
 import type { Approvals } from './approvals.ts';
-import { type Approved, type ContextOf, type Go, makeAsking } from './attempts/asking.ts';
+import { type Approved, type ContextOf, makeAsking, type Permitted } from './attempts/asking.ts';
 import { makeEndings } from './attempts/endings.ts';
 import { inTime } from './attempts/timed.ts';
 import { makeAfterUnknown } from './attempts/unknown.ts';
@@ -19,41 +19,41 @@ import type { Marks } from './marks.ts';
 import type { Permissions } from './permission.ts';
 import { type Finished, type FinishResult, failedWith, withheld } from './results.ts';
 import { forgetAsked, noteAsked, type Progress, pauseMsAfter } from './rules.ts';
-import type { Runs } from './runs.ts';
-import type { CallRow, Store } from './store.ts';
+import type { ToolRuns } from './runs.ts';
+import type { ToolCallRow, TooldStore } from './store.ts';
 import {
   type AgentdClient,
   type Effect,
   errorOf,
   isOpenOutcome,
-  type Outcome,
   peerOptions,
   type Tool,
+  type ToolOutcome,
 } from './tools/tool.ts';
-import type { WorkTurns } from './work-turns.ts';
+import type { WorkspaceLocks } from './work-turns.ts';
 
 export type Attempts = {
   /** A call that is not in the record. */
   first(job: Job): Promise<CallAnswer>;
   /** A call that was not begun, or may be done again. */
-  again(job: Job, record: CallRow): Promise<CallAnswer>;
+  again(job: Job, record: ToolCallRow): Promise<CallAnswer>;
   /** A call that was begun; whoever did it then is gone. */
-  afterLoss(job: Job, record: CallRow): Promise<CallAnswer>;
-  afterWait(job: Job, record: CallRow): Promise<CallAnswer>;
-  afterUnknown(job: Job, record: CallRow): Promise<CallAnswer>;
+  afterLoss(job: Job, record: ToolCallRow): Promise<CallAnswer>;
+  afterWait(job: Job, record: ToolCallRow): Promise<CallAnswer>;
+  afterUnknown(job: Job, record: ToolCallRow): Promise<CallAnswer>;
 };
 
 export type AttemptsOptions = {
-  store: Store;
+  store: TooldStore;
   outbox: Outbox;
-  runs: Runs;
+  runs: ToolRuns;
   agentd: AgentdClient;
   finishResult: FinishResult;
   permissions: Permissions;
   approvals: Approvals;
   marks: Marks;
   boxOf: BoxOf;
-  turns: WorkTurns;
+  turns: WorkspaceLocks;
   containment: Pick<Containment, 'note'>;
   clock: Clock;
   log: Log;
@@ -76,7 +76,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   /** From a durable intent to an answer. */
-  const perform = async (job: Job, tool: Tool, begun: Begun): Promise<CallAnswer> => {
+  const perform = async (job: Job, tool: Tool, begun: StartedAttempt): Promise<CallAnswer> => {
     moment('toold.after-intent');
     try {
       await outbox.delivered(begun.seq);
@@ -120,7 +120,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return afterUnknown(job, (await store.findCall(job.callId))!);
   };
 
-  const doEffect = async (job: Job, tool: Tool, begun: Begun): Promise<Effect> => {
+  const doEffect = async (job: Job, tool: Tool, begun: StartedAttempt): Promise<Effect> => {
     const { input, approved } = begun;
     try {
       const call = { input, isApproved: approved !== undefined };
@@ -146,14 +146,14 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   /** It had to wait for others: a right that was taken back meanwhile is gone. */
-  const assertStill = async (job: Job, { input, approved }: Begun): Promise<void> => {
+  const assertStill = async (job: Job, { input, approved }: StartedAttempt): Promise<void> => {
     const may = await permissions.stillOf(job, input);
     if (may.kind === 'no') throw fault('denied', may.decision.error.message);
     if (may.kind === 'ask' && approved === undefined)
       throw fault('unavailable', `${job.toolName} needs a person by now; it is asked for again`);
   };
 
-  const finish = (job: Job, tool: Tool, outcome: Outcome): Promise<Finished> =>
+  const finish = (job: Job, tool: Tool, outcome: ToolOutcome): Promise<Finished> =>
     options.finishResult(tool, outcome, contextOf(job));
 
   const openWait = async (
@@ -181,8 +181,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   /** One more attempt of a call that is in the record. What it brings is known before it begins. */
   const attemptAgain = async (
     job: Job,
-    record: CallRow,
-    may: Go,
+    record: ToolCallRow,
+    may: Permitted,
     approved?: Approved,
   ): Promise<CallAnswer> => {
     outbox.assertTaking();
@@ -198,7 +198,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   /** Each attempt is an event, and asking again is free: the quota counts calls. */
-  const assertDue = ({ call_id, attempts, started_ms }: CallRow): void => {
+  const assertDue = ({ call_id, attempts, started_ms }: ToolCallRow): void => {
     const sinceMs = clock.nowMs() - Number(started_ms);
     const pauseMs = pauseMsAfter(attempts);
     if (sinceMs < 0 || sinceMs >= pauseMs) return;
@@ -207,7 +207,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     });
   };
 
-  const again = async (job: Job, record: CallRow): Promise<CallAnswer> => {
+  const again = async (job: Job, record: ToolCallRow): Promise<CallAnswer> => {
     assertDue(record);
     const may = await permissions.of(job, await runs.progressOf(job.run), { again: true });
     if (may.kind === 'no') return turnDown(job, record, may.decision);
@@ -221,7 +221,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     attempt: attemptAgain,
   });
 
-  const begin = async (job: Job, progress: Progress, may: Go): Promise<CallAnswer> => {
+  const begin = async (job: Job, progress: Progress, may: Permitted): Promise<CallAnswer> => {
     await marks.note({ ...job, tool: job.tool! });
     moment('toold.before-intent');
     const intent = events.attempted(about(job), 1, may.decision);
@@ -276,7 +276,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 }
 
-type Begun = {
+type StartedAttempt = {
   seq: number;
   attempt: number;
   input: unknown;

@@ -4,7 +4,7 @@ import { describe, it, test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
-import type { BoxRules, DeclaredRules } from '../../policy/box-rules.ts';
+import type { AgentBoxRules, DeclaredRules } from '../../policy/box-rules.ts';
 import { fault } from '../../wire/errors.ts';
 import { BOX_NOT_OPEN } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
@@ -13,7 +13,7 @@ import type { PlaceRequest } from './command-tools/make.ts';
 import type { ToolRun } from './runs.ts';
 import { showExec } from './tools/box.ts';
 
-const RULES: BoxRules = {
+const RULES: AgentBoxRules = {
   ...{
     read: [],
     write: [],
@@ -38,7 +38,7 @@ const run = {
 
 function makeWorld() {
   const open = new Set<string>();
-  const asked = Promise.withResolvers<BoxRules>();
+  const asked = Promise.withResolvers<AgentBoxRules>();
   const sandboxd = {
     async openBox({ params }: { params: { id: string } }) {
       open.add(params.id);
@@ -167,7 +167,7 @@ describe('while a command runs', () => {
   /** A sandboxd whose commands run until their box is closed. */
   const start = () => {
     const clock = manualClock(0);
-    const world = { rules: { ...RULES, write: ['/workspace'] } as BoxRules, boxes: 0, put: 0 };
+    const world = { rules: { ...RULES, write: ['/workspace'] } as AgentBoxRules, boxes: 0, put: 0 };
     const open = new Map<string, PromiseWithResolvers<void>>();
     const sandboxd = {
       async openBox({ params }: { params: { id: string } }) {

@@ -4,14 +4,14 @@
 import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { Log } from '../../platform/log.ts';
-import { type BoxRules, isNarrower } from '../../policy/box-rules.ts';
+import { type AgentBoxRules, isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../wire/sandboxd.ts';
 import type { BoxId, CallId, RunId } from '../../wire/words.ts';
-import type { Place } from './command-tools.ts';
+import type { CommandExecutor } from './command-tools.ts';
 import {
   commandOf,
   EXEC_GRACE_MS,
@@ -27,15 +27,15 @@ import type { ToolRun } from './runs.ts';
 import { type Box, type ExecResult, notBegun } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
-import type { WaysOut } from './ways-out.ts';
+import type { EgressSessions } from './ways-out.ts';
 
-export type Boxes = {
+export type RunBoxes = {
   /** A path that rules ask about is open only in a box for calls that were decided on it. */
   of(run: ToolRun, call: InBox): Promise<Box>;
   /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
-  openEgress(run: ToolRun): Promise<BoxRules['network']>;
+  openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
   /** A sandbox of its own for one command of a declared tool. */
-  host: Place;
+  host: CommandExecutor;
   /** It has read something: what it may reach is narrowed at once. */
   narrow(run: ToolRun): Promise<void>;
   /** The run is over, or this activation of it. */
@@ -45,13 +45,13 @@ export type Boxes = {
 type InBox = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
 type Open = {
   id: BoxId;
-  rules: BoxRules;
+  rules: AgentBoxRules;
   plan: string;
   view: OpenBox;
   env: Record<string, string>;
   hasWay: boolean;
 };
-type Held = {
+type BoxLease = {
   key: string;
   touched: readonly string[];
   runId: string;
@@ -66,24 +66,24 @@ type Held = {
 export function makeBoxes(options: {
   sandboxd: SandboxdClient;
   egressd: Pick<EgressdClient, 'getEgress'>;
-  ways: Pick<WaysOut, 'put' | 'has' | 'drop'>;
+  ways: Pick<EgressSessions, 'put' | 'has' | 'drop'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
   grants: Pick<Grants, 'of'>;
   newBoxId: () => BoxId;
   runOf: (runId: RunId) => ToolRun;
   clock: Clock;
   log: Log;
-}): Boxes {
+}): RunBoxes {
   const { sandboxd, egressd, ways, policy, log } = options;
   const watch = makeRulesWatch(options);
-  const held = new Map<string, Held>();
+  const held = new Map<string, BoxLease>();
   /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
-  const leaving = new Set<Held>();
+  const leaving = new Set<BoxLease>();
 
-  const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<BoxRules> =>
+  const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
     policy.boxRulesOf(run.agent, await options.grants.of(run), touched);
 
-  const open = async (run: ToolRun, rules: BoxRules): Promise<Open> => {
+  const open = async (run: ToolRun, rules: AgentBoxRules): Promise<Open> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
     const egressSocket = rules.network.mode === 'none' ? null : await ways.put(run, rules);
@@ -101,7 +101,7 @@ export function makeBoxes(options: {
     return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules, plan: planOf(rules) };
   };
 
-  const closeBox = async ({ opened }: Held): Promise<void> => {
+  const closeBox = async ({ opened }: BoxLease): Promise<void> => {
     const found = await opened.catch(() => undefined);
     if (found === undefined) return;
     await sandboxd.closeBox({ params: { id: found.id } }, peerOptions).catch((error: unknown) => {
@@ -110,14 +110,14 @@ export function makeBoxes(options: {
   };
 
   /** Rather no box than one that is allowed more than policy says. */
-  const endBox = (entry: Held): Promise<void> => {
+  const endBox = (entry: BoxLease): Promise<void> => {
     entry.isEnded = true;
     leaving.delete(entry);
     return closeBox(entry);
   };
 
   /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
-  const watched = (run: ToolRun, entry: Held, box: Open): Watched => {
+  const watched = (run: ToolRun, entry: BoxLease, box: Open): Watched => {
     let network = JSON.stringify(box.rules.network);
     return {
       async isNarrower() {
@@ -140,7 +140,12 @@ export function makeBoxes(options: {
     };
   };
 
-  const execIn = async (run: ToolRun, entry: Held, box: Open, work: () => Promise<ExecResult>) => {
+  const execIn = async (
+    run: ToolRun,
+    entry: BoxLease,
+    box: Open,
+    work: () => Promise<ExecResult>,
+  ) => {
     entry.running++;
     try {
       const done = await watch.during(watched(run, entry, box), work);
@@ -155,11 +160,11 @@ export function makeBoxes(options: {
     }
   };
 
-  const forget = (entry: Held): void => {
+  const forget = (entry: BoxLease): void => {
     if (held.get(entry.key) === entry) held.delete(entry.key);
   };
 
-  const current = async (run: ToolRun, call: InBox): Promise<{ entry: Held; box: Open }> => {
+  const current = async (run: ToolRun, call: InBox): Promise<{ entry: BoxLease; box: Open }> => {
     const { signal, touched } = call;
     const rules = await rulesOf(run, touched);
     const key = [run.runId, ...rules.opened].join(' ');
@@ -179,7 +184,7 @@ export function makeBoxes(options: {
     // Whoever dismissed the run has closed its box already, and would not close this one.
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
     const opened = open(run, rules);
-    const entry: Held = {
+    const entry: BoxLease = {
       ...{ key, touched, runId: run.runId, fence: run.fence, opened },
       running: 0,
       isEnded: false,
@@ -190,7 +195,7 @@ export function makeBoxes(options: {
   };
 
   /** When a box has ended with its warden, nothing was done, and the next call opens another. */
-  const inBox = async <T>(entry: Held, work: () => Promise<T>): Promise<T> => {
+  const inBox = async <T>(entry: BoxLease, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
@@ -275,11 +280,11 @@ const isBoxClosed = (error: unknown): boolean =>
  * What a box is made by. One more host is egressd's business alone, unless the box has no way there
  * yet.
  */
-function planOf({ network, version: _, asked: __, ...rules }: BoxRules): string {
+function planOf({ network, version: _, asked: __, ...rules }: AgentBoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
-function resourcesOf({ cpu, memoryBytes, pids, diskBytes }: BoxRules['resources']) {
+function resourcesOf({ cpu, memoryBytes, pids, diskBytes }: AgentBoxRules['resources']) {
   return {
     ...(cpu === null ? {} : { cpu }),
     ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),

@@ -12,15 +12,15 @@ import {
   isCode,
   makeWorld,
   settled,
-  type TestHost,
-  type TestRun,
-  type World,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
 } from './testing/host.ts';
 import { INSTALLED, NOT_INSTALLED } from './tools/packages.ts';
 
-let world: World;
-let host: TestHost;
-let run: TestRun;
+let world: TooldWorld;
+let host: TooldTestHost;
+let run: TooldTestRun;
 
 beforeEach(async () => {
   world = makeWorld();

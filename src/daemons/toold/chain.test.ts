@@ -8,7 +8,13 @@ import { publishPolicy as publish } from '../../policy/testing/publish.ts';
 import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
 import { mostOf } from './chain.ts';
 import { BASE } from './testing/declared-tools.ts';
-import { hostToold, makeWorld, type TestHost, type TestRun, type World } from './testing/host.ts';
+import {
+  hostToold,
+  makeWorld,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
+} from './testing/host.ts';
 
 const TOOLS = [
   ...['test.echo', 'test.count_effect', 'task.delegate', 'task.finish', 'http.fetch'],
@@ -26,9 +32,9 @@ const agents = {
   cleaner: { tools: { allow: ['delete.recursive', 'file.read'] } },
 };
 
-let world: World;
-let host: TestHost;
-let run: TestRun;
+let world: TooldWorld;
+let host: TooldTestHost;
+let run: TooldTestRun;
 beforeEach(async () => {
   world = makeWorld();
   publish(join(world.dir, 'state'), { agents });

@@ -10,7 +10,7 @@ import { isShortened, type Job } from './job.ts';
 import { runsCommands } from './marks.ts';
 import { neutralise, previewOf } from './output.ts';
 import { keyOf, type ToolRun } from './runs.ts';
-import type { Store } from './store.ts';
+import type { TooldStore } from './store.ts';
 import type { Registry } from './tools/registry.ts';
 import type { Tool } from './tools/tool.ts';
 
@@ -21,7 +21,7 @@ export type Chains = {
   broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
 };
 
-type Other = {
+type SiblingCall = {
   callId: string;
   tool: string;
   arguments: Record<string, unknown> | undefined;
@@ -43,7 +43,7 @@ export function makeChains(options: {
   registry: Pick<Registry, 'get'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
   grants: Pick<Grants, 'of'>;
-  store: Pick<Store, 'openCalls'>;
+  store: Pick<TooldStore, 'openCalls'>;
 }): Chains {
   const { registry, policy, grants, store } = options;
 
@@ -86,7 +86,7 @@ export function makeChains(options: {
     return links;
   };
 
-  const beside = async (run: ToolRun, other: Other): Promise<ChainLink[]> => {
+  const beside = async (run: ToolRun, other: SiblingCall): Promise<ChainLink[]> => {
     const tool = registry.get(other.tool);
     // What it has not got is refused whatever a person says here.
     if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];
@@ -100,18 +100,20 @@ export function makeChains(options: {
     return [own, ...(await brings(run, tool, input, 'beside'))];
   };
 
-  const othersOf = async ({ run, callId, request, key }: Job): Promise<Other[]> => {
+  const othersOf = async ({ run, callId, request, key }: Job): Promise<SiblingCall[]> => {
     const known = (await store.openCalls(run.runId)).map(
-      ({ call_id: id, tool, arguments_hash: hash, arguments: text }): Other => {
+      ({ call_id: id, tool, arguments_hash: hash, arguments: text }): SiblingCall => {
         const kept = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
         const given = kept === undefined || isShortened(kept) ? undefined : kept;
         return { callId: id, tool, arguments: given, key: keyOf(tool, hash) };
       },
     );
-    const told = (request.beside ?? []).map(({ call_id: id, tool, arguments: given }): Other => {
-      const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
-      return { callId: id, tool, arguments: given, key: hash && keyOf(tool, hash) };
-    });
+    const told = (request.beside ?? []).map(
+      ({ call_id: id, tool, arguments: given }): SiblingCall => {
+        const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
+        return { callId: id, tool, arguments: given, key: hash && keyOf(tool, hash) };
+      },
+    );
     // What is in the record counts, whatever the runner says of the same call.
     const others = new Map([...told, ...known].map((one) => [one.callId, one]));
     others.delete(callId);

@@ -11,10 +11,10 @@ import { makeTurn } from '../../platform/turns.ts';
 import { readYaml } from '../../platform/yaml-file.ts';
 import type { FileProblem } from '../../wire/words.ts';
 import { Declaration } from './command-tools/declaration.ts';
-import { makeCommandTool, type Place } from './command-tools/make.ts';
+import { type CommandExecutor, makeCommandTool } from './command-tools/make.ts';
 import type { Tool } from './tools/tool.ts';
 
-export type { Place } from './command-tools/make.ts';
+export type { CommandExecutor } from './command-tools/make.ts';
 
 export type CommandToolSet = { tools: Tool[]; problems: FileProblem[] };
 
@@ -29,7 +29,7 @@ export type CommandToolOptions = {
   dir: string;
   /** Names that are in use already. */
   taken: ReadonlySet<string>;
-  places: { host: Place };
+  places: { host: CommandExecutor };
   clock: Clock;
   log: Log;
   onChange?: (set: CommandToolSet) => void;

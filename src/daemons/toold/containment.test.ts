@@ -16,9 +16,9 @@ import {
   makeWorld,
   publishPolicy,
   settled,
-  type TestHost,
-  type TestRun,
-  type World,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
 } from './testing/host.ts';
 import { fakeSandboxd } from './testing/sandboxd.ts';
 
@@ -40,10 +40,10 @@ const DECLARED = {
 };
 const NAMES = Object.keys(DECLARED).map((name) => `site.${name}`);
 
-let world: World;
+let world: TooldWorld;
 let box: TestBox;
-let host: TestHost;
-let run: TestRun;
+let host: TooldTestHost;
+let run: TooldTestRun;
 const MAX = 3;
 const config = { violations_max: MAX, violations_within_s: 600 };
 async function start(): Promise<void> {

@@ -1,6 +1,11 @@
 // toold as a value: the one file that knows all its parts.
 import { join } from 'node:path';
-import { defineDaemon, type Floor, isFault, type Running } from '../../platform/daemon.ts';
+import {
+  type DaemonContext,
+  type DaemonHandle,
+  defineDaemon,
+  isFault,
+} from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
@@ -49,8 +54,8 @@ const soon = { deadlineMs: 2_000 };
 const AWAY_MS_MAX = 5_000;
 const AGAIN_MS_MAX = 200;
 
-export type Parts = {
-  floor: Floor<TooldConfig>;
+export type TooldDeps = {
+  floor: DaemonContext<TooldConfig>;
   db: Database;
   outbox: Outbox;
   policy: PolicySource;
@@ -58,7 +63,7 @@ export type Parts = {
   appendLine: AppendLine | undefined;
 };
 
-export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes>> {
+export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof tooldRoutes>> {
   const { floor, db, outbox, policy, appendLine } = parts;
   const { clock, config, log, metrics, moment } = floor;
   const agentd = floor.peer('agentd', agentdRoutes);
@@ -181,7 +186,7 @@ export async function assemble(parts: Parts): Promise<Running<typeof tooldRoutes
   };
 }
 
-async function start(floor: Floor<TooldConfig>): Promise<Running<typeof tooldRoutes>> {
+async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<typeof tooldRoutes>> {
   const { clock, config, log, stateDir } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });

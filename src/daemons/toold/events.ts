@@ -4,8 +4,8 @@
 import { recordDecision } from '../../policy/recorded.ts';
 import type { EventDraft } from '../../wire/events.ts';
 import type { Subject } from './job.ts';
-import type { Allowed, Verdict } from './permission.ts';
-import type { Output } from './results.ts';
+import type { Allowed, CallDecision } from './permission.ts';
+import type { CheckedOutput } from './results.ts';
 import type { Denied } from './rules.ts';
 
 const about = ({ run, callId, tool }: Subject) => ({
@@ -59,7 +59,10 @@ const checksPassed = ({ verdict }: Allowed, approval: 'none' | 'asked' | 'given'
   `caller task tool scope sandbox:${verdict.facts.tool.level} approval:${approval}`;
 
 /** By the broker's own checks, by policy, or by a person. */
-export function denied(subject: Subject, decision: Denied & { verdict?: Verdict }): EventDraft {
+export function denied(
+  subject: Subject,
+  decision: Denied & { verdict?: CallDecision },
+): EventDraft {
   const { verdict, rule } = decision;
   const own = { policy: rule, data: {} };
   const { policy, data } = verdict === undefined ? own : recordDecision(verdict.facts, verdict);
@@ -100,7 +103,7 @@ export function ended(
     sizeBytes: number;
     code: string | undefined;
     artifact: string | undefined;
-    output: Output;
+    output: CheckedOutput;
   },
 ): EventDraft {
   const { status, hash, sizeBytes, code, artifact, output } = outcome;

@@ -5,7 +5,7 @@ import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
-import type { Place } from './command-tools.ts';
+import type { CommandExecutor } from './command-tools.ts';
 import {
   commandOf,
   EXEC_GRACE_MS,
@@ -25,7 +25,7 @@ export function makeHostPlace(options: {
   /** Null where policy gives the agent no host at all. */
   openWay: (runId: RunId) => Promise<string | null>;
   egressd: Pick<EgressdClient, 'getEgress'>;
-}): Place {
+}): CommandExecutor {
   const { sandboxd, policy, watch, egressd } = options;
   return {
     async run(context, request) {

@@ -12,7 +12,7 @@ import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
 import type { RunId } from '../../wire/words.ts';
 import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
 import { type Life, live } from './testing/crash.ts';
-import { admission, makeWorld, runCaller, type World } from './testing/host.ts';
+import { admission, makeWorld, runCaller, type TooldWorld } from './testing/host.ts';
 
 const runId = derivedId<RunId>('run', 'journal');
 const CALLS = [
@@ -30,7 +30,7 @@ const FOR_EVER = Number.POSITIVE_INFINITY;
 const TURNS_MAX = 20_000;
 const ENDED = ['completed', 'failed', 'canceled', 'denied'];
 
-let world: World;
+let world: TooldWorld;
 let effects: string[];
 let wrong: string[];
 let fence: number;

@@ -2,7 +2,7 @@
 // are those of workspaces, so that a file carries them from one run to the next.
 import { type CallId, type Label, MARKS } from '../../wire/words.ts';
 import type { ToolRun } from './runs.ts';
-import type { Store } from './store.ts';
+import type { TooldStore } from './store.ts';
 import { type AgentdClient, peerOptions, type Tool } from './tools/tool.ts';
 
 export type Marks = {
@@ -22,7 +22,7 @@ type Noted = { run: ToolRun; callId: CallId; tool: Tool };
 
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
-  store: Pick<Store, 'workspaceMarks' | 'markWorkspace'>;
+  store: Pick<TooldStore, 'workspaceMarks' | 'markWorkspace'>;
   /** A run has a new mark: what is open to it may have to be narrowed. */
   onMarked: (run: ToolRun) => Promise<void>;
   /** Whether anything ever came in through the way out of this run's box. */

@@ -3,7 +3,7 @@
 // a right that was taken back since is gone.
 import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
-import type { Answer, CallFacts } from '../../policy/request.ts';
+import type { CallFacts, PolicyDecision } from '../../policy/request.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
 import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
@@ -11,19 +11,19 @@ import type { Marks } from './marks.ts';
 import {
   type BreakerLimits,
   type CallError,
+  type CheckName,
   checksUntil,
   type Denied,
   decide,
   newProgress,
   type Progress,
-  type Question,
   refusal,
 } from './rules.ts';
 import type { ToolRun } from './runs.ts';
 import type { Tool } from './tools/tool.ts';
 
 /** What policy says of one call: the strictest of all its answers, and what it was asked about. */
-export type Verdict = Answer & { facts: CallFacts };
+export type CallDecision = PolicyDecision & { facts: CallFacts };
 
 export type Authority = {
   judge(asked: {
@@ -31,19 +31,19 @@ export type Authority = {
     tool: Tool;
     input: unknown;
     labels: readonly Label[];
-  }): Promise<Verdict>;
+  }): Promise<CallDecision>;
 };
 
 export type Allowed = {
   allowed: true;
-  verdict: Verdict;
+  verdict: CallDecision;
   /** The approval that allowed it. */
   approval?: ApprovalId;
 };
 export type Permission =
   | { kind: 'go'; decision: Allowed; input: unknown; labels: readonly Label[] }
   | { kind: 'ask'; decision: Allowed; input: unknown; labels: readonly Label[] }
-  | { kind: 'no'; decision: Denied & { verdict?: Verdict } };
+  | { kind: 'no'; decision: Denied & { verdict?: CallDecision } };
 
 export type Permissions = {
   of(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
@@ -78,7 +78,7 @@ export function makePermissions(options: {
       tool,
       await authority.judge({ run: job.run, tool, input, labels }),
     );
-    const no = (question: Question, error: CallError): Permission => {
+    const no = (question: CheckName, error: CallError): Permission => {
       const checks = checksUntil(question);
       const rule = verdict.rules.join(' ');
       return { kind: 'no', decision: { allowed: false, rule, question, checks, error, verdict } };
@@ -150,7 +150,7 @@ const grantOf = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
 });
 
 /** A tool can want a person by itself; it cannot want less than policy. */
-function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {
+function withToolsOwn({ name, approval }: Tool, verdict: CallDecision): CallDecision {
   if (approval !== 'required' || verdict.answer === 'deny') return verdict;
   const own = `whoever declared ${name} wants a person to agree to each call`;
   const [rules, reason] =
@@ -158,7 +158,7 @@ function withToolsOwn({ name, approval }: Tool, verdict: Verdict): Verdict {
   return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`, ...rules], reason };
 }
 
-function denial(job: Job, verdict: Verdict): CallError {
+function denial(job: Job, verdict: CallDecision): CallError {
   const why = verdict.reason === '' ? 'no rule allows it' : verdict.reason;
   return refusal(
     'denied',

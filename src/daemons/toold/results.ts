@@ -12,10 +12,10 @@ import type { SavedOutcome } from './store.ts';
 import {
   type AgentdClient,
   forRun,
-  type Outcome,
   peerOptions,
   type Tool,
   type ToolContext,
+  type ToolOutcome,
 } from './tools/tool.ts';
 
 export type Finished = {
@@ -26,10 +26,10 @@ export type Finished = {
   /** The artifact that holds a result too large to show. */
   artifact: string | undefined;
   /** The answer to the last of the seven questions, as the log has it. */
-  output: Output;
+  output: CheckedOutput;
 };
 /** `refused`: it was not as declared. `none`: there is none to show. */
-export type Output = {
+export type CheckedOutput = {
   became: 'shown' | 'stored' | 'refused' | 'none';
   /** The kinds of secrets that were taken out of it. */
   redacted: readonly string[];
@@ -96,7 +96,7 @@ function fitting({ value, text }: Shown): string {
 
 export type FinishResult = (
   tool: Tool,
-  outcome: Outcome,
+  outcome: ToolOutcome,
   context: ToolContext,
 ) => Promise<Finished>;
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import {
-  type Asked,
+  type CheckInput,
   decide,
   forgetAsked,
   newProgress,
@@ -17,7 +17,7 @@ import {
 
 const limits = { repeatsMax: 3, staleCallsMax: 4 };
 
-function asked(more: Partial<Asked> = {}): Asked {
+function asked(more: Partial<CheckInput> = {}): CheckInput {
   return {
     run: { runId: 'run_1', agent: 'coder', taskId: 'task_1' },
     request: { tool: 'artifact.get', agent: undefined, taskId: undefined },
@@ -33,10 +33,10 @@ function asked(more: Partial<Asked> = {}): Asked {
     ...more,
   };
 }
-const request = (more: Partial<Asked['request']>) => ({ ...asked().request, ...more });
-const grant = (more: Partial<Asked['grant']>) => ({ ...asked().grant, ...more });
+const request = (more: Partial<CheckInput['request']>) => ({ ...asked().request, ...more });
+const grant = (more: Partial<CheckInput['grant']>) => ({ ...asked().grant, ...more });
 
-const table: { what: string; given: Partial<Asked>; rule: string; code?: string }[] = [
+const table: { what: string; given: Partial<CheckInput>; rule: string; code?: string }[] = [
   { what: 'a plain call', given: {}, rule: 'toold:granted' },
   {
     what: 'of a tool that is suspended',
@@ -114,7 +114,7 @@ describe('the checks', () => {
 
   it('run in the order of the list: the first that objects decides', () => {
     const call = { callId: 'call_1', key: 'shell.run x' };
-    const wrongs: Partial<Asked> = {
+    const wrongs: Partial<CheckInput> = {
       request: { tool: 'shell.run', agent: 'x', taskId: 'task_9' },
       toolIsKnown: false,
       suspension: 'for everybody: it printed nonsense',
@@ -125,7 +125,7 @@ describe('the checks', () => {
       argumentsProblem: 'all wrong',
     };
     const order: string[] = [];
-    const rights: Partial<Asked>[] = [
+    const rights: Partial<CheckInput>[] = [
       { request: { tool: 'shell.run', agent: undefined, taskId: 'task_9' } },
       { request: { tool: 'shell.run', agent: undefined, taskId: undefined } },
       { toolIsKnown: true },

@@ -13,12 +13,12 @@ export const QUESTIONS = [
   'approval',
   'output',
 ] as const;
-export type Question = (typeof QUESTIONS)[number];
+export type CheckName = (typeof QUESTIONS)[number];
 
 export type Denied = {
   allowed: false;
   rule: string;
-  question: Question;
+  question: CheckName;
   /** What was asked until then, for the log. */
   checks: string;
   error: CallError;
@@ -41,7 +41,7 @@ export type Progress = {
 export type BreakerLimits = { repeatsMax: number; staleCallsMax: number };
 
 /** Everything a check may look at. */
-export type Asked = {
+export type CheckInput = {
   run: { runId: string; agent: string; taskId: string };
   request: { tool: string; agent: string | undefined; taskId: string | undefined };
   grant: { tools: ReadonlySet<string>; expiresAtMs: number | null; callsMax: number };
@@ -60,10 +60,10 @@ export type Asked = {
 
 export type Check = {
   name: string;
-  question: Question;
+  question: CheckName;
   /** True: asked again before a call that was begun once is done again. */
   again: boolean;
-  judge(asked: Asked): CallError | undefined;
+  judge(asked: CheckInput): CallError | undefined;
 };
 
 export const refusal = (code: string, message: string, hint: string): CallError => ({
@@ -249,11 +249,11 @@ export const OWN_CHECKS: readonly Check[] = [
 ];
 
 /** The questions up to the one that was answered no, as the log has them. */
-export function checksUntil(question: Question): string {
+export function checksUntil(question: CheckName): string {
   return [...QUESTIONS.slice(0, QUESTIONS.indexOf(question)), `!${question}`].join(' ');
 }
 
-export function decide(asked: Asked, { again }: { again: boolean }): Decision {
+export function decide(asked: CheckInput, { again }: { again: boolean }): Decision {
   for (const check of OWN_CHECKS) {
     if (again && !check.again) continue;
     const error = check.judge(asked);

@@ -1,7 +1,7 @@
 // toold's rows of admitted runs with their highest fence, and of the marks of workspaces.
 import type { RunRows } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
-import type { AdmitRunBody } from '../../wire/toold.ts';
+import type { AdmitToolRunBody } from '../../wire/toold.ts';
 import type { Label, RunId } from '../../wire/words.ts';
 
 const SAVE =
@@ -14,7 +14,7 @@ const END =
   "VALUES (?, '', '', ?, 0, '', ?) ON CONFLICT (run_id) DO UPDATE SET " +
   'fence = excluded.fence, live = 0';
 
-export function makeRunRows(nowMs: () => number): RunRows<AdmitRunBody> {
+export function makeRunRows(nowMs: () => number): RunRows<AdmitToolRunBody> {
   return {
     async read(sql, runId) {
       const row = await sql.one<{ fence: number; live: number }>(
@@ -36,7 +36,7 @@ export function makeRunRows(nowMs: () => number): RunRows<AdmitRunBody> {
       );
       return rows.map(({ run_id, admission }) => ({
         runId: run_id,
-        admission: JSON.parse(admission) as AdmitRunBody,
+        admission: JSON.parse(admission) as AdmitToolRunBody,
       }));
     },
   };

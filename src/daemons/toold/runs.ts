@@ -10,10 +10,10 @@ import {
   type RunRows,
 } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
-import type { AdmitRunBody } from '../../wire/toold.ts';
+import type { AdmitToolRunBody } from '../../wire/toold.ts';
 import type { Label } from '../../wire/words.ts';
 import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
-import type { PastCall, Store } from './store.ts';
+import type { PastCall, TooldStore } from './store.ts';
 
 export type ToolRun = AdmittedRun & {
   tools: ReadonlySet<string>;
@@ -31,7 +31,7 @@ export type ToolRun = AdmittedRun & {
   history: { progress: Promise<Progress> | undefined };
 };
 
-export type Runs = RunRegistry<AdmitRunBody, ToolRun> & {
+export type ToolRuns = RunRegistry<AdmitToolRunBody, ToolRun> & {
   progressOf(run: ToolRun): Promise<Progress>;
 };
 
@@ -39,13 +39,13 @@ export const keyOf = (tool: string, argumentsHash: string): string => `${tool} $
 
 export function makeRuns(options: {
   db: Database;
-  rows: RunRows<AdmitRunBody>;
-  store: Pick<Store, 'pastCalls'>;
+  rows: RunRows<AdmitToolRunBody>;
+  store: Pick<TooldStore, 'pastCalls'>;
   sockets: RunSockets;
   /** The run was dismissed: what was open for it can be closed. */
   onGone: (run: ToolRun) => void;
   log: Log;
-}): Runs {
+}): ToolRuns {
   const { db, rows, store, sockets, log, onGone } = options;
   const registry = makeRunRegistry({
     ...{ db, rows, sockets, log, load: keptFor },
@@ -71,7 +71,7 @@ export function makeRuns(options: {
 
 function keptFor(
   _runId: string,
-  body: AdmitRunBody,
+  body: AdmitToolRunBody,
   before: ToolRun | undefined,
 ): Omit<ToolRun, keyof AdmittedRun> {
   const labels = before?.labels ?? new Set();

@@ -13,11 +13,11 @@ import type { Attempts } from './attempts.ts';
 import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
 import { problemsOf } from './permission.ts';
-import { keyOf, type Runs, type ToolRun } from './runs.ts';
-import type { CallRow, Store } from './store.ts';
+import { keyOf, type ToolRun, type ToolRuns } from './runs.ts';
+import type { ToolCallRow, TooldStore } from './store.ts';
 import type { Registry } from './tools/registry.ts';
 
-export type Service = {
+export type TooldService = {
   call(caller: RunCaller, request: CallRequest): Promise<CallAnswer>;
   listTools(caller: RunCaller | undefined): ToolView[];
   /** Why this tool would not take these arguments. */
@@ -40,14 +40,14 @@ type Flight = {
 type Asking = { caller: RunCaller; request: CallRequest; text: string; hash: string };
 
 export function makeService(options: {
-  store: Store;
-  runs: Runs;
+  store: TooldStore;
+  runs: ToolRuns;
   registry: Registry;
   attempts: Attempts;
   metrics: Metrics;
   inFlightPerRunMax: number;
   suspensionsOf: Containment['suspensionsOf'];
-}): Service {
+}): TooldService {
   const { store, runs, registry, attempts, metrics } = options;
   const flights = new Map<string, Flight>();
   metrics.gauge('tool_calls_in_flight', () => flights.size);
@@ -187,12 +187,12 @@ export function makeService(options: {
   };
 }
 
-type Same = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
+type CallIdentity = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
 
 /** A call id is one call of one run for ever. */
 function assertSame(
-  asked: Same,
-  known: Pick<CallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
+  asked: CallIdentity,
+  known: Pick<ToolCallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
 ): void {
   if (known.run_id !== asked.run.runId) throw new Error(`${known.call_id} is of two runs`);
   if (known.tool !== asked.toolName)
@@ -201,7 +201,7 @@ function assertSame(
     throw fault('replay_differs', `${known.call_id} (${known.tool}) had other arguments`);
 }
 
-export function answerFrom(record: CallRow): CallAnswer {
+export function answerFrom(record: ToolCallRow): CallAnswer {
   const open = record.ended_ms === null && record.wait_id !== null && record.wait_kind !== null;
   return {
     call_id: record.call_id,

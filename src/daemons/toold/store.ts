@@ -90,7 +90,7 @@ CREATE TABLE tool_tree_suspensions (
 
 const VERSION = 1;
 
-export type CallRow = {
+export type ToolCallRow = {
   place: number;
   call_id: CallId;
   run_id: RunId;
@@ -114,7 +114,7 @@ export type CallRow = {
 };
 
 export type NewCall = Pick<
-  CallRow,
+  ToolCallRow,
   'call_id' | 'run_id' | 'fence' | 'tool' | 'purpose' | 'arguments' | 'arguments_hash'
 > & { nowMs: number };
 
@@ -126,7 +126,7 @@ export type SavedOutcome = {
   hash: string;
 };
 
-export type OpenCall = Pick<CallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
+export type OpenCall = Pick<ToolCallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
   arguments: string | null;
 };
 /** There can be as many as the run may make, and all are read at once. */
@@ -158,7 +158,7 @@ const FILTERS = {
   tool: 'tool = ?',
 } as const;
 
-export type Store = ReturnType<typeof makeStore>;
+export type TooldStore = ReturnType<typeof makeStore>;
 
 export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
   /** Changes one call that must be in one of these states, and says so. */
@@ -207,8 +207,8 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
   };
 
   return {
-    findCall: (callId: string): Promise<CallRow | undefined> =>
-      db.read((sql) => sql.one<CallRow>(`${SELECT} WHERE call_id = ?`, callId)),
+    findCall: (callId: string): Promise<ToolCallRow | undefined> =>
+      db.read((sql) => sql.one<ToolCallRow>(`${SELECT} WHERE call_id = ?`, callId)),
 
     /**
      * The first attempt. Gives the number of its event, which must be durable before the effect.
@@ -353,7 +353,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       ),
 
     /** Before this place in the journal, the newest first, as all lists of calls and tasks are. */
-    listCalls: (filter: CallFilter, before: number, limit: number): Promise<CallRow[]> => {
+    listCalls: (filter: CallFilter, before: number, limit: number): Promise<ToolCallRow[]> => {
       const where = ['place < ?'];
       const values: Value[] = [before];
       for (const name of ['run_id', 'task_id', 'tool'] as const) {
@@ -363,7 +363,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
         values.push(value);
       }
       const statement = `${SELECT} WHERE ${where.join(' AND ')} ORDER BY place DESC LIMIT ?`;
-      return db.read((sql) => sql.all<CallRow>(statement, ...values, limit));
+      return db.read((sql) => sql.all<ToolCallRow>(statement, ...values, limit));
     },
 
     ...makeWorkspaceMarks(db),

@@ -16,7 +16,7 @@ export type Suspensions = {
   change<T>(tool: string, work: (sql: Sql, now: InForce) => Promise<T>): Promise<T>;
 };
 
-type Held = { tool: string; sinceMs: number; reason: string };
+type Suspension = { tool: string; sinceMs: number; reason: string };
 
 export async function openSuspensions(db: Database): Promise<Suspensions> {
   const current = new Map<string, InForce>();
@@ -64,14 +64,14 @@ async function readInForce(sql: Sql, tool: string): Promise<InForce> {
   return inForce;
 }
 
-export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Held & { by: string }) {
+export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Suspension & { by: string }) {
   return sql.run(
     'INSERT INTO tool_suspensions (tool, since_ms, by_principal, reason) VALUES (?, ?, ?, ?)',
     ...[tool, sinceMs, by, reason],
   );
 }
 
-export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Held & { tree: string }) {
+export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Suspension & { tree: string }) {
   return sql.run(
     'INSERT INTO tool_tree_suspensions (tool, root_task_id, since_ms, reason) VALUES (?, ?, ?, ?)',
     ...[tool, tree, sinceMs, reason],

@@ -15,14 +15,14 @@ import {
   isCode,
   makeWorld,
   settled,
-  type TestHost,
-  type TestRun,
-  type World,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
 } from './testing/host.ts';
 
-let world: World;
-let host: TestHost;
-let run: TestRun;
+let world: TooldWorld;
+let host: TooldTestHost;
+let run: TooldTestRun;
 
 beforeEach(async () => {
   world = makeWorld();

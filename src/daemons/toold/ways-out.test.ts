@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
-import type { BoxRules } from '../../policy/box-rules.ts';
+import type { AgentBoxRules } from '../../policy/box-rules.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { ToolRun } from './runs.ts';
@@ -12,7 +12,7 @@ import { makeWaysOut } from './ways-out.ts';
 
 const runOf = (name: string, fence = 1) =>
   ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
-const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as BoxRules;
+const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as AgentBoxRules;
 
 function makeWorld() {
   const open = new Map<string, number>();

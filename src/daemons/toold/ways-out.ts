@@ -3,15 +3,15 @@
 import type { Log } from '../../platform/log.ts';
 import { isTransient, untilDone } from '../../platform/until-done.ts';
 import type { HostPort } from '../../policy/box-hosts.ts';
-import type { BoxRules } from '../../policy/box-rules.ts';
+import type { AgentBoxRules } from '../../policy/box-rules.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { ToolRun } from './runs.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';
 
-export type WaysOut = {
+export type EgressSessions = {
   /** Gives the socket that leads there. */
-  put(run: ToolRun, rules: BoxRules): Promise<string>;
+  put(run: ToolRun, rules: AgentBoxRules): Promise<string>;
   has(run: ToolRun): boolean;
   drop(run: ToolRun): Promise<void>;
   /** After a restart: those of live runs are known again, and those of no run are closed. */
@@ -29,7 +29,7 @@ export function makeWaysOut(options: {
   egressd: EgressdClient;
   bytesMax: number;
   log: Log;
-}): WaysOut {
+}): EgressSessions {
   const { egressd, log } = options;
   const open = new Set<RunId>();
 

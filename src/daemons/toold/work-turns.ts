@@ -6,13 +6,15 @@ import { fault } from '../../wire/errors.ts';
 import type { Job } from './job.ts';
 import { WORKSPACE } from './tools/box.ts';
 
-export type WorkTurns = {
+export type WorkspaceLocks = {
   /** `hasWaited`: others were there first, so that rights may have changed since. */
   during<T>(job: Job, call: Work, work: (hasWaited: boolean) => Promise<T>): Promise<T>;
 };
 type Work = { input: unknown; isApproved: boolean };
 
-export function makeWorkTurns(options: { policy: Pick<PolicySource, 'boxRulesOf'> }): WorkTurns {
+export function makeWorkTurns(options: {
+  policy: Pick<PolicySource, 'boxRulesOf'>;
+}): WorkspaceLocks {
   const { enter } = makeSharedTurns();
 
   /** Its workspace and home, as others have them too, and what else it may change. */

@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, afterEach, describe, it } from 'node:test';
-import { type Call, makePool, type OutgoingRequest, type Pool } from './client.ts';
+import { type ClientCall, type HttpPool, makePool, type OutgoingRequest } from './client.ts';
 
 type Outcome = { status: number; body: string } | { code: string | undefined; isStale: boolean };
 
 describe('http1 client', () => {
   const servers: net.Server[] = [];
   const sockets = new Set<net.Socket>();
-  const pools: Pool[] = [];
+  const pools: HttpPool[] = [];
   let connections = 0;
   afterEach(() => {
     for (const pool of pools.splice(0)) pool.close();
@@ -23,7 +23,7 @@ describe('http1 client', () => {
   const serve = async (
     answer: (socket: net.Socket, number: number) => void,
     options: { connectionsMax?: number } = {},
-  ): Promise<Pool> => {
+  ): Promise<HttpPool> => {
     const server = net.createServer((socket) => {
       connections++;
       sockets.add(socket);
@@ -43,9 +43,9 @@ describe('http1 client', () => {
   };
 
   const outcome = (
-    pool: Pool,
+    pool: HttpPool,
     request: Partial<OutgoingRequest> = {},
-    onData?: (call: Call) => void,
+    onData?: (call: ClientCall) => void,
   ): Promise<Outcome> =>
     new Promise((resolve) => {
       const { method = 'GET' } = request;
@@ -69,7 +69,7 @@ describe('http1 client', () => {
         },
       );
     });
-  const ask = (pool: Pool, method = 'GET'): Promise<Outcome> => outcome(pool, { method });
+  const ask = (pool: HttpPool, method = 'GET'): Promise<Outcome> => outcome(pool, { method });
 
   const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
 

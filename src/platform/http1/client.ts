@@ -36,7 +36,7 @@ export type ResponseHandler = {
   fail(cause: NodeJS.ErrnoException, isStale: boolean): void;
 };
 
-export type Call = {
+export type ClientCall = {
   /** Sends a piece of a body whose head announced `transfer-encoding: chunked`. */
   sendChunk(text: string): void;
   pause(): void;
@@ -45,8 +45,8 @@ export type Call = {
   destroy(): void;
 };
 
-export type Pool = {
-  send(request: OutgoingRequest, handler: ResponseHandler): Call;
+export type HttpPool = {
+  send(request: OutgoingRequest, handler: ResponseHandler): ClientCall;
   /** Fails every call, also those that wait for a connection and those sent later. */
   close(): void;
 };
@@ -89,7 +89,7 @@ function readInto(receive: (chunk: Buffer) => void): OnReadOpts {
 export const codeError = (code: string, message: string): NodeJS.ErrnoException =>
   Object.assign(new Error(message), { code });
 
-class PendingCall implements Call {
+class PendingCall implements ClientCall {
   readonly request: OutgoingRequest;
   readonly handler: ResponseHandler;
   connection: ClientConnection | undefined;
@@ -278,7 +278,7 @@ class ClientConnection {
   }
 }
 
-export function makePool(options: PoolOptions): Pool {
+export function makePool(options: PoolOptions): HttpPool {
   const { connectionsMax = Number.POSITIVE_INFINITY } = options;
   const connections = new Set<ClientConnection>();
   const idle: ClientConnection[] = [];

@@ -13,7 +13,7 @@ export type BodySink = {
 };
 
 /** What an exchange needs of its connection. */
-export type Line = {
+export type ConnectionHandle = {
   socket: Socket;
   /** No other request will be taken after this one. */
   isLast(): boolean;
@@ -51,7 +51,7 @@ export class Exchange {
   readonly target: string;
   readonly headers: Headers;
   readonly #minor: 0 | 1;
-  readonly #line: Line;
+  readonly #line: ConnectionHandle;
   #sink: BodySink | undefined;
   #isBodyOver = false;
   #waitsToSend: boolean;
@@ -64,7 +64,7 @@ export class Exchange {
   #onDrain: (() => void) | undefined;
   #onClosing: (() => void) | undefined;
 
-  constructor(head: RequestHead, line: Line) {
+  constructor(head: RequestHead, line: ConnectionHandle) {
     this.method = head.method;
     this.target = head.target;
     this.headers = head.headers;

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Pool } from './client.ts';
+import type { HttpPool } from './client.ts';
 import { NotHttp } from './head.ts';
 import { openStream, sendRequest, unixPool } from './request.ts';
 
@@ -16,7 +16,7 @@ const request = { method: 'GET', path: '/x', headers: {}, timeoutMs: 5_000 };
 
 async function withServer(
   server: Server | http.Server,
-  use: (pool: Pool) => Promise<void>,
+  use: (pool: HttpPool) => Promise<void>,
 ): Promise<void> {
   const dir = mkdtempSync(join(tmpdir(), 'http1-'));
   const path = join(dir, 's');

@@ -3,7 +3,7 @@
 // fault table out, because the runner does not use readDocument.
 import type { Readable } from 'node:stream';
 import { fault, faultFromBody } from '../../wire/errors.ts';
-import { codeError, makePool, type Pool } from './client.ts';
+import { codeError, type HttpPool, makePool } from './client.ts';
 import { assertTarget, type SentHeaders, writeHeaders } from './head.ts';
 
 export type HttpRequest = {
@@ -21,7 +21,7 @@ export type StreamedResponse = { status: number; body: Readable };
 const RESPONSE_BYTES_MAX = 256_000_000;
 
 /** Up to `connectionsMax` connections to a Unix socket. */
-export function unixPool(path: string, connectionsMax = Number.POSITIVE_INFINITY): Pool {
+export function unixPool(path: string, connectionsMax = Number.POSITIVE_INFINITY): HttpPool {
   // Not by `import`: outside of a bundle that would read every export of the module.
   const { connect } = process.getBuiltinModule('node:net');
   return makePool({ connect: (onread) => connect({ path, onread }), connectionsMax });
@@ -33,7 +33,7 @@ export function unixPool(path: string, connectionsMax = Number.POSITIVE_INFINITY
  * HPE_INVALID (anything else that is not a complete HTTP response).
  */
 export function sendRequest(
-  pool: Pool,
+  pool: HttpPool,
   request: HttpRequest & { timeoutMs: number },
 ): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
@@ -95,7 +95,7 @@ export function readDocument({ status, body }: HttpResponse, sender: string): un
 }
 
 /** Resolves with the head. Failures later than that are errors of the body. */
-export function openStream(pool: Pool, request: HttpRequest): Promise<StreamedResponse> {
+export function openStream(pool: HttpPool, request: HttpRequest): Promise<StreamedResponse> {
   const { Readable } = process.getBuiltinModule('node:stream');
   return new Promise((resolve, reject) => {
     const { signal } = request;

@@ -3,12 +3,12 @@
 // other work.
 
 export type Value = string | number | null | Uint8Array;
-export type Row = Record<string, Value>;
+export type SqlRow = Record<string, Value>;
 
 export type Sql = {
-  all<T = Row>(text: string, ...values: Value[]): Promise<T[]>;
+  all<T = SqlRow>(text: string, ...values: Value[]): Promise<T[]>;
   /** The first row, or undefined. */
-  one<T = Row>(text: string, ...values: Value[]): Promise<T | undefined>;
+  one<T = SqlRow>(text: string, ...values: Value[]): Promise<T | undefined>;
   /** How many rows it changed. */
   run(text: string, ...values: Value[]): Promise<number>;
   /**

@@ -7,7 +7,7 @@ import type { Database } from './database.ts';
 import { endProcess, failedSyncFault, type OnFailedSync } from './failed-sync.ts';
 import type { SqliteDatabase, SqlNow } from './sqlite.ts';
 
-export type LateDatabase = Database & {
+export type DeferredSyncDatabase = Database & {
   /** Resolves when it is committed: a crash of this process cannot undo it any more. */
   commit<T>(work: (sql: SqlNow) => T): Promise<Committed<T>>;
 };
@@ -36,7 +36,7 @@ export async function syncLate(
   inner: SqliteDatabase,
   file: string,
   { sync = fdatasync, onFailedSync = endProcess, ...tuning }: LateOptions = {},
-): Promise<LateDatabase> {
+): Promise<DeferredSyncDatabase> {
   // SQLite itself then syncs the log only before it copies it into the database, which keeps the
   // database whole. That every commit is durable is seen to here.
   await inner.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));

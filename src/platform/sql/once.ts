@@ -14,10 +14,10 @@ CREATE TABLE once (
 );
 CREATE INDEX once_by_time ON once (at_ms);`;
 
-export type Once = { scope: string; key: string; requestHash: string };
+export type IdempotencyKey = { scope: string; key: string; requestHash: string };
 
 /** What was answered before under this key, if anything. */
-export async function recallOnce<T>(sql: Sql, once: Once): Promise<T | undefined> {
+export async function recallOnce<T>(sql: Sql, once: IdempotencyKey): Promise<T | undefined> {
   const found = await sql.one<{ request_hash: string; answer: string }>(
     'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
     once.scope,
@@ -40,7 +40,7 @@ export function forgetOnce(sql: Sql, beforeMs: number): Promise<number> {
 
 export async function onceByKey<T>(
   sql: Sql,
-  once: Once | undefined,
+  once: IdempotencyKey | undefined,
   nowMs: number,
   work: () => Promise<T>,
 ): Promise<T> {

@@ -2,7 +2,7 @@
 // written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
 import { fault } from '../../wire/errors.ts';
 import { makeTurn } from '../turns.ts';
-import type { Database, Migrations, Row, Sql, Value } from './database.ts';
+import type { Database, Migrations, Sql, SqlRow, Value } from './database.ts';
 
 type Result = {
   rows: unknown[];
@@ -31,12 +31,12 @@ function numbered(text: string): string {
 /** bigint, and numeric, which a sum of bigints is. Many drivers give them as text or as bigint. */
 const WIDE_NUMBERS: readonly number[] = [20, 1700];
 
-function plainRows({ rows, fields = [] }: Result): Row[] {
+function plainRows({ rows, fields = [] }: Result): SqlRow[] {
   const wide = new Set(
     fields.filter(({ dataTypeID }) => WIDE_NUMBERS.includes(dataTypeID)).map(({ name }) => name),
   );
   return rows.map((row) => {
-    const result: Row = {};
+    const result: SqlRow = {};
     for (const [name, value] of Object.entries(row as Record<string, unknown>)) {
       const isWide = typeof value === 'bigint' || (typeof value === 'string' && wide.has(name));
       result[name] = isWide ? narrow(name, value) : (value as Value);
@@ -66,9 +66,9 @@ function sqlOn(client: Querying): Sql {
   const query = (text: string, values: Value[]) =>
     client.query(numbered(text), assertNoNul(values));
   return {
-    all: async <T = Row>(text: string, ...values: Value[]) =>
+    all: async <T = SqlRow>(text: string, ...values: Value[]) =>
       plainRows(await query(text, values)) as T[],
-    one: async <T = Row>(text: string, ...values: Value[]) =>
+    one: async <T = SqlRow>(text: string, ...values: Value[]) =>
       plainRows(await query(text, values))[0] as T | undefined,
     run: async (text, ...values) => (await query(text, values)).affectedRows ?? 0,
   };

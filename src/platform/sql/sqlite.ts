@@ -3,7 +3,7 @@
 import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
-import type { Database, Row, Sql, Value } from './database.ts';
+import type { Database, Sql, SqlRow, Value } from './database.ts';
 import { endProcess, type OnFailedSync } from './failed-sync.ts';
 import { type MigrateOptions, migrate } from './migrate.ts';
 import { isFailedSync, sqliteFault } from './sqlite-fault.ts';
@@ -11,7 +11,7 @@ import { isFailedSync, sqliteFault } from './sqlite-fault.ts';
 const GROUP_MAX = 256;
 const QUEUE_MAX = 20_000;
 
-type Waiting = {
+type QueuedTransaction = {
   work: (sql: Sql) => Promise<unknown>;
   resolve: (v: unknown) => void;
   reject: (e: unknown) => void;
@@ -22,8 +22,8 @@ export type SqliteOptions = MigrateOptions & { onFailedSync?: OnFailedSync };
 /** Statements that are done when they return. */
 export type SqlNow = {
   run(text: string, ...values: Value[]): void;
-  one<T = Row>(text: string, ...values: Value[]): T | undefined;
-  all<T = Row>(text: string, ...values: Value[]): T[];
+  one<T = SqlRow>(text: string, ...values: Value[]): T | undefined;
+  all<T = SqlRow>(text: string, ...values: Value[]): T[];
   /** As of `Sql`. */
   afterCommit(work: () => void): void;
 };
@@ -61,8 +61,9 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
     return statement;
   };
   const sql: Sql = {
-    all: async <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
-    one: async <T = Row>(text: string, ...values: Value[]) =>
+    all: async <T = SqlRow>(text: string, ...values: Value[]) =>
+      prepare(text).all(...values) as T[],
+    one: async <T = SqlRow>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
     run: async (text: string, ...values: Value[]) => Number(prepare(text).run(...values).changes),
     afterCommit: (work) => void after.push(work),
@@ -71,9 +72,9 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const sqlNow: SqlNow = {
     // `run` would make an object that says how much changed.
     run: (text, ...values) => void prepare(text).get(...values),
-    one: <T = Row>(text: string, ...values: Value[]) =>
+    one: <T = SqlRow>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
-    all: <T = Row>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
+    all: <T = SqlRow>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
     afterCommit: (work) => void after.push(work),
   };
   const { onFailedSync = endProcess } = options;
@@ -111,7 +112,7 @@ class OneConnection implements SqliteDatabase {
   private readonly ends: { begin: StatementSync; commit: StatementSync };
   /** What is to be called when the group in progress is committed. */
   private readonly after: (() => void)[];
-  private queue: Waiting[] = [];
+  private queue: QueuedTransaction[] = [];
   private busy = false;
   private closed: Promise<void> | undefined;
   private idle: (() => void)[] = [];
@@ -213,8 +214,8 @@ class OneConnection implements SqliteDatabase {
     for (const resolve of this.idle.splice(0)) resolve();
   }
 
-  private async commitGroup(group: Waiting[]): Promise<void> {
-    const done: { waiting: Waiting; value: unknown }[] = [];
+  private async commitGroup(group: QueuedTransaction[]): Promise<void> {
+    const done: { waiting: QueuedTransaction; value: unknown }[] = [];
     try {
       this.ends.begin.run();
       for (const waiting of group) {
@@ -235,7 +236,9 @@ class OneConnection implements SqliteDatabase {
     for (const { waiting, value } of done) waiting.resolve(value);
   }
 
-  private async attempt(waiting: Waiting): Promise<{ value: unknown } | { error: unknown }> {
+  private async attempt(
+    waiting: QueuedTransaction,
+  ): Promise<{ value: unknown } | { error: unknown }> {
     this.db.exec('SAVEPOINT one');
     const before = this.after.length;
     try {

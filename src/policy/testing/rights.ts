@@ -5,7 +5,7 @@ import { sealBundle } from '../bundle-file.ts';
 import { CAPABILITY_WORDS } from '../capabilities.ts';
 import { makePolicy, type Policy } from '../decide.ts';
 import type { AgentRights } from '../manifest-rules.ts';
-import type { Action, Context, Request } from '../request.ts';
+import type { Action, PolicyContext, Request } from '../request.ts';
 
 const noLimits = { cpu: null, memory_bytes: null, pids: null };
 export const rights = (more: Partial<AgentRights> = {}): AgentRights => ({
@@ -46,21 +46,21 @@ export async function answers(policy: Policy, requests: readonly Request[]): Pro
 
 const by = 'agent:coder';
 
-export const file = (action: Action, path: string, context: Context = {}): Request => ({
+export const file = (action: Action, path: string, context: PolicyContext = {}): Request => ({
   principal: by,
   action,
   resource: { type: 'Path', id: path },
   context: { path, ...context },
 });
 
-export const net = (host: string, port: number, context: Context = {}): Request => ({
+export const net = (host: string, port: number, context: PolicyContext = {}): Request => ({
   principal: by,
   action: 'net.connect',
   resource: { type: 'Host', id: host },
   context: { host, port, is_address: /^[\d.]+$|:/.test(host), ...context },
 });
 
-export const call = (tool: string, context: Context = {}): Request => ({
+export const call = (tool: string, context: PolicyContext = {}): Request => ({
   principal: by,
   action: 'tool.call',
   resource: { type: 'Tool', id: tool },

@@ -5,31 +5,31 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Guard } from '../../../src/daemons/sandboxd/adapters/plan.ts';
-import { MODES, type Mode, type PlanOptions, Warden } from './warden.ts';
-import type { Exit, Outcome } from './warden-client.ts';
+import { MODES, type PlanOptions, TestWarden, type WardenMode } from './warden.ts';
+import type { BoxExit, BoxOutcome } from './warden-client.ts';
 
-export type Case = {
+export type EscapeCase = {
   id: string; // of the list of known attacks
   title: string;
-  attack: string[] | ((warden: Warden) => string[]);
+  attack: string[] | ((warden: TestWarden) => string[]);
   // The guards that stop it; all of them off must let it through.
   off: Guard[];
-  plan?: Partial<PlanOptions> | ((warden: Warden) => Partial<PlanOptions>);
+  plan?: Partial<PlanOptions> | ((warden: TestWarden) => Partial<PlanOptions>);
   // Files of the workspace: names ending in / are directories.
   files?: Record<string, string>;
-  prepare?: (warden: Warden) => void;
+  prepare?: (warden: TestWarden) => void;
   says?: RegExp; // what the guarded attack prints
-  modes?: Mode[]; // where the control needs rights an ordinary user lacks
+  modes?: WardenMode[]; // where the control needs rights an ordinary user lacks
   // Beyond the exit status: what must (not) have happened on the host.
-  check?: (warden: Warden, outcome: Exit, guarded: boolean) => void;
+  check?: (warden: TestWarden, outcome: BoxExit, guarded: boolean) => void;
 };
 
-export function exited(outcome: Outcome): Exit {
+export function exited(outcome: BoxOutcome): BoxExit {
   assert.equal(outcome.kind, 'exit', JSON.stringify(outcome));
-  return outcome as Exit;
+  return outcome as BoxExit;
 }
 
-export function fillWorkspace(warden: Warden, files: Record<string, string> = {}): void {
+export function fillWorkspace(warden: TestWarden, files: Record<string, string> = {}): void {
   rmSync(warden.workspace, { recursive: true, force: true });
   mkdirSync(warden.workspace);
   chownSync(warden.workspace, warden.uid, warden.gid);
@@ -43,11 +43,11 @@ export function fillWorkspace(warden: Warden, files: Record<string, string> = {}
   chmodSync(join(warden.outside, 'secret'), 0o666);
 }
 
-export function secretIsUntouched(warden: Warden): void {
+export function secretIsUntouched(warden: TestWarden): void {
   assert.equal(readFileSync(join(warden.outside, 'secret'), 'utf8'), 'untouched\n');
 }
 
-async function attempt(warden: Warden, one: Case, guarded: boolean): Promise<Exit> {
+async function attempt(warden: TestWarden, one: EscapeCase, guarded: boolean): Promise<BoxExit> {
   fillWorkspace(warden, one.files);
   one.prepare?.(warden);
   const plan = typeof one.plan === 'function' ? one.plan(warden) : (one.plan ?? {});
@@ -60,12 +60,12 @@ async function attempt(warden: Warden, one: Case, guarded: boolean): Promise<Exi
   return exited(outcome);
 }
 
-export function runCases(cases: Case[]): void {
+export function runCases(cases: EscapeCase[]): void {
   for (const mode of MODES) {
     describe(`as ${mode}`, () => {
-      let warden: Warden;
+      let warden: TestWarden;
       before(async () => {
-        warden = await new Warden({ mode }).start();
+        warden = await new TestWarden({ mode }).start();
       });
       after(() => warden.stop());
       for (const one of cases) {

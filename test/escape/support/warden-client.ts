@@ -7,7 +7,7 @@ import {
   encodeBoxCommand,
   encodeBoxPlan,
   encodePlan,
-  type Plan,
+  type WardenPlan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
 
 export const MAGIC = 0x44525741;
@@ -53,7 +53,7 @@ const REFUSED = [
   'box',
 ] as const;
 
-export type Exit = {
+export type BoxExit = {
   kind: 'exit';
   endedBy: (typeof ENDED)[number];
   signal: number;
@@ -64,10 +64,15 @@ export type Exit = {
   stdout: string;
   stderr: string;
 };
-export type Refusal = { kind: 'refused'; code: string; message: string; hint: string };
+export type PlanRefusal = { kind: 'refused'; code: string; message: string; hint: string };
 export type Lost = { kind: 'lost'; stdout: string; stderr: string };
-export type Outcome = Exit | Refusal | Lost;
-export type OpenBox = { kind: 'opened'; box: bigint; pid: number; ended: Promise<Outcome> };
+export type BoxOutcome = BoxExit | PlanRefusal | Lost;
+export type OpenBoxRequest = {
+  kind: 'opened';
+  box: bigint;
+  pid: number;
+  ended: Promise<BoxOutcome>;
+};
 
 export function frame(type: number, body: Buffer = Buffer.alloc(0)): Buffer {
   const head = Buffer.alloc(12);
@@ -83,7 +88,7 @@ export class WardenClient {
   #in: Buffer = Buffer.alloc(0);
   #out: Buffer[] = [];
   #err: Buffer[] = [];
-  #settle: ((outcome: Outcome) => void) | undefined;
+  #settle: ((outcome: BoxOutcome) => void) | undefined;
   #features: ((text: string) => void) | undefined;
   #stdin: Buffer = Buffer.alloc(0);
   #window = STDIN_WINDOW;
@@ -107,20 +112,20 @@ export class WardenClient {
   }
 
   // With stdin null the box waits for feed().
-  run(plan: Plan, stdin: string | null = ''): Promise<Outcome> {
+  run(plan: WardenPlan, stdin: string | null = ''): Promise<BoxOutcome> {
     return this.send(frame(FRAME.plan, encodePlan(plan)), stdin);
   }
 
   // Holds a box open until close(), or until it ends by itself.
-  async open(plan: BoxPlan): Promise<OpenBox | Outcome> {
+  async open(plan: BoxPlan): Promise<OpenBoxRequest | BoxOutcome> {
     const ended = this.send(frame(FRAME.open, encodeBoxPlan(plan)), null);
-    const opened = new Promise<OpenBox>((resolve) => {
+    const opened = new Promise<OpenBoxRequest>((resolve) => {
       this.#opened = (box, pid) => resolve({ kind: 'opened', box, pid, ended });
     });
     return Promise.race([opened, ended]);
   }
 
-  exec(command: BoxCommand, stdin: string | null = ''): Promise<Outcome> {
+  exec(command: BoxCommand, stdin: string | null = ''): Promise<BoxOutcome> {
     return this.send(frame(FRAME.exec, encodeBoxCommand(command)), stdin);
   }
 
@@ -129,11 +134,11 @@ export class WardenClient {
   }
 
   // Any bytes at all, for the tests that do not keep to the protocol.
-  send(bytes: Buffer, stdin: string | null = ''): Promise<Outcome> {
+  send(bytes: Buffer, stdin: string | null = ''): Promise<BoxOutcome> {
     this.#out = [];
     this.#err = [];
     this.#window = STDIN_WINDOW;
-    const outcome = new Promise<Outcome>((resolve) => {
+    const outcome = new Promise<BoxOutcome>((resolve) => {
       this.#settle = resolve;
     });
     this.socket.write(bytes);
@@ -188,7 +193,7 @@ export class WardenClient {
     if (this.#stdin.length === 0) this.socket.write(frame(FRAME.stdinEnd));
   }
 
-  #end(outcome: Outcome): void {
+  #end(outcome: BoxOutcome): void {
     const settle = this.#settle;
     this.#settle = undefined;
     settle?.(outcome);
@@ -220,7 +225,7 @@ export class WardenClient {
     else if (type === 0x88) this.#opened?.(body.readBigUInt64LE(0), body.readUInt32LE(8));
   }
 
-  #exit(body: Buffer): Exit {
+  #exit(body: Buffer): BoxExit {
     const at = (offset: number) => Number(body.readBigUInt64LE(offset));
     return {
       kind: 'exit',
@@ -235,7 +240,7 @@ export class WardenClient {
   }
 }
 
-function refusal(body: Buffer): Refusal {
+function refusal(body: Buffer): PlanRefusal {
   const [message = '', hint = ''] = body.subarray(2).toString().split('\0');
   return { kind: 'refused', code: REFUSED[body[0] ?? 0] ?? 'unknown', message, hint };
 }

@@ -22,13 +22,13 @@ import type {
   Bind,
   BoxCommand,
   Guard,
-  Limits,
-  Plan,
+  PlanLimits,
+  WardenPlan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
 import { LIMITS } from '../../../src/daemons/sandboxd/testing/limits.ts';
 import { eventually } from '../../support/runtime.ts';
 import { cgroupsOf, processesOf, zombiesOf } from './host.ts';
-import { type OpenBox, type Outcome, WardenClient } from './warden-client.ts';
+import { type BoxOutcome, type OpenBoxRequest, WardenClient } from './warden-client.ts';
 
 const REPO = join(import.meta.dirname, '../../..');
 const SOURCE = join(REPO, 'native/warden');
@@ -94,12 +94,12 @@ export function buildFuzzer(): string {
 export const IS_ROOT = process.getuid?.() === 0;
 const NOBODY = 65534;
 
-export type Mode = 'root' | 'user';
+export type WardenMode = 'root' | 'user';
 // Root can play both; an ordinary user only itself.
-export const MODES: Mode[] = IS_ROOT ? ['root', 'user'] : ['user'];
+export const MODES: WardenMode[] = IS_ROOT ? ['root', 'user'] : ['user'];
 
-export type WardenOptions = {
-  mode: Mode;
+export type TestWardenOptions = {
+  mode: WardenMode;
   build?: Build;
   wrap?: string[];
   bounds?: string[] | ((dir: string) => string[]);
@@ -109,9 +109,9 @@ export type WardenOptions = {
 
 const SYSTEM = ['/usr', '/bin', '/lib', '/lib64'];
 
-export class Warden {
+export class TestWarden {
   readonly dir: string;
-  readonly mode: Mode;
+  readonly mode: WardenMode;
   readonly uid: number;
   readonly gid: number;
   readonly workspace: string;
@@ -119,11 +119,11 @@ export class Warden {
   readonly hostile: string;
   readonly haltFile: string;
   readonly socket: string;
-  readonly #options: WardenOptions;
+  readonly #options: TestWardenOptions;
   process: ChildProcess | undefined;
   stderr = '';
 
-  constructor(options: WardenOptions) {
+  constructor(options: TestWardenOptions) {
     this.#options = options;
     this.mode = options.mode;
     this.dir = realpathSync(mkdtempSync('/tmp/warden-'));
@@ -222,7 +222,7 @@ export class Warden {
     return WardenClient.open(this.socket);
   }
 
-  plan(args: string[], more: Partial<PlanOptions> = {}): Plan {
+  plan(args: string[], more: Partial<PlanOptions> = {}): WardenPlan {
     const { binds = [], limits = {}, guardsOff = [], level = 2, ...rest } = more;
     const base: Bind[] =
       level === 2
@@ -255,7 +255,7 @@ export class Warden {
     };
   }
 
-  async run(args: string[], more: Partial<PlanOptions> = {}, stdin = ''): Promise<Outcome> {
+  async run(args: string[], more: Partial<PlanOptions> = {}, stdin = ''): Promise<BoxOutcome> {
     const client = await this.client();
     try {
       return await client.run(this.plan(args, more), stdin);
@@ -265,7 +265,7 @@ export class Warden {
   }
 
   // What a runner sees: the libraries, Node, its program, the sockets; no workspace, no programs.
-  runnerPlan(words: string[], dirs: { program: string; sockets: string }): Plan {
+  runnerPlan(words: string[], dirs: { program: string; sockets: string }): WardenPlan {
     const plan = this.plan(['/opt/node/node', ...words], { profile: 'runner' });
     // A copy: the one that runs this test may lie where only root can look.
     const node = join(this.dir, 'bin/node');
@@ -286,7 +286,7 @@ export class Warden {
   }
 
   // The same paths and limits, held open. The client that opened it ends it.
-  async open(more: Partial<PlanOptions> = {}): Promise<HeldBox> {
+  async open(more: Partial<PlanOptions> = {}): Promise<WardenBox> {
     const { args: _args, env: _env, cwd: _cwd, ...plan } = this.plan([], more);
     const client = await this.client();
     const box = await client.open({ ...plan, limits: { ...plan.limits, wallMs: 600_000 } });
@@ -294,12 +294,12 @@ export class Warden {
     return { ...box, client };
   }
 
-  command(box: bigint, args: string[], limits: Partial<Limits> = {}): BoxCommand {
+  command(box: bigint, args: string[], limits: Partial<PlanLimits> = {}): BoxCommand {
     const env = { PATH: '/usr/bin:/bin', HOME: '/tmp' };
     return { box, args, env, cwd: '/ws', limits: { ...LIMITS, ...limits } };
   }
 
-  async exec(box: bigint, args: string[], limits: Partial<Limits> = {}, stdin = '') {
+  async exec(box: bigint, args: string[], limits: Partial<PlanLimits> = {}, stdin = '') {
     const client = await this.client();
     try {
       return await client.exec(this.command(box, args, limits), stdin);
@@ -341,12 +341,12 @@ export class Warden {
 export type Leftovers = { boxes: number; processes: string[]; zombies: number; cgroups: number };
 export const NOTHING: Leftovers = { boxes: 0, processes: [], zombies: 0, cgroups: 0 };
 
-export type HeldBox = OpenBox & { client: WardenClient };
+export type WardenBox = OpenBoxRequest & { client: WardenClient };
 
 export type PlanOptions = {
   level: number;
   binds: Bind[];
-  limits: Partial<Limits>;
+  limits: Partial<PlanLimits>;
   guardsOff: Guard[];
   profile: 'tool' | 'runner';
   cwd: string;

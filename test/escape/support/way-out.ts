@@ -2,12 +2,12 @@
 // may, a name server that lies, and an egressd whose public addresses lead back to this machine.
 import assert from 'node:assert/strict';
 import net from 'node:net';
-import { startHost, type TestHost } from '../../../src/daemons/egressd/testing/host.ts';
+import { type EgressdTestHost, startHost } from '../../../src/daemons/egressd/testing/host.ts';
 import {
-  type Answer,
   errorOf,
-  type Place,
   startHttp,
+  type WirePosition,
+  type WireResponse,
 } from '../../../src/daemons/egressd/testing/wires.ts';
 import type { EgressRule } from '../../../src/wire/egressd.ts';
 import { type NaiveOptions, startNaive } from './naive-proxy.ts';
@@ -20,11 +20,11 @@ export const get = (authority: string, path = '/', host = authority) =>
   `GET http://${authority}${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
 
 export type WayOut = {
-  secret: Place;
-  web: Place;
+  secret: WirePosition;
+  web: WirePosition;
   /** What the page was asked. */
   seen: string[];
-  host: TestHost;
+  host: EgressdTestHost;
   /** What egressd dialled, as `address port`. */
   dialled: string[];
   names: NameServer;
@@ -106,7 +106,7 @@ export async function unguarded<T>(
   }
 }
 
-export function assertRefused(answer: Answer, code = 'denied'): void {
+export function assertRefused(answer: WireResponse, code = 'denied'): void {
   assert.equal(errorOf(answer).code, code, answer.body);
   assert.notEqual(errorOf(answer).hint, '');
 }

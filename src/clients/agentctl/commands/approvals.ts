@@ -7,11 +7,11 @@ import { newestSeq } from '../follow.ts';
 import { readInput, wordOrStdin } from '../input.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { relative, size, some } from '../show/amounts.ts';
 import { approvalLines } from '../show/approval.ts';
 import { exact } from '../show/exact.ts';
-import { type Cell, type Column, renderTable } from '../show/table.ts';
+import { type Cell, renderTable, type TableColumn } from '../show/table.ts';
 
 /** What comes rings; this is for what no event tells, and for when the log does not answer. */
 const LOOK_EVERY_MS = { heard: 15_000, unheard: 1_000 };
@@ -33,7 +33,7 @@ export async function approvals(session: Session): Promise<void> {
 const howTo = ({ pending }: { pending: number }): string[] =>
   pending === 0 ? [] : ['', 'See one in full before you answer: agentctl approvals ID'];
 
-type ListColumn = { head: Column; of(one: ApprovalSummary, nowMs: number): Cell };
+type ListColumn = { head: TableColumn; of(one: ApprovalSummary, nowMs: number): Cell };
 const LIST: readonly ListColumn[] = [
   { head: { title: 'ID' }, of: ({ id }) => id },
   { head: { title: 'STATUS' }, of: ({ status }) => status },
@@ -75,25 +75,25 @@ function listLines(list: readonly ApprovalSummary[], { columns, paint }: Out): s
   return renderTable(heads, rows, { columns, paint });
 }
 
-async function view(runtime: Runtime, id: string): Promise<ApprovalView> {
+async function view(runtime: RuntimeClient, id: string): Promise<ApprovalView> {
   return (await runtime.ask('approvald', 'getApproval', { params: { id } })).approval;
 }
 
 /** The goal is agentd's; an approval can be looked at without it. */
-const goalOf = (runtime: Runtime, { task_id }: ApprovalView) =>
+const goalOf = (runtime: RuntimeClient, { task_id }: ApprovalView) =>
   runtime.ask('agentd', 'getTask', { params: { id: task_id } }).then(
     ({ task }) => task,
     () => undefined,
   );
 
-async function show(runtime: Runtime, id: string, out: Out): Promise<void> {
+async function show(runtime: RuntimeClient, id: string, out: Out): Promise<void> {
   const approval = await view(runtime, id);
   const task = out.json ? undefined : await goalOf(runtime, approval);
   out.give({ approval }, () => approvalLines(approval, task, { out, nowMs: Date.now() }));
 }
 
 /** Each one that waits, in full, as it comes; and what became of it. */
-async function follow(runtime: Runtime, out: Out): Promise<void> {
+async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
   const { signal, done } = onInterrupt();
   const from = newestSeq(runtime).then(
     (after) => ({ after, filter: { event: 'approval' } }),
@@ -167,12 +167,12 @@ function nonceOf(seen: ApprovalView): string {
 }
 
 /** A no, a question and passing it on do no harm to what it has become meanwhile. */
-const nonceNow = async (runtime: Runtime, id: string): Promise<string> =>
+const nonceNow = async (runtime: RuntimeClient, id: string): Promise<string> =>
   (await view(runtime, id)).nonce;
 
 /** toold looks again when they are used; by then the person's answer is given and spent. */
 async function assertTaken(
-  runtime: Runtime,
+  runtime: RuntimeClient,
   { action }: ApprovalView,
   edited: Record<string, unknown>,
 ): Promise<void> {

@@ -22,7 +22,7 @@ import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import { makeAll } from '../make-state-dir.ts';
 import { findProgram } from '../programs.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { size, some } from '../show/amounts.ts';
 import { assertReadable } from '../state.ts';
 
@@ -147,7 +147,7 @@ function cutHalfLine(file: string): void {
 }
 
 /** Of an event by its id, or by its number: the first column of audit tail. */
-export async function proofOf(runtime: Runtime, event: string): Promise<ProofView> {
+export async function proofOf(runtime: RuntimeClient, event: string): Promise<ProofView> {
   let id = event;
   if (/^\d{1,15}$/.test(event)) {
     const query = { after: Number(event) - 1, order: 'asc', limit: 1 } as const;

@@ -4,7 +4,7 @@ import type { Session } from '../command.ts';
 import { followEvents, newestSeq } from '../follow.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { eventLine } from '../show/event.ts';
 import { happeningLine, withoutAttempts } from '../show/happening.ts';
 import { findTool } from './catalog.ts';
@@ -29,7 +29,7 @@ export async function tail({ args, out, runtime }: Session): Promise<void> {
 
 /** The last first. */
 async function newest(
-  runtime: Runtime,
+  runtime: RuntimeClient,
   filter: { event?: string | undefined },
   lines: number,
 ): Promise<AuditEvent[]> {
@@ -46,7 +46,7 @@ async function newest(
 }
 
 async function follow(
-  runtime: Runtime,
+  runtime: RuntimeClient,
   after: number,
   filter: { event?: string | undefined },
   { each, out }: { each: (event: AuditEvent) => void; out: Out },
@@ -77,19 +77,19 @@ async function collect(read: Pages, lines: number | undefined): Promise<AuditEve
   return lines === undefined ? found : found.slice(-lines);
 }
 
-export const eventsOfTask = (runtime: Runtime, id: string, lines?: number) =>
+export const eventsOfTask = (runtime: RuntimeClient, id: string, lines?: number) =>
   collect((cursor) => {
     const request = { params: { task_id: id }, query: { limit: PAGE, cursor } };
     return runtime.ask('auditd-ai', 'task', request);
   }, lines);
 
-const eventsOfAgent = (runtime: Runtime, name: string, lines?: number) =>
+const eventsOfAgent = (runtime: RuntimeClient, name: string, lines?: number) =>
   collect((cursor) => {
     const request = { params: { agent: name }, query: { limit: PAGE, cursor } };
     return runtime.ask('auditd-ai', 'agent', request);
   }, lines);
 
-const eventsOfTool = (runtime: Runtime, name: string, lines?: number) =>
+const eventsOfTool = (runtime: RuntimeClient, name: string, lines?: number) =>
   collect((cursor) => {
     const request = { params: { tool: name }, query: { limit: PAGE, cursor } };
     return runtime.ask('auditd-ai', 'tool', request);

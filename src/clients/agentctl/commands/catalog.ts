@@ -4,7 +4,7 @@ import { nearest } from '../../../platform/nearest.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
 import type { ToolView } from '../../../wire/toold.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 
 export type Models = { models: readonly ModelView[]; providers: readonly ProviderView[] };
 
@@ -24,7 +24,10 @@ export function modelsText(all: Models): string {
  * A call with a name that nobody offers is answered by the default; who types one meant another.
  * While only the rehearsal answers, names are for the model to come.
  */
-export async function assertOffered(runtime: Runtime, name: string | undefined): Promise<void> {
+export async function assertOffered(
+  runtime: RuntimeClient,
+  name: string | undefined,
+): Promise<void> {
   if (name === undefined || name === 'default') return;
   const all = await runtime.ask('modeld', 'listModels', {});
   const known = all.models.map((model) => model.name);
@@ -37,7 +40,7 @@ export async function assertOffered(runtime: Runtime, name: string | undefined):
   });
 }
 
-export async function findTool(runtime: Runtime, name: string): Promise<ToolView> {
+export async function findTool(runtime: RuntimeClient, name: string): Promise<ToolView> {
   const { tools } = await runtime.ask('toold', 'listTools', {});
   const found = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
   if (found !== undefined) return found;

@@ -5,7 +5,7 @@ import type { FeaturesView } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { findRunning } from '../running.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { plain } from '../show/plain.ts';
 import { pad, wrap } from '../show/width.ts';
 import {
@@ -19,7 +19,7 @@ import {
   checkState,
   isReadable,
 } from './doctor/environment.ts';
-import { type Finding, fail } from './doctor/finding.ts';
+import { type DoctorFinding, fail } from './doctor/finding.ts';
 import { notProtected } from './doctor/not-protected.ts';
 import {
   checkDaemons,
@@ -32,7 +32,7 @@ import {
 } from './doctor/runtime.ts';
 import { checkSandboxes } from './doctor/sandboxes.ts';
 
-const STYLES: Record<Finding['status'], Style> = {
+const STYLES: Record<DoctorFinding['status'], Style> = {
   ok: 'green',
   no: 'dim',
   warn: 'yellow',
@@ -67,7 +67,7 @@ export async function doctor(session: Session): Promise<number> {
 
 async function runChecks(
   session: Session,
-): Promise<{ findings: Finding[]; sandboxes: FeaturesView | undefined }> {
+): Promise<{ findings: DoctorFinding[]; sandboxes: FeaturesView | undefined }> {
   const { stateDir, env } = session;
   // Of what cannot be looked into, nothing more can be said.
   if (!isReadable(stateDir)) {
@@ -75,7 +75,7 @@ async function runChecks(
     return { findings: [checkNode(process.versions.node), refused], sandboxes: undefined };
   }
   const running = await findRunning(stateDir);
-  const found: Finding[] = [
+  const found: DoctorFinding[] = [
     checkNode(process.versions.node),
     checkState(stateDir),
     checkKey(stateDir),
@@ -96,7 +96,7 @@ async function runChecks(
 }
 
 /** One that cannot even be asked is one more finding: the rest is looked at all the same. */
-function connect(session: Session, found: Finding[]): Runtime | undefined {
+function connect(session: Session, found: DoctorFinding[]): RuntimeClient | undefined {
   try {
     return session.runtime();
   } catch (error) {

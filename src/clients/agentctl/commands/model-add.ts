@@ -4,7 +4,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 
 const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
   anthropic: { dialect: 'anthropic', url: 'https://api.anthropic.com' },
@@ -67,7 +67,7 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
 /** Whoever else is asked may need no key, as a server of one's own. */
 const isVendor = (url: string): boolean => Object.values(KNOWN).some((known) => known.url === url);
 
-async function modelsOf(runtime: Runtime, provider: string): Promise<ModelView[]> {
+async function modelsOf(runtime: RuntimeClient, provider: string): Promise<ModelView[]> {
   const { models } = await runtime.ask('modeld', 'listModels', {});
   return models.filter(({ routes }) => routes.some((route) => route.provider === provider));
 }

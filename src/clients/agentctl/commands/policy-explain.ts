@@ -4,7 +4,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { clock } from '../show/event.ts';
 import { plain } from '../show/plain.ts';
 import { renderFields } from '../show/table.ts';
@@ -40,12 +40,12 @@ function decisionHint({ event, call_id, data }: AuditEvent): string {
 }
 
 /** The proof carries the event as the log has it. */
-async function findEvent(runtime: Runtime, id: string): Promise<AuditEvent> {
+async function findEvent(runtime: RuntimeClient, id: string): Promise<AuditEvent> {
   const { event } = await proofOf(runtime, id);
   return JSON.parse(event) as AuditEvent;
 }
 
-async function explainEvent(runtime: Runtime, event: AuditEvent): Promise<Explanation> {
+async function explainEvent(runtime: RuntimeClient, event: AuditEvent): Promise<Explanation> {
   const { data = {}, agent } = event;
   const ids = event.policy!.split(' ').filter((id) => id.includes(':'));
   const view =

@@ -7,7 +7,7 @@ import { checkId } from '../check-words.ts';
 import type { Args, Session } from '../command.ts';
 import { wordOrStdin } from '../input.ts';
 import { exampleTime, readTime } from '../read-amounts.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { waitForTask } from './task-wait.ts';
 
 type Body = Record<keyof CreateTask, unknown>;
@@ -88,14 +88,14 @@ function placeOf(given: string): string {
   });
 }
 
-async function readInputs(runtime: Runtime, given: readonly string[]): Promise<TaskInput[]> {
+async function readInputs(runtime: RuntimeClient, given: readonly string[]): Promise<TaskInput[]> {
   const inputs: TaskInput[] = [];
   for (const one of given) inputs.push(await readInput(runtime, one));
   return inputs;
 }
 
 /** A file becomes an artifact: it may be large, and its record says where it came from. */
-async function readInput(runtime: Runtime, given: string): Promise<TaskInput> {
+async function readInput(runtime: RuntimeClient, given: string): Promise<TaskInput> {
   if (/^(artifact:\/\/|artifact_)\S*$/.test(given)) {
     checkId(given, 'artifact');
     return { kind: 'artifact_ref', id: given.replace(/^artifact:\/\//, '') };

@@ -2,7 +2,7 @@
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { oneLine } from '../show/plain.ts';
 import { cut } from '../show/width.ts';
 
@@ -14,7 +14,7 @@ export async function graph({ args, out, runtime }: Session): Promise<void> {
   for (const line of lines) out.line(line);
 }
 
-async function readTasks(runtime: Runtime, id: string | undefined): Promise<TaskView[]> {
+async function readTasks(runtime: RuntimeClient, id: string | undefined): Promise<TaskView[]> {
   if (id === undefined) {
     const { tasks } = await runtime.ask('agentd', 'listTasks', { query: { limit: 200 } });
     return tasks.toReversed();
@@ -30,7 +30,7 @@ async function readTasks(runtime: Runtime, id: string | undefined): Promise<Task
 }
 
 /** What the tree waits for may lie outside it. */
-async function readBefore(runtime: Runtime, tasks: readonly TaskView[]): Promise<TaskView[]> {
+async function readBefore(runtime: RuntimeClient, tasks: readonly TaskView[]): Promise<TaskView[]> {
   const known = new Set<string>(tasks.map(({ id }) => id));
   const ids = new Set(tasks.flatMap(({ after }) => after).filter((id) => !known.has(id)));
   const found: TaskView[] = [];

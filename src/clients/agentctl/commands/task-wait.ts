@@ -4,16 +4,21 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { exitInterrupted, onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { span } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
-import { answerWith, type Change, changesBetween, findOpenQuestion } from '../story/progress.ts';
+import {
+  answerWith,
+  changesBetween,
+  findOpenQuestion,
+  type TaskChange,
+} from '../story/progress.ts';
 import { makeTrouble, SEE_MODELS } from '../story/trouble.ts';
-import { makeTurns } from '../story/turn.ts';
+import { makeQueueReasons } from '../story/turn.ts';
 
-function changeLine(change: Change, start: string, out: Out): string[] {
+function changeLine(change: TaskChange, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
   const time = pad(span(sinceMs), 9, 'left');
   const style = ['question', 'trouble'].includes(change.kind) ? 'yellow' : undefined;
@@ -26,13 +31,13 @@ function changeLine(change: Change, start: string, out: Out): string[] {
 /** Tells what changes, and what changes nothing in the tree and yet keeps it from going on. */
 export function makeTeller(
   start: string,
-  { out, runtime }: { out: Out; runtime: Runtime },
+  { out, runtime }: { out: Out; runtime: RuntimeClient },
   tell: (line: string) => void,
 ) {
   const trouble = makeTrouble();
-  const turns = makeTurns(runtime, Date.now);
+  const turns = makeQueueReasons(runtime, Date.now);
   let before: TreeNode | undefined;
-  const say = (change: Change): void => changeLine(change, start, out).forEach(tell);
+  const say = (change: TaskChange): void => changeLine(change, start, out).forEach(tell);
   return {
     hear(event: AuditEvent): void {
       const text = trouble.hear(event);

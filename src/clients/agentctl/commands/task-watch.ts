@@ -7,7 +7,7 @@ import { bridge } from '../bridge.ts';
 import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
 import { type Out, toJsonText } from '../out.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { followTree } from '../story/follow-tree.ts';
 import { addCalls, CallReader } from '../story/gather.ts';
 import { findOpenQuestion } from '../story/progress.ts';
@@ -43,7 +43,7 @@ export async function watch(session: Session): Promise<number> {
   return tellEnd(end, signal.aborted, out);
 }
 
-async function newestRoot(runtime: Runtime): Promise<string> {
+async function newestRoot(runtime: RuntimeClient): Promise<string> {
   const { tasks } = await runtime.ask('agentd', 'listTasks', { query: { limit: 100 } });
   const live = tasks.find(({ ended_at }) => ended_at === null) ?? tasks[0];
   if (live !== undefined) return live.root_task_id;
@@ -70,7 +70,7 @@ function jsonView(out: Out): View {
   return { show: async (tree) => show(tree), stop() {} };
 }
 
-function lineView(out: Out, runtime: Runtime): View {
+function lineView(out: Out, runtime: RuntimeClient): View {
   let teller: ReturnType<typeof makeTeller> | undefined;
   return {
     hear: (event) => teller?.hear(event),
@@ -85,7 +85,7 @@ function lineView(out: Out, runtime: Runtime): View {
 const tickMs = 1_000;
 
 /** Goes up over what it wrote before and writes again; the seconds go on between events. */
-function liveView(out: Out, runtime: Runtime, signal: AbortSignal): View {
+function liveView(out: Out, runtime: RuntimeClient, signal: AbortSignal): View {
   const reader = new CallReader(runtime);
   let height = 0;
   let draw: (() => void) | undefined;

@@ -4,7 +4,7 @@ import { noPaint, type Paint, type Style } from '../out.ts';
 import { oneLine } from './plain.ts';
 import { cut, pad, widthOf, wrap } from './width.ts';
 
-export type Column = {
+export type TableColumn = {
   title: string;
   align?: 'right';
   /** May be cut down to this many columns; others stay whole. */
@@ -19,7 +19,7 @@ const valueLeast = 30;
 export type TableOptions = { columns?: number; paint?: Paint; indent?: string };
 
 export function renderTable(
-  heads: readonly Column[],
+  heads: readonly TableColumn[],
   rows: readonly (readonly Cell[])[],
   { columns = Number.POSITIVE_INFINITY, paint = noPaint, indent = '' }: TableOptions = {},
 ): string[] {
@@ -53,7 +53,7 @@ const textOf = (cell: Cell): string => (typeof cell === 'string' ? cell : cell.t
 const styleOf = (cell: Cell | undefined): Style | undefined =>
   cell === undefined || typeof cell === 'string' ? undefined : cell.style;
 
-function shrink(heads: readonly Column[], natural: readonly number[], room: number): number[] {
+function shrink(heads: readonly TableColumn[], natural: readonly number[], room: number): number[] {
   const widths = [...natural];
   const least = (i: number) => Math.max(heads[i]!.least ?? natural[i]!, 1);
   for (;;) {

@@ -3,9 +3,9 @@
 import type { AuditEvent } from '../../../wire/events.ts';
 import { oneLine } from '../show/plain.ts';
 
-type Told = { at: string; kind: 'answer'; text: string; call_id?: string; rule?: string };
+type EventStep = { at: string; kind: 'answer'; text: string; call_id?: string; rule?: string };
 
-export function eventStep(event: AuditEvent, name: string): Told[] {
+export function eventStep(event: AuditEvent, name: string): EventStep[] {
   const text = eventText(event, name);
   if (text === undefined) return [];
   return [

@@ -5,7 +5,7 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import { hangBell } from '../bell.ts';
 import { bridge } from '../bridge.ts';
 import { newestSeq, pause } from '../follow.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 
 /** Events come in groups; one look serves them all. */
 const gatherMs = 60;
@@ -13,7 +13,7 @@ const gatherMs = 60;
 const lookEveryMs = 2_000;
 
 export async function* followTree(
-  runtime: Runtime,
+  runtime: RuntimeClient,
   id: string,
   signal: AbortSignal,
   onEvent: (event: AuditEvent) => void = () => undefined,

@@ -5,15 +5,15 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
 import { eventsOfTask } from '../commands/audit-read.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 
-export type Calls = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
+export type CallPages = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
 export type Records = { messages: MessageView[]; events: AuditEvent[] };
 
 /** One task with what belongs to it. */
-export type Chapter = Omit<TreeNode, 'children'> &
-  Calls &
-  Partial<Records> & { children: Chapter[] };
+export type TaskRecord = Omit<TreeNode, 'children'> &
+  CallPages &
+  Partial<Records> & { children: TaskRecord[] };
 
 type Page = { cursor: string | null };
 
@@ -30,7 +30,7 @@ async function allPages<P extends Page>(read: (cursor: string | undefined) => Pr
 
 const limit = 1000;
 
-async function readCalls(runtime: Runtime, task_id: string): Promise<Calls> {
+async function readCalls(runtime: RuntimeClient, task_id: string): Promise<CallPages> {
   const [tools, models] = await Promise.all([
     allPages((cursor) => runtime.ask('toold', 'listCalls', { query: { task_id, limit, cursor } })),
     allPages((cursor) => runtime.ask('modeld', 'listCalls', { query: { task_id, limit, cursor } })),
@@ -47,7 +47,7 @@ const inOrder = <T extends { created_at: string }>(calls: readonly T[]): T[] =>
     .toReversed()
     .sort((a, b) => (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0));
 
-async function readRecords(runtime: Runtime, task_id: string): Promise<Records> {
+async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Records> {
   const [messages, events] = await Promise.all([
     allPages((cursor) =>
       runtime.ask('agentd', 'listMessages', { query: { task_id, limit, cursor } }),
@@ -62,14 +62,14 @@ async function readRecords(runtime: Runtime, task_id: string): Promise<Records> 
 
 /** Reads calls again only of tasks that may have made more since. */
 export class CallReader {
-  readonly #runtime: Runtime;
-  readonly #settled = new Map<string, Calls>();
+  readonly #runtime: RuntimeClient;
+  readonly #settled = new Map<string, CallPages>();
 
-  constructor(runtime: Runtime) {
+  constructor(runtime: RuntimeClient) {
     this.#runtime = runtime;
   }
 
-  async read(task: TaskView): Promise<Calls> {
+  async read(task: TaskView): Promise<CallPages> {
     const known = this.#settled.get(task.id);
     if (known !== undefined) return known;
     const calls = await readCalls(this.#runtime, task.id);
@@ -78,18 +78,18 @@ export class CallReader {
   }
 }
 
-export async function addCalls(tree: TreeNode, reader: CallReader): Promise<Chapter> {
+export async function addCalls(tree: TreeNode, reader: CallReader): Promise<TaskRecord> {
   const calls = await reader.read(tree.task);
-  const children: Chapter[] = [];
+  const children: TaskRecord[] = [];
   // One after another: a wide tree must not open hundreds of connections.
   for (const child of tree.children) children.push(await addCalls(child, reader));
   return { ...tree, ...calls, children };
 }
 
-export async function gatherStory(runtime: Runtime, id: string): Promise<Chapter> {
+export async function gatherStory(runtime: RuntimeClient, id: string): Promise<TaskRecord> {
   const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
   const chapter = await addCalls(tree, new CallReader(runtime));
-  const addRecords = async (one: Chapter): Promise<void> => {
+  const addRecords = async (one: TaskRecord): Promise<void> => {
     Object.assign(one, await readRecords(runtime, one.task.id));
     for (const child of one.children) await addRecords(child);
   };
@@ -98,7 +98,7 @@ export async function gatherStory(runtime: Runtime, id: string): Promise<Chapter
 }
 
 /** The call of the parent's run that made this part, if one did. */
-export function callOf(child: Chapter, parent: Chapter): string | undefined {
+export function callOf(child: TaskRecord, parent: TaskRecord): string | undefined {
   const wait = parent.waits.find(({ child_task_id }) => child_task_id === child.task.id);
   if (wait !== undefined) return wait.call_id;
   const call = parent.toolCalls.find(({ result }) => result?.task_id === child.task.id);

@@ -14,7 +14,7 @@ type Kind =
   | 'crashed'
   | 'trouble'
   | 'ended';
-export type Change = {
+export type TaskChange = {
   task_id: string;
   agent: string | null;
   kind: Kind;
@@ -36,7 +36,7 @@ function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
   return found;
 }
 
-export function changesBetween(before: TreeNode | undefined, now: TreeNode): Change[] {
+export function changesBetween(before: TreeNode | undefined, now: TreeNode): TaskChange[] {
   const changes = changesBelow(flatten(before), now, undefined);
   return changes.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
@@ -46,11 +46,11 @@ function changesBelow(
   old: ReadonlyMap<string, TreeNode>,
   now: TreeNode,
   parent: TreeNode | undefined,
-): Change[] {
+): TaskChange[] {
   const { task } = now;
   const before = old.get(task.id);
   const about = { task_id: task.id, agent: task.assigned_to };
-  const begun: Change[] = [];
+  const begun: TaskChange[] = [];
   if (before === undefined && parent !== undefined) {
     const text = `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`;
     begun.push({ ...about, kind: 'created', text, at: task.created_at });
@@ -67,7 +67,7 @@ function changesBelow(
   return [...begun, ...startsNow, ...waitChanges(before, now), ...parts, ...endsNow];
 }
 
-function statusChange(before: TreeNode | undefined, now: TreeNode): Change | undefined {
+function statusChange(before: TreeNode | undefined, now: TreeNode): TaskChange | undefined {
   const { task } = now;
   if (before?.task.status === task.status) return undefined;
   const text = statusText(task, before?.task.status);
@@ -82,9 +82,9 @@ function statusChange(before: TreeNode | undefined, now: TreeNode): Change | und
 
 const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum + run.crashes, 0);
 
-function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): Change[] {
+function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): TaskChange[] {
   const about = { task_id: task.id, agent: task.assigned_to };
-  return waits.flatMap((wait): Change[] => {
+  return waits.flatMap((wait): TaskChange[] => {
     if (wait.kind !== 'question' && wait.kind !== 'approval') return [];
     const old = before?.waits.find(({ id }) => id === wait.id);
     const asks =
@@ -92,7 +92,7 @@ function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): C
         ? `${nameOf(task)} needs the yes of a person`
         : `${nameOf(task)} asks: ${quote(wait.question ?? '', 200)}`;
     const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${answerWith(wait)}`;
-    const opened: Change[] =
+    const opened: TaskChange[] =
       old === undefined && wait.status === 'open'
         ? [{ ...about, kind: 'question', text: `${asks}\n${how}`, at: wait.opened_at }]
         : [];

@@ -5,11 +5,11 @@ import { noPaint } from '../out.ts';
 import { widthOf } from '../show/width.ts';
 import { at, id, modelCall, run, task, toolCall, wait } from '../testing/fixtures.ts';
 import { teamChapter } from '../testing/team-script.ts';
-import type { Chapter } from './gather.ts';
+import type { TaskRecord } from './gather.ts';
 import { offsetText, renderSteps, totalsText } from './render-steps.ts';
 import { tellStory, totalsOf } from './tell.ts';
 
-const lines = (chapter: Chapter) =>
+const lines = (chapter: TaskRecord) =>
   renderSteps(tellStory(chapter), { paint: noPaint, columns: Number.POSITIVE_INFINITY });
 
 test('the team’s task as a person would tell it', () => {
@@ -54,7 +54,7 @@ test('the sums say what it took and that it was a rehearsal', () => {
 });
 
 test('what went wrong is told too', () => {
-  const chapter: Chapter = {
+  const chapter: TaskRecord = {
     task: task(1, {
       status: 'failed',
       result: null,
@@ -98,7 +98,7 @@ test('what went wrong is told too', () => {
 });
 
 test('a part that no call made comes in at its time', () => {
-  const child: Chapter = {
+  const child: TaskRecord = {
     task: task(2, { parent_task_id: id('task', 1), created_at: at(5), ended_at: at(6) }),
     runs: [],
     waits: [],
@@ -106,7 +106,7 @@ test('a part that no call made comes in at its time', () => {
     toolCalls: [],
     children: [],
   };
-  const chapter: Chapter = {
+  const chapter: TaskRecord = {
     ...child,
     task: task(1),
     modelCalls: [modelCall(1, { created_at: at(7) })],
@@ -117,7 +117,10 @@ test('a part that no call made comes in at its time', () => {
 });
 
 test('words of others cannot act on the terminal', () => {
-  const chapter: Chapter = { ...teamChapter(), task: task(1, { goal: 'x\u001b[2J\nfake line' }) };
+  const chapter: TaskRecord = {
+    ...teamChapter(),
+    task: task(1, { goal: 'x\u001b[2J\nfake line' }),
+  };
   const [first] = lines({ ...chapter, children: [] });
   assert.match(first!, /"x\ufffd\[2J fake line"/);
 });

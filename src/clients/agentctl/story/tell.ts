@@ -14,7 +14,7 @@ import {
   toolOutcome,
 } from './call-words.ts';
 import { eventStep } from './event-words.ts';
-import { type Chapter, callOf } from './gather.ts';
+import { callOf, type TaskRecord } from './gather.ts';
 
 export type Step = {
   at: string;
@@ -34,18 +34,18 @@ export type Step = {
   tokens?: number;
 };
 
-type Own = Omit<Step, 'offset_ms' | 'depth' | 'task_id' | 'agent'>;
+type StepDraft = Omit<Step, 'offset_ms' | 'depth' | 'task_id' | 'agent'>;
 
-export function tellStory(chapter: Chapter): Step[] {
+export function tellStory(chapter: TaskRecord): Step[] {
   return tell(chapter, { startMs: Date.parse(chapter.task.created_at), depth: 0 });
 }
 
-function tell(chapter: Chapter, place: { startMs: number; depth: number }): Step[] {
+function tell(chapter: TaskRecord, place: { startMs: number; depth: number }): Step[] {
   const { task } = chapter;
   const own = ownSteps(chapter).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   const waiting = [...chapter.children];
   const steps: Step[] = [];
-  const tellChild = (child: Chapter): void => {
+  const tellChild = (child: TaskRecord): void => {
     waiting.splice(waiting.indexOf(child), 1);
     steps.push(...tell(child, { ...place, depth: place.depth + 1 }));
   };
@@ -64,17 +64,17 @@ function tell(chapter: Chapter, place: { startMs: number; depth: number }): Step
   return ended === undefined ? steps : [...steps, ended];
 }
 
-function ownSteps(chapter: Chapter): Own[] {
+function ownSteps(chapter: TaskRecord): StepDraft[] {
   const { task, runs, events = [] } = chapter;
   const name = task.assigned_to ?? 'nobody';
   return [
     askedStep(task),
-    ...runs.map((run): Own => {
+    ...runs.map((run): StepDraft => {
       return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
     }),
     ...events.flatMap((event) => crashStep(event, name)),
     ...events.flatMap((event) => eventStep(event, name)),
-    ...chapter.modelCalls.map((call): Own => {
+    ...chapter.modelCalls.map((call): StepDraft => {
       const rehearsal = isRehearsal(call, events);
       const { input, output } = tokensOf(call);
       return {
@@ -87,7 +87,7 @@ function ownSteps(chapter: Chapter): Own[] {
         ...(rehearsal ? { rehearsal } : {}),
       };
     }),
-    ...chapter.toolCalls.map((call): Own => {
+    ...chapter.toolCalls.map((call): StepDraft => {
       const decided = ruleOf(call.call_id, events);
       const { rule } = decided;
       const text = `${name} ${toolDeed(call)} — ${toolOutcome(call, decided)}`;
@@ -100,7 +100,7 @@ function ownSteps(chapter: Chapter): Own[] {
   ];
 }
 
-function askedStep(task: TaskView): Own {
+function askedStep(task: TaskView): StepDraft {
   const whom = task.assigned_to === null ? 'for' : `${task.assigned_to} for`;
   const notes = [
     task.retry_of === null ? undefined : `again, after ${task.retry_of}`,
@@ -116,8 +116,8 @@ function askedStep(task: TaskView): Own {
   };
 }
 
-function crashStep(event: AuditEvent, name: string): Own[] {
-  const step = (text: string): Own[] => {
+function crashStep(event: AuditEvent, name: string): StepDraft[] {
+  const step = (text: string): StepDraft[] => {
     const run = event.run_id === undefined ? {} : { run_id: event.run_id };
     return [{ at: event.ts, kind: 'crash', text, ...run }];
   };
@@ -131,7 +131,7 @@ function crashStep(event: AuditEvent, name: string): Own[] {
 }
 
 /** Delegations and results tell themselves; what came from outside the task does not. */
-function messageStep(message: MessageView, name: string): Own[] {
+function messageStep(message: MessageView, name: string): StepDraft[] {
   if (message.from === `agent:${name}`) return [];
   if (['TaskRequest', 'TaskAccepted', 'TaskResult'].includes(message.type)) return [];
   const text = message.parts
@@ -142,7 +142,7 @@ function messageStep(message: MessageView, name: string): Own[] {
   return [{ at: message.sent_at, kind: 'message', message_id: message.id, text: said }];
 }
 
-function waitStep(wait: WaitView, name: string): Own[] {
+function waitStep(wait: WaitView, name: string): StepDraft[] {
   if (wait.kind === 'child') return [];
   // Who approved what is told by the log, person by person.
   if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
@@ -164,7 +164,7 @@ function waitStep(wait: WaitView, name: string): Own[] {
   return [{ at: wait.ended_at, kind: 'waited', text, ...about }];
 }
 
-function endedStep(task: TaskView, name: string): Own[] {
+function endedStep(task: TaskView, name: string): StepDraft[] {
   if (task.ended_at === null) return [];
   const why = task.error?.message ?? task.reason;
   const text =

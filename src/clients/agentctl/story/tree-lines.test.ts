@@ -6,7 +6,7 @@ import { widthOf } from '../show/width.ts';
 import { at, id, modelCall, task, toolCall, wait } from '../testing/fixtures.ts';
 import { teamTree } from '../testing/team.ts';
 import { teamChapter } from '../testing/team-script.ts';
-import type { Chapter } from './gather.ts';
+import type { TaskRecord } from './gather.ts';
 import { treeLines } from './tree-lines.ts';
 
 const options = {
@@ -32,7 +32,7 @@ test('tasks, model calls and tool calls; a delegation and its part are one line'
 });
 
 test('an open question says how to answer it', () => {
-  const chapter: Chapter = {
+  const chapter: TaskRecord = {
     task: task(1, { status: 'waiting', reason: "a person's answer", ended_at: null }),
     runs: [],
     waits: [
@@ -53,7 +53,7 @@ test('an open question says how to answer it', () => {
 test('a call that needs a person says where, also when the line is cut', () => {
   const question = id('approval', 3);
   const waits = [wait(7, { kind: 'approval', status: 'open', call_id: id('call', 7), question })];
-  const chapter: Chapter = {
+  const chapter: TaskRecord = {
     task: task(1, { status: 'waiting', reason: 'waiting for an approval', ended_at: null }),
     runs: [],
     waits,
@@ -74,7 +74,7 @@ test('a model that does not answer is one line, with what to do, until the task 
       ...{ attempt, model: 'default', provider: 'local', status: 'failed', usage: null },
       ...{ cost_microusd: 0, created_at: at(attempt), error },
     });
-  const chapter = (more: Partial<Chapter>): Chapter => ({
+  const chapter = (more: Partial<TaskRecord>): TaskRecord => ({
     task: task(1, { status: 'working', ended_at: null }),
     ...{ runs: [], waits: [], toolCalls: [], children: [] },
     modelCalls: [failed(1), failed(2), failed(3)],

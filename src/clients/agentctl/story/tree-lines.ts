@@ -7,7 +7,7 @@ import { count, money, span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
 import { cut } from '../show/width.ts';
 import { tokensOf, toolDeed } from './call-words.ts';
-import { type Chapter, callOf } from './gather.ts';
+import { callOf, type TaskRecord } from './gather.ts';
 import { answerWith } from './progress.ts';
 import { SEE_MODELS } from './trouble.ts';
 
@@ -29,7 +29,7 @@ type Branch = { line: Line; below: Branch[] };
 export type TreeOptions = { nowMs: number; columns: number; rows: number; paint: Paint };
 
 /** Where the terminal is too short the calls of ended tasks give way, then the oldest lines. */
-export function treeLines(chapter: Chapter, options: TreeOptions): string[] {
+export function treeLines(chapter: TaskRecord, options: TreeOptions): string[] {
   const full = render(branchOf(chapter, options.nowMs, { calls: 'all' }), options);
   if (full.length <= options.rows) return full;
   const short = render(branchOf(chapter, options.nowMs, { calls: 'live' }), options);
@@ -55,7 +55,7 @@ function render(top: Branch, options: TreeOptions): string[] {
   return lines;
 }
 
-function branchOf(chapter: Chapter, nowMs: number, show: { calls: 'all' | 'live' }): Branch {
+function branchOf(chapter: TaskRecord, nowMs: number, show: { calls: 'all' | 'live' }): Branch {
   const { task } = chapter;
   const hasCalls = show.calls === 'all' || task.ended_at === null;
   const waiting = [...chapter.children];
@@ -93,7 +93,7 @@ function newestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
 }
 
 /** The model call that keeps a live task from going on. */
-function troubleOf({ task, modelCalls }: Chapter): ModelCallView | undefined {
+function troubleOf({ task, modelCalls }: TaskRecord): ModelCallView | undefined {
   const last = modelCalls.at(-1);
   return task.status === 'working' && last?.status === 'failed' ? last : undefined;
 }
@@ -108,7 +108,7 @@ function marked(status: string, text: string, dim = false): Line {
   return { text, mark, style, dim };
 }
 
-function taskLine({ task, modelCalls }: Chapter, nowMs: number): Line {
+function taskLine({ task, modelCalls }: TaskRecord, nowMs: number): Line {
   const end = task.ended_at === null ? nowMs : Date.parse(task.ended_at);
   const took = span(end - Date.parse(task.created_at));
   const cost = modelCalls.reduce((sum, call) => sum + call.cost_microusd, 0);

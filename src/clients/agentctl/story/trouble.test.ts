@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
-import type { Change } from './progress.ts';
+import type { TaskChange } from './progress.ts';
 import { makeTrouble } from './trouble.ts';
 
 const ended = (status: string) =>
@@ -25,10 +25,10 @@ test('told once, and again after an answer', () => {
 
 test('a task that is taken up to ask again is told so, until the model has answered', () => {
   const { hear, retell } = makeTrouble();
-  const change = (kind: Change['kind'], task_id = 'task_1'): Change => ({
+  const change = (kind: TaskChange['kind'], task_id = 'task_1'): TaskChange => ({
     ...{ task_id, agent: 'planner', kind, text: 'planner: as it was', at: '' },
   });
-  const isKept = (one: Change) => assert.equal(retell(one), one);
+  const isKept = (one: TaskChange) => assert.equal(retell(one), one);
   isKept(change('working'));
   hear(ended('failed'));
   const { kind, text } = retell(change('working'));

@@ -3,13 +3,13 @@
 // each time the task is taken up only to ask once more.
 import type { AuditEvent } from '../../../wire/events.ts';
 import { oneLine } from '../show/plain.ts';
-import type { Change } from './progress.ts';
+import type { TaskChange } from './progress.ts';
 
 export type Trouble = {
   /** The sentence to say now, if there is one. */
   hear(event: AuditEvent): string | undefined;
   /** The change as it is to be told: whoever asks a dead model again does not work. */
-  retell(change: Change): Change;
+  retell(change: TaskChange): TaskChange;
 };
 
 export const SEE_MODELS = 'see which models answer: agentctl model list';

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { agent, at, run, status, task } from '../testing/fixtures.ts';
-import { makeTurns } from './turn.ts';
+import { makeQueueReasons } from './turn.ts';
 
 const readyTree = (more: Partial<TreeNode> = {}): TreeNode => ({
   task: task(1, { status: 'ready', assigned_to: 'coder', updated_at: at(1), ended_at: null }),
@@ -21,7 +21,7 @@ function world(halted = status(), coder = agent('coder', { tasks: idle })) {
     if (facts.isAway) throw fault('unavailable', 'agentd is being started');
     return route === 'status' ? facts.status : { agent: facts.agent, manifest: {} };
   };
-  const turns = makeTurns({ ask } as unknown as Runtime, () => facts.nowMs);
+  const turns = makeQueueReasons({ ask } as unknown as RuntimeClient, () => facts.nowMs);
   const look = async (tree = readyTree()) => (await turns.look(tree)).map(({ text }) => text);
   return { facts, look };
 }

@@ -3,17 +3,20 @@
 // once.
 import type { AgentView, StatusView, TreeNode } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
-import type { Runtime } from '../runtime.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { some } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import type { Change } from './progress.ts';
+import type { TaskChange } from './progress.ts';
 
 /** Without a reason that can be named it may begin at any moment; for so long nothing is said. */
 const QUIET_MS = 2_000;
 
-export type Turns = { look(tree: TreeNode): Promise<Change[]> };
+export type QueueReasons = { look(tree: TreeNode): Promise<TaskChange[]> };
 
-export function makeTurns(runtime: Pick<Runtime, 'ask'>, nowMs: () => number): Turns {
+export function makeQueueReasons(
+  runtime: Pick<RuntimeClient, 'ask'>,
+  nowMs: () => number,
+): QueueReasons {
   /** By task: which ready, and since when it was seen. */
   let seen = new Map<string, { since: string; atMs: number }>();
   const told = new Map<string, string>();
@@ -51,7 +54,7 @@ type Facts = { status: StatusView; agents: ReadonlyMap<string, AgentView> };
 
 /** Nothing while it cannot be had: the waiting itself says when the runtime is away. */
 async function ask(
-  runtime: Pick<Runtime, 'ask'>,
+  runtime: Pick<RuntimeClient, 'ask'>,
   nodes: readonly TreeNode[],
 ): Promise<Facts | undefined> {
   const names = [...new Set(nodes.flatMap(({ task }) => task.assigned_to ?? []))];

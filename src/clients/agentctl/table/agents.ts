@@ -1,7 +1,7 @@
 // The words for agents, messages and questions.
-import type { Command, Option, Word } from '../command.ts';
+import type { Command, Option, Positional } from '../command.ts';
 
-const NAME: Word = { name: 'NAME', completes: 'agent' };
+const NAME: Positional = { name: 'NAME', completes: 'agent' };
 
 const manifestOptions: readonly Option[] = [
   { name: 'file', short: 'f', value: 'FILE', completes: 'file', help: 'a manifest; - is stdin' },

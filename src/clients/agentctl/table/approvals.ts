@@ -1,8 +1,8 @@
 // The words for what needs a person: approvals, permits, and people with keys of their own.
-import type { Command, Word } from '../command.ts';
+import type { Command, Positional } from '../command.ts';
 
-const ID: Word = { name: 'ID', completes: 'approval' };
-const PERSON: Word = { name: 'NAME', completes: 'person' };
+const ID: Positional = { name: 'ID', completes: 'approval' };
+const PERSON: Positional = { name: 'NAME', completes: 'person' };
 
 export const approvalCommands: readonly Command[] = [
   {

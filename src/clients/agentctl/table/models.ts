@@ -1,7 +1,7 @@
 // The words for tools and models.
-import type { Command, Word } from '../command.ts';
+import type { Command, Positional } from '../command.ts';
 
-const MODEL: Word = { name: 'NAME', completes: 'model' };
+const MODEL: Positional = { name: 'NAME', completes: 'model' };
 
 export const modelCommands: readonly Command[] = [
   {

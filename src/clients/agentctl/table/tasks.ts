@@ -1,7 +1,7 @@
 // The words for tasks, and for what tasks leave behind.
-import type { Command, Option, Word } from '../command.ts';
+import type { Command, Option, Positional } from '../command.ts';
 
-const ID: Word = { name: 'ID', completes: 'task' };
+const ID: Positional = { name: 'ID', completes: 'task' };
 const NO_WAIT: Option = {
   name: 'no-wait',
   help: 'come back (exit 4) as soon as it waits for a person',

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { operatorByKey } from '../../../platform/authenticate.ts';
 import { floorRoutes, socketPathOf } from '../../../platform/daemon.ts';
-import { type Context, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { type HttpFace, makeHttpFace } from '../../../platform/http-server.ts';
+import { type HandlerContext, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
+import { type HttpListener, makeHttpFace } from '../../../platform/http-server.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import type { RuntimeInfo } from '../../../platform/state-dir.ts';
@@ -18,10 +18,10 @@ import type { Tables } from '../routes.ts';
 
 const tableOf = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...floorRoutes });
 
-export type Script = {
+export type RouteScript = {
   [D in DaemonName]?: Partial<Handlers<Tables[D]>>;
 };
-export type Seen = {
+export type SeenRequest = {
   daemon: DaemonName;
   route: string;
   params: unknown;
@@ -35,9 +35,9 @@ export type FakeRuntime = {
   stateDir: string;
   info: RuntimeInfo;
   /** Every request that came through, in order. */
-  seen: Seen[];
+  seen: SeenRequest[];
   /** What the daemons answer from now on. */
-  script(script: Script): void;
+  script(script: RouteScript): void;
   stop(): Promise<void>;
 };
 
@@ -51,12 +51,12 @@ export function makeStateDir(): string {
 }
 
 export async function startFake(
-  script: Script = {},
+  script: RouteScript = {},
   stateDir: string = makeStateDir(),
 ): Promise<FakeRuntime> {
   const runtimeDir = mkdtempSync(join(tmpdir(), 'actl-r-'));
-  const faces: HttpFace[] = [];
-  const seen: Seen[] = [];
+  const faces: HttpListener[] = [];
+  const seen: SeenRequest[] = [];
   let now = script;
   for (const daemon of DAEMONS) {
     const dispatch = makeDispatch({
@@ -95,14 +95,17 @@ export async function startFake(
   };
 }
 
-function scriptedHandlers(daemon: DaemonName, script: () => Script, seen: Seen[]) {
+function scriptedHandlers(daemon: DaemonName, script: () => RouteScript, seen: SeenRequest[]) {
   const handlers: Record<string, unknown> = {};
   for (const route of Object.keys(tableOf(daemon))) {
-    handlers[route] = async (context: Context) => {
+    handlers[route] = async (context: HandlerContext) => {
       const { params, query, body, caller, idempotencyKey } = context;
       const { principal } = caller;
       seen.push({ daemon, route, params, query, body, principal, idempotencyKey });
-      const own = (script()[daemon] ?? {}) as Record<string, (c: Context) => Promise<unknown>>;
+      const own = (script()[daemon] ?? {}) as Record<
+        string,
+        (c: HandlerContext) => Promise<unknown>
+      >;
       if (own[route] !== undefined) return own[route](context);
       if (route === 'health') return health(daemon);
       throw fault('unavailable', `${daemon} ${route} is not in the script of this test`);

@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-export type Ran = { code: number | null; stdout: string; stderr: string };
-export type RunOptions = {
+export type AgentctlResult = { code: number | null; stdout: string; stderr: string };
+export type RunAgentctlOptions = {
   state?: string;
   env?: Record<string, string>;
   stdin?: string;
@@ -12,12 +12,15 @@ export type RunOptions = {
   /** On a terminal of its own, so that standard output is what a screen would get. */
   onTerminal?: boolean;
   /** Called with what has been printed so far; may end the program with the signal it gives. */
-  watch?: (ran: Omit<Ran, 'code'>) => NodeJS.Signals | undefined;
+  watch?: (ran: Omit<AgentctlResult, 'code'>) => NodeJS.Signals | undefined;
 };
 
 export const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 
-export function agentctl(words: readonly string[], options: RunOptions = {}): Promise<Ran> {
+export function agentctl(
+  words: readonly string[],
+  options: RunAgentctlOptions = {},
+): Promise<AgentctlResult> {
   const [program, ...argv] = commandOf([options.main ?? MAIN, ...words], options);
   const child = spawn(program!, argv, {
     env: {
@@ -44,7 +47,7 @@ export function agentctl(words: readonly string[], options: RunOptions = {}): Pr
   });
 }
 
-function commandOf(words: readonly string[], { onTerminal }: RunOptions): string[] {
+function commandOf(words: readonly string[], { onTerminal }: RunAgentctlOptions): string[] {
   const command = [process.execPath, ...words];
   if (onTerminal !== true) return command;
   const quoted = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
@@ -53,7 +56,7 @@ function commandOf(words: readonly string[], { onTerminal }: RunOptions): string
 }
 
 /** What it printed with --json. */
-export function documentOf<T = Record<string, unknown>>(ran: Ran): T {
+export function documentOf<T = Record<string, unknown>>(ran: AgentctlResult): T {
   const lines = ran.stdout.trim().split('\n');
   if (lines.length !== 1 || lines[0] === '')
     throw new Error(`not one document: ${ran.stdout}\n${ran.stderr}`);

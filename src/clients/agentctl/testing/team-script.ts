@@ -4,8 +4,8 @@ import { RawAnswer } from '../../../platform/dispatch.ts';
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
-import type { Chapter } from '../story/gather.ts';
-import type { Script } from './fake-runtime.ts';
+import type { TaskRecord } from '../story/gather.ts';
+import type { RouteScript } from './fake-runtime.ts';
 import { id, message } from './fixtures.ts';
 import { teamCalls, teamEvents, teamTree } from './team.ts';
 
@@ -23,7 +23,7 @@ function find(tree: TreeNode, taskId: string): TreeNode | undefined {
   return undefined;
 }
 
-export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): Script {
+export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): RouteScript {
   let looks = 0;
   const current = () => trees[Math.min(looks, trees.length - 1)]!;
   const taskOf = (taskId: string): TaskView => {
@@ -67,7 +67,7 @@ export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): Script {
 }
 
 /** The same task as agentctl gathers it. */
-export function teamChapter(tree: TreeNode = teamTree()): Chapter {
+export function teamChapter(tree: TreeNode = teamTree()): TaskRecord {
   const { models, tools } = teamCalls(tree.task.id);
   return {
     ...tree,

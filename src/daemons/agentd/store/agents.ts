@@ -3,7 +3,7 @@ import type { DeclaredAgent } from '../manifests.ts';
 import { agentNames, noAgent } from '../no-agent.ts';
 import type { AgentRow, RunRow } from './rows.ts';
 import { giveBack } from './runs.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 
 export type LoadedAgent = { spec: DeclaredAgent; file: string | null };
 export type AgentSet = { agents: LoadedAgent[] };
@@ -11,7 +11,7 @@ export type AgentSet = { agents: LoadedAgent[] };
 /**
  * The manifests now in force. An agent whose manifest is gone takes no new work; what it did stays.
  */
-export async function applyAgents(tx: Tx, set: AgentSet): Promise<void> {
+export async function applyAgents(tx: AgentdTx, set: AgentSet): Promise<void> {
   const known = new Map(
     (await tx.sql.all<AgentRow>('SELECT * FROM agents')).map((row) => [row.name, row]),
   );
@@ -32,7 +32,7 @@ export async function applyAgents(tx: Tx, set: AgentSet): Promise<void> {
   }
 }
 
-export async function putAgent(tx: Tx, agent: LoadedAgent, by: string): Promise<void> {
+export async function putAgent(tx: AgentdTx, agent: LoadedAgent, by: string): Promise<void> {
   await write(
     tx,
     agent,
@@ -42,7 +42,7 @@ export async function putAgent(tx: Tx, agent: LoadedAgent, by: string): Promise<
 }
 
 async function write(
-  tx: Tx,
+  tx: AgentdTx,
   agent: LoadedAgent,
   row: AgentRow | undefined,
   by = 'service:agentd',
@@ -85,7 +85,7 @@ const EVENT_OF = {
 
 /** Pausing lets live runs go on; stopping gives them back, to go on when the agent is resumed. */
 export async function setAgentStatus(
-  tx: Tx,
+  tx: AgentdTx,
   name: string,
   status: keyof typeof EVENT_OF,
   by: string,

@@ -2,11 +2,11 @@
 // both say so. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { callOf, DATABASES, faultCode, type World, world } from './testing.ts';
+import { callOf, DATABASES, faultCode, type StoreWorld, world } from './testing.ts';
 
 const APPROVAL = `approval_${'1'.repeat(26)}`;
 
-async function waiting(it: World) {
+async function waiting(it: StoreWorld) {
   const task = await it.task();
   const run = (await it.claim()).find((one) => one.task.id === task.id)!.run;
   const call = callOf(run);

@@ -1,29 +1,29 @@
 // The store's methods for what runs and people ask for: work, results, messages, answers,
 // artifacts. Each is one transaction, and each call of a run happens once.
-import { type Once, onceByKey } from '../../../platform/sql/once.ts';
+import { type IdempotencyKey, onceByKey } from '../../../platform/sql/once.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/words.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
 import { liveRun } from './runs.ts';
-import type { NewArtifact, RunCall, Store } from './store.ts';
+import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
 import { createChecked } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { Tx, WriteTx } from './tx.ts';
+import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 import { endWait, findWait, openWait, rootOf } from './waits.ts';
 
-export const onceFor = (call: RunCall): Once => ({
+export const onceFor = (call: RunCall): IdempotencyKey => ({
   scope: `run-call ${call.runId}`,
   key: call.part === undefined ? call.callId : `${call.callId}/${call.part}`,
   requestHash: call.requestHash,
 });
 /** What was done before is answered from the record, also when the run has moved on since. */
 const forRun = <T>(
-  write: WriteTx,
+  write: AgentdWriteTx,
   call: RunCall,
-  work: (tx: Tx, run: RunRow) => Promise<T>,
+  work: (tx: AgentdTx, run: RunRow) => Promise<T>,
 ): Promise<T> =>
   write((tx) =>
     onceByKey(tx.sql, onceFor(call), tx.nowMs, async () =>
@@ -32,9 +32,9 @@ const forRun = <T>(
   );
 
 export function callMethods(
-  write: WriteTx,
+  write: AgentdWriteTx,
 ): Pick<
-  Store,
+  AgentdStore,
   | 'delegate'
   | 'finish'
   | 'sendFromRun'
@@ -176,7 +176,7 @@ export function callMethods(
 }
 
 /** Counted where they are made: several calls of one step come at the same time. */
-async function assertFewer(tx: Tx, taskId: string, childrenMax: number): Promise<void> {
+async function assertFewer(tx: AgentdTx, taskId: string, childrenMax: number): Promise<void> {
   const counted = await tx.sql.one<{ n: number }>(
     'SELECT COUNT(*) AS n FROM tasks WHERE parent_task_id = ?',
     taskId,
@@ -186,7 +186,7 @@ async function assertFewer(tx: Tx, taskId: string, childrenMax: number): Promise
 }
 
 async function insertArtifact(
-  tx: Tx,
+  tx: AgentdTx,
   a: NewArtifact,
   call: RunCall | undefined,
 ): Promise<ArtifactRow> {

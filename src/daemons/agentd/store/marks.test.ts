@@ -2,11 +2,11 @@
 // results, messages and artifacts. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { callOf, DATABASES, done, type World, world } from './testing.ts';
+import { callOf, DATABASES, done, type StoreWorld, world } from './testing.ts';
 
-const labelsOf = async ({ store }: World, id: string): Promise<string[]> =>
+const labelsOf = async ({ store }: StoreWorld, id: string): Promise<string[]> =>
   JSON.parse((await store.taskRow(id)).labels) as string[];
-const heldRun = async (it: World, taskId: string) =>
+const heldRun = async (it: StoreWorld, taskId: string) =>
   (await it.claim()).find((one) => one.task.id === taskId)!.run;
 
 for (const [name, open] of Object.entries(DATABASES)) {

@@ -3,14 +3,14 @@
 import { type Label, MARKS } from '../../../wire/words.ts';
 import { isEnded } from '../rules.ts';
 import type { TaskRow } from './rows.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 
 export const spreading = (labels: readonly string[]): Label[] =>
   MARKS.filter((mark) => labels.includes(mark));
 
 /** `by` names what brought the mark, so that the events tell where it came from. */
 export async function markTask(
-  tx: Tx,
+  tx: AgentdTx,
   taskId: string,
   labels: readonly string[],
   by: { id: string; why: string; run_id?: string; call_id?: string },

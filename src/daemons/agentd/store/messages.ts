@@ -4,7 +4,7 @@
 import type { Label } from '../../../wire/words.ts';
 import { markTask } from './marks.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 import { endWaitsForMessage, rootOf } from './waits.ts';
 
 export type NewMessage = {
@@ -21,7 +21,7 @@ export type NewMessage = {
   delivered: boolean;
 };
 
-export async function insertMessage(tx: Tx, message: NewMessage): Promise<MessageRow> {
+export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<MessageRow> {
   const last = await tx.sql.one<{ n: number | null }>(
     'SELECT MAX(pair_seq) AS n FROM messages WHERE from_principal = ? AND to_principal = ?',
     message.from,
@@ -62,7 +62,7 @@ export async function insertMessage(tx: Tx, message: NewMessage): Promise<Messag
 }
 
 export async function sendSystemMessage(
-  tx: Tx,
+  tx: AgentdTx,
   m: { type: string; task: TaskRow; from: string; to: string; text: string; delivered: boolean },
 ): Promise<void> {
   const labels: Label[] = [...new Set<Label>(['agent', ...(JSON.parse(m.task.labels) as Label[])])];
@@ -89,7 +89,7 @@ WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL
 ORDER BY m.id LIMIT 100`;
 
 export async function inboxForStep(
-  tx: Tx,
+  tx: AgentdTx,
   run: RunRow,
   task: TaskRow,
   step: number,

@@ -7,10 +7,10 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { recallOnce } from '../../../platform/sql/once.ts';
 import { callMethods, onceFor } from './call-methods.ts';
 import { runMethods } from './run-methods.ts';
-import type { Store } from './store.ts';
+import type { AgentdStore } from './store.ts';
 import { agentMethods, taskMethods } from './task-methods.ts';
 import { timeMethods } from './time-methods.ts';
-import { type Committed, makeWriteTx } from './tx.ts';
+import { type CommittedWrite, makeWriteTx } from './tx.ts';
 import { makeViews } from './views.ts';
 
 export type StoreOptions = {
@@ -19,10 +19,10 @@ export type StoreOptions = {
   newId: NewId;
   append: AppendEvents;
   log: Log;
-  onCommitted: (committed: Committed) => void;
+  onCommitted: (committed: CommittedWrite) => void;
 };
 
-export async function openStore(options: StoreOptions): Promise<Store> {
+export async function openStore(options: StoreOptions): Promise<AgentdStore> {
   const { db, clock } = options;
   const outbox = await openOutbox({
     db,

@@ -4,18 +4,18 @@ import { forgetOnce } from '../../../platform/sql/once.ts';
 import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';
-import type { Store } from './store.ts';
+import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { WriteTx } from './tx.ts';
+import type { AgentdWriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
 
 const ONCE_KEPT_MS = 30 * 86_400_000;
 
 export function runMethods(
-  write: WriteTx,
+  write: AgentdWriteTx,
 ): Pick<
-  Store,
+  AgentdStore,
   | 'claimRuns'
   | 'saveBriefing'
   | 'renewLease'

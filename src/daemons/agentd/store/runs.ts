@@ -6,16 +6,20 @@ import { crashPauseMs, isEnded, type TaskLimits } from '../rules.ts';
 import type { RunRow, TaskRow } from './rows.ts';
 import { findTask, setStatus } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 
-export async function findRun(tx: Pick<Tx, 'sql'>, id: string): Promise<RunRow> {
+export async function findRun(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<RunRow> {
   const row = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
   if (row === undefined) throw fault('not_found', `there is no run ${id}`);
   return row;
 }
 
 /** The run, if this activation is the one that holds it. */
-export async function liveRun(tx: Pick<Tx, 'sql'>, id: string, fence: number): Promise<RunRow> {
+export async function liveRun(
+  tx: Pick<AgentdTx, 'sql'>,
+  id: string,
+  fence: number,
+): Promise<RunRow> {
   const run = await findRun(tx, id);
   if (run.status !== 'live' || run.fence !== fence)
     throw fault('stale_fence', `${id} is not held by activation ${fence} any more`);
@@ -45,7 +49,7 @@ export type ClaimOptions = {
   maxTimeS: (task: TaskRow, agent: TaskLimits) => number | undefined;
 };
 
-export async function claimRuns(tx: Tx, options: ClaimOptions): Promise<Claim[]> {
+export async function claimRuns(tx: AgentdTx, options: ClaimOptions): Promise<Claim[]> {
   if (options.slots <= 0) return [];
   if ((await tx.sql.one('SELECT id FROM halt')) !== undefined) return [];
   const candidates = await tx.sql.all<RunRow & { agent_spec: string; place: number }>(
@@ -71,7 +75,7 @@ export async function claimRuns(tx: Tx, options: ClaimOptions): Promise<Claim[]>
 }
 
 async function claimOne(
-  tx: Tx,
+  tx: AgentdTx,
   run: RunRow,
   agent: TaskLimits,
   options: ClaimOptions,
@@ -120,7 +124,7 @@ async function claimOne(
 /**
  * An activation is over and the run is neither parked nor ended: the process crashed or was lost.
  */
-export async function giveBack(tx: Tx, run: RunRow, crash: Crash): Promise<void> {
+export async function giveBack(tx: AgentdTx, run: RunRow, crash: Crash): Promise<void> {
   const task = await findTask(tx, run.task_id);
   const crashes = run.crashes + (crash.counts ? 1 : 0);
   await tx.event({

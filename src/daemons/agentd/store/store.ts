@@ -2,7 +2,7 @@
 // in here. What the transactions do is in the files beside this one, which open-store.ts puts
 // together; views for reading are in views.ts.
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { Once } from '../../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../../platform/sql/once.ts';
 import type { Label } from '../../../wire/words.ts';
 import type { AgentSet } from './agents.ts';
 import type { NewMessage } from './messages.ts';
@@ -19,7 +19,7 @@ export type RunCall = RunKey & { callId: string; part?: string; requestHash: str
 
 export type Due = { expiredLeases: RunRow[] };
 
-export type Store = Views & {
+export type AgentdStore = Views & {
   outbox: Outbox;
   applyAgents(set: AgentSet): Promise<void>;
   putAgent(agent: AgentSet['agents'][number], by: string): Promise<void>;
@@ -28,9 +28,9 @@ export type Store = Views & {
     status: 'active' | 'paused' | 'stopped' | 'removed',
     by: string,
   ): Promise<void>;
-  createTask(task: NewTask, once: Once | undefined): Promise<TaskRow>;
+  createTask(task: NewTask, once: IdempotencyKey | undefined): Promise<TaskRow>;
   /** What was answered before under this key; a different request under it is refused. */
-  recall<T>(once: Once): Promise<T | undefined>;
+  recall<T>(once: IdempotencyKey): Promise<T | undefined>;
   recallCall<T>(call: RunCall): Promise<T | undefined>;
   addRun(taskId: string): Promise<string>;
   claimRuns(options: ClaimOptions): Promise<Claim[]>;
@@ -54,7 +54,7 @@ export type Store = Views & {
     message: NewMessage,
     wait: { expiresMs: number } | undefined,
   ): Promise<{ message: MessageRow; wait: WaitRow | null }>;
-  send(message: NewMessage, once: Once | undefined): Promise<MessageRow>;
+  send(message: NewMessage, once: IdempotencyKey | undefined): Promise<MessageRow>;
   openWait(call: RunCall, wait: Omit<NewWait, 'run' | 'callId'>): Promise<WaitRow>;
   answerWait(id: string, answer: string, by: string): Promise<WaitRow>;
   /** False when the call does not wait for it yet. */
@@ -62,7 +62,7 @@ export type Store = Views & {
   putArtifact(
     artifact: NewArtifact,
     call: RunCall | undefined,
-    once: Once | undefined,
+    once: IdempotencyKey | undefined,
   ): Promise<ArtifactRow>;
   noteRead(call: RunCall, artifact: { id: string; labels: Label[] }): Promise<null>;
   /** What the call brought into the run marks its task; what was new. */

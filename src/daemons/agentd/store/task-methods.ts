@@ -7,16 +7,16 @@ import { agentNames, noAgent } from '../no-agent.ts';
 import { isEnded } from '../rules.ts';
 import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
 import type { AgentRow, TaskRow } from './rows.ts';
-import type { Store } from './store.ts';
+import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
-import type { Tx, WriteTx } from './tx.ts';
+import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 
 const CIRCLE_NODES_MAX = 5_000;
 
 export function agentMethods(
-  write: WriteTx,
-): Pick<Store, 'applyAgents' | 'putAgent' | 'setAgentStatus'> {
+  write: AgentdWriteTx,
+): Pick<AgentdStore, 'applyAgents' | 'putAgent' | 'setAgentStatus'> {
   return {
     applyAgents: (set) => write((tx) => applyAgents(tx, set)),
     putAgent: (agent, by) => write((tx) => putAgent(tx, agent, by)),
@@ -25,8 +25,8 @@ export function agentMethods(
 }
 
 export function taskMethods(
-  write: WriteTx,
-): Pick<Store, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask'> {
+  write: AgentdWriteTx,
+): Pick<AgentdStore, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask'> {
   return {
     createTask: (task, once) =>
       write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => createChecked(tx, task))),
@@ -76,7 +76,7 @@ export function taskMethods(
   };
 }
 
-async function assertActive(tx: Tx, agent: string): Promise<void> {
+async function assertActive(tx: AgentdTx, agent: string): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', agent);
   if (row === undefined || row.status === 'removed') throw noAgent(agent, await agentNames(tx.sql));
   if (row.status !== 'active')
@@ -85,7 +85,7 @@ async function assertActive(tx: Tx, agent: string): Promise<void> {
     });
 }
 
-export async function createChecked(tx: Tx, task: NewTask): Promise<TaskRow> {
+export async function createChecked(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
   await assertActive(tx, task.agent);
   if (task.parent !== undefined) {
     const parent = await findTask(tx, task.parent.id);
@@ -97,7 +97,7 @@ export async function createChecked(tx: Tx, task: NewTask): Promise<TaskRow> {
 
 /** What waits for what, from the new task on: a circle would wait for ever. */
 async function assertNoCircle(
-  tx: Tx,
+  tx: AgentdTx,
   draft: { id: string; parentTaskId: string | null; after: string[] },
 ): Promise<void> {
   if (draft.after.length === 0 || draft.parentTaskId === null) return;

@@ -2,9 +2,9 @@
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { TaskRow } from './rows.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 
-export async function findTask(tx: Pick<Tx, 'sql'>, id: string): Promise<TaskRow> {
+export async function findTask(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<TaskRow> {
   const row = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', id);
   if (row === undefined)
     throw fault('not_found', `there is no task ${id}`, { hint: 'See agentctl task list.' });
@@ -12,7 +12,7 @@ export async function findTask(tx: Pick<Tx, 'sql'>, id: string): Promise<TaskRow
 }
 
 export async function countTask(
-  tx: Tx,
+  tx: AgentdTx,
   agent: string | null,
   status: string,
   by: number,
@@ -27,7 +27,7 @@ export async function countTask(
 }
 
 export async function setStatus(
-  tx: Tx,
+  tx: AgentdTx,
   task: TaskRow,
   status: TaskStatus,
   reason: string | null,

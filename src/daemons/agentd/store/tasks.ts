@@ -9,7 +9,7 @@ import { markTask } from './marks.ts';
 import { sendSystemMessage } from './messages.ts';
 import type { RunRow, TaskRow } from './rows.ts';
 import { countTask, findTask, setStatus } from './task-rows.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 import { cancelWaitsOfRun, endWait, waitsOnChild } from './waits.ts';
 
 export type NewTask = {
@@ -31,7 +31,7 @@ export type NewTask = {
   labels: string[];
 };
 
-export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
+export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
   const found = await readiness(tx, task.after);
   const { status } = found;
   const row: TaskRow = {
@@ -96,7 +96,7 @@ export async function insertTask(tx: Tx, task: NewTask): Promise<TaskRow> {
 
 /** Ready, or blocked by what; a blocker that ended badly can never be waited for. */
 async function readiness(
-  tx: Tx,
+  tx: AgentdTx,
   after: string[],
 ): Promise<Exclude<Readiness, { status: 'rejected' }>> {
   const blockers: { id: string; status: TaskStatus }[] = [];
@@ -108,7 +108,7 @@ async function readiness(
   return found;
 }
 
-export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
+export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
   const id = tx.newId<string>('run');
   await tx.sql.run(
     `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations,
@@ -123,7 +123,7 @@ export async function queueRun(tx: Tx, task: TaskRow): Promise<string> {
   return id;
 }
 
-export async function reassign(tx: Tx, task: TaskRow, agent: string): Promise<void> {
+export async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Promise<void> {
   await countTask(tx, task.assigned_to, task.status, -1);
   await countTask(tx, agent, task.status, 1);
   await tx.sql.run(
@@ -154,7 +154,7 @@ export type Ending = {
   by: string;
 };
 
-export async function endTask(tx: Tx, given: TaskRow, ending: Ending): Promise<void> {
+export async function endTask(tx: AgentdTx, given: TaskRow, ending: Ending): Promise<void> {
   // Read again: another ending in this transaction may have reached it first.
   const task = await findTask(tx, given.id);
   if (isEnded(task.status)) return;
@@ -193,7 +193,7 @@ export async function endTask(tx: Tx, given: TaskRow, ending: Ending): Promise<v
   await settleDependants(tx, task);
 }
 
-async function endRuns(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
   const runs = await tx.sql.all<RunRow>(
     "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
     task.id,
@@ -206,7 +206,7 @@ async function endRuns(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
 }
 
 async function endRun(
-  tx: Tx,
+  tx: AgentdTx,
   task: TaskRow,
   run: RunRow,
   { outcome, by }: { outcome: string; by: string },
@@ -232,7 +232,7 @@ async function endRun(
 }
 
 /** Through children that have ended too: what they started must not go on. */
-async function cancelChildren(tx: Tx, task: TaskRow, status = task.status): Promise<void> {
+async function cancelChildren(tx: AgentdTx, task: TaskRow, status = task.status): Promise<void> {
   const children = await tx.sql.all<TaskRow>(
     'SELECT * FROM tasks WHERE parent_task_id = ?',
     task.id,
@@ -252,7 +252,7 @@ async function cancelChildren(tx: Tx, task: TaskRow, status = task.status): Prom
  * The answer goes to the run that waits for it; an agent that did not wait finds it among its
  * messages.
  */
-async function tellAsker(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
+async function tellAsker(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
   const waits = await waitsOnChild(tx, task.id);
   const answer = {
     task_id: task.id,
@@ -288,7 +288,7 @@ async function tellAsker(tx: Tx, task: TaskRow, ending: Ending): Promise<void> {
 
 const clip = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
 
-async function settleDependants(tx: Tx, task: TaskRow): Promise<void> {
+async function settleDependants(tx: AgentdTx, task: TaskRow): Promise<void> {
   const rows = await tx.sql.all<TaskRow>(
     "SELECT t.* FROM task_deps d JOIN tasks t ON t.id = d.task_id WHERE d.after_id = ? AND t.status = 'blocked'",
     task.id,

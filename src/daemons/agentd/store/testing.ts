@@ -17,7 +17,7 @@ import { readManifest } from '../manifests.ts';
 import { openStore } from './open-store.ts';
 import type { TaskRow } from './rows.ts';
 import { MIGRATIONS } from './schema.ts';
-import type { RunCall, Store } from './store.ts';
+import type { AgentdStore, RunCall } from './store.ts';
 import type { NewTask } from './tasks.ts';
 import type { EndedRun } from './tx.ts';
 
@@ -45,13 +45,13 @@ export const DATABASES: Record<string, () => Promise<Database>> = {
   PostgreSQL: freshPostgres,
 };
 
-export type World = {
-  store: Store;
+export type StoreWorld = {
+  store: AgentdStore;
   events: NewEvent[];
   ended: EndedRun[];
   advance(ms: number): void;
   task(over?: Partial<NewTask>): Promise<TaskRow>;
-  claim(slots?: number): ReturnType<Store['claimRuns']>;
+  claim(slots?: number): ReturnType<AgentdStore['claimRuns']>;
 };
 
 function agentOf(name: string, more = ''): { spec: never; file: string } {
@@ -63,7 +63,7 @@ function agentOf(name: string, more = ''): { spec: never; file: string } {
   return { spec: read.agent as never, file: `${name}.yaml` };
 }
 
-export async function world(open: () => Promise<Database>): Promise<World> {
+export async function world(open: () => Promise<Database>): Promise<StoreWorld> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const newId = idMaker(clock);
   const events: NewEvent[] = [];

@@ -1,15 +1,15 @@
 // The store's methods that time and the operator drive: what is due, halt, the runtime's events.
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { giveBack } from './runs.ts';
-import type { Store } from './store.ts';
+import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { WriteTx } from './tx.ts';
+import type { AgentdWriteTx } from './tx.ts';
 import { endWait } from './waits.ts';
 
 export function timeMethods(
-  write: WriteTx,
-): Pick<Store, 'processDue' | 'setHalt' | 'liftHalt' | 'runtimeEvent'> {
+  write: AgentdWriteTx,
+): Pick<AgentdStore, 'processDue' | 'setHalt' | 'liftHalt' | 'runtimeEvent'> {
   return {
     processDue: () =>
       write(async (tx) => {

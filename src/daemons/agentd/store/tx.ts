@@ -8,7 +8,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 
 export type EndedRun = { runId: string; fence: number };
 
-export type Tx = {
+export type AgentdTx = {
   sql: Sql;
   nowMs: number;
   newId: NewId;
@@ -17,22 +17,28 @@ export type Tx = {
   endedRuns: EndedRun[];
 };
 
-export type Committed = { endedRuns: EndedRun[]; events: EventDraft[]; mayStart: boolean };
+export type CommittedWrite = { endedRuns: EndedRun[]; events: EventDraft[]; mayStart: boolean };
 /** `mayStart: false` when what is written cannot let another run start. */
-export type WriteTx = <T>(
-  work: (tx: Tx) => Promise<T>,
+export type AgentdWriteTx = <T>(
+  work: (tx: AgentdTx) => Promise<T>,
   options?: { mayStart: boolean },
 ) => Promise<T>;
 
-export type TxOptions = {
+export type AgentdTxOptions = {
   db: Database;
   outbox: Outbox;
   clock: Clock;
   newId: NewId;
-  onCommitted: (committed: Committed) => void;
+  onCommitted: (committed: CommittedWrite) => void;
 };
 
-export function makeWriteTx({ db, outbox, clock, newId, onCommitted }: TxOptions): WriteTx {
+export function makeWriteTx({
+  db,
+  outbox,
+  clock,
+  newId,
+  onCommitted,
+}: AgentdTxOptions): AgentdWriteTx {
   return async (work, { mayStart } = { mayStart: true }) => {
     let endedRuns: EndedRun[] = [];
     let events: EventDraft[] = [];

@@ -33,31 +33,31 @@ import { findRun } from './runs.ts';
 import { findTask } from './task-rows.ts';
 import { findWait } from './waits.ts';
 
-export type Page<T> = { rows: T[]; cursor: string | null };
+export type ListPage<T> = { rows: T[]; cursor: string | null };
 export type ListOptions = { limit: number; cursor?: string | undefined };
 
 export type Views = {
   taskRow(id: string): Promise<TaskRow>;
   task(id: string): Promise<TaskView>;
   viewOf(row: TaskRow): Promise<TaskView>;
-  tasks(filter: Record<string, string | undefined>, page: ListOptions): Promise<Page<TaskView>>;
+  tasks(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<TaskView>>;
   tree(id: string): Promise<TreeNode>;
   /** The task, then its parent, up to the root. */
   ancestry(id: string): Promise<TaskRow[]>;
   runRow(id: string): Promise<RunRow>;
-  runs(filter: Record<string, string | undefined>, page: ListOptions): Promise<Page<RunView>>;
+  runs(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<RunView>>;
   wait(id: string): Promise<WaitView>;
-  waits(filter: Record<string, string | undefined>, page: ListOptions): Promise<Page<WaitView>>;
+  waits(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<WaitView>>;
   messages(
     filter: Record<string, string | undefined>,
     page: ListOptions,
-  ): Promise<Page<MessageView>>;
+  ): Promise<ListPage<MessageView>>;
   /** What a step of a run was given, for looking again. */
   deliveredAt(runId: string, step: number): Promise<MessageRow[]>;
   artifacts(
     filter: Record<string, string | undefined>,
     page: ListOptions,
-  ): Promise<Page<ArtifactView>>;
+  ): Promise<ListPage<ArtifactView>>;
   artifact(id: string): Promise<ArtifactView>;
   agents(): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }[]>;
   agent(name: string): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }>;

@@ -7,7 +7,7 @@ import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { findTask, setStatus } from './task-rows.ts';
-import type { Tx } from './tx.ts';
+import type { AgentdTx } from './tx.ts';
 
 export type NewWait = {
   run: RunRow;
@@ -25,14 +25,14 @@ export type NewWait = {
 
 /** For events: so that whoever asks for a tree of tasks finds all of it. */
 export async function rootOf(
-  tx: Pick<Tx, 'sql'>,
+  tx: Pick<AgentdTx, 'sql'>,
   taskId: string,
 ): Promise<{ root_task_id?: string }> {
   const text = 'SELECT root_task_id FROM tasks WHERE id = ?';
   return (await tx.sql.one<{ root_task_id: string }>(text, taskId)) ?? {};
 }
 
-export async function openWait(tx: Tx, wait: NewWait): Promise<WaitRow> {
+export async function openWait(tx: AgentdTx, wait: NewWait): Promise<WaitRow> {
   const next = Math.min(
     wait.dueMs ?? Number.MAX_SAFE_INTEGER,
     wait.expiresMs ?? Number.MAX_SAFE_INTEGER,
@@ -84,7 +84,7 @@ export type WaitEnding = {
   by: string;
 };
 
-export async function endWait(tx: Tx, wait: WaitRow, ending: WaitEnding): Promise<void> {
+export async function endWait(tx: AgentdTx, wait: WaitRow, ending: WaitEnding): Promise<void> {
   if (wait.status !== 'open') return;
   const answer = ending.answer === null ? null : JSON.stringify(ending.answer);
   await tx.sql.run(
@@ -116,7 +116,7 @@ export async function endWait(tx: Tx, wait: WaitRow, ending: WaitEnding): Promis
   if (ending.outcome !== 'canceled') await wakeIfDone(tx, wait.run_id);
 }
 
-async function wakeIfDone(tx: Tx, runId: string): Promise<void> {
+async function wakeIfDone(tx: AgentdTx, runId: string): Promise<void> {
   const open = await tx.sql.one(
     "SELECT id FROM waits WHERE run_id = ? AND status = 'open' AND needed = 1",
     runId,
@@ -148,7 +148,7 @@ const WAITING_FOR: Record<string, string> = {
  * True when the run now holds no process and waits; false when everything it waited for has ended
  * already.
  */
-export async function parkRun(tx: Tx, run: RunRow, callIds: string[]): Promise<boolean> {
+export async function parkRun(tx: AgentdTx, run: RunRow, callIds: string[]): Promise<boolean> {
   const kinds = new Set<string>();
   for (const callId of callIds) {
     const waits = await tx.sql.all<WaitRow>(
@@ -190,14 +190,14 @@ export async function parkRun(tx: Tx, run: RunRow, callIds: string[]): Promise<b
   return true;
 }
 
-export async function findWait(tx: Pick<Tx, 'sql'>, id: string): Promise<WaitRow> {
+export async function findWait(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<WaitRow> {
   const row = await tx.sql.one<WaitRow>('SELECT * FROM waits WHERE id = ?', id);
   if (row === undefined)
     throw fault('not_found', `there is no wait ${id}`, { hint: 'See agentctl questions.' });
   return row;
 }
 
-export function waitsOnChild(tx: Tx, taskId: string): Promise<WaitRow[]> {
+export function waitsOnChild(tx: AgentdTx, taskId: string): Promise<WaitRow[]> {
   return tx.sql.all<WaitRow>(
     "SELECT * FROM waits WHERE child_task_id = ? AND status = 'open'",
     taskId,
@@ -206,7 +206,7 @@ export function waitsOnChild(tx: Tx, taskId: string): Promise<WaitRow[]> {
 
 /** A message ends the waits of whoever waits for this sender in this thread. */
 export async function endWaitsForMessage(
-  tx: Tx,
+  tx: AgentdTx,
   message: {
     id: string;
     from: string;
@@ -240,7 +240,7 @@ export async function endWaitsForMessage(
   return mine.length > 0;
 }
 
-export async function cancelWaitsOfRun(tx: Tx, runId: string): Promise<void> {
+export async function cancelWaitsOfRun(tx: AgentdTx, runId: string): Promise<void> {
   const waits = await tx.sql.all<WaitRow>(
     "SELECT * FROM waits WHERE run_id = ? AND status = 'open'",
     runId,

@@ -16,15 +16,15 @@ import {
 } from '../rules.ts';
 import {
   type ApprovalRow,
+  type DecisionRow,
   labelsOf,
   type PermitRow,
-  type SaidRow,
   saidOf,
   scopeOfAsk,
 } from './rows.ts';
-import { asksOf, endApproval, findApproval, insertRow, lapse, type Tx } from './tx.ts';
+import { type ApprovaldTx, asksOf, endApproval, findApproval, insertRow, lapse } from './tx.ts';
 
-export type Answer = {
+export type DecisionInput = {
   id: string;
   person: Person;
   /** The rule that lets this person answer. */
@@ -45,13 +45,13 @@ export type Answer = {
 );
 
 /** A refusal is a value, so that what came to light on the way (it expired) is still written. */
-export type Answered = { row: ApprovalRow; refusal?: Fault };
+export type DecisionResult = { row: ApprovalRow; refusal?: Fault };
 
-export async function answer(tx: Tx, given: Answer): Promise<Answered> {
+export async function answer(tx: ApprovaldTx, given: DecisionInput): Promise<DecisionResult> {
   const row = await findApproval(tx.sql, given.id);
   await lapse(tx, row);
   const edited = given.answer === 'approve' ? readEdit(given, row) : undefined;
-  const said: SaidRow = {
+  const said: DecisionRow = {
     by: given.person.principal,
     key: given.person.key,
     answer: given.answer,
@@ -88,11 +88,11 @@ type Approving = {
 };
 
 async function approve(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: ApprovalRow,
-  all: SaidRow[],
+  all: DecisionRow[],
   { person, second, reach, permitExpiresMs, edited }: Approving,
-): Promise<Answered> {
+): Promise<DecisionResult> {
   const whyNot = whyNotApprove(all.slice(0, -1), person);
   if (whyNot !== undefined) return { row, refusal: notYours(row, whyNot) };
   const cannot = whyNotReach(row, reach, edited !== undefined);
@@ -138,7 +138,7 @@ function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fa
   return undefined;
 }
 
-function readEdit(given: Answer & { answer: 'approve' }, row: ApprovalRow) {
+function readEdit(given: DecisionInput & { answer: 'approve' }, row: ApprovalRow) {
   if (given.edited === undefined) return undefined;
   const text = canonicalJson(given.edited);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
@@ -147,11 +147,11 @@ function readEdit(given: Answer & { answer: 'approve' }, row: ApprovalRow) {
 }
 
 async function grantPermit(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: ApprovalRow,
   given: {
     scope: 'task' | 'repo' | 'class';
-    approvers: readonly SaidRow[];
+    approvers: readonly DecisionRow[];
     permitExpiresMs: number;
   },
 ): Promise<void> {
@@ -180,7 +180,11 @@ async function grantPermit(
   await tx.event(events.permitGranted(permit, row));
 }
 
-async function escalate(tx: Tx, row: ApprovalRow, all: SaidRow[]): Promise<Answered> {
+async function escalate(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+  all: DecisionRow[],
+): Promise<DecisionResult> {
   const { by, key, to } = all.at(-1)!;
   if (to === by)
     return { row, refusal: fault('bad_request', 'it can only be passed on to somebody else') };
@@ -193,11 +197,11 @@ async function escalate(tx: Tx, row: ApprovalRow, all: SaidRow[]): Promise<Answe
 }
 
 async function end(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: ApprovalRow,
-  all: SaidRow[],
+  all: DecisionRow[],
   status: 'approved' | 'rejected' | 'info',
-): Promise<Answered> {
+): Promise<DecisionResult> {
   await write(tx, row, all, true);
   await endApproval(tx, row, { status, by: all.at(-1)!.by });
   await tx.notify(row, 'decided');
@@ -205,7 +209,12 @@ async function end(
 }
 
 /** What was said so far is part of what the next person sees, so the nonce changes with it. */
-async function write(tx: Tx, row: ApprovalRow, all: SaidRow[], final: boolean): Promise<void> {
+async function write(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+  all: DecisionRow[],
+  final: boolean,
+): Promise<void> {
   Object.assign(row, { said: JSON.stringify(all), nonce: tx.newNonce() });
   await tx.sql.run(
     'UPDATE approvals SET said = ?, nonce = ? WHERE id = ?',

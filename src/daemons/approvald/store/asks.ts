@@ -9,23 +9,30 @@ import * as events from '../events.ts';
 import { approversNeeded, covers, riskiest } from '../rules.ts';
 import {
   type ApprovalRow,
-  type AskRow,
   chainOf,
   type PermitRow,
+  type RequestRow,
   saidOf,
   scopeOfAsk,
   scopeOfPermit,
 } from './rows.ts';
-import { findApproval, insertRow, lapse, type Tx } from './tx.ts';
+import { type ApprovaldTx, findApproval, insertRow, lapse } from './tx.ts';
 
-export type Asked = { approval: ApprovalRow; status: 'pending' | 'granted' | 'ended' };
+export type ApprovalRequestResult = {
+  approval: ApprovalRow;
+  status: 'pending' | 'granted' | 'ended';
+};
 type Limits = Pick<
   ApprovaldConfig,
   'expires_s' | 'expires_s_for' | 'pending_per_agent_max' | 'second_approver_for'
 >;
 
-export async function ask(tx: Tx, body: AskApproval, limits: Limits): Promise<Asked> {
-  const known = await tx.sql.one<AskRow>('SELECT * FROM asks WHERE call_id = ?', body.call_id);
+export async function ask(
+  tx: ApprovaldTx,
+  body: AskApproval,
+  limits: Limits,
+): Promise<ApprovalRequestResult> {
+  const known = await tx.sql.one<RequestRow>('SELECT * FROM asks WHERE call_id = ?', body.call_id);
   if (known !== undefined) return askedBefore(tx, known, body);
   const fresh = newRow(tx, body, limits);
   const permit = await permitFor(tx, fresh);
@@ -41,7 +48,11 @@ export async function ask(tx: Tx, body: AskApproval, limits: Limits): Promise<As
   return { approval: fresh, status: 'pending' };
 }
 
-async function askedBefore(tx: Tx, known: AskRow, body: AskApproval): Promise<Asked> {
+async function askedBefore(
+  tx: ApprovaldTx,
+  known: RequestRow,
+  body: AskApproval,
+): Promise<ApprovalRequestResult> {
   const approval = await findApproval(tx.sql, known.approval_id);
   if (approval.arguments_hash !== body.arguments_hash || known.run_id !== body.run_id)
     throw fault('conflict', `${body.call_id} asked before for something else`, {
@@ -53,7 +64,7 @@ async function askedBefore(tx: Tx, known: AskRow, body: AskApproval): Promise<As
   return { approval, status: granted ? 'granted' : 'ended' };
 }
 
-function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
+function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
   const text = canonicalJson(body.arguments);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
     throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
@@ -101,7 +112,7 @@ function newRow(tx: Tx, body: AskApproval, limits: Limits): ApprovalRow {
   };
 }
 
-async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefined> {
+async function permitFor(tx: ApprovaldTx, row: ApprovalRow): Promise<PermitRow | undefined> {
   const scope = scopeOfAsk(row);
   const permits = await tx.sql.all<PermitRow & Pick<ApprovalRow, 'rules' | 'chain'>>(
     'SELECT p.*, a.rules, a.chain FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
@@ -123,7 +134,7 @@ async function permitFor(tx: Tx, row: ApprovalRow): Promise<PermitRow | undefine
 }
 
 async function grant(
-  tx: Tx,
+  tx: ApprovaldTx,
   fresh: ApprovalRow,
   permit: PermitRow,
   body: AskApproval,
@@ -138,7 +149,7 @@ async function grant(
   return row;
 }
 
-const pendingLike = (tx: Tx, row: ApprovalRow): Promise<ApprovalRow | undefined> =>
+const pendingLike = (tx: ApprovaldTx, row: ApprovalRow): Promise<ApprovalRow | undefined> =>
   tx.sql.one<ApprovalRow>(
     "SELECT * FROM approvals WHERE status = 'pending' AND group_key = ? AND expires_ms > ?",
     row.group_key,
@@ -146,15 +157,15 @@ const pendingLike = (tx: Tx, row: ApprovalRow): Promise<ApprovalRow | undefined>
   );
 
 /** What one answer would approve has grown, so who looks at it now sees another nonce. */
-async function join(tx: Tx, row: ApprovalRow, body: AskApproval): Promise<ApprovalRow> {
+async function join(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<ApprovalRow> {
   row.nonce = tx.newNonce();
   await tx.sql.run('UPDATE approvals SET nonce = ? WHERE id = ?', row.nonce, row.id);
   await addAsk(tx, row, body);
   return row;
 }
 
-async function addAsk(tx: Tx, row: ApprovalRow, body: AskApproval): Promise<void> {
-  const added: AskRow = {
+async function addAsk(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<void> {
+  const added: RequestRow = {
     call_id: body.call_id,
     approval_id: row.id,
     run_id: body.run_id,
@@ -173,7 +184,7 @@ async function addAsk(tx: Tx, row: ApprovalRow, body: AskApproval): Promise<void
   await tx.event(events.requested(row, added));
 }
 
-async function assertFewer(tx: Tx, row: ApprovalRow, max: number): Promise<void> {
+async function assertFewer(tx: ApprovaldTx, row: ApprovalRow, max: number): Promise<void> {
   const counted = await tx.sql.one<{ n: number }>(
     "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending' AND agent = ?",
     row.agent,
@@ -189,7 +200,7 @@ const THREAD_MAX = 20;
 
 /** What people wanted to know when this agent asked for this before, in this tree of tasks. */
 async function threadOf(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: { agent: string; action: string; root_task_id: TaskId },
 ): Promise<Turn[]> {
   const before = await tx.sql.all<ApprovalRow>(

@@ -10,15 +10,15 @@ import * as events from '../events.ts';
 import { isMarked, unshown } from '../rules.ts';
 import {
   type ApprovalRow,
-  type AskRow,
   approvedBy,
   chainOf,
   isActive,
   labelsOf,
   type PermitRow,
+  type RequestRow,
   saidOf,
 } from './rows.ts';
-import { findApproval, findPermit, lapse, type Tx } from './tx.ts';
+import { type ApprovaldTx, findApproval, findPermit, lapse } from './tx.ts';
 
 export type Redeeming = {
   id: string;
@@ -29,13 +29,17 @@ export type Redeeming = {
   brings?: readonly ChainLink[] | undefined;
   labels: readonly Label[];
 };
-type Means = { signing: SigningKey; redeemWithinMs: number };
+type RedeemOptions = { signing: SigningKey; redeemWithinMs: number };
 /** `seq`: the event that must be durable before anybody acts on it. */
 export type RedeemResult = { answer: Redeemed; seq: number } | { refusal: Fault };
 
-export async function redeem(tx: Tx, given: Redeeming, means: Means): Promise<RedeemResult> {
+export async function redeem(
+  tx: ApprovaldTx,
+  given: Redeeming,
+  means: RedeemOptions,
+): Promise<RedeemResult> {
   const row = await findApproval(tx.sql, given.id);
-  const ask = await tx.sql.one<AskRow>('SELECT * FROM asks WHERE call_id = ?', given.call_id);
+  const ask = await tx.sql.one<RequestRow>('SELECT * FROM asks WHERE call_id = ?', given.call_id);
   const wrong = whatDiffers(row, ask, given);
   if (ask === undefined || wrong !== undefined) return refuse(tx, row, given, wrong!);
   if (ask.redeemed !== null) return redeemedBefore(row, ask.redeemed, ask.redeemed_seq, given);
@@ -62,13 +66,17 @@ export async function redeem(tx: Tx, given: Redeeming, means: Means): Promise<Re
 
 type Judged = {
   row: ApprovalRow;
-  ask: AskRow;
+  ask: RequestRow;
   permit: PermitRow | undefined;
   given: Redeeming;
 };
 type Outcome = { decision: Statement['decision']; text: string | null };
 
-function judge(tx: Tx, { row, ask, permit, given }: Judged, redeemWithinMs: number): Outcome {
+function judge(
+  tx: ApprovaldTx,
+  { row, ask, permit, given }: Judged,
+  redeemWithinMs: number,
+): Outcome {
   if (ask.withdrawn_ms !== null) return no('canceled', 'nobody asks for this any more');
   switch (row.status) {
     case 'rejected':
@@ -140,7 +148,7 @@ function peopleOf(
 
 function statementOf(
   row: ApprovalRow,
-  ask: AskRow,
+  ask: RequestRow,
   { decision, by }: { decision: Statement['decision']; by: string[] },
 ): Statement {
   return {
@@ -173,7 +181,7 @@ const pending = (keyId: string): Redeemed => ({
 });
 
 async function keep(
-  tx: Tx,
+  tx: ApprovaldTx,
   given: Omit<Judged, 'given'> & { answer: Redeemed; statement: Statement },
 ): Promise<number> {
   const { row, ask, permit, answer, statement } = given;
@@ -191,13 +199,13 @@ async function keep(
   return tx.event(events.permitUsed(permit, row, ask));
 }
 
-type Wrong = { code: string; message: string };
+type Mismatch = { code: string; message: string };
 
 function whatDiffers(
   row: ApprovalRow,
-  ask: AskRow | undefined,
+  ask: RequestRow | undefined,
   given: Redeeming,
-): Wrong | undefined {
+): Mismatch | undefined {
   if (ask === undefined || ask.approval_id !== row.id)
     return { code: 'other_call', message: `${given.call_id} did not ask for ${row.id}` };
   if (ask.run_id !== given.run_id)
@@ -209,10 +217,10 @@ function whatDiffers(
 
 /** Written down: nobody who keeps to the contract comes here. */
 async function refuse(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: ApprovalRow,
   given: Redeeming,
-  why: Wrong,
+  why: Mismatch,
 ): Promise<RedeemResult> {
   const number = row.refusals + 1;
   await tx.sql.run('UPDATE approvals SET refusals = ? WHERE id = ?', number, row.id);

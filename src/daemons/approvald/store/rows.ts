@@ -14,7 +14,13 @@ import type {
   Risk,
 } from '../../../wire/approvald.ts';
 import type { ApprovalId, CallId, Label, PermitId, RunId, TaskId } from '../../../wire/words.ts';
-import { type AskScope, approversOf, type PermitScope, type Said, wouldPermit } from '../rules.ts';
+import {
+  type AskScope,
+  approversOf,
+  type DecisionRecord,
+  type PermitScope,
+  wouldPermit,
+} from '../rules.ts';
 
 /** An approval is what people look at; an ask is one call that waits for it. */
 export const MIGRATIONS: Migrations = [
@@ -114,7 +120,7 @@ UPDATE approvals SET each_call = 1 WHERE rules LIKE '%"tool:%:approval"%';
 ];
 
 /** What a person said, as it is kept. */
-export type SaidRow = Said & { rule: string; at_ms: number };
+export type DecisionRow = DecisionRecord & { rule: string; at_ms: number };
 
 export type ApprovalRow = {
   id: ApprovalId;
@@ -154,7 +160,7 @@ export type ApprovalRow = {
   decided_by: string | null;
 };
 
-export type AskRow = {
+export type RequestRow = {
   call_id: CallId;
   approval_id: ApprovalId;
   run_id: RunId;
@@ -190,7 +196,7 @@ export type PermitRow = {
 
 const stamp = (ms: number | null): string | null => (ms === null ? null : toTimestamp(Number(ms)));
 const list = <T>(text: string): T[] => JSON.parse(text) as T[];
-export const saidOf = (row: Pick<ApprovalRow, 'said'>): SaidRow[] => list(row.said);
+export const saidOf = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => list(row.said);
 export const labelsOf = (row: Pick<ApprovalRow, 'labels'>): Label[] => list(row.labels);
 
 /** Those of an earlier version say nothing of what each link is. */
@@ -271,12 +277,12 @@ export function summaryOf(row: Counted): ApprovalSummary {
   };
 }
 
-const answerOf = ({ key: _key, at_ms, ...rest }: SaidRow): PersonAnswer => ({
+const answerOf = ({ key: _key, at_ms, ...rest }: DecisionRow): PersonAnswer => ({
   ...rest,
   at: toTimestamp(at_ms),
 });
 
-export function viewOf(row: Counted, asks: readonly AskRow[]): ApprovalView {
+export function viewOf(row: Counted, asks: readonly RequestRow[]): ApprovalView {
   const asked = JSON.parse(row.arguments) as Record<string, unknown>;
   return {
     ...summaryOf(row),

@@ -6,11 +6,12 @@ import type { AskApproval } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { type Answer, type Answered, answer } from './answers.ts';
-import { type Asked, ask } from './asks.ts';
+import { answer, type DecisionInput, type DecisionResult } from './answers.ts';
+import { type ApprovalRequestResult, ask } from './asks.ts';
 import { type Redeeming, type RedeemResult, redeem } from './redeem.ts';
-import type { ApprovalRow, AskRow, Counted, PermitRow } from './rows.ts';
+import type { ApprovalRow, Counted, PermitRow, RequestRow } from './rows.ts';
 import {
+  type ApprovaldTxOptions,
   asksOf,
   countedRow,
   countedRows,
@@ -19,10 +20,9 @@ import {
   findPermit,
   lapse,
   makeWriteTx,
-  type TxOptions,
 } from './tx.ts';
 
-export type Store = ReturnType<typeof makeStore>;
+export type ApprovaldStore = ReturnType<typeof makeStore>;
 export type ApprovalFilter = {
   status?: string | undefined;
   task_id?: string | undefined;
@@ -30,27 +30,30 @@ export type ApprovalFilter = {
   agent?: string | undefined;
 };
 /** A call whose wait agentd has still to end. */
-export type Untold = Pick<AskRow, 'call_id' | 'run_id' | 'approval_id'> &
+export type PendingNotification = Pick<RequestRow, 'call_id' | 'run_id' | 'approval_id'> &
   Pick<ApprovalRow, 'status' | 'decided_by' | 'expires_ms'>;
 export type DueNotice = { id: string; target: string; body: string; attempts: number };
 
 const FILTERS = ['status', 'task_id', 'root_task_id', 'agent'] as const;
 
-export function makeStore(options: TxOptions & { config: ApprovaldConfig; signing: SigningKey }) {
+export function makeStore(
+  options: ApprovaldTxOptions & { config: ApprovaldConfig; signing: SigningKey },
+) {
   const { db, config, signing } = options;
   const write = makeWriteTx(options);
   const redeemWithinMs = config.redeem_within_s * 1000;
 
   return {
-    ask: (body: AskApproval): Promise<Asked> => write((tx) => ask(tx, body, config)),
-    answer: (given: Answer): Promise<Answered> => write((tx) => answer(tx, given)),
+    ask: (body: AskApproval): Promise<ApprovalRequestResult> =>
+      write((tx) => ask(tx, body, config)),
+    answer: (given: DecisionInput): Promise<DecisionResult> => write((tx) => answer(tx, given)),
     redeem: (given: Redeeming): Promise<RedeemResult> =>
       write((tx) => redeem(tx, given, { signing, redeemWithinMs })),
 
     /** Nobody waits for these calls any more; an approval that no call waits for is over. */
     withdraw: (which: { run_id: string; call_id?: string | undefined }): Promise<number> =>
       write(async (tx) => {
-        const open = await tx.sql.all<AskRow>(
+        const open = await tx.sql.all<RequestRow>(
           'SELECT * FROM asks WHERE run_id = ? AND withdrawn_ms IS NULL AND redeemed_ms IS NULL',
           which.run_id,
         );
@@ -102,7 +105,7 @@ export function makeStore(options: TxOptions & { config: ApprovaldConfig; signin
         return { ...row, revoked_ms: tx.nowMs, revoked_by: by };
       }),
 
-    approval: (id: string): Promise<{ row: Counted; asks: AskRow[] }> =>
+    approval: (id: string): Promise<{ row: Counted; asks: RequestRow[] }> =>
       db.read(async (sql) => {
         await findApproval(sql, id);
         return { row: (await countedRow(sql, id))!, asks: await asksOf(sql, id) };
@@ -159,9 +162,9 @@ export function makeStore(options: TxOptions & { config: ApprovaldConfig; signin
       return db.read((sql) => sql.all<PermitRow>(text, ...values, page.limit));
     },
 
-    untold: (): Promise<Untold[]> =>
+    untold: (): Promise<PendingNotification[]> =>
       db.read((sql) =>
-        sql.all<Untold>(
+        sql.all<PendingNotification>(
           'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms ' +
             'FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
             "WHERE k.told = 0 AND a.status <> 'pending' LIMIT 500",

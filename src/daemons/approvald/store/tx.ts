@@ -9,9 +9,15 @@ import type { EventDraft } from '../../../wire/events.ts';
 import * as events from '../events.ts';
 import type { Notice, NoticeKind } from '../notices.ts';
 import { noticeOf } from '../notices.ts';
-import { type ApprovalRow, type AskRow, type Counted, type PermitRow, summaryOf } from './rows.ts';
+import {
+  type ApprovalRow,
+  type Counted,
+  type PermitRow,
+  type RequestRow,
+  summaryOf,
+} from './rows.ts';
 
-export type Tx = {
+export type ApprovaldTx = {
   sql: Sql;
   nowMs: number;
   newId: NewId;
@@ -20,9 +26,9 @@ export type Tx = {
   event(draft: EventDraft): Promise<number>;
   notify(row: ApprovalRow, kind: NoticeKind): Promise<void>;
 };
-export type WriteTx = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>;
+export type ApprovaldWriteTx = <T>(work: (tx: ApprovaldTx) => Promise<T>) => Promise<T>;
 
-export type TxOptions = {
+export type ApprovaldTxOptions = {
   db: Database;
   outbox: Pick<Outbox, 'add' | 'poke'>;
   clock: Clock;
@@ -33,11 +39,11 @@ export type TxOptions = {
   onCommitted(): void;
 };
 
-export function makeWriteTx(options: TxOptions): WriteTx {
+export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
   const { db, outbox, clock, newId, random, targets } = options;
   return async (work) => {
     const value = await db.write((sql) => {
-      const tx: Tx = {
+      const tx: ApprovaldTx = {
         sql,
         nowMs: clock.nowMs(),
         newId,
@@ -58,7 +64,7 @@ export function makeWriteTx(options: TxOptions): WriteTx {
   };
 }
 
-const insertNotice = (tx: Tx, target: string, notice: Notice): Promise<number> =>
+const insertNotice = (tx: ApprovaldTx, target: string, notice: Notice): Promise<number> =>
   tx.sql.run(
     'INSERT INTO notices (id, target, body, attempts, next_ms) VALUES (?, ?, ?, 0, ?)',
     tx.newId('notice'),
@@ -94,8 +100,8 @@ export async function findApproval(sql: Sql, id: string): Promise<ApprovalRow> {
   return row;
 }
 
-export const asksOf = (sql: Sql, id: string): Promise<AskRow[]> =>
-  sql.all<AskRow>('SELECT * FROM asks WHERE approval_id = ? ORDER BY asked_ms, call_id', id);
+export const asksOf = (sql: Sql, id: string): Promise<RequestRow[]> =>
+  sql.all<RequestRow>('SELECT * FROM asks WHERE approval_id = ? ORDER BY asked_ms, call_id', id);
 
 export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | undefined> =>
   id === null
@@ -104,7 +110,7 @@ export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | und
 
 /** Ends an approval that waits. */
 export async function endApproval(
-  tx: Tx,
+  tx: ApprovaldTx,
   row: ApprovalRow,
   ending: { status: ApprovalRow['status']; by: string },
 ): Promise<void> {
@@ -120,7 +126,7 @@ export async function endApproval(
 }
 
 /** No answer in time is a no. True when it expired just now. */
-export async function lapse(tx: Tx, row: ApprovalRow): Promise<boolean> {
+export async function lapse(tx: ApprovaldTx, row: ApprovalRow): Promise<boolean> {
   if (row.status !== 'pending' || Number(row.expires_ms) > tx.nowMs) return false;
   await endApproval(tx, row, { status: 'expired', by: 'service:approvald' });
   await tx.event(events.expired(row));

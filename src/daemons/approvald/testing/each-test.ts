@@ -1,10 +1,10 @@
 // For tests: a world of its own, with approvald in it, for each test of a file.
 import { afterEach, beforeEach } from 'node:test';
-import { hostApprovald, makeWorld, type TestHost, type World } from './host.ts';
+import { type ApprovaldTestHost, type ApprovaldWorld, hostApprovald, makeWorld } from './host.ts';
 
 /** Those of the test that runs now. */
-export let world: World;
-export let host: TestHost;
+export let world: ApprovaldWorld;
+export let host: ApprovaldTestHost;
 
 export function freshForEach(): void {
   beforeEach(async () => {

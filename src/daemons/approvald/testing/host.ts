@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
-import { type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { hashJson } from '../../../platform/json.ts';
@@ -32,11 +32,11 @@ import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
 import { approvaldConfig } from '../config.ts';
 import { approvald } from '../daemon.ts';
 import { giveKey } from './give-key.ts';
-import { type ApprovaldClient, type Seeing, seeing } from './seeing.ts';
+import { type ApprovaldTestClient, type Seeing, seeing } from './seeing.ts';
 
 type Told = { approval_id: string; call_id: string; decision: string; outcome: string; by: string };
 
-export type World = {
+export type ApprovaldWorld = {
   dir: string;
   clock: ManualClock;
   events: NewEvent[];
@@ -53,17 +53,17 @@ export type World = {
 let version = 0;
 
 /** What agentd does when it starts: without it nobody may answer anything. */
-export function publishPolicy(world: World, content: Partial<BundleContent> = {}): void {
+export function publishPolicy(world: ApprovaldWorld, content: Partial<BundleContent> = {}): void {
   const whole = { site: [], people: null, protected: [], agents: {}, ...content };
   const madeAt = '2026-06-29T18:00:00Z';
   const file = join(world.dir, 'state', 'policy', 'bundle.json');
   writeBundle(file, sealBundle(whole, { version: ++version, madeAt }));
 }
 
-export function makeWorld(): World {
+export function makeWorld(): ApprovaldWorld {
   const dir = mkdtempSync(join(tmpdir(), 'approvald-'));
   for (const name of ['state', 'run', 'state/policy']) mkdirSync(join(dir, name), { mode: 0o700 });
-  const world: World = {
+  const world: ApprovaldWorld = {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
     ...{ events: [], told: [], waits: new Set(), endedRuns: new Set() },
@@ -75,13 +75,17 @@ export function makeWorld(): World {
   return world;
 }
 
-function hosted<T extends RouteTable>(name: DaemonName, routes: T, handlers: Handlers<T>): Hosted {
+function hosted<T extends RouteTable>(
+  name: DaemonName,
+  routes: T,
+  handlers: Handlers<T>,
+): RunningDaemon {
   const dispatch = makeDispatch({ routes, handlers, log: silentLog, metrics: makeMetrics(name) });
   const nothing = async () => {};
   return { name, dispatch, begin: nothing, drain: nothing, stop: nothing };
 }
 
-function fakeAgentd(world: World): Hosted {
+function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
   const { approvalEnded, getRun } = agentdRoutes;
   return hosted(
     'agentd',
@@ -109,7 +113,7 @@ function fakeAgentd(world: World): Hosted {
   );
 }
 
-function fakeAudit(world: World): Hosted {
+function fakeAudit(world: ApprovaldWorld): RunningDaemon {
   const { append } = auditRoutes;
   return hosted(
     'auditd-ai',
@@ -124,21 +128,21 @@ function fakeAudit(world: World): Hosted {
   );
 }
 
-export type TestHost = {
-  hosted: Hosted;
-  toold: ApprovaldClient;
+export type ApprovaldTestHost = {
+  hosted: RunningDaemon;
+  toold: ApprovaldTestClient;
   /** With a key of their own. */
   alice: Seeing;
   bob: Seeing;
   /** Two names for whoever holds the operator's key. */
   operator: Seeing;
   shared: Seeing;
-  as(caller: Caller): ApprovaldClient;
-  ask(more?: Partial<AskApproval>): Promise<Asked>;
+  as(caller: Caller): ApprovaldTestClient;
+  ask(more?: Partial<AskApproval>): Promise<RequestedApproval>;
   stop(): Promise<void>;
 };
 /** What toold holds of one ask, and how it redeems it. */
-export type Asked = {
+export type RequestedApproval = {
   body: AskApproval;
   approval: ApprovalView;
   status: 'pending' | 'granted' | 'ended';
@@ -173,9 +177,12 @@ export function asking(more: Partial<AskApproval> = {}): AskApproval {
   };
 }
 
-export async function hostApprovald(world: World, config: object = {}): Promise<TestHost> {
+export async function hostApprovald(
+  world: ApprovaldWorld,
+  config: object = {},
+): Promise<ApprovaldTestHost> {
   const { clock } = world;
-  const here = new Map<DaemonName, Hosted>([
+  const here = new Map<DaemonName, RunningDaemon>([
     ['agentd', fakeAgentd(world)],
     ['auditd-ai', fakeAudit(world)],
   ]);
@@ -187,7 +194,7 @@ export async function hostApprovald(world: World, config: object = {}): Promise<
     config: { approvald: approvaldConfig.parse(config) },
   });
   await host.begin();
-  const as = (caller: Caller): ApprovaldClient =>
+  const as = (caller: Caller): ApprovaldTestClient =>
     makeClient(
       approvaldRoutes,
       localLink(() => host.dispatch, caller),
@@ -228,7 +235,11 @@ export async function settle(): Promise<void> {
 }
 
 /** Moves the clock in small steps until it is so. */
-export async function until(world: World, what: () => boolean, stepMs = 200): Promise<void> {
+export async function until(
+  world: ApprovaldWorld,
+  what: () => boolean,
+  stepMs = 200,
+): Promise<void> {
   for (let i = 0; i < 200; i++) {
     await settle();
     if (what()) return;
@@ -237,5 +248,5 @@ export async function until(world: World, what: () => boolean, stepMs = 200): Pr
   throw new Error('it never came to pass');
 }
 
-export const kinds = (world: World): string[] =>
+export const kinds = (world: ApprovaldWorld): string[] =>
   world.events.map(({ event, status }) => `${event}${status === undefined ? '' : ` ${status}`}`);

@@ -2,7 +2,7 @@
 import type { Client } from '../../../platform/link.ts';
 import type { approvaldRoutes } from '../../../wire/approvald.ts';
 
-export type ApprovaldClient = Client<typeof approvaldRoutes>;
+export type ApprovaldTestClient = Client<typeof approvaldRoutes>;
 type Answers = 'approve' | 'reject' | 'requestInfo' | 'escalate';
 type Loose<F> = F extends (asked: infer A, ...more: infer M) => infer R
   ? A extends { body: infer B }
@@ -10,11 +10,11 @@ type Loose<F> = F extends (asked: infer A, ...more: infer M) => infer R
     : never
   : never;
 /** Somebody who looks before they answer: an answer without a nonce gets the one of now. */
-export type Seeing = Omit<ApprovaldClient, Answers> & {
-  [K in Answers]: Loose<ApprovaldClient[K]>;
+export type Seeing = Omit<ApprovaldTestClient, Answers> & {
+  [K in Answers]: Loose<ApprovaldTestClient[K]>;
 };
 
-export function seeing(client: ApprovaldClient): Seeing {
+export function seeing(client: ApprovaldTestClient): Seeing {
   const looked = <K extends Answers>(route: K) =>
     (async (asked: { params: { id: never }; body: object }, ...more: unknown[]) => {
       const { params } = asked;

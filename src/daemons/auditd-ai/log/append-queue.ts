@@ -4,7 +4,7 @@ import { fault } from '../../../wire/errors.ts';
 import { refuseRotation } from './rotation.ts';
 
 export type Appended = { firstSeq: number; size: number };
-export type Waiting = {
+export type QueuedAppend = {
   bodies: readonly string[];
   sizeBytes: number;
   resolve: (appended: Appended) => void;
@@ -19,8 +19,8 @@ const ALONE = { pauseMs: 0.2, eventsMax: 2 };
 
 export class AppendQueue {
   readonly #limits: QueueLimits;
-  readonly #commit: (group: Waiting[]) => void;
-  #waiting: Waiting[] = [];
+  readonly #commit: (group: QueuedAppend[]) => void;
+  #waiting: QueuedAppend[] = [];
   #waitingBytes = 0;
   #flushing: Promise<void> | undefined;
   /** When the last group was written, and how many events it had. */
@@ -28,7 +28,7 @@ export class AppendQueue {
   #isClosed = false;
 
   /** `commit` settles every append of its group, and does not throw. */
-  constructor(limits: QueueLimits, commit: (group: Waiting[]) => void) {
+  constructor(limits: QueueLimits, commit: (group: QueuedAppend[]) => void) {
     this.#limits = limits;
     this.#commit = commit;
   }
@@ -62,7 +62,7 @@ export class AppendQueue {
     await this.#flushing;
   }
 
-  #push(waiting: Waiting): void {
+  #push(waiting: QueuedAppend): void {
     if (this.#isClosed) throw fault('stopping', 'the audit log is closed');
     const total = this.#waitingBytes + waiting.sizeBytes;
     if (this.#waiting.length > 0 && total > this.#limits.queueBytesMax) {
@@ -104,7 +104,7 @@ export class AppendQueue {
     this.#flushing = undefined;
   }
 
-  #takeGroup(): Waiting[] {
+  #takeGroup(): QueuedAppend[] {
     let count = 0;
     let bytes = 0;
     while (count < this.#waiting.length && bytes < GROUP_BYTES_MAX) {
@@ -123,7 +123,7 @@ function checkBody(body: string, index: number): void {
 }
 
 /** The lines of a group after one spare byte, which hashing in place needs. */
-export function encodeGroup(group: readonly Waiting[], firstSeq: number): Buffer {
+export function encodeGroup(group: readonly QueuedAppend[], firstSeq: number): Buffer {
   let seq = firstSeq;
   let text = '\n';
   for (const { bodies } of group) {

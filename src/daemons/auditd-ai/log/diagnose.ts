@@ -25,10 +25,10 @@ export type EventProblem = {
 };
 
 /** `index` counts the lines of all files. */
-type Place = { segment: string; line: number; index: number };
+type LinePosition = { segment: string; line: number; index: number };
 /** Lines that stand next to each other with seqs that follow each other. */
-type Run = Place & { first: number; last: number };
-type Foreign = Place & { claimed: number; slot: number };
+type SeqRange = LinePosition & { first: number; last: number };
+type Foreign = LinePosition & { claimed: number; slot: number };
 
 const RUNS_MAX = 4_000;
 const FOREIGN_MAX = 20_000;
@@ -56,9 +56,9 @@ class Diagnosis {
   readonly #witnessed: number;
   readonly #bound: number;
   readonly #seen: Uint8Array;
-  readonly #runs: Run[] = [];
+  readonly #runs: SeqRange[] = [];
   readonly #foreign: Foreign[] = [];
-  readonly #doubles = new Map<number, Place>();
+  readonly #doubles = new Map<number, LinePosition>();
   readonly #problems: EventProblem[] = [];
   #isDisordered = false;
   #last = -1;
@@ -68,7 +68,7 @@ class Diagnosis {
   #renumberFailures = 0;
   /** The first place or event with a problem: a wrong root after it is explained. */
   #firstFound = Number.POSITIVE_INFINITY;
-  #renumbered: (Place & { seq: number; count: number }) | undefined;
+  #renumbered: (LinePosition & { seq: number; count: number }) | undefined;
 
   constructor(input: DiagnoseInput) {
     this.#input = input;
@@ -99,7 +99,7 @@ class Diagnosis {
     return this.#problems.sort((a, b) => a.seq - b.seq);
   }
 
-  #take(place: Place, cursor: LineCursor): void {
+  #take(place: LinePosition, cursor: LineCursor): void {
     if (!cursor.isTerminated && !isObject(cursor.line())) return;
     const seq = this.#identify(place, cursor);
     if (seq === undefined) {
@@ -124,7 +124,7 @@ class Diagnosis {
   }
 
   /** Which event this line is, or undefined when it is none that was ever written. */
-  #identify(place: Place, cursor: LineCursor): number | undefined {
+  #identify(place: LinePosition, cursor: LineCursor): number | undefined {
     const { leaves } = this.#input;
     const claimed = readSeq(cursor.buf, cursor.start, cursor.end);
     if (claimed < 0 || claimed >= this.#bound) return undefined;
@@ -139,7 +139,7 @@ class Diagnosis {
   }
 
   /** Whoever takes a line out may number the rest anew: try what it was before. */
-  #findRenumbered(place: Place, text: string, claimed: number): number | undefined {
+  #findRenumbered(place: LinePosition, text: string, claimed: number): number | undefined {
     const isNear = claimed < this.#witnessed + RENUMBER_REACH;
     if (!isNear || this.#renumberFailures > RENUMBER_FAILURES_MAX) return undefined;
     const rest = text.slice(text.indexOf(','));
@@ -221,8 +221,8 @@ class Diagnosis {
   }
 
   /** Where a missing event would stand: the line that now has its place. */
-  #placeAfter(seq: number): Place | undefined {
-    let next: Run | undefined;
+  #placeAfter(seq: number): LinePosition | undefined {
+    let next: SeqRange | undefined;
     for (const run of this.#runs) {
       if (run.first > seq && run.first < (next?.first ?? Number.POSITIVE_INFINITY)) next = run;
     }
@@ -240,7 +240,7 @@ class Diagnosis {
 
   #push(
     kind: EventProblem['kind'],
-    at: { first: number; last: number; place: Place | undefined; text: string },
+    at: { first: number; last: number; place: LinePosition | undefined; text: string },
   ): void {
     const { first, last, place, text } = at;
     const { segment, line, index } = place ?? { segment: null, line: null, index: first };
@@ -263,7 +263,7 @@ function isObject(text: string): boolean {
 }
 
 /** The runs that hold the most lines in rising order: the rest was moved. */
-function longestOrder(runs: readonly Run[]): Set<Run> {
+function longestOrder(runs: readonly SeqRange[]): Set<SeqRange> {
   const best = runs.map((run) => run.last - run.first + 1);
   const before = runs.map(() => -1);
   let end = -1;
@@ -277,7 +277,7 @@ function longestOrder(runs: readonly Run[]): Set<Run> {
     }
     if (end < 0 || best[i]! > best[end]!) end = i;
   }
-  const order = new Set<Run>();
+  const order = new Set<SeqRange>();
   for (let at = end; at >= 0; at = before[at]!) order.add(runs[at]!);
   return order;
 }

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Appended, AppendQueue, encodeGroup, type Waiting } from './append-queue.ts';
+import { type Appended, AppendQueue, encodeGroup, type QueuedAppend } from './append-queue.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
@@ -132,7 +132,7 @@ export class AuditLog {
     return this.#queue.add(bodies);
   }
 
-  #commit(group: Waiting[]): void {
+  #commit(group: QueuedAppend[]): void {
     let seq = this.size;
     try {
       // Nodes of an earlier group that could not be written: no new ones are taken on top of them.

@@ -68,10 +68,10 @@ function readFirstSeq(fd: number): number | undefined {
   return seq < 0 ? undefined : seq;
 }
 
-type Place = { part: number; offset: number };
+type SegmentOffset = { part: number; offset: number };
 
 /** Where the first line after the signed ones begins. */
-function findUnsigned(parts: readonly LogPart[], signedSize: number): Place {
+function findUnsigned(parts: readonly LogPart[], signedSize: number): SegmentOffset {
   if (signedSize === 0) return { part: 0, offset: 0 };
   const index = findPart(parts, signedSize - 1);
   const { path: file, sizeBytes } = parts[index]!;
@@ -92,7 +92,7 @@ type Tail = { leaves: RawHash[]; lines: string[]; cutAt: number | undefined };
 /**
  * Reads what no checkpoint covers yet: a second's worth of events, unless signing was impossible.
  */
-function readTail(parts: readonly LogPart[], start: Place, firstSeq: number): Tail {
+function readTail(parts: readonly LogPart[], start: SegmentOffset, firstSeq: number): Tail {
   const tail: Tail = { leaves: [], lines: [], cutAt: undefined };
   for (let at = start.part; at < parts.length; at += 1) {
     const part = parts[at]!;

@@ -13,7 +13,7 @@ import { parseRotation } from './rotation.ts';
 import { SegmentWalk } from './segment-walk.ts';
 import { readSeq } from './segments.ts';
 
-export type Problem = {
+export type LogProblem = {
   kind: EventProblem['kind'] | ChainProblem['kind'] | 'torn' | 'malformed' | 'duplicate_id';
   seq: number | null;
   to_seq?: number;
@@ -34,7 +34,7 @@ export type VerifyReport = {
   unsigned_tail: number;
   /** The keys that signed, in the order they took over. */
   keys: string[];
-  problems: Problem[];
+  problems: LogProblem[];
   /** More may be wrong than is listed. */
   problems_total: number;
   remarks: string[];
@@ -81,7 +81,7 @@ class Verification {
   readonly #edge = new Frontier();
   readonly #ids = new IdSet();
   readonly #suspectIds = new Set<string>();
-  readonly #lineProblems: Problem[] = [];
+  readonly #lineProblems: LogProblem[] = [];
   /** A line says another seq than its place gives it, or tree/L00 remembers another line. */
   #isOdd = false;
 
@@ -164,10 +164,10 @@ class Verification {
   }
 
   /** Fingerprints may agree by chance: look again at the few ids that seem to be there twice. */
-  #findDoubleIds(): Problem[] {
+  #findDoubleIds(): LogProblem[] {
     if (this.#suspectIds.size === 0) return [];
     const { walk } = this.#tools;
-    const problems: Problem[] = [];
+    const problems: LogProblem[] = [];
     const first = new Map<string, number>();
     walk.rewind();
     while (walk.next()) {
@@ -184,7 +184,7 @@ class Verification {
     return problems;
   }
 
-  #report(problems: Problem[]): VerifyReport {
+  #report(problems: LogProblem[]): VerifyReport {
     const { chain, leaves } = this.#tools;
     const { size } = this.#edge;
     const signedSize = Math.min(chain.lastGoodSize, size);

@@ -10,7 +10,7 @@ import { systemClock } from '../../../platform/clock.ts';
 import { type Log, silentLog } from '../../../platform/log.ts';
 import type { AuditEvent, NewEvent } from '../../../wire/events.ts';
 import { type AuditLog, openLog } from '../log/log.ts';
-import { type AuditIndex, openIndex, type SeqQuery, type Where } from './store.ts';
+import { type AuditIndex, openIndex, type SeqQuery, type TailFilter } from './store.ts';
 import { TAIL_EVENTS_MAX } from './tail.ts';
 
 const KINDS = ['tool.call.attempted', 'tool.call.ended', 'task.created', 'run.ended'] as const;
@@ -64,7 +64,7 @@ async function inDir(work: (dir: string) => Promise<void>): Promise<void> {
 
 const COLUMNS = ['task_id', 'agent', 'tool', 'run_id'] as const;
 
-function fits(event: NewEvent, { column, value }: Where): boolean {
+function fits(event: NewEvent, { column, value }: TailFilter): boolean {
   if (column === 'event') return event.event === value || event.event.startsWith(`${value}.`);
   if (column === 'root_task_id') return event.root_task_id === value || event.task_id === value;
   return event[column] === value;
@@ -82,13 +82,13 @@ function expected(size: number, query: SeqQuery): number[] {
 
 function queriesOf(size: number): fc.Arbitrary<SeqQuery> {
   const seq = fc.nat(size - 1);
-  const own = fc.tuple(seq, fc.constantFrom(...COLUMNS)).map(([at, column]): Where => {
+  const own = fc.tuple(seq, fc.constantFrom(...COLUMNS)).map(([at, column]): TailFilter => {
     return { column, value: eventOf(at)[column] ?? 'none' };
   });
-  const root = seq.map((at): Where => ({ column: 'root_task_id', value: `task_${at % 12}` }));
+  const root = seq.map((at): TailFilter => ({ column: 'root_task_id', value: `task_${at % 12}` }));
   const kind = fc
     .constantFrom('tool', 'tool.call', 'tool.call.ended', 'run', 'tool.cal')
-    .map((value): Where => ({ column: 'event', value }));
+    .map((value): TailFilter => ({ column: 'event', value }));
   return fc.record({
     where: fc.array(fc.oneof(own, root, kind), { minLength: 1, maxLength: 3 }),
     after: fc.option(seq, { nil: undefined }),
@@ -172,7 +172,7 @@ test('the index of another log is not used', () =>
     const warnings: string[] = [];
     const say: Log = { ...silentLog, warn: (message) => warnings.push(message) };
     const mixed = await openSite(join(dir, 'b'), say);
-    const where: Where[] = [{ column: 'agent', value: 'agent-1' }];
+    const where: TailFilter[] = [{ column: 'agent', value: 'agent-1' }];
     assert.equal((await mixed.index.find({ where, order: 'asc', limit: 100 })).length, 20);
     assert.match(warnings.join(), /making it again/);
     await closeSite(mixed);

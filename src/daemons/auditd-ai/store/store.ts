@@ -19,11 +19,11 @@ import {
   readSources,
   writeTail,
 } from './tables.ts';
-import { hashOf, TAIL_EVENTS_MAX, Tail, type Where } from './tail.ts';
+import { hashOf, TAIL_EVENTS_MAX, Tail, type TailFilter } from './tail.ts';
 
-export type { Where };
+export type { TailFilter };
 export type SeqQuery = {
-  where: Where[];
+  where: TailFilter[];
   after?: number | undefined;
   before?: number | undefined;
   order: 'asc' | 'desc';
@@ -49,7 +49,7 @@ export type AuditIndex = {
 /** So many full tails are kept when they cannot be written; with more it is read again later. */
 const FULL_TAILS_MAX = 64;
 
-type Opened = { db: Database; next: number };
+type OpenIndexResult = { db: Database; next: number };
 
 export async function openIndex(options: {
   file: string;
@@ -234,7 +234,7 @@ function range(query: { from: number; to: number; order: 'asc' | 'desc'; limit: 
   return Array.from({ length: count }, (_, i) => (order === 'asc' ? from + i : to - 1 - i));
 }
 
-async function openOrReset(file: string, log: AuditLog, say: Log): Promise<Opened> {
+async function openOrReset(file: string, log: AuditLog, say: Log): Promise<OpenIndexResult> {
   let db: Database | undefined;
   try {
     db = await openTables(file);

@@ -3,7 +3,13 @@
 import { crc32 } from 'node:zlib';
 import type { Migrations, Sql, Value } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Column, intersect, TAIL_EVENTS_MAX, type Tail, type Where } from './tail.ts';
+import {
+  type IndexColumn,
+  intersect,
+  TAIL_EVENTS_MAX,
+  type Tail,
+  type TailFilter,
+} from './tail.ts';
 
 /** Grows when events are indexed in another way: an index of another shape is made again. */
 const SHAPE = 4;
@@ -33,7 +39,7 @@ const TABLES = {
 const ROWS_AT_ONCE = 16;
 const CRC_BYTES = 4;
 
-const CODES: Record<Column, string> = {
+const CODES: Record<IndexColumn, string> = {
   task_id: 't',
   root_task_id: 'o',
   agent: 'a',
@@ -41,13 +47,13 @@ const CODES: Record<Column, string> = {
   event: 'e',
   run_id: 'r',
 };
-const nameOf = ({ column, value }: Where): string => `${CODES[column]} ${value}`;
+const nameOf = ({ column, value }: TailFilter): string => `${CODES[column]} ${value}`;
 
 /** The log as far as it is indexed: how many events, and their root. */
-export type Head = { size: number; root: string };
+export type IndexedHead = { size: number; root: string };
 
 /** What the tables say they cover. Throws when they are damaged or of another shape. */
-export async function readHead(sql: Sql): Promise<Head | undefined> {
+export async function readHead(sql: Sql): Promise<IndexedHead | undefined> {
   for (const [table, columns] of Object.entries(TABLES))
     await sql.all(`SELECT ${columns} FROM ${table} LIMIT 1`);
   const row = await sql.one<{ next: number; root: string; shape: number }>(
@@ -60,7 +66,7 @@ export async function readHead(sql: Sql): Promise<Head | undefined> {
 }
 
 /** The tail becomes part of the tables; `head` is the log with it. */
-export async function writeTail(sql: Sql, tail: Tail, head: Head): Promise<void> {
+export async function writeTail(sql: Sql, tail: Tail, head: IndexedHead): Promise<void> {
   for (const term of tail.terms())
     await sql.run(
       'INSERT OR REPLACE INTO postings (term, first, places) VALUES (?, ?, ?)',
@@ -106,7 +112,7 @@ function unpack(value: Value | undefined, itemBytes: number): ArrayBuffer {
 }
 
 export type TableQuery = {
-  where: readonly Where[];
+  where: readonly TailFilter[];
   /** Numbers from here on … */
   from: number;
   /** … and less than this. */
@@ -116,7 +122,7 @@ export type TableQuery = {
 };
 
 /** What few events have comes first: the others are looked up beside it. */
-const RARE_FIRST: readonly Column[] = [
+const RARE_FIRST: readonly IndexColumn[] = [
   'run_id',
   'task_id',
   'root_task_id',

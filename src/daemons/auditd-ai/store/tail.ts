@@ -4,8 +4,8 @@ import type { NewEvent } from '../../../wire/events.ts';
 import { originOf } from '../rules.ts';
 
 /** What events are found by. */
-export type Column = 'task_id' | 'root_task_id' | 'agent' | 'tool' | 'event' | 'run_id';
-export type Where = { column: Column; value: string };
+export type IndexColumn = 'task_id' | 'root_task_id' | 'agent' | 'tool' | 'event' | 'run_id';
+export type TailFilter = { column: IndexColumn; value: string };
 
 /** A tail of so many events is full. Places in it are kept in 16 bits. */
 export const TAIL_EVENTS_MAX = 4_096;
@@ -19,7 +19,7 @@ export class Tail {
   readonly idHashes: number[] = [];
   /** The highest number from each origin. */
   readonly sources = new Map<string, number>();
-  readonly #lists: Record<Column, Lists> = {
+  readonly #lists: Record<IndexColumn, Lists> = {
     task_id: new Map(),
     root_task_id: new Map(),
     agent: new Map(),
@@ -59,7 +59,7 @@ export class Tail {
     if (run_id !== undefined) this.#listOf('run_id', run_id).push(place);
   }
 
-  #listOf(column: Column, value: string): number[] {
+  #listOf(column: IndexColumn, value: string): number[] {
     let list = this.#lists[column].get(value);
     if (list === undefined) {
       list = [];
@@ -78,13 +78,13 @@ export class Tail {
     return lists;
   }
 
-  *terms(): Generator<Where & { places: readonly number[] }> {
-    for (const [column, lists] of Object.entries(this.#lists) as [Column, Lists][])
+  *terms(): Generator<TailFilter & { places: readonly number[] }> {
+    for (const [column, lists] of Object.entries(this.#lists) as [IndexColumn, Lists][])
       for (const [value, places] of lists) yield { column, value, places };
   }
 
   /** The places of the events for which every condition holds, in order. */
-  find(where: readonly Where[]): number[] {
+  find(where: readonly TailFilter[]): number[] {
     return where
       .map(({ column, value }) => this.#lists[column].get(value) ?? [])
       .reduce((all, some) => intersect(all, some));

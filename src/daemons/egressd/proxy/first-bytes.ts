@@ -5,13 +5,16 @@ import type { Target } from '../../../policy/hosts.ts';
 import { readHello } from '../rules/client-hello.ts';
 import { isServerOf } from '../rules/request.ts';
 
-export type First = { bytes: Buffer; is: 'tls' | 'http' | 'not_tls' | 'server_name' | 'gone' };
+export type SniffResult = {
+  bytes: Buffer;
+  is: 'tls' | 'http' | 'not_tls' | 'server_name' | 'gone';
+};
 
 const PORT_TLS = 443;
 const REQUEST_LINE = /^[A-Z]{3,24} (\/|http:)/;
 const MAY_BECOME_ONE = /^[A-Z]{1,24}( (h|ht|htt|http)?)?$/;
 
-function judge(bytes: Buffer, { host, port }: Target): First['is'] | 'more' {
+function judge(bytes: Buffer, { host, port }: Target): SniffResult['is'] | 'more' {
   const hello = readHello(bytes);
   if (hello.state === 'more') return 'more';
   if (hello.state === 'hello') return isServerOf(host, hello.serverName) ? 'tls' : 'server_name';
@@ -24,11 +27,11 @@ function judge(bytes: Buffer, { host, port }: Target): First['is'] | 'more' {
 export function readFirst(
   socket: net.Socket,
   options: { head: Buffer; target: Target; timeoutMs: number; signal: AbortSignal },
-): Promise<First> {
+): Promise<SniffResult> {
   const { target, signal } = options;
   return new Promise((resolve) => {
     let bytes = options.head;
-    const settle = (is: First['is']): void => {
+    const settle = (is: SniffResult['is']): void => {
       clearTimeout(timer);
       socket.pause();
       socket.off('data', onData);

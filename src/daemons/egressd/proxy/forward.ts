@@ -4,19 +4,19 @@ import http from 'node:http';
 import type { Log } from '../../../platform/log.ts';
 import type { Target } from '../../../policy/hosts.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Gate } from '../gate.ts';
+import type { Connector } from '../gate.ts';
 import type { Wanted } from '../rules/match.ts';
 import { refuse } from '../rules/refusal.ts';
 import { endToEnd, type Passed, readRequest } from '../rules/request.ts';
-import type { Connection, Run } from '../run.ts';
+import type { EgressRun, TrackedConnection } from '../run.ts';
 import { knownFault, sendFault } from './answer.ts';
-import type { Pool, PoolRequest } from './pool.ts';
+import type { PoolRequest, SocketPool } from './pool.ts';
 import { pour } from './pour.ts';
 
 export type ForwardOptions = {
-  run: Run;
-  gate: Gate;
-  pool: Pool;
+  run: EgressRun;
+  gate: Connector;
+  pool: SocketPool;
   request: http.IncomingMessage;
   response: http.ServerResponse;
   /** The tunnel it came in, if it came in one. */
@@ -56,7 +56,7 @@ function send(options: ForwardOptions, passed: Passed, wanted: Wanted): Promise<
   const { run, gate, pool, request, response } = options;
   return new Promise((resolve, reject) => {
     const start = (isAgain: boolean): void => {
-      let connection: Connection | undefined;
+      let connection: TrackedConnection | undefined;
       const order: PoolRequest = {
         ...{ agent: pool.agent, wanted, host: wanted.host.name, port: wanted.port },
         ...{ method: passed.method, path: passed.url, headers: passed.headers, setHost: false },
@@ -101,11 +101,11 @@ function send(options: ForwardOptions, passed: Passed, wanted: Wanted): Promise<
 }
 
 function passBack(parts: {
-  run: Run;
-  gate: Gate;
+  run: EgressRun;
+  gate: Connector;
   answer: http.IncomingMessage;
   response: http.ServerResponse;
-  connection: Connection;
+  connection: TrackedConnection;
   fail(error: Error): void;
 }): void {
   const { run, gate, answer, response, connection } = parts;
@@ -134,7 +134,7 @@ function away(error: Error): Error {
   return fault('unreachable', `the host did not answer the request: ${code}`, { cause: error });
 }
 
-function cutFault(run: Run, { status }: Connection): Fault {
+function cutFault(run: EgressRun, { status }: TrackedConnection): Fault {
   if (status === 'budget') {
     const used = `${run.body.bytes_max} bytes`;
     return fault('budget', `this run has used up the ${used} it may send and receive`);

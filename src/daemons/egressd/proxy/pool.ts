@@ -3,16 +3,16 @@
 import http from 'node:http';
 import type net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Asked, Gate, Reached } from '../gate.ts';
+import type { ConnectOptions, Connector, Reached } from '../gate.ts';
 import type { Wanted } from '../rules/match.ts';
-import type { Connection, Run } from '../run.ts';
+import type { EgressRun, TrackedConnection } from '../run.ts';
 
 const FREE_MAX = 16;
 const FREE_MS = 15_000;
 
-export type Pool = {
+export type SocketPool = {
   agent: http.Agent;
-  connectionOf(socket: net.Socket): Connection | undefined;
+  connectionOf(socket: net.Socket): TrackedConnection | undefined;
   /** A connection that exists already; the next request to its place takes it. */
   offer(reached: Reached): void;
   close(): void;
@@ -23,8 +23,16 @@ type Created = (error: Error | null, socket: Duplex) => void;
 
 const placeOf = ({ host, port }: Wanted): string => `${host.name} ${port}`;
 
-export function makePool({ run, gate, asked }: { run: Run; gate: Gate; asked: Asked }): Pool {
-  const known = new WeakMap<Duplex, Connection>();
+export function makePool({
+  run,
+  gate,
+  asked,
+}: {
+  run: EgressRun;
+  gate: Connector;
+  asked: ConnectOptions;
+}): SocketPool {
+  const known = new WeakMap<Duplex, TrackedConnection>();
   const offered = new Map<string, Reached>();
 
   const adopt = ({ connection, socket }: Reached): net.Socket => {

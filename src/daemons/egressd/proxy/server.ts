@@ -8,8 +8,8 @@ import { assertSocketPath } from '../../../platform/http-server.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Target } from '../../../policy/hosts.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Gate } from '../gate.ts';
-import type { Run } from '../run.ts';
+import type { Connector } from '../gate.ts';
+import type { EgressRun } from '../run.ts';
 import { endWith } from './answer.ts';
 import { serveRequest } from './forward.ts';
 import { makePool } from './pool.ts';
@@ -27,8 +27,8 @@ export type Proxy = { close(): Promise<void> };
 
 export async function openProxy(options: {
   socketPath: string;
-  run: Run;
-  gate: Gate;
+  run: EgressRun;
+  gate: Connector;
   limits: ProxyLimits;
   log: Log;
 }): Promise<Proxy> {

@@ -4,16 +4,16 @@ import type http from 'node:http';
 import type net from 'node:net';
 import type { Log } from '../../../platform/log.ts';
 import { parseAuthority, type Target } from '../../../policy/hosts.ts';
-import type { Gate, Reached } from '../gate.ts';
+import type { Connector, Reached } from '../gate.ts';
 import { refuse } from '../rules/refusal.ts';
-import { isMarked, type Run } from '../run.ts';
+import { type EgressRun, isMarked } from '../run.ts';
 import { endWith, knownFault } from './answer.ts';
 import { readFirst } from './first-bytes.ts';
 import { pour } from './pour.ts';
 
 export type TunnelOptions = {
-  run: Run;
-  gate: Gate;
+  run: EgressRun;
+  gate: Connector;
   request: http.IncomingMessage;
   client: net.Socket;
   head: Buffer;
@@ -24,7 +24,7 @@ export type TunnelOptions = {
   handOver(client: net.Socket, target: Target, reached: Reached | undefined): void;
 };
 
-type Untie = () => void;
+type Unlink = () => void;
 
 const PORT_TLS = 443;
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
@@ -77,7 +77,7 @@ export async function serveTunnel(options: TunnelOptions): Promise<void> {
 }
 
 /** From here on, whatever ends one side ends the other, and is written down. */
-function tie({ run, gate, client, idleTimeoutMs }: TunnelOptions, reached: Reached): Untie {
+function tie({ run, gate, client, idleTimeoutMs }: TunnelOptions, reached: Reached): Unlink {
   const { connection, socket } = reached;
   const { signal } = connection.ending;
   const onAbort = (): void => {
@@ -109,7 +109,7 @@ function tie({ run, gate, client, idleTimeoutMs }: TunnelOptions, reached: Reach
 async function carryRead(
   options: TunnelOptions,
   reached: Reached,
-  { target, untie }: { target: Target; untie: Untie },
+  { target, untie }: { target: Target; untie: Unlink },
 ): Promise<void> {
   const { run, gate, client, head, headTimeoutMs } = options;
   const { signal } = reached.connection.ending;

@@ -5,9 +5,9 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { parseHost } from '../../../policy/hosts.ts';
 import type { GrantedRule } from '../../../wire/egressd.ts';
-import { decide, type Rule, readRule, type Verdict, type Wanted } from './match.ts';
+import { decide, type MatchResult, type ParsedEgressRule, readRule, type Wanted } from './match.ts';
 
-const rule = (given: GrantedRule): Rule => {
+const rule = (given: GrantedRule): ParsedEgressRule => {
   const read = readRule(given);
   assert.ok('value' in read, JSON.stringify(read));
   return read.value;
@@ -22,7 +22,7 @@ const get = (name: string, path = '/', method = 'GET', port = 80): Wanted => ({
   ...{ host: host(name), port, how: 'http', method, path, hasBody: false },
 });
 const said = (rules: GrantedRule[], wanted: Wanted, nowMs = 0): string => {
-  const verdict: Verdict = decide(rules.map(rule), wanted, nowMs);
+  const verdict: MatchResult = decide(rules.map(rule), wanted, nowMs);
   return verdict.allowed ? 'allowed' : verdict.reason;
 };
 

@@ -10,7 +10,7 @@ import {
 } from '../../../policy/hosts.ts';
 import type { DenialReason, GrantedRule } from '../../../wire/egressd.ts';
 
-export type Rule = {
+export type ParsedEgressRule = {
   pattern: HostPattern;
   ports: readonly number[];
   methods: ReadonlySet<string> | undefined;
@@ -25,9 +25,11 @@ export type Wanted = { host: Host; port: number } & (
   | { how: 'http'; method: string; path: string; hasBody: boolean }
 );
 
-export type Verdict = { allowed: true; plain: boolean } | { allowed: false; reason: DenialReason };
+export type MatchResult =
+  | { allowed: true; plain: boolean }
+  | { allowed: false; reason: DenialReason };
 
-export function readRule(rule: GrantedRule): ParseOutcome<Rule> {
+export function readRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
   const pattern = parseAllowedHost(rule.host);
   if ('problem' in pattern) return { problem: `${rule.host}: ${pattern.problem}` };
   return {
@@ -56,7 +58,7 @@ const ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 
 const isOddlyFull = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
   hasBody && (method === 'GET' || method === 'HEAD');
 
-function judge(rule: Rule, wanted: Wanted): DenialReason | undefined {
+function judge(rule: ParsedEgressRule, wanted: Wanted): DenialReason | undefined {
   if (!matchesHost(rule.pattern, wanted.host)) return 'host';
   if (!rule.ports.includes(wanted.port)) return 'port';
   const { methods, paths } = rule;
@@ -68,7 +70,11 @@ function judge(rule: Rule, wanted: Wanted): DenialReason | undefined {
   return undefined;
 }
 
-export function decide(rules: readonly Rule[], wanted: Wanted, nowMs: number): Verdict {
+export function decide(
+  rules: readonly ParsedEgressRule[],
+  wanted: Wanted,
+  nowMs: number,
+): MatchResult {
   let reason: DenialReason = 'host';
   let isAllowed = false;
   for (const rule of rules) {

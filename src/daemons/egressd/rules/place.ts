@@ -2,7 +2,7 @@
 // agree on the host, there is no place.
 import { type Host, type ParseOutcome, parseAuthority, parseHost } from '../../../policy/hosts.ts';
 
-export type Place = {
+export type FetchTarget = {
   /** As it is told back: without anything a server does not see. */
   url: string;
   isTls: boolean;
@@ -14,7 +14,7 @@ export type Place = {
 
 const problem = (text: string) => ({ problem: text });
 
-export function readPlace(text: string): ParseOutcome<Place> {
+export function readPlace(text: string): ParseOutcome<FetchTarget> {
   const found = /^(https?):\/\/([^/?#\\]+)/i.exec(text);
   if (found === null) return problem('it is not an http:// or https:// URL');
   // Tabs and newlines are skipped by the URL parser, which hides what is meant.

@@ -3,7 +3,7 @@
 import type { DenialReason } from '../../../wire/egressd.ts';
 import type { AddressKind } from './address.ts';
 
-export type Refused = {
+export type EgressRefusal = {
   reason: DenialReason;
   host: string;
   port: number;
@@ -15,7 +15,7 @@ export type Refused = {
   askable: boolean;
 };
 
-type What = {
+type DeniedTarget = {
   host: string;
   port: number;
   method?: string;
@@ -36,12 +36,15 @@ const HINTS = {
     'Or go on without it.',
 } as const;
 
-const place = ({ host, port }: What): string =>
+const place = ({ host, port }: DeniedTarget): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 const onlyReads = 'this run has read text from outside and only reads from then on:';
 
-function explain(reason: DenialReason, what: What): [message: string, next: keyof typeof HINTS] {
+function explain(
+  reason: DenialReason,
+  what: DeniedTarget,
+): [message: string, next: keyof typeof HINTS] {
   const where = place(what);
   switch (reason) {
     case 'host':
@@ -74,7 +77,7 @@ function explain(reason: DenialReason, what: What): [message: string, next: keyo
   }
 }
 
-export function refuse(reason: DenialReason, what: What, message?: string): Refused {
+export function refuse(reason: DenialReason, what: DeniedTarget, message?: string): EgressRefusal {
   const [usual, next] = explain(reason, what);
   const { host, port, method = null, path = null } = what;
   return {
@@ -101,5 +104,8 @@ const KINDS: Record<Exclude<AddressKind, 'public'>, string> = {
   'this-host': 'this machine itself',
 };
 
-export const refuseAddress = (what: What, kind: Exclude<AddressKind, 'public'>): Refused =>
+export const refuseAddress = (
+  what: DeniedTarget,
+  kind: Exclude<AddressKind, 'public'>,
+): EgressRefusal =>
   refuse('address', what, `${place(what)} leads to ${KINDS[kind]}, which no run may reach`);

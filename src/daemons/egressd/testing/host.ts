@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '../../../../test/support/runtime.ts';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
-import { defineDaemon, type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { defineDaemon, hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { makeDispatch } from '../../../platform/dispatch.ts';
 import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
@@ -25,25 +25,25 @@ import { egressdConfig } from '../config.ts';
 import { assemble, egressd, resolveOf } from '../daemon.ts';
 import { MIGRATIONS } from '../store.ts';
 
-export type EgressdClient = Client<typeof egressdRoutes>;
-export type FakeAudit = { events: NewEvent[]; gate(): void };
+export type EgressdTestClient = Client<typeof egressdRoutes>;
+export type RecordingAudit = { events: NewEvent[]; gate(): void };
 
-export type TestHost = {
-  toold: EgressdClient;
-  operator: EgressdClient;
-  audit: FakeAudit;
+export type EgressdTestHost = {
+  toold: EgressdTestClient;
+  operator: EgressdTestClient;
+  audit: RecordingAudit;
   dir: string;
   /** Opens the way out of a run, or changes it. */
-  open(name: string, allow: EgressRule[], more?: Partial<PutEgressBody>): Promise<TestRun>;
+  open(name: string, allow: EgressRule[], more?: Partial<PutEgressBody>): Promise<EgressdTestRun>;
   /** Events of a kind: once they are as said, and nothing has come for a while. */
   eventsOf(kind: NewEvent['event'], areThere?: AreThere): Promise<NewEvent[]>;
   /** Ends it; the directory stays for the next host when told so. */
   stop(options?: { keep: boolean }): Promise<void>;
 };
-export type TestRun = { id: RunId; socket: string; cut: number };
+export type EgressdTestRun = { id: RunId; socket: string; cut: number };
 type AreThere = (events: NewEvent[]) => boolean;
 
-function auditOf(audit: FakeAudit): Hosted {
+function auditOf(audit: RecordingAudit): RunningDaemon {
   const { append } = auditRoutes;
   const known = new Set<string>();
   const dispatch = makeDispatch({
@@ -83,14 +83,14 @@ export async function startHost(
     dial?: Dial;
     clock?: Clock;
     dir?: string;
-    audit?: FakeAudit;
+    audit?: RecordingAudit;
     moment?: (name: string) => void;
   } = {},
-): Promise<TestHost> {
+): Promise<EgressdTestHost> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'egressd-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { recursive: true, mode: 0o700 });
   const audit = options.audit ?? { events: [], gate: () => {} };
-  const here = new Map<DaemonName, Hosted>([['auditd-ai', auditOf(audit)]]);
+  const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', auditOf(audit)]]);
   const clock = options.clock ?? systemClock();
   const hosted = await hostDaemon(withNetwork(options), {
     ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
@@ -150,7 +150,7 @@ function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
 
 /** Events that nobody waits for come a moment later, and none too many may come after them. */
 async function settledEvents(
-  audit: FakeAudit,
+  audit: RecordingAudit,
   kind: NewEvent['event'],
   areThere: AreThere = () => true,
 ): Promise<NewEvent[]> {

@@ -5,9 +5,9 @@ import net, { type AddressInfo } from 'node:net';
 import tls from 'node:tls';
 import { CERT, KEY } from './cert.ts';
 
-export type Place = { port: number; close(): Promise<void> };
+export type WirePosition = { port: number; close(): Promise<void> };
 
-async function listening(server: net.Server, host = '127.0.0.1'): Promise<Place> {
+async function listening(server: net.Server, host = '127.0.0.1'): Promise<WirePosition> {
   const open = new Set<net.Socket>();
   server.on('connection', (socket) => {
     open.add(socket);
@@ -25,17 +25,17 @@ async function listening(server: net.Server, host = '127.0.0.1'): Promise<Place>
   };
 }
 
-export const startTcp = (serve: (socket: net.Socket) => void): Promise<Place> =>
+export const startTcp = (serve: (socket: net.Socket) => void): Promise<WirePosition> =>
   listening(net.createServer({ allowHalfOpen: true }, serve));
 
-export const startHttp = (serve: http.RequestListener, host?: string): Promise<Place> =>
+export const startHttp = (serve: http.RequestListener, host?: string): Promise<WirePosition> =>
   listening(http.createServer(serve), host);
 
-export const startTls = (serve: (socket: tls.TLSSocket) => void): Promise<Place> =>
+export const startTls = (serve: (socket: tls.TLSSocket) => void): Promise<WirePosition> =>
   listening(tls.createServer({ cert: CERT, key: KEY }, serve));
 
 /** What the box's listener does: every connection goes to the socket of the run. */
-export const startRelay = (socketPath: string): Promise<Place> =>
+export const startRelay = (socketPath: string): Promise<WirePosition> =>
   startTcp((client) => {
     const proxy = net.connect(socketPath);
     proxy.on('error', () => client.destroy());
@@ -44,7 +44,7 @@ export const startRelay = (socketPath: string): Promise<Place> =>
     proxy.pipe(client);
   });
 
-export type Wire = {
+export type TestWire = {
   socket: net.Socket;
   send(bytes: string | Buffer): void;
   /** All that came so far, once it has `what` in it. */
@@ -53,7 +53,7 @@ export type Wire = {
   closed(): Promise<string>;
 };
 
-export async function connectTo(path: string | number): Promise<Wire> {
+export async function connectTo(path: string | number): Promise<TestWire> {
   const socket = typeof path === 'number' ? net.connect(path, '127.0.0.1') : net.connect(path);
   await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
   let text = '';
@@ -93,30 +93,33 @@ export async function connectTo(path: string | number): Promise<Wire> {
   };
 }
 
-export type Answer = { status: number; headers: string; body: string };
+export type WireResponse = { status: number; headers: string; body: string };
 
-export function readAnswer(text: string): Answer {
+export function readAnswer(text: string): WireResponse {
   const end = text.indexOf('\r\n\r\n');
   const headers = text.slice(0, end);
   return { status: Number(headers.split(' ')[1]), headers, body: text.slice(end + 4) };
 }
 
 /** Sends it, reads until the other side closes. */
-export async function exchange(path: string | number, bytes: string | Buffer): Promise<Answer> {
+export async function exchange(
+  path: string | number,
+  bytes: string | Buffer,
+): Promise<WireResponse> {
   const wire = await connectTo(path);
   wire.send(bytes);
   const text = await wire.closed();
   return readAnswer(text);
 }
 
-export const errorOf = ({ body }: Answer): { code: string; message: string; hint: string } =>
+export const errorOf = ({ body }: WireResponse): { code: string; message: string; hint: string } =>
   (JSON.parse(body) as { error: { code: string; message: string; hint: string } }).error;
 
 /** CONNECT through a proxy; the wire is the tunnel when the status is 200. */
 export async function connectThrough(
   path: string | number,
   target: string,
-): Promise<{ wire: Wire; answer: Answer }> {
+): Promise<{ wire: TestWire; answer: WireResponse }> {
   const wire = await connectTo(path);
   wire.send(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`);
   const text = await wire.until(/\r\n\r\n/);
@@ -125,7 +128,7 @@ export async function connectThrough(
 }
 
 /** TLS to `serverName` over an open tunnel. */
-export function speakTls(wire: Wire, serverName: string): Promise<tls.TLSSocket> {
+export function speakTls(wire: TestWire, serverName: string): Promise<tls.TLSSocket> {
   wire.socket.removeAllListeners('data');
   return new Promise((resolve, reject) => {
     const secured = tls.connect({ socket: wire.socket, servername: serverName, ca: CERT });

@@ -13,7 +13,7 @@ export type Availability = { available: boolean; reason?: string; retryAfterMs?:
 const COUNTED: readonly FaultCode[] = ['provider_down', 'provider_malformed', 'provider_auth'];
 
 /** What a call reports when it is over. One of the two must be called, or `release`. */
-export type Permit = {
+export type CircuitToken = {
   succeed(): void;
   fail(fault: Fault): void;
   /** The call ended without saying anything about the provider. */
@@ -22,7 +22,7 @@ export type Permit = {
 
 export type Circuit = {
   /** Undefined when the provider is to be left alone now. */
-  enter(): Permit | undefined;
+  enter(): CircuitToken | undefined;
   availability(): Availability;
 };
 
@@ -34,7 +34,7 @@ export function makeCircuit(clock: Pick<Clock, 'nowMs'>, options = CIRCUIT): Cir
 
   const isOpen = (): boolean => failures >= options.failuresMax;
 
-  const permit = (isProbe: boolean): Permit => {
+  const permit = (isProbe: boolean): CircuitToken => {
     let isOver = false;
     const finish = (then: () => void): void => {
       if (isOver) return;

@@ -62,7 +62,7 @@ export type WrittenRequest = {
   headers: Record<string, string>;
 };
 
-export type Answer = {
+export type ModelResponse = {
   /** The provider's own id of the answer. */
   id: string;
   model: string;
@@ -83,7 +83,7 @@ export type AnswerEvent =
   | { type: 'signature'; signature: string }
   | { type: 'tool_call'; id: string; name: string }
   | { type: 'tool_arguments'; id: string; text: string }
-  | { type: 'done'; answer: Answer };
+  | { type: 'done'; answer: ModelResponse };
 
 export type StreamReader = {
   /** Takes a block's data; throws the fault that an error event tells of. */
@@ -93,7 +93,7 @@ export type StreamReader = {
   /** True when the block just pushed carried usage and nothing else. */
   wasUsageOnly(): boolean;
   /** The answer as far as it has come. */
-  answer(): Answer;
+  answer(): ModelResponse;
 };
 
 export type StreamWriter = {
@@ -116,10 +116,10 @@ export type Dialect = {
     clientHeaders: Record<string, string | string[] | undefined>,
   ): Record<string, string>;
   writeRequest(request: ModelRequest, options: WriteOptions): WrittenRequest;
-  readAnswer(json: unknown, names: WireNames): Answer;
+  readAnswer(json: unknown, names: WireNames): ModelResponse;
   readStream(names: WireNames): StreamReader;
   readRequest(body: JsonObject): ModelRequest & { model: string };
-  writeAnswer(answer: Answer, meta: AnswerMeta): JsonObject;
+  writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject;
   writeStream(meta: AnswerMeta): StreamWriter;
   writeError(fault: Fault): DialectError;
   /** An error inside a stream that has already begun. */

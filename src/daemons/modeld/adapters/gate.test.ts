@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { manualClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
-import { makeGate, type Pass } from './gate.ts';
+import { type Admission, makeGate } from './gate.ts';
 
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
@@ -114,7 +114,7 @@ test('any interleaving: never too many at once, first come first served, nobody 
         tokensPerMinute: 100,
         queueMax: 8,
       });
-      const held: Pass[] = [];
+      const held: Admission[] = [];
       const entered: number[] = [];
       const waiting = new Map<number, AbortController>();
       let number = 0;

@@ -10,17 +10,17 @@ export type GateLimits = {
   queueMax: number;
 };
 
-export type Pass = {
+export type Admission = {
   /** Gives the place back. The tokens really used correct what was taken for them. */
   release(tokensUsed?: number): void;
 };
 
-type Entering = { tokens: number; signal?: AbortSignal | undefined };
+type AcquireOptions = { tokens: number; signal?: AbortSignal | undefined };
 
-export type Gate = {
-  enter(who: Entering): Promise<Pass>;
+export type RateLimiter = {
+  enter(who: AcquireOptions): Promise<Admission>;
   /** Without waiting; undefined where `enter` would wait or refuse. */
-  enterNow(who: Entering): Pass | undefined;
+  enterNow(who: AcquireOptions): Admission | undefined;
   inFlight(): number;
   waiting(): number;
 };
@@ -55,7 +55,7 @@ function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): numb
 
 type Waiter = { tokens: number; admit(): void };
 
-export function makeGate(provider: string, clock: Clock, limits: GateLimits): Gate {
+export function makeGate(provider: string, clock: Clock, limits: GateLimits): RateLimiter {
   const requests = makeBucket(limits.requestsPerMinute, clock.nowMs());
   const tokens = makeBucket(limits.tokensPerMinute, clock.nowMs());
   const line = new Set<Waiter>();
@@ -69,7 +69,7 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ga
     return Math.max(waitMs(requests, 1, nowMs), waitMs(tokens, amount, nowMs));
   };
 
-  const take = (amount: number): Pass => {
+  const take = (amount: number): Admission => {
     inFlight++;
     if (requests !== undefined) requests.level -= 1;
     if (tokens !== undefined) tokens.level -= amount;
@@ -101,7 +101,7 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ga
     }
   };
 
-  const wait = (amount: number, signal: AbortSignal | undefined): Promise<Pass> =>
+  const wait = (amount: number, signal: AbortSignal | undefined): Promise<Admission> =>
     new Promise((resolve, reject) => {
       const onAbort = (): void => {
         line.delete(waiter);
@@ -120,7 +120,7 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ga
       if (line.size === 1) admitNext();
     });
 
-  const enterNow = ({ tokens: amount, signal }: Entering): Pass | undefined => {
+  const enterNow = ({ tokens: amount, signal }: AcquireOptions): Admission | undefined => {
     const isFree = signal?.aborted !== true && line.size === 0 && blockedMs(amount) === 0;
     return isFree ? take(amount) : undefined;
   };

@@ -1,7 +1,7 @@
 // Client and provider speak the same dialect: the client's body goes out as it came but for the
 // model and the output limit, and the answer's bytes come back untouched while a tap reads what was
 // used.
-import type { Answer, Dialect } from './dialect.ts';
+import type { Dialect, ModelResponse } from './dialect.ts';
 import type { StreamedAnswer, WholeAnswer } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
 import { spliceJson } from './splice-json.ts';
@@ -54,7 +54,7 @@ export function tapAnswer(options: {
   answer: WholeAnswer;
   model: string;
   provider: string;
-}): Answer {
+}): ModelResponse {
   const { dialect, answer, model, provider } = options;
   return dialect.readAnswer(answer.json, keptNames(model, provider));
 }

@@ -9,12 +9,12 @@ import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
 import type { Fault } from '../../../wire/errors.ts';
 import {
-  type Answering,
   closeServers,
   closing,
   isFault,
   KEY,
   LIMITS,
+  type ProviderScript,
   provide,
   providerAt,
   sendJson,
@@ -173,7 +173,7 @@ test('a key that no header can carry is named, not shown', async () => {
   await assert.rejects(whole(provider), isFault('provider_auth', /key of provider acme/));
 });
 
-const broken: [string, Answering, string, RegExp][] = [
+const broken: [string, ProviderScript, string, RegExp][] = [
   [
     'half a JSON document',
     (_, r) => r.writeHead(200, { 'content-type': 'application/json' }).end('{"a":'),

@@ -2,13 +2,13 @@
 // fault. The key is read once per call and goes into one header only. Knows no retry, no route and
 // no budget.
 import type { Clock } from '../../../platform/clock.ts';
-import type { Call, ResponseHandler } from '../../../platform/http1/client.ts';
+import type { ClientCall, ResponseHandler } from '../../../platform/http1/client.ts';
 import { isSendable, type ResponseHead, writeHeaders } from '../../../platform/http1/head.ts';
 import { parseJson } from '../../../platform/json.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
 import { dialects } from './dialects.ts';
-import { makePools, parseTarget, type Target } from './provider-target.ts';
+import { makePools, type ProviderTarget, parseTarget } from './provider-target.ts';
 import { silent, tooLong, UpstreamBody } from './upstream-body.ts';
 import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';
 
@@ -72,8 +72,8 @@ export type ProviderClient = {
 
 export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): ProviderClient {
   const pools = makePools();
-  const targets = new Map<string, Target>();
-  const targetOf = (provider: Provider): Target => {
+  const targets = new Map<string, ProviderTarget>();
+  const targetOf = (provider: Provider): ProviderTarget => {
     const name = `${provider.dialect} ${provider.baseUrl}`;
     const known = targets.get(name);
     if (known !== undefined) return known;
@@ -103,11 +103,11 @@ type Answer = WholeAnswer | StreamedAnswer;
 /** The state of one call: what is waited for now, and how to stop it. */
 class Attempt implements ResponseHandler {
   readonly #call: ProviderCall;
-  readonly #target: Target;
+  readonly #target: ProviderTarget;
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #limits: ProviderLimits;
   readonly #key: string | undefined;
-  #sent: Call | undefined;
+  #sent: ClientCall | undefined;
   #mayRepeat = true;
   #head: ResponseHead | undefined;
   /** Of an answer that is only of use when it is whole. */
@@ -127,7 +127,7 @@ class Attempt implements ResponseHandler {
 
   constructor(
     call: ProviderCall,
-    target: Target,
+    target: ProviderTarget,
     limits: ProviderLimits,
     clock: Pick<Clock, 'nowMs'>,
   ) {

@@ -1,12 +1,12 @@
 // Where a provider is: an http or https URL, or a Unix socket. Sockets stay open between calls.
 import net from 'node:net';
 import tls from 'node:tls';
-import { makePool, type Pool } from '../../../platform/http1/client.ts';
+import { type HttpPool, makePool } from '../../../platform/http1/client.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
 
-export type Target = {
-  pool: Pool;
+export type ProviderTarget = {
+  pool: HttpPool;
   /** What the Host header says. */
   host: string;
   /** Put before every path. */
@@ -14,13 +14,13 @@ export type Target = {
 };
 
 /** Pools by place: providers at the same place share their sockets. */
-export type Pools = { of(place: Place): Pool; close(): void };
-type Place =
+export type Pools = { of(place: Endpoint): HttpPool; close(): void };
+type Endpoint =
   | { kind: 'unix'; path: string }
   | { kind: 'tcp' | 'tls'; hostname: string; port: number };
 
 export function makePools(): Pools {
-  const pools = new Map<string, Pool>();
+  const pools = new Map<string, HttpPool>();
   return {
     of(place) {
       const name = JSON.stringify(place);
@@ -35,7 +35,7 @@ export function makePools(): Pools {
 }
 
 /** The gate limits how many calls run at once; a second limit here would only hide a queue. */
-function openPool(place: Place): Pool {
+function openPool(place: Endpoint): HttpPool {
   if (place.kind === 'tls') return openTlsPool(place.hostname, place.port);
   const options = { noDelay: true, keepAlive: true };
   const connect = (onread: net.OnReadOpts): net.Socket =>
@@ -45,7 +45,7 @@ function openPool(place: Place): Pool {
   return makePool({ connect });
 }
 
-function openTlsPool(hostname: string, port: number): Pool {
+function openTlsPool(hostname: string, port: number): HttpPool {
   let session: Buffer | undefined;
   const connect = (onread: net.OnReadOpts): net.Socket => {
     const options: tls.ConnectionOptions & { onread: net.OnReadOpts } = {
@@ -89,7 +89,7 @@ function parseUnix(baseUrl: string): { socketPath: string; path: string } {
 export function parseTarget(
   provider: { name: string; baseUrl: string; dialect: DialectName },
   pools: Pools,
-): Target {
+): ProviderTarget {
   const { baseUrl, dialect } = provider;
   if (baseUrl.startsWith('unix:/')) {
     const { socketPath, path } = parseUnix(baseUrl);
@@ -104,7 +104,7 @@ export function parseTarget(
     );
   }
   const isTls = url.protocol === 'https:';
-  const place: Place = {
+  const place: Endpoint = {
     kind: isTls ? 'tls' : 'tcp',
     // A literal IPv6 address has brackets in a URL and none in a connect call.
     hostname: url.hostname.replace(/^\[|\]$/g, ''),

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, type FaultExtra, fault } from '../../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './circuit.ts';
-import { delayMs, RETRY, type RouteRun, runRoutes, type Try } from './retry.ts';
+import { delayMs, type ProviderTry, RETRY, type RouteRun, runRoutes } from './retry.ts';
 
 const down = (extra?: FaultExtra) => fault('provider_down', 'down', extra);
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
@@ -111,7 +111,7 @@ for (const [code, extra, expected] of kinds) {
 
 test('nothing is tried again once the client was given something', async () => {
   const seen: string[] = [];
-  const attempt = async (current: Try<string>) => {
+  const attempt = async (current: ProviderTry<string>) => {
     seen.push(current.route);
     current.commit();
     throw down();

@@ -3,7 +3,7 @@
 // in one.
 import type { Clock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
-import type { Circuit, Permit } from './circuit.ts';
+import type { Circuit, CircuitToken } from './circuit.ts';
 
 export type RetryPolicy = {
   /** Tries per route. */
@@ -21,7 +21,7 @@ export const RETRY: RetryPolicy = {
   patienceMs: 2_000,
 };
 
-export type Try<R> = {
+export type ProviderTry<R> = {
   route: R;
   /** Counts from 1 over all routes. */
   number: number;
@@ -35,7 +35,7 @@ export type RouteRun<R, T> = {
   routes: readonly R[];
   circuitOf(route: R): Circuit;
   nameOf(route: R): string;
-  attempt(current: Try<R>): Promise<T>;
+  attempt(current: ProviderTry<R>): Promise<T>;
   totalMs: number;
   clock: Clock;
   /** From 0 up to but not including 1. */
@@ -113,7 +113,7 @@ export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
 }
 
 type Asking =
-  | { permit: Permit; budgetMs: number; refused?: undefined }
+  | { permit: CircuitToken; budgetMs: number; refused?: undefined }
   | { permit?: undefined; refused: Fault };
 
 function ask<R>(state: State<R>, route: R): Asking {

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import type { Message, Part, StopReason, ToolSpec, Usage } from '../../../wire/modeld.ts';
 import { sealThinking } from './anthropic/thinking.ts';
 import { anthropic } from './anthropic.ts';
-import type { Answer, AnswerEvent, AnswerMeta, Dialect, ModelRequest } from './dialect.ts';
+import type { AnswerEvent, AnswerMeta, Dialect, ModelRequest, ModelResponse } from './dialect.ts';
 import { openai } from './openai.ts';
 import type { JsonObject } from './reading.ts';
 import { SseParser } from './sse.ts';
@@ -131,7 +131,7 @@ const usage: fc.Arbitrary<Usage> = fc.record({
   reasoning_tokens: count,
 });
 
-function answerOf(dialect: Dialect): fc.Arbitrary<Answer> {
+function answerOf(dialect: Dialect): fc.Arbitrary<ModelResponse> {
   const thinking: fc.Arbitrary<Part> =
     dialect.name === 'openai'
       ? words.map((text) => ({ type: 'thinking', text }))
@@ -162,12 +162,13 @@ function answerOf(dialect: Dialect): fc.Arbitrary<Answer> {
         usage: drawn.usage,
         usageReported: true,
         cacheWriteLongTokens: 0,
-      } satisfies Answer;
+      } satisfies ModelResponse;
     });
 }
 
 const names = keptNames(MODEL, 'p');
-const plain = (answer: Answer): JsonObject => JSON.parse(JSON.stringify(answer)) as JsonObject;
+const plain = (answer: ModelResponse): JsonObject =>
+  JSON.parse(JSON.stringify(answer)) as JsonObject;
 
 function cutText(text: string, at: number): string[] {
   const middle = at % (text.length + 1);
@@ -175,7 +176,7 @@ function cutText(text: string, at: number): string[] {
 }
 
 /** The events a provider of any dialect would have caused with this answer. */
-function toEvents(answer: Answer, at: number): AnswerEvent[] {
+function toEvents(answer: ModelResponse, at: number): AnswerEvent[] {
   const events: AnswerEvent[] = [];
   for (const part of answer.message.parts) {
     if (part.type === 'text' || part.type === 'thinking')
@@ -190,7 +191,7 @@ function toEvents(answer: Answer, at: number): AnswerEvent[] {
   return [...events, { type: 'done', answer }];
 }
 
-function readBack(dialect: Dialect, text: string, cuts: number[]): Answer {
+function readBack(dialect: Dialect, text: string, cuts: number[]): ModelResponse {
   const bytes = Buffer.from(text);
   const reader = dialect.readStream(names);
   const parser = new SseParser();

@@ -8,11 +8,11 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import { anthropic } from './anthropic.ts';
-import type { Answer, AnswerEvent, AnswerMeta, Dialect } from './dialect.ts';
+import type { AnswerEvent, AnswerMeta, Dialect, ModelResponse } from './dialect.ts';
 import { openai } from './openai.ts';
 
 const META: AnswerMeta = { id: 'id_1', model: 'coder', createdMs: 5_000, streamUsage: true };
-const ANSWER: Answer = {
+const ANSWER: ModelResponse = {
   id: 'x',
   model: 'up',
   message: {

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import {
-  type Answering,
   closeServers,
   isFault,
   KEY,
   LIMITS,
+  type ProviderScript,
   provide,
   sendJson,
   streamed,
@@ -25,7 +25,7 @@ const FINISH = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish
 /** Set by a server that cuts its stream once the client has read something. */
 let cutNow: () => void = () => {};
 
-function sendStream(pieces: (string | Buffer)[], end: 'end' | 'cut' | 'hang'): Answering {
+function sendStream(pieces: (string | Buffer)[], end: 'end' | 'cut' | 'hang'): ProviderScript {
   return (_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     for (const piece of pieces) response.write(piece);
@@ -57,7 +57,7 @@ test('a stream that ends as it should is whole, also if the server keeps the con
   }
 });
 
-const cutStreams: [string, Answering, string, RegExp][] = [
+const cutStreams: [string, ProviderScript, string, RegExp][] = [
   [
     'cut by the network',
     sendStream([chunk('a'), chunk('b')], 'cut'),
@@ -111,13 +111,13 @@ test('a stream that fails before its first word throws, so that it can be tried 
     readStream(await provide(sendStream([], 'end'))),
     isFault('provider_malformed'),
   );
-  const json: Answering = (_, response) => sendJson(response, { choices: [] });
+  const json: ProviderScript = (_, response) => sendJson(response, { choices: [] });
   await assert.rejects(readStream(await provide(json)), isFault('provider_malformed', /json/));
 });
 
 test('an endless stream is cut, as one event or as many', async () => {
   const pour =
-    (first: string, piece: string): Answering =>
+    (first: string, piece: string): ProviderScript =>
     (_, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write(first);
       const more = () => {

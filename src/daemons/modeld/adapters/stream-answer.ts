@@ -2,12 +2,12 @@
 // learns exactly once how it ended. Nothing is given before the first piece is there, so that until
 // then the call may still be tried again or elsewhere.
 import { Fault, fault } from '../../../wire/errors.ts';
-import type { Answer, AnswerEvent, Dialect, StreamReader, StreamWriter } from './dialect.ts';
+import type { AnswerEvent, Dialect, ModelResponse, StreamReader, StreamWriter } from './dialect.ts';
 import type { StreamedAnswer } from './provider-client.ts';
 import { type SseBlock, SseParser } from './sse.ts';
 
 /** How a stream ended. With a fault, the answer is what had come until then. */
-export type StreamEnd = { answer: Answer; fault?: Fault };
+export type StreamEnd = { answer: ModelResponse; fault?: Fault };
 
 export type ReadBlock = { block: SseBlock; events: AnswerEvent[]; isUsageOnly: boolean };
 
@@ -17,7 +17,7 @@ export type StreamPlan<T> = {
   provider: string;
   /** What the client gets for blocks that came together; undefined for nothing. */
   give(blocks: ReadBlock[], chunk: Buffer): T | undefined;
-  giveEnd(answer: Answer): T | undefined;
+  giveEnd(answer: ModelResponse): T | undefined;
   giveFault(fault: Fault): T | undefined;
 };
 

@@ -57,7 +57,7 @@ export type Bound = {
   outputTokensWanted: number;
   costOf: (outputTokens: number) => number;
 };
-export type Left = {
+export type BudgetRemaining = {
   key: BudgetKey;
   tokens: number | null;
   costMicrousd: number | null;
@@ -65,9 +65,12 @@ export type Left = {
   costLimitMicrousd: number | null;
 };
 export type Fit = Amount & { outputTokensMax: number };
-export type Refusal = { budget: Left; unit: 'tokens' | 'cost'; needed: number };
+export type BudgetRefusal = { budget: BudgetRemaining; unit: 'tokens' | 'cost'; needed: number };
 
-function outputWithin(left: Left, bound: Bound): { tokens: number; unit: 'tokens' | 'cost' } {
+function outputWithin(
+  left: BudgetRemaining,
+  bound: Bound,
+): { tokens: number; unit: 'tokens' | 'cost' } {
   const byTokens = (left.tokens ?? Number.POSITIVE_INFINITY) - bound.inputTokens;
   const byCost =
     left.costMicrousd === null ? Number.POSITIVE_INFINITY : outputForCost(left.costMicrousd, bound);
@@ -104,7 +107,10 @@ function onceEach(costOf: Bound['costOf']): Bound['costOf'] {
 }
 
 /** How much the call may take so that no budget can be overspent, or which budget refuses it. */
-export function clampToLeft(budgets: readonly Left[], given: Bound): Fit | Refusal {
+export function clampToLeft(
+  budgets: readonly BudgetRemaining[],
+  given: Bound,
+): Fit | BudgetRefusal {
   const bound = { ...given, costOf: onceEach(given.costOf) };
   let outputTokensMax = bound.outputTokensWanted;
   const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
@@ -133,7 +139,7 @@ function budgetWords(key: BudgetKey): string {
   return `the budget of ${key.subject} ${key.name}`;
 }
 
-export function budgetFault({ budget, unit, needed }: Refusal): Fault {
+export function budgetFault({ budget, unit, needed }: BudgetRefusal): Fault {
   const { key } = budget;
   const renews = renewsAt(key);
   const left = unit === 'tokens' ? `${budget.tokens} tokens` : usd(budget.costMicrousd ?? 0);

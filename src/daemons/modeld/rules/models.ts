@@ -4,9 +4,9 @@
 import { fault } from '../../../wire/errors.ts';
 
 export type Kind = 'chat' | 'embedding';
-export type Route = { provider: string; model: string };
+export type ModelRoute = { provider: string; model: string };
 export type ModelEntry = {
-  routes: readonly Route[];
+  routes: readonly ModelRoute[];
   kind: Kind;
   contextTokens: number;
   maxOutputTokens: number;

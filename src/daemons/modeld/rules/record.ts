@@ -7,7 +7,7 @@ export type RecordedAttempt = {
   requestHash: string;
   errorCode: FaultCode | null;
 };
-export type Recorded =
+export type RecordedCall =
   | { answer: 'recorded' | 'fault'; attempt: number }
   /** `ends`: nothing else is recorded in its place; the run was ended there. */
   | { answer: 'differs'; reason: string; ends?: true }
@@ -24,7 +24,7 @@ function isFinal(code: FaultCode | null): boolean {
 export function askRecord(
   attempts: readonly RecordedAttempt[],
   asked: { requestHash: string; mode: 'live' | 'replay' },
-): Recorded {
+): RecordedCall {
   const same = attempts.filter((a) => a.requestHash === asked.requestHash);
   const completed = same.find((a) => a.status === 'completed');
   if (completed !== undefined) return { answer: 'recorded', attempt: completed.attempt };

@@ -5,11 +5,11 @@ import fc from 'fast-check';
 import type { Label } from '../../../wire/words.ts';
 import {
   type Bound,
+  type BudgetRemaining,
   budgetFault,
   budgetKey,
   budgetsOf,
   clampToLeft,
-  type Left,
   renewsAt,
   usd,
 } from './budget.ts';
@@ -36,7 +36,7 @@ describe('how much a call may take', () => {
           Math.ceil((given.inputTokens * given.inputPrice + output * given.outputPrice) / 10);
         const asked: Bound = { ...given, costOf };
         const budgets = lefts.map(
-          (one): Left => ({
+          (one): BudgetRemaining => ({
             key: budgetKey('site', '', ''),
             ...one,
             tokensLimit: one.tokens,
@@ -63,7 +63,7 @@ describe('how much a call may take', () => {
   });
 
   test('the tightest budget is named in money or tokens', () => {
-    const budget: Left = {
+    const budget: BudgetRemaining = {
       key: budgetKey('agent', 'coder', '2026-05-01'),
       tokens: null,
       costMicrousd: 1_500,

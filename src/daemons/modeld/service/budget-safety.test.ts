@@ -12,9 +12,9 @@ import { idMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
+import { type DeferredSyncDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
-import type { Answer } from '../../../policy/request.ts';
+import type { PolicyDecision } from '../../../policy/request.ts';
 import { callIdOf } from '../../../wire/call-id.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
@@ -23,7 +23,7 @@ import { modeldConfig } from '../config.ts';
 import { openKeys } from '../store/keys.ts';
 import { MIGRATIONS } from '../store/tables.ts';
 import { admission, freshStateDir, OPERATOR, runCaller, runId, said } from '../testing/harness.ts';
-import { type Bill, type Part, PlayedUpstream, turns } from '../testing/played-upstream.ts';
+import { type Bill, type PlayedPart, PlayedUpstream, turns } from '../testing/played-upstream.ts';
 import { openService } from './service.ts';
 
 const RUNS = 4;
@@ -78,10 +78,10 @@ const limits = fc.record({
   task: fc.integer({ min: 500, max: 15_000 }),
 });
 
-type Mortal = LateDatabase & { die(): Promise<void>; isFull: boolean };
+type Mortal = DeferredSyncDatabase & { die(): Promise<void>; isFull: boolean };
 
 /** A database whose process can die: from then on nothing is written and nothing answers. */
-function mortal(inner: LateDatabase): Mortal {
+function mortal(inner: DeferredSyncDatabase): Mortal {
   let isDead = false;
   const never = () => new Promise<never>(() => {});
   const db: Mortal = {
@@ -144,7 +144,7 @@ function disk(stateDir: string) {
   return { sync, losePower, comeBack };
 }
 
-const ALLOWED: Answer = { answer: 'allow', rules: [], reason: '', version: 1 };
+const ALLOWED: PolicyDecision = { answer: 'allow', rules: [], reason: '', version: 1 };
 
 /** What the audit log has, whatever becomes of the machine. */
 type Audited = NewEvent[];
@@ -162,7 +162,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     audited.push(...batch.filter((event) => event.source_seq > last));
   };
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, log: silentLog });
-  const parts = new Map<string, Part>();
+  const parts = new Map<string, PlayedPart>();
   const upstream = new PlayedUpstream(
     (ask) => parts.get(JSON.stringify(ask).match(/#\d+\.\d+/)![0])!,
   );

@@ -10,26 +10,26 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
-import type { Outcome } from '../store/entries.ts';
+import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
-import { Crowd } from './crowd.ts';
+import { SwapRemoveSet } from './crowd.ts';
 import { refusedEvent } from './events.ts';
-import { chargeOf, type Held, intentOf, outcomeOf, times } from './held.ts';
+import { chargeOf, type InFlightCall, intentOf, outcomeOf, times } from './held.ts';
 import type { Order, Verdict } from './order.ts';
-import type { Permit } from './permission.ts';
-import type { Ended, Performed, Plan, Upstream } from './ports.ts';
+import type { CheckModelUse } from './permission.ts';
+import type { ModelResult, Performed, RoutePlan, Upstream } from './ports.ts';
 import { labelsNow } from './runs.ts';
 
 /** A call whose provider has answered, or begun to. */
-export type Answered = Performed & {
+export type CallResponse = Performed & {
   /**
    * Resolves when it is settled and, where a replay depends on it, durable. Throws how it failed.
    */
-  finished: Promise<{ ended: Ended; costMicrousd: number }>;
+  finished: Promise<{ ended: ModelResult; costMicrousd: number }>;
 };
 
-export type CallsParts = {
-  permit: Permit;
+export type CallsDeps = {
+  permit: CheckModelUse;
   upstream: Upstream;
   budgets: Budgets;
   journal: Journal;
@@ -54,20 +54,20 @@ const REFUSALS_KEPT_MAX = 10_000;
 const REFUSAL_EVERY_MS = 1_000;
 const ABORT_WAIT_MS = 2_000;
 
-export class Calls {
-  readonly #parts: CallsParts;
-  readonly #underWay = new Crowd<Held>();
+export class ModelCalls {
+  readonly #parts: CallsDeps;
+  readonly #underWay = new SwapRemoveSet<InFlightCall>();
   /** Answered, and not settled or written yet. */
   #ending = 0;
   /** What was refused → when it was last written down. */
   readonly #refusals = new Map<string, number>();
 
-  constructor(parts: CallsParts) {
+  constructor(parts: CallsDeps) {
     this.#parts = parts;
   }
 
   /** Asks the provider; throws when there is no answer. The call is settled either way. */
-  async perform(order: Order): Promise<Answered> {
+  async perform(order: Order): Promise<CallResponse> {
     const { log, moment, journal } = this.#parts;
     if (order.who.run !== undefined) order.verdict = await this.#judge(order);
     const held = this.#hold(order);
@@ -133,14 +133,14 @@ export class Calls {
   }
 
   /** Nothing of it was written. */
-  #undo(held: Held): void {
+  #undo(held: InFlightCall): void {
     this.#leave(held);
     this.#parts.budgets.settle(held.reservations[0]!, NOTHING);
     if (isStep(held.order)) held.order.who.run!.steps--;
   }
 
   /** Everything that may refuse a call, and the reservation, in one go without waiting. */
-  #hold(order: Order): Held {
+  #hold(order: Order): InFlightCall {
     const { budgets, upstream, outbox, clock } = this.#parts;
     if (order.controller.signal.aborted) throw abortFault(order.controller.signal);
     // A call that waited is not in flight yet, so the end of its activation did not abort it.
@@ -180,20 +180,20 @@ export class Calls {
   }
 
   /** From here on it can be stopped, and a drain waits for it. */
-  #enter(held: Held): void {
+  #enter(held: InFlightCall): void {
     const { controller, who } = held.order;
     who.run?.inFlight.add(controller);
     this.#underWay.add(held);
   }
 
-  #leave(held: Held): void {
+  #leave(held: InFlightCall): void {
     const { controller, who } = held.order;
     who.run?.inFlight.delete(controller);
     this.#underWay.delete(held);
   }
 
   /** Made while the attempt becomes durable; nothing goes out before what it gives is called. */
-  #readyToAsk(held: Held): () => Promise<Performed> {
+  #readyToAsk(held: InFlightCall): () => Promise<Performed> {
     const { plan, tries, outputTokensMax, bound, order, reservations } = held;
     return plan.ready({
       outputTokensMax,
@@ -210,11 +210,11 @@ export class Calls {
    * When an earlier try may be billed, the next one needs money of its own, durably, or is not
    * made.
    */
-  #coverTry(held: Held): Promise<void> | undefined {
+  #coverTry(held: InFlightCall): Promise<void> | undefined {
     return held.tries.lost < held.reservations.length ? undefined : this.#coverAgain(held);
   }
 
-  async #coverAgain({ seq, reservations, bound, keys }: Held): Promise<void> {
+  async #coverAgain({ seq, reservations, bound, keys }: InFlightCall): Promise<void> {
     const more = this.#parts.budgets.reserve(keys, {
       inputTokens: bound.tokens,
       outputTokensWanted: 0,
@@ -225,7 +225,7 @@ export class Calls {
     await this.#parts.journal.raise(seq, times(bound, reservations.length));
   }
 
-  async #finish(held: Held, performed: Performed): Answered['finished'] {
+  async #finish(held: InFlightCall, performed: Performed): CallResponse['finished'] {
     this.#ending++;
     try {
       const { ended } = performed;
@@ -246,8 +246,8 @@ export class Calls {
    * on it.
    */
   #end(
-    held: Held,
-    how: { performed?: Performed; end?: Ended; reason?: Fault },
+    held: InFlightCall,
+    how: { performed?: Performed; end?: ModelResult; reason?: Fault },
   ): { charged: Amount; written?: Promise<void> } {
     const { budgets, journal, clock, metrics } = this.#parts;
     this.#leave(held);
@@ -265,7 +265,7 @@ export class Calls {
     return { charged };
   }
 
-  async #write(outcome: Outcome): Promise<void> {
+  async #write(outcome: CallOutcome): Promise<void> {
     await this.#parts.journal.outcome(outcome);
     this.#parts.moment('modeld.after-outcome');
   }
@@ -276,9 +276,9 @@ function aMoment(): Promise<void> {
 }
 
 function holdingOf(
-  known: Pick<Held, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
+  known: Pick<InFlightCall, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
   taken: Reservation,
-): Held {
+): InFlightCall {
   return {
     ...known,
     reservations: [taken],
@@ -305,7 +305,10 @@ function assertStepLeft({ who }: Order): void {
 }
 
 /** By a guess of four bytes a token: the bound would refuse much that fits. */
-function assertFits({ model, inputTokensMax }: Order, { inputTokensGuess: guess }: Plan): void {
+function assertFits(
+  { model, inputTokensMax }: Order,
+  { inputTokensGuess: guess }: RoutePlan,
+): void {
   // Near the window the provider decides: it can count.
   const window = model.isExact ? model.contextTokens * 1.5 : Number.POSITIVE_INFINITY;
   const most = Math.min(inputTokensMax ?? window, window);

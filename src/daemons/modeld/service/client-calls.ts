@@ -5,12 +5,12 @@ import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { CallId } from '../../../wire/words.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import type { Calls } from './calls.ts';
+import type { ModelCalls } from './calls.ts';
 import { clientContext } from './context.ts';
-import type { Patience } from './generate.ts';
+import type { CallDeadline } from './generate.ts';
 import type { DialectName } from './ports.ts';
 import type { Providers } from './providers.ts';
-import { identify, type Runs } from './runs.ts';
+import { identify, type ModelRuns } from './runs.ts';
 
 export type ClientAnswer = {
   headers: Record<string, string>;
@@ -20,8 +20,8 @@ export type ClientAnswer = {
 export type ClientBody = { text: string; body: Record<string, unknown> };
 
 export function makeClientCalls(parts: {
-  calls: Calls;
-  runs: Runs;
+  calls: ModelCalls;
+  runs: ModelRuns;
   providers: Providers;
   newId: NewId;
 }) {
@@ -30,7 +30,7 @@ export function makeClientCalls(parts: {
     caller: Caller,
     dialect: DialectName,
     { text, body }: ClientBody,
-    patience: Patience,
+    patience: CallDeadline,
   ): Promise<ClientAnswer> {
     const who = identify(runs, caller);
     if (who.mode === 'replay')

@@ -4,11 +4,11 @@ import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
 import { toMask } from '../rules/labels.ts';
-import type { Part } from '../store/parts.ts';
+import type { ContextPart } from '../store/parts.ts';
 
 export type CallContext = {
-  messages: Part[];
-  params: Part;
+  messages: ContextPart[];
+  params: ContextPart;
   /** Of all messages together. */
   labels: number;
   requestHash: string;
@@ -43,7 +43,7 @@ function hashed(text: string, makeBody: () => string = () => text): Hashed {
   return made;
 }
 
-export function messagePart({ role, parts, labels }: Message, source: string): Part {
+export function messagePart({ role, parts, labels }: Message, source: string): ContextPart {
   const spoken = { role, parts };
   const { hash, body } = hashed(JSON.stringify(spoken), () => canonicalJson(spoken));
   return { hash, body, labels: toMask(labels ?? []), source };
@@ -51,10 +51,10 @@ export function messagePart({ role, parts, labels }: Message, source: string): P
 
 const PARAMS_MAX = 256;
 const PARAMS_CHARS_MAX = 4_096;
-const knownParams = new Map<string, Part>();
+const knownParams = new Map<string, ContextPart>();
 
 /** A client says the same of every call: its few forms are kept apart from what is said once. */
-function paramsPart(text: string): Part {
+function paramsPart(text: string): ContextPart {
   const known = knownParams.get(text);
   if (known !== undefined) return known;
   const { hash, body } = hashed(text);
@@ -66,11 +66,11 @@ function paramsPart(text: string): Part {
 }
 
 /** The parts are hashed already, so the whole need not be hashed again. */
-function hashRequest(model: string, params: Part, messages: readonly Part[]): string {
+function hashRequest(model: string, params: ContextPart, messages: readonly ContextPart[]): string {
   return sha256Hex([model, params.hash, ...messages.map((part) => part.hash)].join('\n'));
 }
 
-function labelsOf(parts: readonly Part[]): number {
+function labelsOf(parts: readonly ContextPart[]): number {
   let labels = 0;
   for (const part of parts) labels |= part.labels;
   return labels;
@@ -100,7 +100,7 @@ export function clientContext(options: {
   if (!Array.isArray(given) || given.length === 0)
     throw fault('bad_request', 'messages must be a list with at least one message');
   const { source, labels } = options;
-  const messages = given.map((message: unknown): Part => {
+  const messages = given.map((message: unknown): ContextPart => {
     const { hash, body } = hashed(JSON.stringify(message));
     return { hash, body, labels, source };
   });
@@ -114,7 +114,7 @@ export function embedContext(
   options: { model: string; source: string; labels: number },
 ): CallContext {
   const { source, labels, model } = options;
-  const messages = input.map((text): Part => {
+  const messages = input.map((text): ContextPart => {
     const body = JSON.stringify(text);
     return { hash: sha256Hex(body), body, labels, source };
   });

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Crowd } from './crowd.ts';
+import { SwapRemoveSet } from './crowd.ts';
 
 test('like a Set, for any coming and going', () => {
   fc.assert(
     fc.property(fc.array(fc.nat(9), { maxLength: 200 }), (steps) => {
       const things = Array.from({ length: 10 }, (_, id) => ({ id, place: 0 }));
-      const crowd = new Crowd<(typeof things)[0]>();
+      const crowd = new SwapRemoveSet<(typeof things)[0]>();
       const known = new Set<(typeof things)[0]>();
       for (const id of steps) {
         const one = things[id]!;

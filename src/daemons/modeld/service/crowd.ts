@@ -2,7 +2,7 @@
 // anew the table it leaves points to the next: once one is old, all after it are kept with what
 // they held until the whole heap is searched, and every collection copied the calls of long ago.
 
-export class Crowd<T extends { place: number }> {
+export class SwapRemoveSet<T extends { place: number }> {
   readonly #all: T[] = [];
 
   get size(): number {

@@ -12,12 +12,12 @@ import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { attemptsOf } from '../store/calls.ts';
 import { findVectors, keepVectors } from '../store/embeddings.ts';
-import type { Calls } from './calls.ts';
+import type { ModelCalls } from './calls.ts';
 import { embedContext } from './context.ts';
-import type { Patience } from './generate.ts';
+import type { CallDeadline } from './generate.ts';
 import type { OpenRoute, Order } from './order.ts';
 import type { Providers } from './providers.ts';
-import { identify, type Runs } from './runs.ts';
+import { identify, type ModelRuns } from './runs.ts';
 
 /** Vectors of different models do not compare, so only routes to the same model stand in. */
 function sameModel(routes: readonly OpenRoute[]): OpenRoute[] {
@@ -25,8 +25,8 @@ function sameModel(routes: readonly OpenRoute[]): OpenRoute[] {
 }
 
 export function makeEmbed(parts: {
-  calls: Calls;
-  runs: Runs;
+  calls: ModelCalls;
+  runs: ModelRuns;
   providers: Providers;
   db: Database;
   newId: NewId;
@@ -52,7 +52,7 @@ export function makeEmbed(parts: {
   return async function embed(
     caller: Caller,
     request: EmbedRequest,
-    patience: Patience,
+    patience: CallDeadline,
   ): Promise<EmbedResponse> {
     const who = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
     if (who.runId !== null && request.call_id !== undefined)

@@ -4,10 +4,10 @@ import { recordModelUse } from '../../../policy/recorded.ts';
 import type { Fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Route } from '../rules/models.ts';
-import type { CallRow } from '../store/calls.ts';
+import type { ModelRoute } from '../rules/models.ts';
+import type { ModelCallRow } from '../store/calls.ts';
 import type { Order, Verdict } from './order.ts';
-import type { Ended, Tries } from './ports.ts';
+import type { ModelResult, TryStats } from './ports.ts';
 
 type Subject = {
   principal: string;
@@ -27,7 +27,7 @@ function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
   };
 }
 
-export function attemptedEvent(order: Order, route: Route, bound: Amount): EventDraft {
+export function attemptedEvent(order: Order, route: ModelRoute, bound: Amount): EventDraft {
   const { callId, attempt, who, model, context, via, verdict } = order;
   const decision = verdict === undefined ? undefined : recordModelUse(verdict);
   return {
@@ -53,11 +53,11 @@ export function attemptedEvent(order: Order, route: Route, bound: Amount): Event
 
 export type EndedFacts = {
   status: string;
-  route: Route;
-  end: Ended | undefined;
+  route: ModelRoute;
+  end: ModelResult | undefined;
   reason: Fault | undefined;
   charged: Amount;
-  tries: Tries;
+  tries: TryStats;
   tookMs: number;
 };
 
@@ -97,7 +97,7 @@ export function endedEvent(order: Order, facts: EndedFacts): EventDraft {
 }
 
 /** A call that a crash left open: nobody knows what came of it, so it is charged in full. */
-export function unknownEvent(row: CallRow): EventDraft {
+export function unknownEvent(row: ModelCallRow): EventDraft {
   return {
     id: `${row.call_id}.ended.${row.attempt}`,
     event: 'model.call.ended',

@@ -15,19 +15,19 @@ import type { CallId } from '../../../wire/words.ts';
 import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { askRecord } from '../rules/record.ts';
-import { attemptsOf, type CallRow, readAttempt, usageOf } from '../store/calls.ts';
+import { attemptsOf, type ModelCallRow, readAttempt, usageOf } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
-import type { Answered, Calls } from './calls.ts';
+import type { CallResponse, ModelCalls } from './calls.ts';
 import { type CallContext, messagePart, neutralContext } from './context.ts';
 import type { Order } from './order.ts';
-import type { AnswerEvent, Ended, ReadArtifact } from './ports.ts';
+import type { AnswerEvent, ModelResult, ReadArtifact } from './ports.ts';
 import type { Providers } from './providers.ts';
-import { type CallerIdentity, identify, type Runs } from './runs.ts';
+import { type CallerIdentity, identify, type ModelRuns } from './runs.ts';
 
 export type GenerateParts = {
-  calls: Calls;
-  runs: Runs;
+  calls: ModelCalls;
+  runs: ModelRuns;
   providers: Providers;
   db: Database;
   journal: Journal;
@@ -36,7 +36,7 @@ export type GenerateParts = {
 };
 
 /** `controller`: says that the caller does not wait any more; others may end the call by it too. */
-export type Patience = { controller: AbortController; deadlineMs: number };
+export type CallDeadline = { controller: AbortController; deadlineMs: number };
 export type Generated =
   | { response: GenerateResponse }
   | { events: AsyncGenerator<GenerateEvent, void>; done: Promise<GenerateResponse> };
@@ -51,12 +51,12 @@ type InFlight = {
   response: Promise<GenerateResponse>;
 };
 
-type Asked = {
+type GenerateCall = {
   who: CallerIdentity;
   request: GenerateRequest;
   callId: CallId;
   context: CallContext;
-} & Patience;
+} & CallDeadline;
 
 export class Generate {
   readonly #parts: GenerateParts;
@@ -66,7 +66,11 @@ export class Generate {
     this.#parts = parts;
   }
 
-  async generate(caller: Caller, request: GenerateRequest, patience: Patience): Promise<Generated> {
+  async generate(
+    caller: Caller,
+    request: GenerateRequest,
+    patience: CallDeadline,
+  ): Promise<Generated> {
     const who = identify(this.#parts.runs, caller, {
       agent: request.agent,
       taskId: request.task_id,
@@ -77,7 +81,7 @@ export class Generate {
       assertCallOf(who.runId, request.call_id);
     const context = neutralContext(request, who.principal);
     const callId = request.call_id ?? this.#parts.newId<CallId>('call');
-    const asked: Asked = { who, request, callId, context, ...patience };
+    const asked: GenerateCall = { who, request, callId, context, ...patience };
     if (who.mode === 'replay') return give(await this.#fromRecord(asked), request);
     if (request.call_id === undefined) return this.#make(asked, 1);
     return this.#named(asked);
@@ -86,7 +90,7 @@ export class Generate {
   /**
    * Answers of calls with a name are made once, however often and at the same time they are asked.
    */
-  async #named(asked: Asked): Promise<Generated> {
+  async #named(asked: GenerateCall): Promise<Generated> {
     const found = this.#inFlight.get(asked.callId);
     if (found !== undefined && found.fence !== asked.who.fence) {
       // Of an activation that is over: what is left of it must end first, whichever way.
@@ -119,7 +123,7 @@ export class Generate {
     }
   }
 
-  async #askNamed(asked: Asked): Promise<Generated> {
+  async #askNamed(asked: GenerateCall): Promise<Generated> {
     const { db, journal } = this.#parts;
     const { callId, context, request } = asked;
     // Ended, but not written yet because the disk was full: try that first.
@@ -131,7 +135,7 @@ export class Generate {
     return give(await this.#answerOf(asked, recorded.attempt), request);
   }
 
-  async #attach(entry: InFlight, asked: Asked): Promise<GenerateResponse> {
+  async #attach(entry: InFlight, asked: GenerateCall): Promise<GenerateResponse> {
     if (entry.requestHash !== asked.context.requestHash || entry.runId !== asked.who.runId)
       throw differs(asked.callId, 'a call with this id and another request is under way');
     this.#wait(entry, asked.controller.signal);
@@ -151,7 +155,7 @@ export class Generate {
     entry.response.then(done, done);
   }
 
-  async #fromRecord(asked: Asked): Promise<GenerateResponse> {
+  async #fromRecord(asked: GenerateCall): Promise<GenerateResponse> {
     const { callId, context } = asked;
     const attempts = await this.#parts.db.read((sql) => attemptsOf(sql, callId));
     const recorded = askRecord(attempts, { requestHash: context.requestHash, mode: 'replay' });
@@ -160,7 +164,7 @@ export class Generate {
     return this.#answerOf(asked, recorded.attempt);
   }
 
-  async #answerOf({ callId, who }: Asked, attempt: number): Promise<GenerateResponse> {
+  async #answerOf({ callId, who }: GenerateCall, attempt: number): Promise<GenerateResponse> {
     const { row, body } = await this.#parts.db.read(async (sql) => {
       const row = (await readAttempt(sql, callId, attempt))!;
       const part = row.response === null ? undefined : await readPart(sql, row.response);
@@ -172,7 +176,7 @@ export class Generate {
     return recordedResponse(row, JSON.parse(body) as Message);
   }
 
-  async #make(asked: Asked, attempt: number): Promise<Generated> {
+  async #make(asked: GenerateCall, attempt: number): Promise<Generated> {
     const { providers, calls } = this.#parts;
     const { who, request, callId, controller, deadlineMs } = asked;
     const { model, routes } = providers.resolve(request.model, 'chat');
@@ -202,7 +206,7 @@ export class Generate {
   /**
    * The text an `input_ref` points to becomes the last message, with the labels it was stored with.
    */
-  async #withArtifact(asked: Asked): Promise<{ messages: Message[]; context: CallContext }> {
+  async #withArtifact(asked: GenerateCall): Promise<{ messages: Message[]; context: CallContext }> {
     const { request, context, who } = asked;
     const messages = request.messages ?? [];
     if (request.input_ref === undefined) return { messages, context };
@@ -228,8 +232,8 @@ function differs(callId: string, reason: string, ends?: true): Fault {
 
 function responseOf(
   callId: CallId,
-  { route }: Answered,
-  { ended, costMicrousd }: { ended: Ended; costMicrousd: number },
+  { route }: CallResponse,
+  { ended, costMicrousd }: { ended: ModelResult; costMicrousd: number },
 ): GenerateResponse {
   const { message, stopReason, usage } = ended.answer;
   return {
@@ -245,7 +249,7 @@ function responseOf(
   };
 }
 
-function recordedResponse(row: CallRow, message: Message): GenerateResponse {
+function recordedResponse(row: ModelCallRow, message: Message): GenerateResponse {
   return {
     call_id: row.call_id as CallId,
     model: row.upstream_model,

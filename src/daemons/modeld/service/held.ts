@@ -5,34 +5,34 @@ import type { Fault, FaultCode } from '../../../wire/errors.ts';
 import type { Reservation, Spent } from '../budgets.ts';
 import { type Amount, type BudgetKey, tokensOf } from '../rules/budget.ts';
 import { toMask } from '../rules/labels.ts';
-import type { Route } from '../rules/models.ts';
-import type { Intent, Outcome } from '../store/entries.ts';
-import type { Part } from '../store/parts.ts';
+import type { ModelRoute } from '../rules/models.ts';
+import type { CallOutcome, Intent } from '../store/entries.ts';
+import type { ContextPart } from '../store/parts.ts';
 import { attemptedEvent, endedEvent } from './events.ts';
 import type { Order } from './order.ts';
-import type { Ended, Performed, Plan, Tries } from './ports.ts';
+import type { ModelResult, Performed, RoutePlan, TryStats } from './ports.ts';
 import { labelsNow } from './runs.ts';
 
-export type Held = {
+export type InFlightCall = {
   order: Order;
-  plan: Plan;
-  routes: readonly Route[];
+  plan: RoutePlan;
+  routes: readonly ModelRoute[];
   keys: BudgetKey[];
   /** One for the call, and one more for every try that may be billed without an answer. */
   reservations: Reservation[];
   /** What one try may take. */
   bound: Amount;
   outputTokensMax: number;
-  tries: Tries;
+  tries: TryStats;
   seq: number;
   createdMs: number;
   /** Among those under way. */
   place: number;
 };
 
-export type How = {
+export type CallEnd = {
   performed?: Performed;
-  end?: Ended;
+  end?: ModelResult;
   reason?: Fault;
 };
 
@@ -47,7 +47,10 @@ export function times({ tokens, costMicrousd }: Amount, n: number): Amount {
  * What was used as far as it is known, and the bound for every try that may be billed without a
  * word.
  */
-export function chargeOf({ bound, tries, plan }: Held, { performed, end }: How): Amount {
+export function chargeOf(
+  { bound, tries, plan }: InFlightCall,
+  { performed, end }: CallEnd,
+): Amount {
   const lost = times(bound, tries.lost);
   if (end === undefined || performed === undefined) return lost;
   const isKnown = end.fault === undefined && end.answer.usageReported;
@@ -60,7 +63,7 @@ export function chargeOf({ bound, tries, plan }: Held, { performed, end }: How):
   return { tokens: lost.tokens + own.tokens, costMicrousd: lost.costMicrousd + own.costMicrousd };
 }
 
-export function intentOf({ order, routes, bound, createdMs }: Held): Intent {
+export function intentOf({ order, routes, bound, createdMs }: InFlightCall): Intent {
   const { who, context, model } = order;
   return {
     callId: order.callId,
@@ -88,9 +91,9 @@ export function intentOf({ order, routes, bound, createdMs }: Held): Intent {
 }
 
 export function outcomeOf(
-  held: Held,
-  how: How & { charged: Amount; spent: Spent[]; nowMs: number },
-): Outcome {
+  held: InFlightCall,
+  how: CallEnd & { charged: Amount; spent: Spent[]; nowMs: number },
+): CallOutcome {
   const { order, seq, tries, routes, createdMs } = held;
   const { charged, spent, nowMs, performed } = how;
   const reason = how.reason ?? how.end?.fault;
@@ -128,7 +131,7 @@ function endedAs(reason: Fault): 'canceled' | 'failed' {
 }
 
 /** A client's whole answer is kept as it came; everything else as our own message. */
-function responsePart(order: Order, { performed, end }: How): Part | null {
+function responsePart(order: Order, { performed, end }: CallEnd): ContextPart | null {
   const output = performed?.output;
   if (output === undefined || end === undefined || output.type === 'embeddings') return null;
   const { role, parts } = end.answer.message;

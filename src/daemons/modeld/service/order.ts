@@ -1,16 +1,16 @@
 // One model call as it was asked for: who calls, which model by which routes, with which context.
 // Made by the routes of each form of a call; carried out by calls.ts.
-import type { Answer } from '../../../policy/request.ts';
-import type { Resolved, Route } from '../rules/models.ts';
+import type { PolicyDecision } from '../../../policy/request.ts';
+import type { ModelRoute, Resolved } from '../rules/models.ts';
 import type { Intent } from '../store/entries.ts';
 import type { CallContext } from './context.ts';
-import type { Ask } from './ports.ts';
+import type { ModelInput } from './ports.ts';
 import type { CallerIdentity } from './runs.ts';
 
 /** What policy said of a call that may be made. */
-export type Verdict = Answer & { labels: readonly string[] };
+export type Verdict = PolicyDecision & { labels: readonly string[] };
 
-export type OpenRoute = Route & { labelsAllowed: number };
+export type OpenRoute = ModelRoute & { labelsAllowed: number };
 
 export type Order = {
   who: CallerIdentity;
@@ -21,7 +21,7 @@ export type Order = {
   routes: readonly OpenRoute[];
   purpose: string;
   context: CallContext;
-  ask: Ask;
+  ask: ModelInput;
   /** The caller's own limit. */
   inputTokensMax: number | undefined;
   /** Aborted by the caller leaving, the run being dismissed and the daemon stopping. */

@@ -8,10 +8,10 @@ import { fromMask } from '../rules/labels.ts';
 import type { Order, Verdict } from './order.ts';
 import { labelsNow } from './runs.ts';
 
-export type Asked = Pick<Order, 'who' | 'model' | 'context'>;
-export type Permit = (asked: Asked) => Promise<Verdict>;
+export type ModelUseQuery = Pick<Order, 'who' | 'model' | 'context'>;
+export type CheckModelUse = (asked: ModelUseQuery) => Promise<Verdict>;
 
-export function makePermit(policy: Pick<PolicySource, 'decide'>): Permit {
+export function makePermit(policy: Pick<PolicySource, 'decide'>): CheckModelUse {
   return async ({ who, model, context }) => {
     const labels = fromMask(context.labels | labelsNow(who));
     const { agent, taskId, rootTaskId } = who;

@@ -1,9 +1,9 @@
 // What the service needs of the outside, as small interfaces; upstream.ts and daemon.ts fit them.
 import type { Fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
-import type { Answer, AnswerEvent, DialectName } from '../adapters/dialect.ts';
+import type { AnswerEvent, DialectName, ModelResponse } from '../adapters/dialect.ts';
 import type { Bound } from '../rules/budget.ts';
-import type { Resolved, Route } from '../rules/models.ts';
+import type { ModelRoute, Resolved } from '../rules/models.ts';
 
 /** A provider as the service knows it. The key is only ever handed on, by a function. */
 export type ProviderSettings = {
@@ -23,7 +23,7 @@ export type ProviderSettings = {
 export type ProviderState = { inFlight: number; available: boolean; reason?: string };
 
 /** What is asked of a model: in our form, in a vendor's (body as it came), or texts to embed. */
-export type Ask =
+export type ModelInput =
   | { form: 'neutral'; request: GenerateRequest; messages: Message[] }
   | {
       form: 'client';
@@ -38,27 +38,27 @@ export type Ask =
  * What the tries of one call came to so far. Filled while they run, so that a failure can be
  * charged.
  */
-export type Tries = {
+export type TryStats = {
   count: number;
   /** Tries without an answer that the provider may bill all the same. */
   lost: number;
   chain: string[];
 };
 
-export type RunOptions = {
+export type UpstreamOptions = {
   outputTokensMax: number;
   /** False when nothing limits the output, so that a client's body can go as it came. */
   isLimited: boolean;
   tokensReserved: number;
   totalMs: number;
   signal: AbortSignal;
-  tries: Tries;
+  tries: TryStats;
   /** Before every try: takes the money for one more when an earlier one may cost too. */
   beforeTry(): Promise<void> | undefined;
 };
 
-export type Ended = { answer: Answer; fault?: Fault };
-export type Output =
+export type ModelResult = { answer: ModelResponse; fault?: Fault };
+export type ModelOutput =
   | { type: 'answer' }
   | { type: 'embeddings'; embeddings: number[][] }
   | { type: 'events'; items: AsyncIterable<AnswerEvent[]> }
@@ -70,23 +70,27 @@ export type Output =
     };
 
 /** A call that a provider has answered, or begun to. */
-export type Performed = { route: Route; ended: Ended | Promise<Ended>; output: Output };
+export type Performed = {
+  route: ModelRoute;
+  ended: ModelResult | Promise<ModelResult>;
+  output: ModelOutput;
+};
 
-export type Plan = {
+export type RoutePlan = {
   bound: Bound;
   /** A guess for people's limits, where the bound would be too strict. */
   inputTokensGuess: number;
   /** Costs of what was really used, at the route that answered. */
-  costOf(route: Route, answer: Pick<Answer, 'usage' | 'cacheWriteLongTokens'>): number;
+  costOf(route: ModelRoute, answer: Pick<ModelResponse, 'usage' | 'cacheWriteLongTokens'>): number;
   /** Makes all that can be made before; what it gives asks the provider. To be called once. */
-  ready(options: RunOptions): () => Promise<Performed>;
+  ready(options: UpstreamOptions): () => Promise<Performed>;
 };
 
 export type Upstream = {
   connect(settings: ProviderSettings): void;
   state(provider: string): ProviderState;
   priceOf(provider: string, model: string): ModelView['price'];
-  plan(ask: Ask, model: Resolved, routes: readonly Route[]): Plan;
+  plan(ask: ModelInput, model: Resolved, routes: readonly ModelRoute[]): RoutePlan;
   close(): void;
 };
 

@@ -16,10 +16,10 @@ import {
   kindOfName,
   listModels,
   type ModelEntry,
+  type ModelRoute,
   type Offer,
   REHEARSAL,
   type Resolved,
-  type Route,
   resolveModel,
 } from '../rules/models.ts';
 import { type Keys, readPrivateFile } from '../store/keys.ts';
@@ -27,7 +27,7 @@ import { readProviders, type StoredProvider } from '../store/settings.ts';
 import type { OpenRoute } from './order.ts';
 import type { ProviderSettings, Upstream } from './ports.ts';
 
-type Live = {
+type ProviderEntry = {
   settings: ProviderSettings;
   labelsAllowed: number;
   models: readonly string[];
@@ -47,7 +47,7 @@ const REHEARSAL_CONCURRENCY = 256;
 
 export class Providers {
   readonly #parts: ProvidersParts;
-  readonly #live = new Map<string, Live>();
+  readonly #live = new Map<string, ProviderEntry>();
   readonly #models: ReadonlyMap<string, ModelEntry>;
   #offer: Offer | undefined;
 
@@ -85,7 +85,7 @@ export class Providers {
   }
 
   /** The same objects as the model has, with what each provider may see. */
-  open(routes: readonly Route[]): OpenRoute[] {
+  open(routes: readonly ModelRoute[]): OpenRoute[] {
     return routes.map((route) => ({
       ...route,
       labelsAllowed: this.#live.get(route.provider)?.labelsAllowed ?? 0,
@@ -217,7 +217,7 @@ export class Providers {
     );
   }
 
-  #put(live: Live): void {
+  #put(live: ProviderEntry): void {
     this.#live.set(live.settings.name, live);
     this.#offer = undefined;
     this.#parts.upstream.connect(live.settings);
@@ -252,7 +252,11 @@ function keyOf(
   return readPrivateFile(join(credentialsDir, provider.key_credential), 'any');
 }
 
-function fromConfig(name: string, provider: ProviderConfig, key: string | undefined): Live {
+function fromConfig(
+  name: string,
+  provider: ProviderConfig,
+  key: string | undefined,
+): ProviderEntry {
   const { timeouts } = provider;
   return {
     settings: {
@@ -278,7 +282,7 @@ function fromConfig(name: string, provider: ProviderConfig, key: string | undefi
   };
 }
 
-function fromStore(stored: StoredProvider, key: string | undefined): Live {
+function fromStore(stored: StoredProvider, key: string | undefined): ProviderEntry {
   const provider = ProviderConfig.parse({
     dialect: stored.dialect,
     base_url: stored.baseUrl,
@@ -289,7 +293,7 @@ function fromStore(stored: StoredProvider, key: string | undefined): Live {
 }
 
 /** It is part of this runtime and keeps nothing, so it may see everything. */
-function rehearsal(address: string): Live {
+function rehearsal(address: string): ProviderEntry {
   const provider = ProviderConfig.parse({
     dialect: 'anthropic',
     base_url: address,

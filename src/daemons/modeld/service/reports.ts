@@ -5,11 +5,11 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
-import { type Kind, kindOfName, REHEARSAL, type Route } from '../rules/models.ts';
+import { type Kind, kindOfName, type ModelRoute, REHEARSAL } from '../rules/models.ts';
 import { callView, hashesOf, listCalls, readLatest, sumUsage } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
-import type { Patience } from './generate.ts';
+import type { CallDeadline } from './generate.ts';
 import type { Upstream } from './ports.ts';
 import type { Providers } from './providers.ts';
 
@@ -130,7 +130,7 @@ export type TestResult = {
 };
 
 /** One small call. Throws when there is no answer. */
-export type TryRoute = (caller: Caller, name: string, patience: Patience) => Promise<string>;
+export type TryRoute = (caller: Caller, name: string, patience: CallDeadline) => Promise<string>;
 
 const ROUTES_TESTED_MAX = 8;
 
@@ -144,10 +144,10 @@ export async function testModel(
   },
   caller: Caller,
   name: string,
-  patience: Patience,
+  patience: CallDeadline,
 ): Promise<TestResult> {
   const routes = routesToTest(parts.providers, name);
-  const results: { route: Route; ok: boolean; tookMs: number; words: string }[] = [];
+  const results: { route: ModelRoute; ok: boolean; tookMs: number; words: string }[] = [];
   for (const route of routes) {
     const started = parts.nowMs();
     const attempt = route.kind === 'embedding' ? parts.embed : parts.chat;
@@ -174,7 +174,7 @@ export async function testModel(
   };
 }
 
-function routesToTest(providers: Providers, name: string): (Route & { kind: Kind })[] {
+function routesToTest(providers: Providers, name: string): (ModelRoute & { kind: Kind })[] {
   if (name === REHEARSAL) return routesToTest(providers, 'rehearsal-large');
   if (providers.has(name)) {
     const models = providers.modelsOf(name).slice(0, ROUTES_TESTED_MAX);

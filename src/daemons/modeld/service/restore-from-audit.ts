@@ -4,15 +4,15 @@
 // without an outcome are then charged in full, because they may have reached a model.
 import type { Log } from '../../../platform/log.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { untilDone } from '../../../platform/until-done.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { type CallRow, runningCalls } from '../store/calls.ts';
-import type { Intent, Outcome } from '../store/entries.ts';
+import { type ModelCallRow, runningCalls } from '../store/calls.ts';
+import type { CallOutcome, Intent } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
 import { unknownEvent } from './events.ts';
@@ -51,7 +51,7 @@ export async function fetchLostEvents(
 
 /** Resolves to how many calls and outcomes were restored. Existing rows stay as they are. */
 export async function restoreFromAudit(
-  db: LateDatabase,
+  db: DeferredSyncDatabase,
   events: readonly NewEvent[],
 ): Promise<{ calls: number; outcomes: number }> {
   if (events.length === 0) return { calls: 0, outcomes: 0 };
@@ -153,15 +153,15 @@ function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
   return true;
 }
 
-function find(sql: SqlNow, { call_id, data }: NewEvent): CallRow | undefined {
-  return sql.one<CallRow>(
+function find(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | undefined {
+  return sql.one<ModelCallRow>(
     'SELECT * FROM model_calls WHERE call_id = ? AND attempt = ?',
     call_id!,
     Number(data?.attempt),
   );
 }
 
-function unknownOutcome(row: CallRow, nowMs: number): Outcome {
+function unknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
   const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
   const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
   return {
@@ -182,7 +182,7 @@ function unknownOutcome(row: CallRow, nowMs: number): Outcome {
   };
 }
 
-function budgetsOfRow(row: CallRow): BudgetKey[] {
+function budgetsOfRow(row: ModelCallRow): BudgetKey[] {
   return budgetsOf({
     runId: row.run_id,
     agent: row.agent,

@@ -10,7 +10,7 @@ import {
 import type { Database } from '../../../platform/sql/database.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
-import type { AdmitRunBody } from '../../../wire/modeld.ts';
+import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
 import type { Label, RunId } from '../../../wire/words.ts';
 import type { Budgets } from '../budgets.ts';
 import { type BudgetKey, budgetKey } from '../rules/budget.ts';
@@ -31,7 +31,7 @@ export type ModelRun = AdmittedRun & {
   inFlight: Set<AbortController>;
 };
 
-export type Runs = RunRegistry<AdmitRunBody, ModelRun> & {
+export type ModelRuns = RunRegistry<AdmitModelRunBody, ModelRun> & {
   /** From now on, and for every activation to come; resolves to all its labels. */
   mark(runId: RunId, labels: readonly Label[]): Promise<Label[]>;
 };
@@ -43,13 +43,13 @@ export function makeRuns(options: {
   journal: Journal;
   policy: Pick<PolicySource, 'warm'>;
   log: Log;
-}): Runs {
+}): ModelRuns {
   const { db, budgets, sockets, journal, policy, log } = options;
 
   /**
    * Its task's budgets into memory. Read and taken in one go, so that no spending falls between.
    */
-  const loadBudgets = async (body: AdmitRunBody): Promise<BudgetKey[]> => {
+  const loadBudgets = async (body: AdmitModelRunBody): Promise<BudgetKey[]> => {
     const tasks = [...new Set([body.root_task_id, body.task_id])];
     const keys = tasks.map((task) => budgetKey('task', task, ''));
     await db.read(async (sql) => {
@@ -70,7 +70,7 @@ export function makeRuns(options: {
 
   const load = async (
     runId: RunId,
-    body: AdmitRunBody,
+    body: AdmitModelRunBody,
     before: ModelRun | undefined,
   ): Promise<Omit<ModelRun, keyof AdmittedRun>> => {
     const isLive = body.mode === 'live';
@@ -87,7 +87,7 @@ export function makeRuns(options: {
     };
   };
 
-  const registry = makeRunRegistry<AdmitRunBody, Omit<ModelRun, keyof AdmittedRun>>({
+  const registry = makeRunRegistry<AdmitModelRunBody, Omit<ModelRun, keyof AdmittedRun>>({
     ...{ db, rows: runRows, sockets, log, load },
     ended(run) {
       for (const call of run.inFlight) call.abort(run.ended);
@@ -139,7 +139,7 @@ const PERSON = toMask(['person']);
 
 /** Throws stale_fence when a run calls whose activation is over. */
 export function identify(
-  runs: Pick<Runs, 'current'>,
+  runs: Pick<ModelRuns, 'current'>,
   caller: Caller,
   claimed: ClaimedIdentity = {},
 ): CallerIdentity {

@@ -6,7 +6,7 @@ import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { EventDraft, NewEvent } from '../../../wire/events.ts';
@@ -16,10 +16,10 @@ import { dayOf } from '../rules/budget.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { spentNow, standingLimits } from '../store/settings.ts';
-import { Calls } from './calls.ts';
+import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
-import { Generate, type Patience } from './generate.ts';
+import { type CallDeadline, Generate } from './generate.ts';
 import { makePermit } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
@@ -28,9 +28,9 @@ import { restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
 import { makeRuns } from './runs.ts';
 import { Settings } from './settings.ts';
 
-export type ServiceParts = {
+export type ModeldServiceDeps = {
   config: ModeldConfig;
-  db: LateDatabase;
+  db: DeferredSyncDatabase;
   outbox: Outbox;
   /** What the audit log has of this store and the store has not. */
   lost: readonly NewEvent[];
@@ -46,9 +46,9 @@ export type ServiceParts = {
   moment(name: string): void;
 };
 
-export type Service = Awaited<ReturnType<typeof openService>>;
+export type ModeldService = Awaited<ReturnType<typeof openService>>;
 
-export async function openService(parts: ServiceParts) {
+export async function openService(parts: ModeldServiceDeps) {
   const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
   const restored = await restoreFromAudit(db, parts.lost);
@@ -69,7 +69,7 @@ export async function openService(parts: ServiceParts) {
     );
   };
   const { moment } = parts;
-  const calls = new Calls({
+  const calls = new ModelCalls({
     permit: makePermit(policy),
     upstream,
     budgets,
@@ -96,7 +96,7 @@ export async function openService(parts: ServiceParts) {
     callAsClient: makeClientCalls(common),
     settings: new Settings(common),
     reports: new Reports(common),
-    testModel: (caller: Caller, name: string, patience: Patience) => {
+    testModel: (caller: Caller, name: string, patience: CallDeadline) => {
       const { chat, embedding } = makeTries(generate, embed);
       return testModel({ providers, chat, embed: embedding, nowMs }, caller, name, patience);
     },

@@ -6,7 +6,7 @@ import type { FaultBody, FaultCode } from '../../../wire/errors.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { RecordedAttempt } from '../rules/record.ts';
 
-export type CallRow = {
+export type ModelCallRow = {
   seq: number;
   call_id: string;
   attempt: number;
@@ -57,7 +57,7 @@ export function hashesOf(context: Uint8Array): string[] {
   return hex.match(/.{64}/g) ?? [];
 }
 
-export function usageOf(row: CallRow): Usage | null {
+export function usageOf(row: ModelCallRow): Usage | null {
   if (row.input_tokens === null) return null;
   return {
     input_tokens: row.input_tokens,
@@ -68,11 +68,11 @@ export function usageOf(row: CallRow): Usage | null {
   };
 }
 
-export function errorOf(row: CallRow): FaultBody | null {
+export function errorOf(row: ModelCallRow): FaultBody | null {
   return row.error === null ? null : (JSON.parse(row.error) as FaultBody);
 }
 
-export function callView(row: CallRow): ModelCallView {
+export function callView(row: ModelCallRow): ModelCallView {
   return {
     call_id: row.call_id as ModelCallView['call_id'],
     attempt: row.attempt,
@@ -96,7 +96,7 @@ export function callView(row: CallRow): ModelCallView {
 }
 
 export async function attemptsOf(sql: Sql, callId: string): Promise<RecordedAttempt[]> {
-  const rows = await sql.all<Pick<CallRow, 'attempt' | 'status' | 'request_hash' | 'error'>>(
+  const rows = await sql.all<Pick<ModelCallRow, 'attempt' | 'status' | 'request_hash' | 'error'>>(
     `SELECT attempt, status, request_hash, error FROM model_calls
      WHERE call_id = ? ORDER BY attempt`,
     callId,
@@ -113,8 +113,8 @@ export function readAttempt(
   sql: Sql,
   callId: string,
   attempt: number,
-): Promise<CallRow | undefined> {
-  return sql.one<CallRow>(
+): Promise<ModelCallRow | undefined> {
+  return sql.one<ModelCallRow>(
     'SELECT * FROM model_calls WHERE call_id = ? AND attempt = ?',
     callId,
     attempt,
@@ -122,12 +122,12 @@ export function readAttempt(
 }
 
 /** Calls without an outcome: at the start of modeld, those that a crash left. */
-export function runningCalls(sql: Sql): Promise<CallRow[]> {
-  return sql.all<CallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
+export function runningCalls(sql: Sql): Promise<ModelCallRow[]> {
+  return sql.all<ModelCallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
 }
 
-export function readLatest(sql: Sql, callId: string): Promise<CallRow | undefined> {
-  return sql.one<CallRow>(
+export function readLatest(sql: Sql, callId: string): Promise<ModelCallRow | undefined> {
+  return sql.one<ModelCallRow>(
     'SELECT * FROM model_calls WHERE call_id = ? ORDER BY attempt DESC LIMIT 1',
     callId,
   );
@@ -149,7 +149,7 @@ export async function listCalls(
     before: number | undefined;
     limit: number;
   },
-): Promise<CallRow[]> {
+): Promise<ModelCallRow[]> {
   const where = ['seq < ?'];
   const values: Value[] = [asked.before ?? Number.MAX_SAFE_INTEGER];
   if (asked.runId !== undefined) {
@@ -160,7 +160,7 @@ export async function listCalls(
     where.push('task_id = ?');
     values.push(asked.taskId);
   }
-  return sql.all<CallRow>(
+  return sql.all<ModelCallRow>(
     `SELECT * FROM model_calls WHERE ${where.join(' AND ')} ORDER BY seq DESC LIMIT ?`,
     ...values,
     asked.limit,
@@ -181,7 +181,7 @@ export async function sumUsage(
   add('task_id = ?', asked.taskId);
   add('created_ms >= ?', asked.sinceMs);
   add('agent = ?', asked.agent);
-  const rows = await sql.all<CallRow & { calls: number }>(
+  const rows = await sql.all<ModelCallRow & { calls: number }>(
     `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
        COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,
        SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,

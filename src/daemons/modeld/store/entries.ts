@@ -5,7 +5,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { Spent } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Part } from './parts.ts';
+import type { ContextPart } from './parts.ts';
 
 export type Intent = {
   callId: string;
@@ -29,11 +29,11 @@ export type Intent = {
   params: string;
   reserved: Amount;
   createdMs: number;
-  parts: Part[];
+  parts: ContextPart[];
   event: EventDraft;
 };
 
-export type Outcome = {
+export type CallOutcome = {
   seq: number;
   callId: string;
   status: Exclude<ModelCallView['status'], 'running'>;
@@ -44,7 +44,7 @@ export type Outcome = {
   usage: Usage | null;
   /** What the budgets were charged: the usage, or the bound where nobody knows. */
   charged: Amount;
-  response: Part | null;
+  response: ContextPart | null;
   error: FaultBody | null;
   tries: number;
   endedMs: number;
@@ -54,7 +54,7 @@ export type Outcome = {
 
 export type Work =
   | { kind: 'intent'; seq: number; intent: Intent }
-  | { kind: 'outcome'; outcome: Outcome }
+  | { kind: 'outcome'; outcome: CallOutcome }
   | { kind: 'raise'; seq: number; reserved: Amount }
   /** Writes nothing: its transaction comes after those of all entries before it. */
   | { kind: 'flush' };

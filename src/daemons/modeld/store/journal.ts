@@ -5,10 +5,10 @@
 // before it released, and must not be on the disk without it.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { Committed, LateDatabase } from '../../../platform/sql/late-sync.ts';
+import type { Committed, DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Intent, Outcome, Work } from './entries.ts';
+import type { CallOutcome, Intent, Work } from './entries.ts';
 import { RowWriter } from './rows.ts';
 
 /** A committed intent. `recorded` resolves when the audit log has it durably. */
@@ -29,7 +29,7 @@ const RETRY_DELAY_MS = 500;
 const GROUP_MAX = 256;
 
 export class Journal {
-  readonly #db: LateDatabase;
+  readonly #db: DeferredSyncDatabase;
   readonly #outbox: Outbox;
   readonly #log: Log;
   readonly #rows: RowWriter;
@@ -41,7 +41,7 @@ export class Journal {
   #isWriting = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: { db: LateDatabase; outbox: Outbox; log: Log; lastSeq: number }) {
+  constructor(options: { db: DeferredSyncDatabase; outbox: Outbox; log: Log; lastSeq: number }) {
     this.#db = options.db;
     this.#outbox = options.outbox;
     this.#log = options.log;
@@ -62,13 +62,13 @@ export class Journal {
   }
 
   /** Resolves when durable. Throws when the disk refused it, and the journal keeps trying. */
-  outcome(outcome: Outcome): Promise<void> {
+  outcome(outcome: CallOutcome): Promise<void> {
     this.#undurable.add(outcome.callId);
     return this.#writeDurably({ kind: 'outcome', outcome });
   }
 
   /** Writes an outcome that no caller waits for. */
-  deferOutcome(outcome: Outcome): void {
+  deferOutcome(outcome: CallOutcome): void {
     this.#undurable.add(outcome.callId);
     const ignore = (): void => undefined;
     this.#queue.push({ work: { kind: 'outcome', outcome }, resolve: ignore, reject: ignore });

@@ -6,14 +6,14 @@ import { after, describe, test } from 'node:test';
 import { sha256Hex } from '../../../platform/json.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
-import { forgetBody, type Part, PartWriter, readPart } from './parts.ts';
+import { type ContextPart, forgetBody, PartWriter, readPart } from './parts.ts';
 import { MIGRATIONS } from './tables.ts';
 
 const dir = freshStateDir();
 after(() => rmSync(dir, { recursive: true, force: true }));
 let made = 0;
 
-function part(name: string, labels = 0): Part {
+function part(name: string, labels = 0): ContextPart {
   return { hash: sha256Hex(name), body: JSON.stringify(name), labels, source: 's' };
 }
 
@@ -23,7 +23,7 @@ function openParts(file = join(dir, `${made++}.sqlite`)) {
   return {
     file,
     db,
-    write: (...parts: Part[]) => db.writeNow((sql) => writer.writeAll(sql, parts, 1)),
+    write: (...parts: ContextPart[]) => db.writeNow((sql) => writer.writeAll(sql, parts, 1)),
     read: (name: string) => db.read((sql) => readPart(sql, sha256Hex(name))),
     count: async (table: string) =>
       (await db.read((sql) => sql.one<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`)))!.n,

@@ -4,7 +4,7 @@
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 
-export type Part = { hash: string; body: string; labels: number; source: string };
+export type ContextPart = { hash: string; body: string; labels: number; source: string };
 export type PartRow = {
   id: number;
   hash: string;
@@ -81,7 +81,7 @@ export class PartWriter {
   #nextId = 1;
 
   /** All parts of one transaction. */
-  writeAll(sql: SqlNow, parts: Iterable<Part>, nowMs: number): void {
+  writeAll(sql: SqlNow, parts: Iterable<ContextPart>, nowMs: number): void {
     const fresh: FreshParts = new Map();
     for (const part of parts) this.#write(sql, part, nowMs, fresh);
     if (fresh.size === 0) return;
@@ -89,7 +89,7 @@ export class PartWriter {
     sql.afterCommit(() => this.#remember(fresh, hasKeys));
   }
 
-  #write(sql: SqlNow, part: Part, nowMs: number, fresh: FreshParts): void {
+  #write(sql: SqlNow, part: ContextPart, nowMs: number, fresh: FreshParts): void {
     const { hash, labels } = part;
     const known = fresh.get(hash) ?? this.#known.get(hash);
     if (known !== undefined && (labels & ~known.labels) === 0) return;

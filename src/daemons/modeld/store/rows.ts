@@ -5,8 +5,8 @@ import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
-import type { Intent, Outcome, Work } from './entries.ts';
-import { type Part, PartWriter } from './parts.ts';
+import type { CallOutcome, Intent, Work } from './entries.ts';
+import { type ContextPart, PartWriter } from './parts.ts';
 
 export class RowWriter {
   readonly #outbox: Outbox;
@@ -20,7 +20,7 @@ export class RowWriter {
   writeAll(sql: SqlNow, works: readonly Work[]): number {
     const spent = new Map<BudgetKey, Spent>();
     const events: EventDraft[] = [];
-    const parts: Part[] = [];
+    const parts: ContextPart[] = [];
     let nowMs = 0;
     for (const work of works) {
       if (work.kind === 'intent') {
@@ -84,7 +84,7 @@ export function writeIntent(
   );
 }
 
-type OutcomeRow = Omit<Outcome, 'callId' | 'spent' | 'event'>;
+type OutcomeRow = Omit<CallOutcome, 'callId' | 'spent' | 'event'>;
 
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
   sql.run(

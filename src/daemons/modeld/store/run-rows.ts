@@ -2,11 +2,11 @@
 // the labels a run has been given since.
 import type { RunRows } from '../../../platform/run-registry.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
-import type { AdmitRunBody } from '../../../wire/modeld.ts';
+import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
 import type { RunId } from '../../../wire/words.ts';
 import { readLimit, writeLimit } from './settings.ts';
 
-export const runRows: RunRows<AdmitRunBody> = {
+export const runRows: RunRows<AdmitModelRunBody> = {
   async read(sql, runId) {
     const row = await sql.one<{ fence: number; admitted: number }>(
       'SELECT fence, admitted FROM runs WHERE run_id = ?',
@@ -41,13 +41,13 @@ export const runRows: RunRows<AdmitRunBody> = {
     );
     return rows.map(({ run_id, body }) => ({
       runId: run_id,
-      admission: JSON.parse(body) as AdmitRunBody,
+      admission: JSON.parse(body) as AdmitModelRunBody,
     }));
   },
 };
 
 /** An operator's limit takes precedence. */
-async function saveTaskLimit(sql: Sql, body: AdmitRunBody): Promise<void> {
+async function saveTaskLimit(sql: Sql, body: AdmitModelRunBody): Promise<void> {
   const limit = await readLimit(sql, 'task', body.task_id);
   const hasLimits = body.max_tokens !== null || body.max_cost_microusd !== null;
   if (limit?.setBy === 'operator' || (limit === undefined && !hasLimits)) return;

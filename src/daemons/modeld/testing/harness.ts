@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
-import type { Floor, RunSockets } from '../../../platform/daemon.ts';
+import type { DaemonContext, RunSockets } from '../../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
@@ -18,7 +18,7 @@ import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { type AdmitRunBody, modeldRoutes } from '../../../wire/modeld.ts';
+import { type AdmitModelRunBody, modeldRoutes } from '../../../wire/modeld.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import type { RunId, TaskId } from '../../../wire/words.ts';
 import { type ModeldConfig, modeldConfig } from '../config.ts';
@@ -126,7 +126,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     },
   });
   const agentd = dispatchOf(agentdRoutes, { getArtifact: artifactHandler(artifacts) });
-  const floor: Floor<ModeldConfig> = {
+  const floor: DaemonContext<ModeldConfig> = {
     name: 'modeld',
     version: 'test',
     mode: 'split',
@@ -264,7 +264,7 @@ export function runCaller(n: number, fence: number, mode: 'live' | 'replay' = 'l
   };
 }
 
-export function admission(n: number, more: Partial<AdmitRunBody> = {}): AdmitRunBody {
+export function admission(n: number, more: Partial<AdmitModelRunBody> = {}): AdmitModelRunBody {
   return {
     fence: 1,
     mode: 'live',

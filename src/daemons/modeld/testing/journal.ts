@@ -5,11 +5,11 @@ import { after } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
 import { makeLog, silentLog } from '../../../platform/log.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import { type LateDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
+import { type DeferredSyncDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import type { Intent, Outcome } from '../store/entries.ts';
+import type { CallOutcome, Intent } from '../store/entries.ts';
 import { Journal } from '../store/journal.ts';
 import { MIGRATIONS } from '../store/tables.ts';
 import { freshStateDir } from './harness.ts';
@@ -35,7 +35,7 @@ export async function openJournal({ sync }: { sync?: Sync } = {}) {
     /** The audit log waits for this before it takes events. */
     logWaits: Promise.resolve(),
   };
-  const db: LateDatabase = {
+  const db: DeferredSyncDatabase = {
     ...inner,
     commit: (work) => {
       state.transactions++;
@@ -94,7 +94,7 @@ export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
   ...more,
 });
 
-export const outcome = (seq: number): Outcome => ({
+export const outcome = (seq: number): CallOutcome => ({
   seq,
   callId: `call_${seq}`,
   status: 'completed',

@@ -4,8 +4,15 @@
 import { fault } from '../../../wire/errors.ts';
 import type { Usage } from '../../../wire/modeld.ts';
 import type { Amount } from '../rules/budget.ts';
-import type { Route } from '../rules/models.ts';
-import type { Ask, Ended, Performed, Plan, RunOptions, Upstream } from '../service/ports.ts';
+import type { ModelRoute } from '../rules/models.ts';
+import type {
+  ModelInput,
+  ModelResult,
+  Performed,
+  RoutePlan,
+  Upstream,
+  UpstreamOptions,
+} from '../service/ports.ts';
 
 export type Behaviour =
   | 'answers'
@@ -18,7 +25,7 @@ export type Behaviour =
   | 'hangs';
 
 /** How one call goes. `share` is how much of its bound the provider bills. */
-export type Part = { name: string; behaviour: Behaviour; turns: number; share: number };
+export type PlayedPart = { name: string; behaviour: Behaviour; turns: number; share: number };
 
 /** What the provider will ask to be paid, by the name of the call. */
 export type Bill = Map<string, Amount & { sends: number }>;
@@ -41,7 +48,7 @@ function usageOf(inputTokens: number, outputTokens: number): Usage {
   };
 }
 
-function ended(usage: Usage | undefined): Ended {
+function ended(usage: Usage | undefined): ModelResult {
   return {
     answer: {
       id: '',
@@ -59,10 +66,10 @@ export class PlayedUpstream implements Upstream {
   readonly bill: Bill = new Map();
   /** A crashed process sends nothing any more. */
   isAlive = true;
-  #partOf: (ask: Ask) => Part;
+  #partOf: (ask: ModelInput) => PlayedPart;
   onStep: () => void = () => {};
 
-  constructor(partOf: (ask: Ask) => Part) {
+  constructor(partOf: (ask: ModelInput) => PlayedPart) {
     this.#partOf = partOf;
   }
 
@@ -75,7 +82,7 @@ export class PlayedUpstream implements Upstream {
     return { input: 1, output: 1, is_guess: false };
   }
 
-  plan(ask: Ask, _model: unknown, routes: readonly Route[]): Plan {
+  plan(ask: ModelInput, _model: unknown, routes: readonly ModelRoute[]): RoutePlan {
     const text = JSON.stringify(ask);
     const wanted = (ask.form === 'neutral' && ask.request.limits?.max_output_tokens) || 50;
     return {
@@ -92,7 +99,7 @@ export class PlayedUpstream implements Upstream {
   }
 
   /** What the provider books for one send: never more than was allowed. */
-  #send(part: Part, run: RunOptions, input: number): Usage {
+  #send(part: PlayedPart, run: UpstreamOptions, input: number): Usage {
     run.tries.count++;
     run.tries.chain.push('played');
     const usage = usageOf(
@@ -110,11 +117,11 @@ export class PlayedUpstream implements Upstream {
   }
 
   async #run(
-    part: Part,
-    call: { run: RunOptions; route: Route; input: number },
+    part: PlayedPart,
+    call: { run: UpstreamOptions; route: ModelRoute; input: number },
   ): Promise<Performed> {
     const { run, route, input } = call;
-    const give = (end: Ended | Promise<Ended>): Performed => ({
+    const give = (end: ModelResult | Promise<ModelResult>): Performed => ({
       route,
       ended: end,
       output: { type: 'answer' },

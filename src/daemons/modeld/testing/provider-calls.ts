@@ -19,14 +19,14 @@ export const closeServers = (): void => {
   for (const close of closing.splice(0)) close();
 };
 
-export type Answering = (
+export type ProviderScript = (
   request: http.IncomingMessage,
   response: http.ServerResponse,
   body: string,
 ) => void;
 
 export async function serve(
-  answering: Answering,
+  answering: ProviderScript,
   where: ListenOptions = { port: 0, host: '127.0.0.1' },
 ) {
   const server = http.createServer((request, response) => {
@@ -53,7 +53,7 @@ export const providerAt = (baseUrl: string, more: Partial<Provider> = {}): Provi
 });
 
 export async function provide(
-  answering: Answering,
+  answering: ProviderScript,
   more: Partial<Provider> = {},
 ): Promise<Provider> {
   const server = await serve(answering);

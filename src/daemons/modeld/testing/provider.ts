@@ -3,22 +3,22 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-export type Asked = {
+export type ReceivedRequest = {
   path: string;
   headers: http.IncomingHttpHeaders;
   text: string;
   body: Record<string, unknown>;
   response: http.ServerResponse;
 };
-export type Play = (asked: Asked) => void | Promise<void>;
+export type ProviderPlay = (asked: ReceivedRequest) => void | Promise<void>;
 
 export type FakeProvider = {
   url: string;
-  asked: Asked[];
+  asked: ReceivedRequest[];
   /** What the next requests get; the ordinary answer when there is none left. */
-  plays: Play[];
+  plays: ProviderPlay[];
   /** Instead of the ordinary answer. */
-  usual: Play;
+  usual: ProviderPlay;
   close(): Promise<void>;
 };
 
@@ -65,7 +65,7 @@ export function openaiChunks(words: readonly string[]): string[] {
   ];
 }
 
-export const ordinary: Play = ({ path, body, response }) => {
+export const ordinary: ProviderPlay = ({ path, body, response }) => {
   if (path.endsWith('/embeddings')) {
     const input = body.input as string[];
     return sendJson(response, 200, {
@@ -90,8 +90,8 @@ export const ordinary: Play = ({ path, body, response }) => {
 };
 
 export async function startProvider(): Promise<FakeProvider> {
-  const asked: Asked[] = [];
-  const plays: Play[] = [];
+  const asked: ReceivedRequest[] = [];
+  const plays: ProviderPlay[] = [];
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));

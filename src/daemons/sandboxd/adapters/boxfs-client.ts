@@ -16,9 +16,9 @@ import {
   encodeHello,
   encodeRequest,
   Fields,
+  type FrameHeader,
   HEAD_BYTES,
-  type Head,
-  type Placed,
+  type PlacedField,
 } from './boxfs-wire.ts';
 
 /** A part of the box's tree that boxfs may touch. The first that is writable is the workspace. */
@@ -47,8 +47,8 @@ export function boxfsArgs(roots: readonly BoxfsRoot[]): string[] {
 }
 
 /** The innermost root that holds the path. */
-export function placeOf(path: string, roots: readonly BoxfsRoot[]): Placed | undefined {
-  let best: Placed | undefined;
+export function placeOf(path: string, roots: readonly BoxfsRoot[]): PlacedField | undefined {
+  let best: PlacedField | undefined;
   let length = -1;
   roots.forEach(({ path: top }, root) => {
     const prefix = top.endsWith('/') ? top : `${top}/`;
@@ -60,7 +60,7 @@ export function placeOf(path: string, roots: readonly BoxfsRoot[]): Placed | und
 }
 
 type Pending = {
-  take(head: Head, payload: Buffer): void;
+  take(head: FrameHeader, payload: Buffer): void;
   fail(error: Fault): void;
   timer: Timer;
 };
@@ -87,7 +87,7 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
   /** Sends one frame and gives its answer to `read`; an error of `read` is the request's own. */
   const send = <T>(
     encode: (id: number) => Buffer,
-    read: (head: Head, fields: Fields) => T,
+    read: (head: FrameHeader, fields: Fields) => T,
     what: { waitMs: number; name: string },
   ): Promise<T> =>
     new Promise((resolve, reject) => {
@@ -115,7 +115,7 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
       stream.write(bytes);
     });
 
-  const deliver = (head: Head, payload: Buffer): void => {
+  const deliver = (head: FrameHeader, payload: Buffer): void => {
     const one = pending.get(head.id);
     // An answer that nobody waits for any more came too late.
     if (one === undefined) return;
@@ -175,10 +175,13 @@ function outside(path: string, roots: readonly BoxfsRoot[]): Fault {
 }
 
 /** Cuts what arrives into frames, keeping parts as they came: a large frame is copied once. */
-function makeSplitter(deliver: (head: Head, payload: Buffer) => void, end: (why: Fault) => void) {
+function makeSplitter(
+  deliver: (head: FrameHeader, payload: Buffer) => void,
+  end: (why: Fault) => void,
+) {
   let parts: Buffer[] = [];
   let held = 0;
-  let head: Head | undefined;
+  let head: FrameHeader | undefined;
   const take = (count: number): Buffer => {
     const all = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
     parts = all.length > count ? [all.subarray(count)] : [];

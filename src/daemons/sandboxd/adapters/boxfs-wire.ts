@@ -19,8 +19,8 @@ const OP = {
   mkdir: 8,
 } as const;
 
-export type Head = { length: number; id: number; status: number };
-export type Placed = { root: number; path: string };
+export type FrameHeader = { length: number; id: number; status: number };
+export type PlacedField = { root: number; path: string };
 
 export class Fields {
   readonly #bytes: Buffer;
@@ -140,11 +140,11 @@ function frame(op: number, id: number, parts: Buffer[]): Buffer {
 
 export const encodeHello = (id: number): Buffer => frame(OP.hello, id, []);
 
-export function encodeRequest(id: number, request: FileRequest, place: Placed): Buffer {
+export function encodeRequest(id: number, request: FileRequest, place: PlacedField): Buffer {
   return frame(OP[request.op], id, [u16(place.root), text(place.path), ...fieldsOf(request)]);
 }
 
-export function decodeHead(bytes: Buffer): Head {
+export function decodeHead(bytes: Buffer): FrameHeader {
   const [magic, length] = [bytes.readUInt32LE(0), bytes.readUInt32LE(4)];
   if (magic !== MAGIC || bytes[13] !== VERSION || length > FRAME_BYTES_MAX)
     throw fault('bad_output', 'what boxfs answers is not of this version');

@@ -40,7 +40,7 @@ export type Bind = {
   noexec?: boolean;
 };
 
-export type Limits = {
+export type PlanLimits = {
   wallMs: number;
   cpuMs: number;
   memoryBytes: number;
@@ -53,7 +53,7 @@ export type Limits = {
   cpuMilli: number;
 };
 
-export type Plan = {
+export type WardenPlan = {
   id: string;
   level: number;
   profile: 'tool' | 'runner';
@@ -64,7 +64,7 @@ export type Plan = {
   env?: Record<string, string>;
   cwd: string;
   binds: Bind[];
-  limits: Limits;
+  limits: PlanLimits;
   user?: string;
   /** The Unix socket that answers for 127.0.0.1:3128 in the box. */
   egress?: string;
@@ -72,10 +72,10 @@ export type Plan = {
 };
 
 /** A box that is held open: commands come later. */
-export type BoxPlan = Omit<Plan, 'args' | 'env' | 'cwd'>;
+export type BoxPlan = Omit<WardenPlan, 'args' | 'env' | 'cwd'>;
 
 /** A command in an open box. */
-export type BoxCommand = Pick<Plan, 'args' | 'env' | 'cwd' | 'limits'> & { box: bigint };
+export type BoxCommand = Pick<WardenPlan, 'args' | 'env' | 'cwd' | 'limits'> & { box: bigint };
 
 function field(tag: number, value: Buffer): Buffer {
   const head = Buffer.alloc(6);
@@ -99,7 +99,7 @@ function bindField(bind: Bind): Buffer {
   return field(10, Buffer.concat([head, Buffer.from(`${bind.src ?? ''}\0${bind.dst}\0`)]));
 }
 
-function limitFields(limits: Limits): Buffer[] {
+function limitFields(limits: PlanLimits): Buffer[] {
   const order = [
     limits.wallMs,
     limits.cpuMs,
@@ -119,13 +119,13 @@ function limitFields(limits: Limits): Buffer[] {
   });
 }
 
-const commandFields = (command: Pick<Plan, 'args' | 'env' | 'cwd'>): Buffer[] => [
+const commandFields = (command: Pick<WardenPlan, 'args' | 'env' | 'cwd'>): Buffer[] => [
   ...command.args.map((arg) => text(7, arg)),
   ...Object.entries(command.env ?? {}).map(([name, value]) => text(8, `${name}=${value}`)),
   text(9, command.cwd),
 ];
 
-export function encodePlan(plan: Plan): Buffer {
+export function encodePlan(plan: WardenPlan): Buffer {
   return Buffer.concat([encodeBoxPlan(plan), ...commandFields(plan)]);
 }
 

@@ -45,9 +45,9 @@ const REFUSED = [
   ...['caller', 'box'],
 ] as const;
 export type RefusalCode = (typeof REFUSED)[number];
-export type Refusal = { code: RefusalCode; message: string; hint: string };
+export type WardenRefusal = { code: RefusalCode; message: string; hint: string };
 
-export type Exit = {
+export type ProcessExit = {
   endedBy: EndedBy | null;
   exitCode: number | null;
   signal: number | null;
@@ -65,8 +65,8 @@ export type Listener = {
   owned?(left: number): void;
   measured?(amount: { bytes: number; entries: number }): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
-  exit(exit: Exit): void;
-  refused(refusal: Refusal): void;
+  exit(exit: ProcessExit): void;
+  refused(refusal: WardenRefusal): void;
   /** The warden is gone, and with it what it ran. */
   gone(): void;
 };
@@ -235,7 +235,7 @@ export class WardenConnection {
   }
 }
 
-function readExit(body: Buffer): Exit {
+function readExit(body: Buffer): ProcessExit {
   const at = (offset: number) => Number(body.readBigUInt64LE(offset));
   const signal = body[1] ?? 0;
   return {
@@ -250,7 +250,7 @@ function readExit(body: Buffer): Exit {
   };
 }
 
-function readRefusal(body: Buffer): Refusal {
+function readRefusal(body: Buffer): WardenRefusal {
   const [message = '', hint = ''] = body.subarray(2).toString().split('\0');
   return { code: REFUSED[body[0] ?? 0] ?? '', message, hint };
 }

@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { eventually } from '../../../../test/support/runtime.ts';
 import { LIMITS } from '../testing/limits.ts';
-import type { Plan } from './plan.ts';
+import type { WardenPlan } from './plan.ts';
 import { makeWarden, type Warden } from './warden.ts';
 
-const plan: Plan = {
+const plan: WardenPlan = {
   ...{ id: 'test', level: 2, profile: 'tool', uid: 1_000, gid: 1_000, cwd: '/', binds: [] },
   args: ['/bin/true'],
   limits: LIMITS,

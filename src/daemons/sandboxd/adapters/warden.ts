@@ -10,20 +10,25 @@ import {
   encodeOwned,
   encodePlan,
   type Owned,
-  type Plan,
+  type WardenPlan,
 } from './plan.ts';
-import { ASK, type Exit, type Refusal, WardenConnection } from './warden-connection.ts';
+import {
+  ASK,
+  type ProcessExit,
+  WardenConnection,
+  type WardenRefusal,
+} from './warden-connection.ts';
 
-export type Piece = { stream: 'stdout' | 'stderr'; bytes: Buffer };
+export type OutputChunk = { stream: 'stdout' | 'stderr'; bytes: Buffer };
 /** `gone`: the warden died, so nobody knows how it ended, only that it did. */
 /** `note`: more for whoever gave the command. */
-export type CommandExit = (Exit & { note?: string }) | 'gone';
+export type CommandExit = (ProcessExit & { note?: string }) | 'gone';
 
-export type Command = {
+export type SandboxCommand = {
   /** 0 when it ended before it had begun. */
   pid: number;
   /** What it prints, as fast as it is read. Whoever does not read it must say so: discard. */
-  pieces(): AsyncIterable<Piece>;
+  pieces(): AsyncIterable<OutputChunk>;
   discard(): void;
   stdin(bytes: Buffer): Promise<void>;
   stdinEnd(): void;
@@ -32,17 +37,17 @@ export type Command = {
   ended: Promise<CommandExit>;
 };
 
-export type HeldBox = {
+export type OpenedBox = {
   pid: number;
-  exec(command: Omit<BoxCommand, 'box'>): Promise<Command>;
+  exec(command: Omit<BoxCommand, 'box'>): Promise<SandboxCommand>;
   close(): Promise<void>;
   ended: Promise<CommandExit>;
 };
 
 export type Warden = {
   features(): Promise<Map<string, string>>;
-  start(plan: Plan): Promise<Command>;
-  open(plan: BoxPlan): Promise<HeldBox>;
+  start(plan: WardenPlan): Promise<SandboxCommand>;
+  open(plan: BoxPlan): Promise<OpenedBox>;
   /** What only root can do. Gives how many files were left as they were. */
   own(owned: Owned): Promise<number>;
   /** How much is in a directory: bytes on the disk, and an empty file is some too. */
@@ -74,7 +79,7 @@ export function makeWarden(socketPath: string): Warden {
   };
 
   /** Asks for a command and resolves when it runs. */
-  const begin = async (type: number, body: Buffer): Promise<Command> => {
+  const begin = async (type: number, body: Buffer): Promise<SandboxCommand> => {
     const connection = await take();
     const pieces = makePieces(connection);
     const ended = Promise.withResolvers<CommandExit>();
@@ -122,7 +127,7 @@ export function makeWarden(socketPath: string): Warden {
     };
   };
 
-  const open = async (plan: BoxPlan): Promise<HeldBox> => {
+  const open = async (plan: BoxPlan): Promise<OpenedBox> => {
     // Its own connection for as long as it lives: when it goes, the box goes.
     const connection = await WardenConnection.open(socketPath);
     live.add(connection);
@@ -217,12 +222,12 @@ const wardenGone = (): Fault =>
 
 /** What has come and was not read yet; past a bound the warden is asked to wait. */
 function makePieces(connection: WardenConnection) {
-  const waiting: Piece[] = [];
+  const waiting: OutputChunk[] = [];
   let bytes = 0;
   let ended = false;
   let discarding = false;
   let wake = (): void => {};
-  const read = async function* (): AsyncGenerator<Piece> {
+  const read = async function* (): AsyncGenerator<OutputChunk> {
     for (;;) {
       const piece = waiting.shift();
       if (piece !== undefined) {
@@ -238,7 +243,7 @@ function makePieces(connection: WardenConnection) {
   };
   return {
     read,
-    add(piece: Piece): void {
+    add(piece: OutputChunk): void {
       if (discarding) return;
       // The bytes are the connection's own buffer.
       waiting.push({ ...piece, bytes: Buffer.from(piece.bytes) });
@@ -268,7 +273,7 @@ const CODES = {
   box: 'unavailable',
 } as const;
 
-function asFault({ code, message, hint }: Refusal): Fault {
+function asFault({ code, message, hint }: WardenRefusal): Fault {
   const known = CODES[code as keyof typeof CODES] ?? 'sandbox_refused';
   return fault(known, `the warden refused: ${message}`, {
     ...(hint === '' ? {} : { hint }),

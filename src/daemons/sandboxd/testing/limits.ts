@@ -1,7 +1,7 @@
 // For tests: limits of a box that none of them reaches.
-import type { Limits } from '../adapters/plan.ts';
+import type { PlanLimits } from '../adapters/plan.ts';
 
-export const LIMITS: Limits = {
+export const LIMITS: PlanLimits = {
   wallMs: 20_000,
   cpuMs: 20_000,
   memoryBytes: 512 * 1024 * 1024,

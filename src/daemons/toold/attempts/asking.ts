@@ -3,35 +3,40 @@
 import { Fault } from '../../../wire/errors.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
 import type { ApprovalId } from '../../../wire/words.ts';
-import type { Approvals, Seen } from '../approvals.ts';
+import type { Approvals, ReviewedState } from '../approvals.ts';
 import { type Job, notApproved, notAskable, notForGood, waitingFor } from '../job.ts';
 import type { Permission, Permissions } from '../permission.ts';
-import type { Runs } from '../runs.ts';
-import type { CallRow, Store } from '../store.ts';
+import type { ToolRuns } from '../runs.ts';
+import type { ToolCallRow, TooldStore } from '../store.ts';
 import type { ToolContext } from '../tools/tool.ts';
 import type { Endings } from './endings.ts';
 
-export type Go = Permission & { kind: 'go' };
-type Ask = Permission & { kind: 'ask' };
+export type Permitted = Permission & { kind: 'go' };
+type NeedsApproval = Permission & { kind: 'ask' };
 /** `input`: what is done in the box of the call, where it is known. */
 export type ContextOf = (job: Job, input?: unknown) => ToolContext;
-export type Approved = { approvalId: ApprovalId; seen: Seen };
+export type Approved = { approvalId: ApprovalId; seen: ReviewedState };
 
 export type Asking = {
   /** Asked for as often as it takes: approvald knows the call, and answers the same. */
-  askPerson(job: Job, record: CallRow, may: Ask): Promise<CallAnswer>;
+  askPerson(job: Job, record: ToolCallRow, may: NeedsApproval): Promise<CallAnswer>;
   /** The rights are looked at again: between asking and answering, hours may have passed. */
-  afterApproval(job: Job, record: CallRow, approvalId: ApprovalId): Promise<CallAnswer>;
+  afterApproval(job: Job, record: ToolCallRow, approvalId: ApprovalId): Promise<CallAnswer>;
 };
 
 export function makeAsking(options: {
-  store: Store;
-  runs: Pick<Runs, 'progressOf'>;
+  store: TooldStore;
+  runs: Pick<ToolRuns, 'progressOf'>;
   permissions: Permissions;
   approvals: Approvals;
   turnDown: Endings['turnDown'];
   /** When it may begin. */
-  attempt: (job: Job, record: CallRow, may: Go, approved: Approved) => Promise<CallAnswer>;
+  attempt: (
+    job: Job,
+    record: ToolCallRow,
+    may: Permitted,
+    approved: Approved,
+  ) => Promise<CallAnswer>;
   contextOf: ContextOf;
   moment(name: string): void;
 }): Asking {
@@ -63,7 +68,7 @@ export function makeAsking(options: {
     const seen = await approvals.seenOf(job, answer, { ...now, edited });
     if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
     const decision = { ...may.decision, approval: approvalId };
-    const go: Go = { ...may, kind: 'go', decision };
+    const go: Permitted = { ...may, kind: 'go', decision };
     return options.attempt(job, record, go, { approvalId, seen });
   };
 

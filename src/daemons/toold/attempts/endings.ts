@@ -11,15 +11,15 @@ import * as events from '../events.ts';
 import { about, type Job, newCall } from '../job.ts';
 import { type Finished, failedWith } from '../results.ts';
 import { type Denied, noteAsked, noteOutcome, type Progress } from '../rules.ts';
-import type { Runs } from '../runs.ts';
-import type { CallRow, Store } from '../store.ts';
+import type { ToolRuns } from '../runs.ts';
+import type { ToolCallRow, TooldStore } from '../store.ts';
 import { type AgentdClient, peerOptions } from '../tools/tool.ts';
 
 export type Endings = {
   /** A call that is not in the record, and never begins. */
   deny(job: Job, progress: Progress, decision: Denied): Promise<CallAnswer>;
   /** Of one that is in the record: what was begun once is not denied any more, it has failed. */
-  turnDown(job: Job, record: CallRow, decision: Denied): Promise<CallAnswer>;
+  turnDown(job: Job, record: ToolCallRow, decision: Denied): Promise<CallAnswer>;
   end(job: Job, attempt: number, finished: Finished): Promise<CallAnswer>;
   /** What was begun is not done now; nothing happened, so it may be done when asked again. */
   release(job: Job, error: unknown): Promise<never>;
@@ -32,8 +32,8 @@ export type Endings = {
 const DENIALS_PAST_QUOTA_MAX = 64;
 
 export function makeEndings(options: {
-  store: Store;
-  runs: Pick<Runs, 'progressOf'>;
+  store: TooldStore;
+  runs: Pick<ToolRuns, 'progressOf'>;
   agentd: Pick<AgentdClient, 'toolBreak'>;
   clock: Clock;
   log: Log;

@@ -8,7 +8,7 @@ import { about, type Job, neverKnown, waitingFor } from '../job.ts';
 import { neutralise, previewOf, showResult } from '../output.ts';
 import { completedWith, failedWith } from '../results.ts';
 import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
-import type { CallRow, Store } from '../store.ts';
+import type { ToolCallRow, TooldStore } from '../store.ts';
 import {
   type AgentdClient,
   answerText,
@@ -18,10 +18,10 @@ import {
 } from '../tools/tool.ts';
 import type { Endings } from './endings.ts';
 
-type Follow = (job: Job, record: CallRow) => Promise<CallAnswer>;
+type Follow = (job: Job, record: ToolCallRow) => Promise<CallAnswer>;
 
 export function makeAfterUnknown(options: {
-  store: Store;
+  store: TooldStore;
   agentd: Pick<AgentdClient, 'toolAsk'>;
   getWait: (id: WaitView['id']) => Promise<WaitView>;
   end: Endings['end'];
@@ -31,7 +31,7 @@ export function makeAfterUnknown(options: {
 }): Follow {
   const { store, agentd, getWait, end, again, contextOf } = options;
 
-  const ask = async (job: Job, record: CallRow): Promise<WaitView> => {
+  const ask = async (job: Job, record: ToolCallRow): Promise<WaitView> => {
     const body = {
       ...forRun(contextOf(job)),
       question:

@@ -41,7 +41,9 @@ export type PlaceRequest = {
   signal: AbortSignal;
 };
 /** Throws as Box.exec does: a fault only when it was certainly not started. */
-export type Place = { run(context: ToolContext, request: PlaceRequest): Promise<ExecResult> };
+export type CommandExecutor = {
+  run(context: ToolContext, request: PlaceRequest): Promise<ExecResult>;
+};
 
 const OUTPUT_BYTES_MAX = 1_000_000;
 const TOLD_CHARS_MAX = 1_500;
@@ -127,7 +129,7 @@ function touchesOf({ place, network, cwd, read, write }: Declaration): Touch[] {
   ];
 }
 
-function runIn(declared: Declaration, places: { host: Place }) {
+function runIn(declared: Declaration, places: { host: CommandExecutor }) {
   const { argv, env, cwd, level, read, write, timeout_s } = declared;
   const network = hostsOf(declared);
   const limits = { wallMs: timeout_s * 1_000, outputBytesMax: OUTPUT_BYTES_MAX };
@@ -238,7 +240,7 @@ async function previewOf(
   });
 }
 
-export function makeCommandTool(declared: Declaration, places: { host: Place }): Tool {
+export function makeCommandTool(declared: Declaration, places: { host: CommandExecutor }): Tool {
   const { name, description, risk, reversibility, idempotent, rollback, timeout_s } = declared;
   const run = runIn(declared, places);
   const made = tool({

@@ -2,7 +2,7 @@
 // point where it may die; from then on nothing it does reaches the world, as after SIGKILL. What is
 // durable stays.
 import { join } from 'node:path';
-import type { Floor } from '../../../platform/daemon.ts';
+import type { DaemonContext } from '../../../platform/daemon.ts';
 import { type Dispatch, makeDispatch } from '../../../platform/dispatch.ts';
 import { idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
@@ -20,7 +20,7 @@ import { tooldRoutes } from '../../../wire/toold.ts';
 import { type TooldConfig, tooldConfig } from '../config.ts';
 import { assemble } from '../daemon.ts';
 import { MIGRATIONS } from '../store.ts';
-import type { World } from './host.ts';
+import type { TooldWorld } from './host.ts';
 
 export type Life = {
   /** Where it died, if it did. */
@@ -35,7 +35,7 @@ export type Life = {
 const self: DaemonCaller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
 
 export async function live(
-  world: World,
+  world: TooldWorld,
   /** Dies after so many points, or at the first of this name. */
   options: {
     deathAt: number | string;
@@ -130,8 +130,8 @@ export async function live(
 }
 
 /** Reading it anew in every life would take most of the time of the test. */
-const policies = new WeakMap<World, PolicySource>();
-function policyOf(world: World): PolicySource {
+const policies = new WeakMap<TooldWorld, PolicySource>();
+function policyOf(world: TooldWorld): PolicySource {
   const { clock } = world;
   const file = join(world.dir, 'state', 'policy', 'bundle.json');
   const known = policies.get(world);
@@ -143,10 +143,10 @@ function policyOf(world: World): PolicySource {
 }
 
 function floorOf(
-  world: World,
+  world: TooldWorld,
   moment: (name: string) => void,
   peer: <T extends RouteTable>(name: string, table: T) => Client<T>,
-): Floor<TooldConfig> {
+): DaemonContext<TooldConfig> {
   return {
     ...{ name: 'toold', version: '0.0.0', mode: 'split', moment },
     ...{ stateDir: world.dir, runtimeDir: world.dir },

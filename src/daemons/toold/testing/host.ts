@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, type ManualClock, manualClock } from '../../../platform/clock.ts';
-import { type Hosted, hostDaemon } from '../../../platform/daemon.ts';
+import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { derivedId, idMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
@@ -15,7 +15,7 @@ import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault } from '../../../wire/errors.ts';
 import {
-  type AdmitRunBody,
+  type AdmitToolRunBody,
   type CallAnswer,
   type CallRequest,
   tooldRoutes,
@@ -34,7 +34,7 @@ export const ALL_TOOLS = [
   ...['person.ask', 'timer.wait', 'package.request', 'test.count_effect', 'test.echo'],
 ];
 
-export function admission(runId: RunId, more: Partial<AdmitRunBody> = {}): AdmitRunBody {
+export function admission(runId: RunId, more: Partial<AdmitToolRunBody> = {}): AdmitToolRunBody {
   const task_id = derivedId<TaskId>('task', runId);
   return {
     ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
@@ -43,12 +43,12 @@ export function admission(runId: RunId, more: Partial<AdmitRunBody> = {}): Admit
   };
 }
 
-export function runCaller(runId: RunId, body: AdmitRunBody): RunCaller {
+export function runCaller(runId: RunId, body: AdmitToolRunBody): RunCaller {
   const { fence, mode, agent, task_id } = body;
   return { kind: 'run', principal: `agent:${agent}`, runId, fence, mode, agent, taskId: task_id };
 }
 
-export type World = {
+export type TooldWorld = {
   dir: string;
   clock: ManualClock;
   agentd: FakeAgentd;
@@ -71,7 +71,7 @@ export function publishPolicy(
   publish(join(dir, 'state'), { agents: { coder }, ...more });
 }
 
-export function makeWorld(): World {
+export function makeWorld(): TooldWorld {
   const dir = mkdtempSync(join(tmpdir(), 'toold-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
   publishPolicy(dir);
@@ -92,7 +92,7 @@ export function makeWorld(): World {
 }
 
 /** One run of the tests: its calls are numbered. */
-export type TestRun = {
+export type TooldTestRun = {
   id: RunId;
   client: TooldClient;
   socket: string;
@@ -100,25 +100,25 @@ export type TestRun = {
   ask(n: number, tool: string, args: object, more?: object): Promise<CallAnswer>;
 };
 
-export type TestHost = {
-  hosted: Hosted;
+export type TooldTestHost = {
+  hosted: RunningDaemon;
   as(caller: Caller): TooldClient;
   asAgentd: TooldClient;
   operator: TooldClient;
-  admit(name: string, more?: Partial<AdmitRunBody>): Promise<TestRun>;
+  admit(name: string, more?: Partial<AdmitToolRunBody>): Promise<TooldTestRun>;
   stop(): Promise<void>;
 };
 
 export async function hostToold(
-  world: World,
+  world: TooldWorld,
   options: {
     config?: object;
     moment?: (name: string) => void;
     clock?: Clock;
     sandboxd?: FakeSandboxd;
   } = {},
-): Promise<TestHost> {
-  const here = new Map<DaemonName, Hosted>([
+): Promise<TooldTestHost> {
+  const here = new Map<DaemonName, RunningDaemon>([
     ['agentd', asHosted('agentd', world.agentd.dispatch)],
     ['auditd-ai', asHosted('auditd-ai', world.audit.dispatch)],
     ['approvald', asHosted('approvald', world.approvald.dispatch)],
@@ -162,7 +162,7 @@ export async function hostToold(
   };
 }
 
-function testRun(id: RunId, socket: string, client: TooldClient): TestRun {
+function testRun(id: RunId, socket: string, client: TooldClient): TooldTestRun {
   const callId = (n: number) => callIdOf(id, 't', n);
   return {
     ...{ id, client, socket, callId },
@@ -175,7 +175,7 @@ function testRun(id: RunId, socket: string, client: TooldClient): TestRun {
 
 /** As approvald and agentd do when a person has answered. */
 export function answerAsPerson(
-  world: World,
+  world: TooldWorld,
   callId: CallId,
   said: Parameters<FakeApprovald['say']>[1],
 ): void {
@@ -185,7 +185,7 @@ export function answerAsPerson(
 }
 
 /** The lines that test.count_effect wrote. */
-export function effectsIn({ effectFile }: World): string[] {
+export function effectsIn({ effectFile }: TooldWorld): string[] {
   return existsSync(effectFile) ? readFileSync(effectFile, 'utf8').trim().split('\n') : [];
 }
 
@@ -193,7 +193,7 @@ export const isCode = (code: string) => (error: unknown) =>
   error instanceof Fault && error.code === code;
 
 /** Until the relay has nothing left: events that no call waits for come a few turns later. */
-export async function settled({ audit }: World): Promise<void> {
+export async function settled({ audit }: TooldWorld): Promise<void> {
   for (let seen = -1; seen !== audit.events.length; ) {
     seen = audit.events.length;
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
@@ -201,14 +201,14 @@ export async function settled({ audit }: World): Promise<void> {
 }
 
 /** The audit events of one call, by what they say. */
-export async function eventsOf(world: World, callId: string): Promise<string[]> {
+export async function eventsOf(world: TooldWorld, callId: string): Promise<string[]> {
   await settled(world);
   const own = world.audit.events.filter((event) => event.call_id === callId);
   return own.map((event) => event.id.slice(callId.length));
 }
 
 /** A slow tool sleeps on the manual clock: moves it until the answer is there. */
-export async function finished<T>({ clock }: World, answer: Promise<T>): Promise<T> {
+export async function finished<T>({ clock }: TooldWorld, answer: Promise<T>): Promise<T> {
   let done = false;
   const mark = () => {
     done = true;

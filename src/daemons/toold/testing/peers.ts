@@ -1,7 +1,7 @@
 // For tests: an agentd and an auditd-ai that answer the real routes from memory, so that toold is
 // tested through the same clients and checks as in a runtime. agentd does each call once per run
 // and call id.
-import type { Hosted } from '../../../platform/daemon.ts';
+import type { RunningDaemon } from '../../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { derivedId } from '../../../platform/ids.ts';
 import { hashJson, sha256Hex } from '../../../platform/json.ts';
@@ -236,7 +236,7 @@ export function dispatchOf<T extends RouteTable>(
 }
 
 /** A fake as `hostDaemon` finds it in its own process. */
-export function asHosted(name: DaemonName, dispatch: Dispatch): Hosted {
+export function asHosted(name: DaemonName, dispatch: Dispatch): RunningDaemon {
   const nothing = async () => {};
   return { name, dispatch, begin: nothing, drain: nothing, stop: nothing };
 }

@@ -8,9 +8,9 @@ import {
   type Effect,
   errorOf,
   forRun,
-  type Outcome,
   peerOptions,
   type Tool,
+  type ToolOutcome,
   tool,
   unanswered,
 } from './tool.ts';
@@ -22,7 +22,7 @@ const Recipient = z
   .pipe(Principal)
   .describe('agent:coder, person:alice, or just the name of a colleague');
 
-function replyOutcome(wait: WaitView): Outcome {
+function replyOutcome(wait: WaitView): ToolOutcome {
   return (
     unanswered(wait, 'the message') ?? {
       status: 'completed',

@@ -6,9 +6,9 @@ import {
   type AgentdClient,
   answerText,
   forRun,
-  type Outcome,
   peerOptions,
   type Tool,
+  type ToolOutcome,
   tool,
   unanswered,
 } from './tool.ts';
@@ -36,7 +36,7 @@ function questionOf(agent: string, { manager, name, version, reason }: z.infer<t
 Look at the package first: its code was not checked, and a name can be made up or misspelt. agentd installs nothing by itself. If you want it there, install it, then answer.`;
 }
 
-function outcomeOf(wait: WaitView): Outcome {
+function outcomeOf(wait: WaitView): ToolOutcome {
   const installed = answerText(wait) === INSTALLED;
   const by = wait.answered_by === null ? {} : { answered_by: wait.answered_by };
   return unanswered(wait, 'the request') ?? { status: 'completed', result: { installed, ...by } };

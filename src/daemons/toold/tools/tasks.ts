@@ -3,7 +3,14 @@ import * as z from 'zod';
 import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
 import { AgentName, TaskId } from '../../../wire/words.ts';
 import { ArtifactRef } from './artifacts.ts';
-import { type AgentdClient, forRun, type Outcome, peerOptions, type Tool, tool } from './tool.ts';
+import {
+  type AgentdClient,
+  forRun,
+  peerOptions,
+  type Tool,
+  type ToolOutcome,
+  tool,
+} from './tool.ts';
 
 const Delegated = z.object({
   task_id: TaskId,
@@ -17,7 +24,7 @@ const Delegated = z.object({
   reason: z.string().optional(),
 });
 
-function childOutcome(wait: WaitView): Outcome {
+function childOutcome(wait: WaitView): ToolOutcome {
   const { task_id, status, result, result_ref, error, reason } = wait.answer ?? {};
   const text = (value: unknown) => (typeof value === 'string' ? value : null);
   return {

@@ -58,12 +58,12 @@ export type Effect = (
   /** Of a declared tool: what it did that was not declared. */
   violations?: readonly Violation[];
 };
-export type Outcome =
+export type ToolOutcome =
   | { status: 'completed'; result: Record<string, unknown> }
   | { status: 'failed' | 'canceled'; error: CallError };
 
 type Derived = 'input_schema' | 'output_schema' | 'capabilities';
-export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
+export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
   input: I;
   output: z.ZodType<Record<string, unknown>>;
   /**
@@ -81,7 +81,7 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   /** A person said that it did not happen: whoever remembers it lets it be done once more. */
   forget?(context: ToolContext): Promise<void>;
   /** What a wait that has ended means for the call. */
-  settle?(wait: WaitView): Outcome;
+  settle?(wait: WaitView): ToolOutcome;
   /** Where a permit for the tool would say too much: the tool with what must be the same. */
   actionOf?(input: z.output<I>): string;
   /** Where it depends on the input how far it can be undone; never worse than `reversibility`. */
@@ -110,10 +110,10 @@ export type ToolSpec<I extends z.ZodType> = Omit<ToolView, Derived> & {
   callsPerRunMax?: number;
 };
 
-export type Tool = ToolSpec<z.ZodType> & { view: ToolView };
+export type Tool = ToolDefinition<z.ZodType> & { view: ToolView };
 
 /** Keeps the types of one tool together, and makes the view that people and models read. */
-export function tool<I extends z.ZodType>(spec: ToolSpec<I>): Tool {
+export function tool<I extends z.ZodType>(spec: ToolDefinition<I>): Tool {
   const { input, output, perform: _perform, settle: _settle, ...rest } = spec;
   const view = {
     ...rest,
@@ -122,7 +122,7 @@ export function tool<I extends z.ZodType>(spec: ToolSpec<I>): Tool {
     output_schema: schemaOf(output, 'output'),
   };
   // The broker hands `perform` only what `input` has parsed, so the narrower type holds.
-  return { ...(spec as unknown as ToolSpec<z.ZodType>), view };
+  return { ...(spec as unknown as ToolDefinition<z.ZodType>), view };
 }
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
@@ -167,7 +167,7 @@ export const forRun = ({ runId, fence, callId }: ToolContext) => ({
 });
 
 /** What most waits mean when they did not end with an answer. */
-export function unanswered(wait: WaitView, what: string): Outcome | undefined {
+export function unanswered(wait: WaitView, what: string): ToolOutcome | undefined {
   if (wait.outcome === 'canceled') {
     const hint = 'Go on without it, or end the task.';
     return {

@@ -5,14 +5,14 @@ import {
   type AgentdClient,
   answerText,
   forRun,
-  type Outcome,
   peerOptions,
   type Tool,
+  type ToolOutcome,
   tool,
   unanswered,
 } from './tool.ts';
 
-function questionOutcome(wait: WaitView): Outcome {
+function questionOutcome(wait: WaitView): ToolOutcome {
   return (
     unanswered(wait, 'the question') ?? {
       status: 'completed',
@@ -24,7 +24,7 @@ function questionOutcome(wait: WaitView): Outcome {
   );
 }
 
-function timerOutcome(wait: WaitView): Outcome {
+function timerOutcome(wait: WaitView): ToolOutcome {
   if (wait.outcome === 'canceled') return unanswered(wait, 'the timer')!;
   return { status: 'completed', result: { ended_at: wait.ended_at ?? wait.due_at ?? '' } };
 }

@@ -5,12 +5,12 @@ import { accessSync, constants, existsSync, lstatSync, statfsSync, statSync } fr
 import { dirname, join } from 'node:path';
 import { type RuntimeInfo, runtimeDirOf, tryLock } from '../../../../platform/state-dir.ts';
 import { Fault } from '../../../../wire/errors.ts';
-import type { Env } from '../../env.ts';
+import type { CommandEnv } from '../../env.ts';
 import { findProgram } from '../../programs.ts';
 import { size } from '../../show/amounts.ts';
 import { oneLine } from '../../show/plain.ts';
 import { readRuntimeInfo } from '../../state.ts';
-import { type Finding, fail, ok, warn } from './finding.ts';
+import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 
 const verifyWithinMs = 10_000;
 const freeBytesWarn = 1 << 30;
@@ -18,7 +18,7 @@ const freeBytesFail = 100 << 20;
 /** Clocks of different disks and hosts are never quite equal. */
 const clockSlackMs = 5_000;
 
-export function checkAudit(stateDir: string): Finding {
+export function checkAudit(stateDir: string): DoctorFinding {
   const dir = join(stateDir, 'audit');
   if (!existsSync(join(dir, 'audit.jsonl'))) return ok('audit', 'no audit log yet');
   try {
@@ -39,7 +39,7 @@ export function checkAudit(stateDir: string): Finding {
   }
 }
 
-export function checkDisk(stateDir: string): Finding {
+export function checkDisk(stateDir: string): DoctorFinding {
   let dir = stateDir;
   while (!existsSync(dir)) dir = dirname(dir);
   const { bavail, bsize } = statfsSync(dir);
@@ -50,7 +50,7 @@ export function checkDisk(stateDir: string): Finding {
 }
 
 /** What was written before now must not lie in the future. */
-export function checkClock(stateDir: string, nowMs: number): Finding {
+export function checkClock(stateDir: string, nowMs: number): DoctorFinding {
   const times: [what: string, ms: number][] = [];
   const info = readRuntimeInfo(stateDir);
   if (info !== undefined) times.push(['the start of the runtime', Date.parse(info.started_at)]);
@@ -71,7 +71,7 @@ export function checkClock(stateDir: string, nowMs: number): Finding {
 
 const nodeMajorMin = 24;
 
-export function checkNode(version: string): Finding {
+export function checkNode(version: string): DoctorFinding {
   const major = Number(version.split('.')[0]);
   if (major >= nodeMajorMin) return ok('node', `Node ${version}`);
   return fail(
@@ -82,7 +82,7 @@ export function checkNode(version: string): Finding {
 }
 
 /** Ours alone: this user's, or as root that of the daemons; entered by nobody else. */
-function checkOwnDir(name: string, dir: string, absent: string): Finding {
+function checkOwnDir(name: string, dir: string, absent: string): DoctorFinding {
   const isRoot = process.getuid?.() === 0;
   const stat = lstatSync(dir, { throwIfNoEntry: false });
   if (stat === undefined) return ok(name, absent);
@@ -96,14 +96,14 @@ function checkOwnDir(name: string, dir: string, absent: string): Finding {
   return ok(name, `${dir} (mode ${mode.toString(8)}${owner})`);
 }
 
-export function checkState(stateDir: string): Finding {
+export function checkState(stateDir: string): DoctorFinding {
   const absent = `${stateDir} is not there yet; the first up makes it`;
   const found = checkOwnDir('state', stateDir, absent);
   return found.status === 'ok' ? (notWritable(stateDir) ?? found) : found;
 }
 
 /** By what the kernel says of it, or of the nearest above it that is there. */
-function notWritable(stateDir: string): Finding | undefined {
+function notWritable(stateDir: string): DoctorFinding | undefined {
   let at = stateDir;
   while (!existsSync(at)) at = dirname(at);
   try {
@@ -127,7 +127,7 @@ export function isReadable(stateDir: string): boolean {
   }
 }
 
-export function checkKey(stateDir: string): Finding {
+export function checkKey(stateDir: string): DoctorFinding {
   const file = join(stateDir, 'operator.key');
   const stat = lstatSync(file, { throwIfNoEntry: false });
   if (stat === undefined) return ok('key', 'no operator key yet; the first up makes it');
@@ -139,9 +139,9 @@ export function checkKey(stateDir: string): Finding {
 
 export function checkRuntimeDir(
   stateDir: string,
-  env: Env,
+  env: CommandEnv,
   info: RuntimeInfo | undefined,
-): Finding {
+): DoctorFinding {
   try {
     const dir = info?.runtime_dir ?? runtimeDirOf(stateDir, env);
     return checkOwnDir('sockets', dir, `${dir} is where the sockets will be`);
@@ -151,7 +151,7 @@ export function checkRuntimeDir(
   }
 }
 
-export function checkLock(stateDir: string, info: RuntimeInfo | undefined): Finding {
+export function checkLock(stateDir: string, info: RuntimeInfo | undefined): DoctorFinding {
   const file = join(stateDir, 'runtime.lock');
   if (info !== undefined) return ok('lock', `held by the runtime with pid ${info.pid}`);
   if (!existsSync(file)) return ok('lock', 'free: no runtime has started here yet');

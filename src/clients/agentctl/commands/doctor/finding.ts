@@ -1,6 +1,6 @@
 // What a check of the doctor finds.
 
-export type Finding = {
+export type DoctorFinding = {
   name: string;
   /** `no`: does not work here, and nothing is wrong with that. */
   status: 'ok' | 'no' | 'warn' | 'fail';
@@ -9,15 +9,23 @@ export type Finding = {
   fix?: string;
 };
 
-export const ok = (name: string, message: string): Finding => ({ name, status: 'ok', message });
-export const no = (name: string, message: string): Finding => ({ name, status: 'no', message });
-export const warn = (name: string, message: string, fix?: string): Finding => ({
+export const ok = (name: string, message: string): DoctorFinding => ({
+  name,
+  status: 'ok',
+  message,
+});
+export const no = (name: string, message: string): DoctorFinding => ({
+  name,
+  status: 'no',
+  message,
+});
+export const warn = (name: string, message: string, fix?: string): DoctorFinding => ({
   name,
   status: 'warn',
   message,
   ...(fix === undefined ? {} : { fix }),
 });
-export const fail = (name: string, message: string, fix?: string): Finding => ({
+export const fail = (name: string, message: string, fix?: string): DoctorFinding => ({
   ...warn(name, message, fix),
   status: 'fail',
 });

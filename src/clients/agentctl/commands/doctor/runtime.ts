@@ -1,20 +1,20 @@
 // Checks of a runtime that is up: its daemons, models and manifests.
 import { readFileSync } from 'node:fs';
 import { DAEMONS } from '../../../../wire/daemons.ts';
-import type { Running } from '../../running.ts';
-import type { Runtime } from '../../runtime.ts';
+import type { RuntimeState } from '../../running.ts';
+import type { RuntimeClient } from '../../runtime.ts';
 import { some } from '../../show/amounts.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
 import { userAndUid } from '../../user-name.ts';
 import { isOnlyRehearsal, modelsText } from '../catalog.ts';
-import { type Finding, fail, ok, warn } from './finding.ts';
+import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 
 const RIGHTS = {
   embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
   split: 'every daemon is a process of its own',
 } as const;
 
-export function checkMode(stateDir: string, running: Running | undefined): Finding {
+export function checkMode(stateDir: string, running: RuntimeState | undefined): DoctorFinding {
   if (running === undefined) {
     const left = readRuntimeInfo(stateDir);
     if (left === undefined) return warn('runtime', 'no runtime is up', 'agentctl up');
@@ -31,7 +31,7 @@ export function checkMode(stateDir: string, running: Running | undefined): Findi
 }
 
 /** Who they run as and what they may do, as the kernel says. */
-export async function checkRights(runtime: Runtime): Promise<Finding> {
+export async function checkRights(runtime: RuntimeClient): Promise<DoctorFinding> {
   try {
     const { pid } = await runtime.ask('agentd', 'health', {}, { deadlineMs: 3_000 });
     return rightsIn(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -40,7 +40,7 @@ export async function checkRights(runtime: Runtime): Promise<Finding> {
   }
 }
 
-function rightsIn(status: string): Finding {
+function rightsIn(status: string): DoctorFinding {
   const field = (name: string) => new RegExp(`^${name}:\\s+(\\w+)`, 'm').exec(status)?.[1] ?? '';
   const uid = Number(field('Uid'));
   const rights = /^0+$/.test(field('CapEff')) ? 'no capability' : `capabilities ${field('CapEff')}`;
@@ -54,9 +54,9 @@ function rightsIn(status: string): Finding {
   );
 }
 
-export async function checkDaemons(runtime: Runtime): Promise<Finding[]> {
+export async function checkDaemons(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   return Promise.all(
-    DAEMONS.map(async (daemon): Promise<Finding> => {
+    DAEMONS.map(async (daemon): Promise<DoctorFinding> => {
       try {
         const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: 3_000 });
         if (health.status !== 'ok') return warn(daemon, `is ${health.status}`);
@@ -68,7 +68,7 @@ export async function checkDaemons(runtime: Runtime): Promise<Finding[]> {
   );
 }
 
-export async function checkModels(runtime: Runtime): Promise<Finding> {
+export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding> {
   try {
     const all = await runtime.ask('modeld', 'listModels', {}, { deadlineMs: 3_000 });
     const broken = all.providers.filter(({ available }) => !available);
@@ -83,7 +83,7 @@ export async function checkModels(runtime: Runtime): Promise<Finding> {
 }
 
 /** Rules of the site that were changed and not taken: those before them stay in force. */
-export async function checkRules(runtime: Runtime): Promise<Finding[]> {
+export async function checkRules(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
     const { policy } = await runtime.ask('agentd', 'getPolicy', {}, { deadlineMs: 3_000 });
     const { problems, site, policies_dir } = policy;
@@ -98,7 +98,7 @@ export async function checkRules(runtime: Runtime): Promise<Finding[]> {
 }
 
 /** Declared tools that are not offered; nothing is said where none is declared. */
-export async function checkTools(runtime: Runtime): Promise<Finding[]> {
+export async function checkTools(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
     const { problems = [] } = await runtime.ask('toold', 'listTools', {}, { deadlineMs: 3_000 });
     return problems.map(({ file, line, message, hint }) =>
@@ -109,7 +109,7 @@ export async function checkTools(runtime: Runtime): Promise<Finding[]> {
   }
 }
 
-export async function checkManifests(runtime: Runtime): Promise<Finding[]> {
+export async function checkManifests(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
     const { agents, problems } = await runtime.ask(
       'agentd',

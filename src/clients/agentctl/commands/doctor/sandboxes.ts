@@ -2,17 +2,17 @@
 // is up says it of itself; otherwise a warden is started for it, and ended.
 import { spawnSync } from 'node:child_process';
 import { Fault, faultFromBody } from '../../../../wire/errors.ts';
-import type { FeaturesView, Try } from '../../../../wire/sandboxd.ts';
+import type { FeaturesView, Probe } from '../../../../wire/sandboxd.ts';
 import { findProgram } from '../../programs.ts';
-import type { Runtime } from '../../runtime.ts';
-import { type Finding, fail, no, ok, warn } from './finding.ts';
+import type { RuntimeClient } from '../../runtime.ts';
+import { type DoctorFinding, fail, no, ok, warn } from './finding.ts';
 
 const WITHIN_MS = 15_000;
 
 export async function checkSandboxes(
   stateDir: string,
-  runtime: Runtime | undefined,
-): Promise<{ findings: Finding[]; view: FeaturesView | undefined }> {
+  runtime: RuntimeClient | undefined,
+): Promise<{ findings: DoctorFinding[]; view: FeaturesView | undefined }> {
   try {
     const view =
       runtime === undefined
@@ -34,16 +34,16 @@ function tryHere(stateDir: string): FeaturesView {
   return answer;
 }
 
-function findingsOf(view: FeaturesView): Finding[] {
-  const isNeeded = ({ name }: Try) => name === view.runner_level;
-  const levels = view.levels.map((tried): Finding => {
+function findingsOf(view: FeaturesView): DoctorFinding[] {
+  const isNeeded = ({ name }: Probe) => name === view.runner_level;
+  const levels = view.levels.map((tried): DoctorFinding => {
     const { name, works, detail, fix } = tried;
     if (works) return ok(name, isNeeded(tried) ? `${detail}; runners get it` : detail);
     if (fix === null && !isNeeded(tried)) return no(name, detail);
     return (isNeeded(tried) ? fail : warn)(name, detail, fix ?? undefined);
   });
   const seen = new Set<string>();
-  const features = view.features.map(({ name, works, detail, fix }): Finding => {
+  const features = view.features.map(({ name, works, detail, fix }): DoctorFinding => {
     if (works) return ok(name, detail);
     // One command often helps several: it is said once.
     const again = fix === null || seen.has(fix);

@@ -4,7 +4,12 @@
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
-import { type Answer, type AnswerEvent, assistantMessage, type StreamReader } from '../dialect.ts';
+import {
+  type AnswerEvent,
+  assistantMessage,
+  type ModelResponse,
+  type StreamReader,
+} from '../dialect.ts';
 import {
   asCount,
   asList,
@@ -74,7 +79,7 @@ function takeStop(draft: Draft, value: JsonObject): void {
   draft.stopSequence = asText(value.stop_sequence) ?? draft.stopSequence;
 }
 
-function finishDraft(draft: Draft, parts: Part[], names: WireNames): Answer {
+function finishDraft(draft: Draft, parts: Part[], names: WireNames): ModelResponse {
   return {
     id: draft.id,
     model: draft.model === '' ? names.model : draft.model,
@@ -113,7 +118,7 @@ const isVoid = (part: Part): boolean =>
   (part.type === 'thinking' && part.text === '' && part.signature === undefined) ||
   (part.type === 'tool_call' && part.name === '');
 
-export function readAnswer(value: unknown, names: WireNames): Answer {
+export function readAnswer(value: unknown, names: WireNames): ModelResponse {
   const json = asObject(value);
   if (json === undefined || !Array.isArray(json.content))
     throw fault('provider_malformed', 'the provider sent a message without content');

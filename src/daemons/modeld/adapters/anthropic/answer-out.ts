@@ -1,6 +1,6 @@
 // A neutral answer as Anthropic writes it, whole or as stream events, for SDK clients.
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
-import type { Answer, AnswerEvent, AnswerMeta, StreamWriter } from '../dialect.ts';
+import type { AnswerEvent, AnswerMeta, ModelResponse, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 import { giveThinking } from './thinking.ts';
@@ -62,7 +62,7 @@ function writeMessage(meta: AnswerMeta, content: JsonObject[], rest: JsonObject)
   };
 }
 
-export function writeAnswer(answer: Answer, meta: AnswerMeta): JsonObject {
+export function writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject {
   return writeMessage(meta, answer.message.parts.flatMap(writeBlock), {
     stop_reason: STOP_REASONS[answer.stopReason],
     stop_sequence: answer.stopSequence ?? null,
@@ -110,7 +110,7 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
     const block = { type: 'tool_use', id, name, input: {} };
     return `${before}${say('content_block_start', { index, content_block: block })}`;
   };
-  const finish = (answer: Answer): string => {
+  const finish = (answer: ModelResponse): string => {
     const delta = {
       stop_reason: STOP_REASONS[answer.stopReason],
       stop_sequence: answer.stopSequence ?? null,

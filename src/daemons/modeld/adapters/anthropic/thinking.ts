@@ -25,10 +25,10 @@ export function sealRedacted(data: string, model: string): ThinkingPart {
   };
 }
 
-type Opened = { isRedacted: boolean; model: string | undefined; signature: string };
+type UnsealedThinking = { isRedacted: boolean; model: string | undefined; signature: string };
 
 /** A signature without our mark came from the client and is taken to fit. */
-function openSignature(signature: string): Opened {
+function openSignature(signature: string): UnsealedThinking {
   const [kind, model, ...rest] = signature.split(':');
   if ((kind === SIGNED || kind === REDACTED) && model !== undefined && rest.length > 0)
     return { isRedacted: kind === REDACTED, model, signature: rest.join(':') };

@@ -2,7 +2,12 @@
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
-import { type Answer, type AnswerEvent, assistantMessage, type StreamReader } from '../dialect.ts';
+import {
+  type AnswerEvent,
+  assistantMessage,
+  type ModelResponse,
+  type StreamReader,
+} from '../dialect.ts';
 import {
   asCount,
   asList,
@@ -74,7 +79,7 @@ const newDraft = (): Draft => ({
   usage: undefined,
 });
 
-function finishDraft(draft: Draft, names: WireNames): Answer {
+function finishDraft(draft: Draft, names: WireNames): ModelResponse {
   const parts: Part[] = [];
   if (draft.thinking !== '') parts.push({ type: 'thinking', text: draft.thinking });
   const text = draft.text + draft.refusal;
@@ -169,7 +174,7 @@ function takeCall(
   events.push({ type: 'tool_arguments', id: call.id, text });
 }
 
-export function readAnswer(value: unknown, names: WireNames): Answer {
+export function readAnswer(value: unknown, names: WireNames): ModelResponse {
   const json = asObject(value);
   const choice = asObject(asList(json?.choices)[0]);
   const message = asObject(choice?.message);

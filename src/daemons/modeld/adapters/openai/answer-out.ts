@@ -1,6 +1,6 @@
 // A neutral answer as OpenAI writes it, whole or as stream chunks, for SDK clients.
 import type { Message, Part, StopReason, Usage } from '../../../../wire/modeld.ts';
-import type { Answer, AnswerEvent, AnswerMeta, StreamWriter } from '../dialect.ts';
+import type { AnswerEvent, AnswerMeta, ModelResponse, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -65,7 +65,7 @@ function writeMessage(message: Message, stopReason: StopReason): JsonObject {
   };
 }
 
-export function writeAnswer(answer: Answer, meta: AnswerMeta): JsonObject {
+export function writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject {
   return {
     id: meta.id,
     object: 'chat.completion',
@@ -109,7 +109,7 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
     if (!indexOf.has(id)) indexOf.set(id, indexOf.size);
     return give({ tool_calls: [{ index: indexOf.get(id), ...more }] });
   };
-  const finish = (answer: Answer): string => {
+  const finish = (answer: ModelResponse): string => {
     const last = give(signedThinking(answer.message.parts), FINISH[answer.stopReason]);
     const usage = meta.streamUsage === true ? write([], { usage: writeUsage(answer.usage) }) : '';
     return `${last}${usage}${writeSse({ data: '[DONE]' })}`;

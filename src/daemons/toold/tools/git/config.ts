@@ -63,7 +63,7 @@ const KEPT: readonly RegExp[] = [
   /^(log\.date|status\.showuntrackedfiles|status\.renames)$/,
 ];
 
-export type Verdict = { settings: Setting[] } | { refused: string };
+export type ConfigCheck = { settings: Setting[] } | { refused: string };
 
 const SETTINGS_MAX = 180;
 
@@ -79,7 +79,7 @@ export function parseSettings(output: string): Setting[] {
 }
 
 /** Everything that must be set over the repository's own settings. */
-export function settingsOver(own: readonly Setting[]): Verdict {
+export function settingsOver(own: readonly Setting[]): ConfigCheck {
   const always = new Set(ALWAYS.map(([key]) => key));
   const off = new Set<string>();
   for (const [key, value] of own) {

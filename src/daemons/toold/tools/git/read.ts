@@ -8,14 +8,14 @@ import { openGit } from './run.ts';
 const LIMITS = { timeoutMs: 90_000, callsPerRunMax: 2_000 } as const;
 const CHANGES_MAX = 1_000;
 
-export type Change = { path: string; status: string; from?: string };
+export type FileChange = { path: string; status: string; from?: string };
 export type Status = {
   branch: string | null;
   commit: string | null;
   upstream?: string;
   ahead?: number;
   behind?: number;
-  changes: Change[];
+  changes: FileChange[];
 };
 
 /** `git status --porcelain=v2 --branch -z`. */
