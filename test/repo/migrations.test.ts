@@ -16,7 +16,10 @@ const MADE: Record<string, string[]> = {
     '79c3ce20e913ed4dcc8961f6e84fbeb07cc3f3ab5155116ea65f6884c774690f',
     '5fd6fd9f7ccd291a852d6b3ec2a1a353a30c7d30b801d61c685ffffc52d2c563',
   ],
-  'approvald/store/rows.ts': ['712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0'],
+  'approvald/store/rows.ts': [
+    '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',
+    'd99760ea1a1f77d2353cd4ea61290a89eee00fc6d4ddb832ae323b630f543ff1',
+  ],
   'egressd/store.ts': [
     '12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5',
     'f0b7c2a74b58abec470cec2ef3b658e71ddef62daa0e8c6f93bf34602355a545',
