@@ -9,7 +9,7 @@ import { runtimeDirOf } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
-import { handOver, openToPass, readRootsFile } from './hand-over.ts';
+import { chownState, openToPass, readRootsFile } from './hand-over.ts';
 import { assertNative } from './native.ts';
 import {
   loadRuntimeConfig,
@@ -20,7 +20,7 @@ import {
   refuseToStart,
   rootDir,
 } from './options.ts';
-import { heldBy } from './runtime.ts';
+import { stateInUseFault } from './runtime.ts';
 import { type ServiceUser, serviceUser } from './service-user.ts';
 
 /** Everything that must be reachable for the daemons, whoever made it. */
@@ -85,7 +85,7 @@ function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     ...['warden', warden, 'warden-dir', dir, 'bounds', bounds, 'runtime-dir', runtimeDir],
     ...['halt', join(told.stateDir, 'HALT')],
     ...['warden-log', join(told.stateDir, 'logs', 'warden.log')],
-    ...['in-use-error', JSON.stringify({ error: heldBy(told.stateDir).toBody() })],
+    ...['in-use-error', JSON.stringify({ error: stateInUseFault(told.stateDir).toBody() })],
     ...required.flatMap((path) => ['required', path]),
     ...secret.flatMap((path) => ['secret', path]),
     ...[...optional, dirname(runtimeDir)]
@@ -129,7 +129,7 @@ function main(): void {
     const user = serviceUser(config);
     for (const name of ['workspaces', 'homes', 'logs'])
       mkdirSync(join(told.stateDir, name), { recursive: true, mode: 0o700 });
-    handOver(told.stateDir, user, daemonsOf(config.sandboxd));
+    chownState(told.stateDir, user, daemonsOf(config.sandboxd));
     writeSync(given.keeperFd, `${launchSpec(told, config, user).join('\0')}\0`);
   } catch (error) {
     refuseToStart(given.readyFd, error);

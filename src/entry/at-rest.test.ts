@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { giveBackAtRest } from './at-rest.ts';
+import { collectWhenIdle } from './at-rest.ts';
 
 /** Grows by objects that live for a while, then waits until the heap is small again. */
 const CODE = `
@@ -41,7 +41,7 @@ test('a process that worked long gives back only after a long rest', async () =>
       clearTimeout(late);
       resolve(performance.now());
     };
-    giveBackAtRest({ collect, lookMsMin: 20, warmMs: 50, warmRestMs: 300 });
+    collectWhenIdle({ collect, lookMsMin: 20, warmMs: 50, warmRestMs: 300 });
     setTimeout(() => {
       for (const until = performance.now() + 100; performance.now() < until; );
       endedMs = performance.now();

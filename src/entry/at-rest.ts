@@ -28,7 +28,7 @@ const REST: IdleGcOptions = {
 };
 
 /** Looks soon after there was work, and ever more seldom while there is none. */
-export function giveBackAtRest(rest: Partial<IdleGcOptions> = {}): void {
+export function collectWhenIdle(rest: Partial<IdleGcOptions> = {}): void {
   const { collect, lookMsMin, warmMs, warmRestMs } = { ...REST, ...rest };
   let restingBytes = 0;
   let lookMs = lookMsMin;

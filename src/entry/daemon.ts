@@ -4,7 +4,7 @@ import { hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
 import { DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
-import { giveBackAtRest } from './at-rest.ts';
+import { collectWhenIdle } from './at-rest.ts';
 import { LOADERS } from './daemon-modules.ts';
 import {
   endAll,
@@ -34,7 +34,7 @@ async function main(): Promise<void> {
     }, true);
     sayReady(args.readyFd);
     await hosted.begin();
-    giveBackAtRest();
+    collectWhenIdle();
   } catch (error) {
     refuseToStart(args.readyFd, error);
   }

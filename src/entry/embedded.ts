@@ -2,7 +2,7 @@
 // in this process, joined by local links.
 import { hostDaemon, type RunningDaemon } from '../platform/daemon.ts';
 import { DAEMON_TABLE, START_ORDER } from '../wire/daemons.ts';
-import { giveBackAtRest } from './at-rest.ts';
+import { collectWhenIdle } from './at-rest.ts';
 import { LOADERS } from './daemon-modules.ts';
 import {
   assertNotRoot,
@@ -39,7 +39,7 @@ async function main(): Promise<void> {
     const info = await runtime.up();
     for (const one of hosted) await one.begin();
     sayReady(args.readyFd, info);
-    giveBackAtRest();
+    collectWhenIdle();
   } catch (error) {
     // What was opened before the refusal would lie there as if somebody listened.
     await taken?.down().catch(endedBadly);

@@ -25,7 +25,7 @@ const DEPTH: Readonly<Record<string, number>> = { workspaces: 2, homes: 2 };
 /** Read by root at every start: they stay root's, or the daemons could say what root does. */
 const isRootsOwn = (name: string): boolean => /^agentd\.yaml(\.d)?$/.test(name);
 
-export function handOver(stateDir: string, user: ServiceUser, earlier: { uid: number }): void {
+export function chownState(stateDir: string, user: ServiceUser, earlier: { uid: number }): void {
   withOpen(stateDir, (top, stat) => {
     if (![0, user.uid, earlier.uid].includes(stat.uid))
       throw fault('bad_config', `the state directory ${stateDir} belongs to uid ${stat.uid}`, {
@@ -34,9 +34,14 @@ export function handOver(stateDir: string, user: ServiceUser, earlier: { uid: nu
     const isFirst = stat.uid !== user.uid;
     const from = isFirst ? [0, earlier.uid] : [0];
     for (const name of readdirSync(at(top)))
-      if (isRootsOwn(name)) letRead(at(top, name), user);
+      if (isRootsOwn(name)) grantGroupRead(at(top, name), user);
       // Afterwards only what an operator put there for them and they could not read.
-      else give(at(top, name), user, { from, depth: isFirst ? (DEPTH[name] ?? 64) : 2, isFirst });
+      else
+        chownEntry(at(top, name), user, {
+          from,
+          depth: isFirst ? (DEPTH[name] ?? 64) : 2,
+          isFirst,
+        });
     // Last: until then nobody else can enter.
     if (isFirst) fchownSync(top, user.uid, user.gid);
   });
@@ -63,13 +68,13 @@ function withOpen(path: string, work: (fd: number, stat: Stats) => void): void {
 
 type ChownOptions = { from: readonly number[]; depth: number; isFirst: boolean };
 
-function give(path: string, user: ServiceUser, how: ChownOptions): void {
+function chownEntry(path: string, user: ServiceUser, how: ChownOptions): void {
   withOpen(path, (fd, stat) => {
     const isKnown = stat.isDirectory() || (stat.isFile() && stat.nlink === 1);
     if (!isKnown || how.depth === 0) return;
     if (stat.isDirectory())
       for (const name of readdirSync(at(fd)))
-        give(at(fd, name), user, { ...how, depth: how.depth - 1 });
+        chownEntry(at(fd, name), user, { ...how, depth: how.depth - 1 });
     const isWanted = how.isFirst || (stat.mode & OTHERS) === 0;
     if (isWanted && how.from.includes(stat.uid))
       fchownSync(fd, user.uid, how.isFirst && stat.mode & 0o2000 ? stat.gid : user.gid);
@@ -77,10 +82,11 @@ function give(path: string, user: ServiceUser, how: ChownOptions): void {
 }
 
 /** Readable by the daemons' group, and changed by root alone. */
-function letRead(path: string, user: ServiceUser): void {
+function grantGroupRead(path: string, user: ServiceUser): void {
   withOpen(path, (fd, stat) => {
     if (stat.uid !== 0) return;
-    if (stat.isDirectory()) for (const name of readdirSync(at(fd))) letRead(at(fd, name), user);
+    if (stat.isDirectory())
+      for (const name of readdirSync(at(fd))) grantGroupRead(at(fd, name), user);
     const isOpen = (stat.mode & 0o004) !== 0;
     if (isOpen || (stat.isFile() && stat.nlink > 1)) return;
     fchownSync(fd, 0, user.gid);

@@ -156,7 +156,7 @@ export function hostOptions(told: RuntimeArgs, config: RuntimeConfig): HostOptio
     newId: idMaker(clock),
     log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
     here: new Map(),
-    ...(process.env.AGENTD_FAULTS === '1' ? { moment: crashAtMoment(told.stateDir) } : {}),
+    ...(process.env.AGENTD_FAULTS === '1' ? { failpoint: crashAtFailpoint(told.stateDir) } : {}),
   };
 }
 
@@ -164,7 +164,7 @@ export function hostOptions(told: RuntimeArgs, config: RuntimeConfig): HostOptio
  * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then:
  * this process, or whom the test is asked to kill by STATE/crash-now.
  */
-function crashAtMoment(stateDir: string): (name: string) => void {
+function crashAtFailpoint(stateDir: string): (name: string) => void {
   const file = join(stateDir, 'crash-at');
   let passed = 0;
   return (name) => {

@@ -52,7 +52,7 @@ export type Runtime = {
 export async function takeState(told: RuntimeArgs): Promise<Runtime> {
   prepareStateDir(told.stateDir);
   const lock = tryLock(join(told.stateDir, 'runtime.lock'));
-  if (lock === undefined) throw heldBy(told.stateDir);
+  if (lock === undefined) throw stateInUseFault(told.stateDir);
   let runtime: Runtime | undefined;
   try {
     // Read once: what is decided here and what the daemons get must be the same file.
@@ -90,7 +90,7 @@ export async function takeState(told: RuntimeArgs): Promise<Runtime> {
   }
 }
 
-export function heldBy(stateDir: string) {
+export function stateInUseFault(stateDir: string) {
   const info = readRuntimeInfo(stateDir);
   const who =
     info === undefined

@@ -29,7 +29,7 @@ import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
 import { peopleIn } from './people.ts';
 import { ownDir } from './state-dir.ts';
-import { makeTurns } from './turns.ts';
+import { makeKeyedMutex } from './turns.ts';
 
 /**
  * Sockets of live runs: one directory per run, made and removed by the daemon. What is asked for
@@ -59,8 +59,8 @@ export type DaemonContext<C = unknown> = {
   runSockets: RunSockets;
   /** A typed client of a peer; a peer that is not in the table cannot be had. */
   peer<T extends RouteTable>(name: DaemonName, table: T): Client<T>;
-  /** A named moment of a job. Fault tests kill the process here; otherwise it does nothing. */
-  moment(name: string): void;
+  /** A named step of a job. Fault tests kill the process here; otherwise it does nothing. */
+  failpoint(name: string): void;
 };
 
 export type DaemonHandle<T extends RouteTable> = {
@@ -119,13 +119,13 @@ export type HostOptions = {
   random: Random;
   newId: NewId;
   log: Log;
-  moment?: (name: string) => void;
+  failpoint?: (name: string) => void;
   /** Daemons in this process, filled as they start. */
   here: Map<DaemonName, RunningDaemon>;
 };
 
 const everyone: CallerKind[] = ['operator', ...DAEMONS];
-export const floorRoutes = routes({
+export const commonRoutes = routes({
   health: route({
     method: 'GET',
     path: '/healthz',
@@ -191,12 +191,12 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     newId: options.newId,
     log,
     metrics,
-    moment: options.moment ?? (() => {}),
+    failpoint: options.failpoint ?? (() => {}),
     runSockets: makeRunSockets({ dir: join(options.runtimeDir, name), name, face: () => face }),
     peer: (peer, table) => makeClient(table, linkTo(peer)),
   };
   const running = await value.start(floor);
-  const table = { ...value.routes, ...floorRoutes };
+  const table = { ...value.routes, ...commonRoutes };
   const handlers = {
     ...running.handlers,
     ...floorHandlers(
@@ -271,7 +271,7 @@ function makeRunSockets(options: {
   face: () => HttpListener | undefined;
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
-  const inTurn = makeTurns();
+  const inTurn = makeKeyedMutex();
   const keyOf = (runId: string, mode: 'live' | 'replay') => (mode === 'live' ? runId : `${runId}r`);
   const openNow = async (key: string, caller: RunCaller): Promise<string> => {
     const face = options.face();
@@ -335,7 +335,7 @@ function floorHandlers(
   floor: DaemonContext,
   stopping: () => boolean,
   dispatch: () => Dispatch,
-): Handlers<typeof floorRoutes> {
+): Handlers<typeof commonRoutes> {
   return {
     health: async () => ({
       daemon: floor.name,

@@ -25,7 +25,7 @@ describe('outbox', () => {
       });
     await many(3_000, 0);
     await many(3_000, 3_000);
-    bench.outbox.poke();
+    bench.outbox.wake();
     bench.down.is = false;
     await bench.outbox.delivered(await many(10, 6_000), 20_000);
     await bench.outbox.delivered(await bench.add('last'));
@@ -67,7 +67,7 @@ describe('outbox', () => {
     const bench = await openBench(undefined, { is: true });
     await bench.add('a');
     const last = await bench.add('b');
-    bench.outbox.poke();
+    bench.outbox.wake();
     assert.equal(await bench.outbox.drain(30), false);
     assert.deepEqual(bench.taken, []);
     bench.down.is = false;
@@ -95,15 +95,15 @@ describe('outbox', () => {
 
   it('assertTaking: no new work while the log has been away for two seconds, and again after', async () => {
     const bench = await openBench(undefined, { is: true });
-    bench.outbox.assertTaking();
+    bench.outbox.assertAuditAccepting();
     const began = performance.now();
     await bench.add('a');
-    bench.outbox.poke();
+    bench.outbox.wake();
     let refused: unknown;
     while (refused === undefined && performance.now() - began < 10_000) {
       await new Promise((resolve) => setTimeout(resolve, 50));
       try {
-        bench.outbox.assertTaking();
+        bench.outbox.assertAuditAccepting();
       } catch (error) {
         refused = error;
       }
@@ -112,7 +112,7 @@ describe('outbox', () => {
     assert.ok(performance.now() - began >= 2_000, 'a short absence stops nobody');
     bench.down.is = false;
     assert.equal(await bench.outbox.drain(20_000), true);
-    bench.outbox.assertTaking();
+    bench.outbox.assertAuditAccepting();
     await bench.close();
   });
 
@@ -309,7 +309,7 @@ describe('outbox', () => {
                 () => undefined,
               );
             }
-            bench.outbox.poke();
+            bench.outbox.wake();
           }
         }
         bench.down.is = false;

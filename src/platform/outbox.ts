@@ -29,11 +29,11 @@ export type Outbox = {
   /** The same for several, in one statement. Gives the number of the last. */
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
   /** Call after the transaction: wakes the relay. */
-  poke(): void;
+  wake(): void;
   /** Resolves when the audit log has everything up to this number durably. */
   delivered(seq: number, waitMs?: number): Promise<void>;
   /** Throws when the audit log has not been taking events for a while: no new work may start. */
-  assertTaking(): void;
+  assertAuditAccepting(): void;
   /** Resolves when nothing waits any more, or the time is over. */
   drain(waitMs: number): Promise<boolean>;
   stop(): void;
@@ -250,13 +250,13 @@ export async function openOutbox(options: {
       sql.afterCommit(() => added.forEach(keepReady));
       return last;
     },
-    poke() {
+    wake() {
       again = true;
       if (!running && !stopped) void relay();
     },
     delivered(seq, waitMs = 5_000) {
       if (seq <= acked) return Promise.resolve();
-      outbox.poke();
+      outbox.wake();
       return new Promise((resolve, reject) => {
         const timer = setTimeout(() => {
           waiters = waiters.filter((w) => w.timer !== timer);
@@ -271,14 +271,14 @@ export async function openOutbox(options: {
         waiters.push({ seq, resolve, reject, timer });
       });
     },
-    assertTaking() {
+    assertAuditAccepting() {
       if (failingSince !== undefined && performance.now() - failingSince > SLOW_MS) {
         throw fault('audit_unavailable', 'the audit log takes no events, so no new work is taken');
       }
     },
     async drain(waitMs) {
       const end = performance.now() + waitMs;
-      outbox.poke();
+      outbox.wake();
       while (performance.now() < end) {
         if (acked >= last) return true;
         // The last numbers may have been rolled back: then none of them is there to be sent.
@@ -295,6 +295,6 @@ export async function openOutbox(options: {
       }
     },
   };
-  outbox.poke();
+  outbox.wake();
   return outbox;
 }

@@ -8,7 +8,7 @@ import type { RunId, TaskId } from '../wire/words.ts';
 import type { RunSockets } from './daemon.ts';
 import type { Log } from './log.ts';
 import type { Database, Sql } from './sql/database.ts';
-import { makeTurns } from './turns.ts';
+import { makeKeyedMutex } from './turns.ts';
 
 /** One activation of a run, as admitted. */
 export type AdmittedRun = {
@@ -73,7 +73,7 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
   const { db, rows, sockets, log } = options;
   const runs = { live: new Map<RunId, Run>(), replay: new Map<RunId, Run>() };
   /** Serializes, for each run, admissions, dismissals and the closing of sockets. */
-  const locked = makeTurns();
+  const locked = makeKeyedMutex();
 
   /** Durable before the activation can call: after a crash no older one is accepted again. */
   const accept = async (sql: Sql, runId: RunId, admission: A): Promise<void> => {

@@ -4,7 +4,7 @@
 export type LockRequest = {
   /** Names of places; two that are below one another are the same to whoever wants to be alone. */
   places: readonly string[];
-  isAlone: boolean;
+  exclusive: boolean;
 };
 export type PathLock = {
   /**
@@ -16,7 +16,7 @@ export type PathLock = {
 
 type Entry = LockRequest & { begin: (() => void) | undefined };
 
-export function makeSharedTurns(): PathLock {
+export function makePathLock(): PathLock {
   /** Those who are in and those who wait, in the order they came. */
   const all: Entry[] = [];
   /** While it is 0, nobody excludes anybody. */
@@ -35,7 +35,7 @@ export function makeSharedTurns(): PathLock {
     if (at < 0) return;
     all.splice(at, 1);
     if (alone === 0) return;
-    if (entry.isAlone) alone--;
+    if (entry.exclusive) alone--;
     letIn();
   };
 
@@ -43,7 +43,7 @@ export function makeSharedTurns(): PathLock {
     async enter(stay, signal) {
       signal.throwIfAborted();
       const entry: Entry = { ...stay, begin: undefined };
-      if (entry.isAlone) alone++;
+      if (entry.exclusive) alone++;
       const hasWaited = alone > 0 && all.some((one) => excludes(one, entry));
       const turn = Promise.withResolvers<void>();
       if (hasWaited) entry.begin = turn.resolve;
@@ -62,7 +62,8 @@ export function makeSharedTurns(): PathLock {
 }
 
 const excludes = (a: LockRequest, b: LockRequest): boolean =>
-  (a.isAlone || b.isAlone) && a.places.some((one) => b.places.some((other) => meet(one, other)));
+  (a.exclusive || b.exclusive) &&
+  a.places.some((one) => b.places.some((other) => meet(one, other)));
 
 const meet = (a: string, b: string): boolean =>
   a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`);

@@ -1,11 +1,11 @@
 // Turns: in order, one at a time, and none lost to the failure of another.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { makeTurn, makeTurns } from './turns.ts';
+import { makeKeyedMutex, makeMutex } from './turns.ts';
 
 describe('turns', () => {
   it('work of one key waits for what was asked before; work of another does not', async () => {
-    const inTurn = makeTurns();
+    const inTurn = makeKeyedMutex();
     const gate = Promise.withResolvers<void>();
     const seen: string[] = [];
     const first = inTurn('a', async () => {
@@ -21,7 +21,7 @@ describe('turns', () => {
   });
 
   it('a failure is told to who asked, and the next still gets its turn', async () => {
-    const inTurn = makeTurn();
+    const inTurn = makeMutex();
     const failing = inTurn(() => Promise.reject(new Error('no')));
     const next = inTurn(async () => 'yes');
     await assert.rejects(failing, { message: 'no' });

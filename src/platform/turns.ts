@@ -3,7 +3,7 @@
 export type WithLock = <T>(key: string, work: () => Promise<T>) => Promise<T>;
 
 /** Work for the same key never overlaps, and is done in the order it was asked for. */
-export function makeTurns(): WithLock {
+export function makeKeyedMutex(): WithLock {
   const last = new Map<string, Promise<unknown>>();
   return (key, work) => {
     // Whoever asked for the one before hears how it ended; this one only waits for it.
@@ -16,13 +16,13 @@ export function makeTurns(): WithLock {
 }
 
 /** The same for work that is all of one kind. */
-export function makeTurn(): <T>(work: () => Promise<T>) => Promise<T> {
-  const inTurn = makeTurns();
+export function makeMutex(): <T>(work: () => Promise<T>) => Promise<T> {
+  const inTurn = makeKeyedMutex();
   return (work) => inTurn('', work);
 }
 
 /** So many at once; the others wait in the order they came. */
-export function makeLanes(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+export function makeSemaphore(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
   let free = most;
   return async (work) => {

@@ -4,10 +4,10 @@ import { Fault } from '../wire/errors.ts';
 
 export type BackoffOptions = {
   /** Whether to try again after this; the rest is thrown. */
-  passes(error: unknown): boolean;
-  pauseMsMax: number;
+  isTransient(error: unknown): boolean;
+  backoffMsMax: number;
   /** After this time even what passes is thrown. */
-  forMsMax?: number;
+  timeoutMs?: number;
   /** Nobody waits for it, so it does not keep the process alive. */
   inBackground?: true;
 };
@@ -17,8 +17,16 @@ const PAUSE_MS_FIRST = 50;
 /** A fault that the table of faults marks as worth a retry. */
 export const isTransient = (error: unknown): boolean => error instanceof Fault && error.retry;
 
-export async function untilDone<T>(work: () => Promise<T>, patience: BackoffOptions): Promise<T> {
-  const { passes, pauseMsMax, forMsMax = Number.POSITIVE_INFINITY, inBackground } = patience;
+export async function retryWithBackoff<T>(
+  work: () => Promise<T>,
+  patience: BackoffOptions,
+): Promise<T> {
+  const {
+    isTransient: passes,
+    backoffMsMax: pauseMsMax,
+    timeoutMs: forMsMax = Number.POSITIVE_INFINITY,
+    inBackground,
+  } = patience;
   const endMs = performance.now() + forMsMax;
   for (let pauseMs = PAUSE_MS_FIRST; ; pauseMs = Math.min(2 * pauseMs, pauseMsMax)) {
     try {

@@ -99,10 +99,10 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       context,
       entities: [principal, place.placed],
     };
-    const holding = holdingOf(cedar, own, fitting, question);
+    const holding = matchingRules(cedar, own, fitting, question);
     if ('problem' in holding)
       return say('deny', ['base:error'], `it cannot be decided: ${holding.problem}`);
-    const verdict = judge(holding);
+    const verdict = evaluate(holding);
     const reason = verdict.reason ?? `nothing allows ${uid.id} ${action} on ${resource.id}`;
     return say(verdict.answer, verdict.rules, reason);
   };
@@ -149,7 +149,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
 
 type RuleOutcome = { answer: PolicyDecision['answer']; rules: string[]; reason?: string };
 
-function judge(holding: readonly Rule[]): RuleOutcome {
+function evaluate(holding: readonly Rule[]): RuleOutcome {
   const forbids = holding.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
   if (forbids.length > 0) return because('deny', forbids, 'forbidden');
   const permits = holding.filter(({ effect }) => effect === 'permit');
@@ -173,7 +173,7 @@ function because(
  * The rules that hold. One without conditions holds where its scope fits; the others are Cedar's to
  * say. What Cedar cannot evaluate counts as not permitting, and as forbidding.
  */
-function holdingOf(
+function matchingRules(
   cedar: Cedar,
   policy: number,
   fitting: readonly Rule[],

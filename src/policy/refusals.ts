@@ -12,7 +12,7 @@ const PROBLEM_CHARS_MAX = 1_024;
 export function auditRefusals(own: {
   daemon: DaemonName;
   db: Pick<Database, 'write'>;
-  outbox: Pick<Outbox, 'add' | 'poke'>;
+  outbox: Pick<Outbox, 'add' | 'wake'>;
   newId: NewId;
   log: Log;
 }): NonNullable<PolicySourceOptions['onRefused']> {
@@ -29,7 +29,7 @@ export function auditRefusals(own: {
       },
     } as const;
     db.write((sql) => outbox.add(sql, draft)).then(
-      () => outbox.poke(),
+      () => outbox.wake(),
       (error: unknown) => log.error('a refused policy is not in the log', { problem, error }),
     );
   };

@@ -14,7 +14,7 @@ import {
   writableFile,
 } from '../support/runtime.ts';
 
-const MOMENTS = [
+const FAILPOINTS = [
   'approvald.before-ask',
   'approvald.after-ask',
   'approvald.before-answer',
@@ -72,10 +72,10 @@ describe('killed at every moment of an approval, in split mode', () => {
     }
   };
 
-  for (const moment of MOMENTS)
-    it(moment, async () => {
+  for (const failpoint of FAILPOINTS)
+    it(failpoint, async () => {
       const key = `k${n++}`;
-      writeFileSync(crashFile, moment);
+      writeFileSync(crashFile, failpoint);
       const goal = `count the effect 2 times with key ${key}`;
       const once = { idempotencyKey: `task-${key}` };
       const { task } = await eventually('a task to be taken', () =>
@@ -90,7 +90,7 @@ describe('killed at every moment of an approval, in split mode', () => {
         },
         60_000,
       );
-      assert.equal(existsSync(crashFile), false, `${moment} was reached`);
+      assert.equal(existsSync(crashFile), false, `${failpoint} was reached`);
       assert.equal(ended.status, 'completed', JSON.stringify(ended));
       assert.deepEqual(effects(key), [`${key}-1`, `${key}-2`]);
     });
@@ -99,13 +99,13 @@ describe('killed at every moment of an approval, in split mode', () => {
     const all = await eventually('the log to be whole', async () => {
       const events = await allEvents(runtime);
       const done = events.filter(({ event }) => event === 'approval.redeemed');
-      return done.length >= 2 * MOMENTS.length ? events : undefined;
+      return done.length >= 2 * FAILPOINTS.length ? events : undefined;
     });
     assert.equal(new Set(all.map(({ id }) => id)).size, all.length, 'no event twice');
     const begun = all.filter(
       ({ event, tool }) => event === 'tool.call.attempted' && tool === 'test.count_effect',
     );
-    assert.ok(begun.length >= 2 * MOMENTS.length);
+    assert.ok(begun.length >= 2 * FAILPOINTS.length);
     for (const { call_id, seq } of begun) {
       const redeemed = all.find(
         (one) => one.event === 'approval.redeemed' && one.call_id === call_id && one.allowed,

@@ -22,7 +22,7 @@ const files = ['sandboxd.before-file', 'sandboxd.after-file'];
 const sending = ['egressd.after-allowed', 'egressd.after-fetch-intent', 'egressd.after-fetch'];
 
 /** The moments that each call comes by. */
-const MOMENTS: Record<EffectName, readonly string[]> = {
+const FAILPOINTS: Record<EffectName, readonly string[]> = {
   shell: [...inToold, ...opening, ...running],
   edit: [...inToold, ...opening, ...files],
   commit: [...inToold, ...opening, ...files, ...running],
@@ -31,31 +31,31 @@ const MOMENTS: Record<EffectName, readonly string[]> = {
   write: [...inToold, ...opening, ...files],
   post: [...inToold, ...sending],
 };
-const NAMES = Object.keys(MOMENTS) as EffectName[];
+const NAMES = Object.keys(FAILPOINTS) as EffectName[];
 const isLong = process.env.FUZZ === 'long';
 
-type Case = { effect: EffectName; moment: string; who: string };
-const ownerOf = (moment: string): string => moment.split('.')[0]!;
+type Case = { effect: EffectName; failpoint: string; who: string };
+const ownerOf = (failpoint: string): string => failpoint.split('.')[0]!;
 
 /** In short: one tool through everything, the others where they differ from it. */
-function isWanted({ effect, moment, who }: Case): boolean {
+function isWanted({ effect, failpoint, who }: Case): boolean {
   if (isLong) return true;
-  if (effect === 'shell') return who !== 'runners' || running.includes(moment);
-  if (who !== ownerOf(moment)) return false;
-  return moment === 'toold.after-effect' || ![...inToold, ...opening].includes(moment);
+  if (effect === 'shell') return who !== 'runners' || running.includes(failpoint);
+  if (who !== ownerOf(failpoint)) return false;
+  return failpoint === 'toold.after-effect' || ![...inToold, ...opening].includes(failpoint);
 }
 
 function casesOf(effect: EffectName): Case[] {
   const others = effect === 'post' ? ['egressd'] : ['sandboxd', 'warden'];
   const victims = [...others, 'toold', 'runners'];
-  return MOMENTS[effect]
-    .flatMap((moment) => victims.map((who) => ({ effect, moment, who })))
+  return FAILPOINTS[effect]
+    .flatMap((failpoint) => victims.map((who) => ({ effect, failpoint, who })))
     .filter(isWanted);
 }
 
 /** One process has them all, so that whoever comes by a moment takes the others along. */
 const EMBEDDED: readonly [EffectName, string][] = isLong
-  ? NAMES.flatMap((name) => MOMENTS[name].map((moment) => [name, moment] as const))
+  ? NAMES.flatMap((name) => FAILPOINTS[name].map((failpoint) => [name, failpoint] as const))
   : [
       ['shell', 'toold.after-intent'],
       ['shell', 'sandboxd.after-open'],
@@ -91,9 +91,9 @@ describe('killed while something is done in a box, in split mode', () => {
   });
   after(() => world?.stop());
 
-  for (const { effect, moment, who } of NAMES.flatMap(casesOf))
-    it(`${effect}, at ${moment}: ${who}`, () => {
-      world.armCrash(moment, { who: who === ownerOf(moment) ? undefined : who });
+  for (const { effect, failpoint, who } of NAMES.flatMap(casesOf))
+    it(`${effect}, at ${failpoint}: ${who}`, () => {
+      world.armCrash(failpoint, { who: who === ownerOf(failpoint) ? undefined : who });
       return doneOnce(world, effect, `k${n++}`);
     });
 
@@ -128,9 +128,9 @@ describe('the one process killed while something is done in a box, in embedded m
   });
   after(() => world?.stop());
 
-  for (const [effect, moment] of EMBEDDED)
-    it(`${effect}, at ${moment}`, () => {
-      world.armCrash(moment);
+  for (const [effect, failpoint] of EMBEDDED)
+    it(`${effect}, at ${failpoint}`, () => {
+      world.armCrash(failpoint);
       return doneOnce(world, effect, `k${n++}`);
     });
 

@@ -72,8 +72,8 @@ describe('egressd killed, in split mode', () => {
     rmSync(dir, { recursive: true });
   });
 
-  const crashAt = (moment: string): void =>
-    writeFileSync(join(runtime.stateDir, 'crash-at'), `${moment} 0\n`);
+  const crashAt = (failpoint: string): void =>
+    writeFileSync(join(runtime.stateDir, 'crash-at'), `${failpoint} 0\n`);
   const crashCame = (): boolean => !existsSync(join(runtime.stateDir, 'crash-at'));
   const get = () => {
     const at = `${NAME}:${web.port}`;
@@ -118,15 +118,15 @@ describe('egressd killed, in split mode', () => {
     );
   });
 
-  for (const moment of [
+  for (const failpoint of [
     'egressd.after-allowed',
     'egressd.after-fetch-intent',
     'egressd.after-fetch',
   ])
-    it(`at ${moment}: a request that may change something is sent at most once`, async () => {
+    it(`at ${failpoint}: a request that may change something is sent at most once`, async () => {
       seen = [];
-      const name = moment.replace('.', '-');
-      crashAt(moment);
+      const name = failpoint.replace('.', '-');
+      crashAt(failpoint);
       await assert.rejects(post(name), (error) => error instanceof Fault && error.retry);
       assert.ok(crashCame());
       await worksAgain();
@@ -134,7 +134,7 @@ describe('egressd killed, in split mode', () => {
         error instanceof Fault && error.code === 'conflict' && error.details?.outcome === 'unknown';
       await assert.rejects(post(name), unknown, 'nobody knows, and it is not sent again');
       const times = seen.filter((line) => line === `POST /${name}`).length;
-      assert.equal(times, moment === 'egressd.after-fetch' ? 1 : 0);
+      assert.equal(times, failpoint === 'egressd.after-fetch' ? 1 : 0);
       assert.equal((await post(`${name}-other`)).status, 200);
     });
 

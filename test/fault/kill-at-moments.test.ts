@@ -56,41 +56,42 @@ describe('killed at every moment, in split mode', () => {
     return { task: (await agentd.getTask({ params: { id: task.id } })).task, questions };
   };
 
-  const countOnce = async (moment: string, who?: 'runners' | 'warden') => {
+  const countOnce = async (failpoint: string, who?: 'runners' | 'warden') => {
     const key = `k${n++}`;
-    world.armCrash(moment, {
-      passes: moment.startsWith('auditd-ai') ? 2 : 0,
+    world.armCrash(failpoint, {
+      passes: failpoint.startsWith('auditd-ai') ? 2 : 0,
       ...(who === undefined ? {} : { who }),
     });
     const { task, questions } = await runTo(`count the effect 2 times with key ${key}`, 'coder');
     assert.equal(task.status, 'completed', JSON.stringify(task));
-    assert.ok(world.crashCame(), `${moment} was reached`);
+    assert.ok(world.crashCame(), `${failpoint} was reached`);
     const counts = [...world.effects()].filter(([name]) => name.startsWith(`${key}-`));
     assert.deepEqual(
       counts.map(([, times]) => times),
       [1, 1],
-      `${moment}: ${JSON.stringify(counts)}`,
+      `${failpoint}: ${JSON.stringify(counts)}`,
     );
     if (
       who === undefined &&
-      moment !== 'toold.after-intent' &&
-      moment !== 'toold.after-attempt-durable' &&
-      moment !== 'toold.after-effect'
+      failpoint !== 'toold.after-intent' &&
+      failpoint !== 'toold.after-attempt-durable' &&
+      failpoint !== 'toold.after-effect'
     ) {
       assert.equal(questions, 0, 'nobody is asked when the outcome is known');
     }
   };
 
-  for (const moment of EFFECT_MOMENTS) it(`[R407] ${moment}: the daemon`, () => countOnce(moment));
-  for (const moment of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
-    it(`${moment}: the runner`, () => countOnce(moment, 'runners'));
-  for (const moment of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
-    it(`${moment}: the warden`, () => countOnce(moment, 'warden'));
+  for (const failpoint of EFFECT_MOMENTS)
+    it(`[R407] ${failpoint}: the daemon`, () => countOnce(failpoint));
+  for (const failpoint of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
+    it(`${failpoint}: the runner`, () => countOnce(failpoint, 'runners'));
+  for (const failpoint of EFFECT_MOMENTS.filter((name) => !name.startsWith('auditd-ai')))
+    it(`${failpoint}: the warden`, () => countOnce(failpoint, 'warden'));
 
-  for (const moment of TEAM_MOMENTS) {
-    it(`${moment}: the daemon, with a team at work`, async () => {
-      world.armCrash(moment);
-      const { task } = await runTo(`Look into ${moment}`, 'planner');
+  for (const failpoint of TEAM_MOMENTS) {
+    it(`${failpoint}: the daemon, with a team at work`, async () => {
+      world.armCrash(failpoint);
+      const { task } = await runTo(`Look into ${failpoint}`, 'planner');
       assert.equal(task.status, 'completed', JSON.stringify(task));
       assert.ok(world.crashCame());
       const { tree } = await world.runtime.agentd.getTree({ params: { id: task.id } });

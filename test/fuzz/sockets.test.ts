@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
+import { commonRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { runSocketOf, TABLES } from '../support/callers.ts';
@@ -62,7 +62,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     for (const name of DAEMONS) {
       const socketPath = socketPathOf(runtime.runtimeDir, name, 'operator');
       const link = socketLink({ socketPath, headers });
-      pids.push((await makeClient(floorRoutes, link).health({})).pid);
+      pids.push((await makeClient(commonRoutes, link).health({})).pid);
       link.close();
     }
     const rssOf = (pid: number): number =>

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { floorRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { commonRoutes, socketPathOf } from '../../src/platform/daemon.ts';
 import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { listFiles } from '../../tools/source.ts';
@@ -170,7 +170,7 @@ for (const mode of ['embedded', 'split'] as const)
     });
 
     it(`has ${mode === 'split' ? 'a process of its own' : 'no process of its own'}`, async () => {
-      const { pid } = (await call(floorRoutes.health)) as { pid: number };
+      const { pid } = (await call(commonRoutes.health)) as { pid: number };
       assert.equal(pid === runtime.runtimePid, mode === 'embedded');
     });
 

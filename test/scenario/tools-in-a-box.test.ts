@@ -94,7 +94,7 @@ for (const mode of MODES) {
         sandboxd,
         ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
         policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
-        grants: { of: async () => [] },
+        grants: { hostsFor: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
         runOf: () => runOf('coder'),
         ...{ clock: systemClock(), log: silentLog },

@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
-import { floorRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
+import { commonRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
 import { RawAnswer } from '../../src/platform/dispatch.ts';
 import { callIdOf } from '../../src/wire/call-id.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
@@ -16,7 +16,7 @@ import { type InProcessWorld, startWorld, type WorldOptions } from './in-process
 import { eventually, freshDir } from './runtime.ts';
 
 export const TABLES = Object.fromEntries(
-  DAEMONS.map((name): [DaemonName, RouteTable] => [name, { ...CONTRACTS[name], ...floorRoutes }]),
+  DAEMONS.map((name): [DaemonName, RouteTable] => [name, { ...CONTRACTS[name], ...commonRoutes }]),
 ) as Record<DaemonName, RouteTable>;
 export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];
 

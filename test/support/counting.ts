@@ -19,7 +19,7 @@ export type Counting = {
   /** key → how often it happened. */
   effects(): Map<string, number>;
   /** The next time this moment comes, after `passes` times, that daemon (or every runner) dies. */
-  armCrash(moment: string, options?: { passes?: number; who?: 'runners' | 'warden' }): void;
+  armCrash(failpoint: string, options?: { passes?: number; who?: 'runners' | 'warden' }): void;
   crashCame(): boolean;
   /**
    * Answers every question about an unknown outcome with the truth, until `done`. Gives how many.
@@ -56,8 +56,8 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
     runtime,
     effectFile,
     effects,
-    armCrash: (moment, { passes = 0, who } = {}) =>
-      writeFileSync(crashFile, [moment, passes, who ?? ''].join(' ').trim()),
+    armCrash: (failpoint, { passes = 0, who } = {}) =>
+      writeFileSync(crashFile, [failpoint, passes, who ?? ''].join(' ').trim()),
     crashCame: () => !existsSync(crashFile),
     async answerTruthfully(done, withinMs = 120_000) {
       let answered = 0;

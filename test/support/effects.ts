@@ -46,7 +46,7 @@ export type Effects = {
   runtime: TestRuntime;
   effects: Record<EffectName, Effect>;
   /** The next time this moment comes, after `passes` times, that one dies; absent: who has it. */
-  armCrash(moment: string, options?: { passes?: number; who?: string | undefined }): void;
+  armCrash(failpoint: string, options?: { passes?: number; who?: string | undefined }): void;
   crashCame(): boolean;
   /** A task that does this, its workspace made ready; people answer what is true. */
   work(name: EffectName, key: string): Promise<{ task: TaskView; questions: number }>;
@@ -222,8 +222,8 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
       return runtime;
     },
     ...{ effects, workspaceOf, seen, url, workOn },
-    armCrash: (moment, { passes = 0, who } = {}) =>
-      writeFileSync(crashFile, [moment, passes, who ?? ''].join(' ').trim()),
+    armCrash: (failpoint, { passes = 0, who } = {}) =>
+      writeFileSync(crashFile, [failpoint, passes, who ?? ''].join(' ').trim()),
     crashCame: () => !existsSync(crashFile),
     work(name, key) {
       nameOf.set(key, name);

@@ -7,11 +7,11 @@ import type { RuntimeClient } from './runtime.ts';
 
 export type Wakeups = {
   /** The log is being listened to: whatever happens from now on rings. */
-  isHeard(): boolean;
+  isConnected(): boolean;
   /** What rang until now is being looked at. */
   reset(): void;
   /** Resolves when it has rung since, or after so long. */
-  rung(ms: number): Promise<void>;
+  wait(ms: number): Promise<void>;
   stop(): void;
 };
 
@@ -22,19 +22,19 @@ export type BellOptions = {
   onEvent?: (event: AuditEvent) => void;
 };
 
-export function hangBell(runtime: RuntimeClient, options: BellOptions): Wakeups {
+export function subscribeWakeups(runtime: RuntimeClient, options: BellOptions): Wakeups {
   const stopped = new AbortController();
   const signal = AbortSignal.any([options.outer, stopped.signal]);
   let wake = new AbortController();
   let isRung = false;
   let isHeard = false;
-  const toll = (): void => {
+  const notify = (): void => {
     isRung = true;
     wake.abort();
   };
   const lose = (): void => {
     isHeard = false;
-    toll();
+    notify();
   };
   const open = (): void => {
     isHeard = true;
@@ -45,17 +45,17 @@ export function hangBell(runtime: RuntimeClient, options: BellOptions): Wakeups 
     const on = { onOpen: open, onAway: lose };
     for await (const event of followEvents(runtime, { ...from, ...on, signal })) {
       options.onEvent?.(event);
-      toll();
+      notify();
     }
   };
   listen().catch(lose);
   return {
-    isHeard: () => isHeard,
+    isConnected: () => isHeard,
     reset(): void {
       isRung = false;
       wake = new AbortController();
     },
-    rung: (ms) => (isRung ? Promise.resolve() : pause(ms, AbortSignal.any([wake.signal, signal]))),
+    wait: (ms) => (isRung ? Promise.resolve() : pause(ms, AbortSignal.any([wake.signal, signal]))),
     stop: () => stopped.abort(),
   };
 }

@@ -7,7 +7,7 @@ import { writeOut } from './out.ts';
 import { commandsBelow } from './parse.ts';
 import { connectRuntime, type RuntimeClient } from './runtime.ts';
 import { oneLine } from './show/plain.ts';
-import { cut } from './show/width.ts';
+import { truncate } from './show/width.ts';
 import { findStateDir } from './state.ts';
 import { GLOBAL_OPTIONS } from './table.ts';
 
@@ -22,7 +22,7 @@ export async function complete(words: readonly string[], env: CommandEnv): Promi
   if (expected.live !== undefined) candidates.push(...(await lookUp(expected, env)));
   const fitting = candidates.filter(([word]) => word.startsWith(partial));
   const lines = fitting.map(([word, help]) =>
-    help === undefined ? `${lead}${word}` : `${lead}${word}\t${cut(oneLine(help), 60)}`,
+    help === undefined ? `${lead}${word}` : `${lead}${word}\t${truncate(oneLine(help), 60)}`,
   );
   if (lines.length > 0) writeOut(`${lines.join('\n')}\n`);
   return 0;

@@ -23,7 +23,7 @@ export function showHelp(parsed: Parsed, out: Out): number {
     });
   }
   const shown = command === undefined ? commandsBelow(path) : [command];
-  out.give({ commands: shown.map(describe) }, () =>
+  out.print({ commands: shown.map(describe) }, () =>
     command === undefined ? overview(path, out) : oneCommand(command, out),
   );
   return 0;

@@ -125,7 +125,7 @@ test('help fits a terminal of 80 columns, and leaves nothing out', () => {
     const give = (_: unknown, lines: () => readonly string[]) => {
       shown = lines();
     };
-    showHelp(parsed, { ...makeOut(false, {}), paint: noPaint, columns, give });
+    showHelp(parsed, { ...makeOut(false, {}), paint: noPaint, columns, print: give });
     for (const line of shown) assert.ok(widthOf(line) <= columns, line);
     assert.ok(!shown.some((line) => line.endsWith('…')), shown.join('\n'));
   }

@@ -15,7 +15,7 @@ async function main(tokens: readonly string[], env: CommandEnv): Promise<number>
     const { complete } = await import('./completion.ts');
     return complete(tokens.slice(1), env);
   }
-  const { parsed, problem } = parse(inOurWords(tokens));
+  const { parsed, problem } = parse(expandAliases(tokens));
   try {
     if (problem !== undefined) throw problem;
     return await runParsed(parsed, env);
@@ -25,7 +25,7 @@ async function main(tokens: readonly string[], env: CommandEnv): Promise<number>
 }
 
 /** What people type everywhere else. */
-function inOurWords([first, ...rest]: readonly string[]): readonly string[] {
+function expandAliases([first, ...rest]: readonly string[]): readonly string[] {
   if (first === '--version') return ['version', ...rest];
   if (first === 'help') return [...rest, '--help'];
   return first === undefined ? [] : [first, ...rest];

@@ -32,7 +32,7 @@ export type Out = {
   note(text: string): void;
   document(value: unknown): void;
   /** The document with --json, the lines for people otherwise. */
-  give(value: unknown, lines: () => readonly string[]): void;
+  print(value: unknown, lines: () => readonly string[]): void;
 };
 
 /** DEL, C1 and the marks that turn the direction of writing: JSON would leave them as they are. */
@@ -61,7 +61,7 @@ export function makeOut(json: boolean, env: CommandEnv): Out {
       if (!json) process.stderr.write(`${text}\n`);
     },
     document,
-    give(value, lines) {
+    print(value, lines) {
       if (json) document(value);
       else
         writeOut(

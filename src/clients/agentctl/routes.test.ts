@@ -1,7 +1,7 @@
 // The paths that agentctl calls are those of the contracts, and open to an operator.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { floorRoutes } from '../../platform/daemon.ts';
+import { commonRoutes } from '../../platform/daemon.ts';
 import { CONTRACTS } from '../../wire/contracts.ts';
 import { DAEMONS } from '../../wire/daemons.ts';
 import type { RouteTable } from '../../wire/route.ts';
@@ -9,7 +9,7 @@ import { pathsOf } from './routes.ts';
 
 for (const daemon of DAEMONS) {
   test(`every path of ${daemon} is the contract's`, () => {
-    const contract: RouteTable = { ...CONTRACTS[daemon], ...floorRoutes };
+    const contract: RouteTable = { ...CONTRACTS[daemon], ...commonRoutes };
     for (const [name, path] of Object.entries(pathsOf(daemon))) {
       const route = contract[name];
       assert.ok(route !== undefined, `${daemon} has no route ${name}`);

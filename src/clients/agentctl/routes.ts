@@ -1,10 +1,10 @@
 // The routes agentctl asks, by name. The types come from the contracts; the paths stand here again
 // because the contracts bring the schema library along. A test keeps the two equal.
-import type { floorRoutes } from '../../platform/daemon.ts';
+import type { commonRoutes } from '../../platform/daemon.ts';
 import type { CONTRACTS } from '../../wire/contracts.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 
-export type Tables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof floorRoutes };
+export type Tables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof commonRoutes };
 
 /** Routes that every daemon has. */
 export const COMMON_PATHS = { health: 'GET /healthz' } as const;

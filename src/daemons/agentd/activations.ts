@@ -6,7 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { type BackoffOptions, isTransient, untilDone } from '../../platform/until-done.ts';
+import { type BackoffOptions, isTransient, retryWithBackoff } from '../../platform/until-done.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -31,7 +31,7 @@ export type ActivationDeps = {
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
   schedule: () => void;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
 };
 
 /** What is recorded of a briefing; the socket adds the rest. */
@@ -62,7 +62,12 @@ const AGAIN_MS_MAX = 5_000;
 const AWAY_MS_MAX = 600_000;
 
 const RETRY: BackoffOptions = {
-  ...{ passes: isTransient, pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX, inBackground: true },
+  ...{
+    isTransient: isTransient,
+    backoffMsMax: AGAIN_MS_MAX,
+    timeoutMs: AWAY_MS_MAX,
+    inBackground: true,
+  },
 };
 
 export function makeActivations(parts: ActivationDeps): LiveActivations {
@@ -137,7 +142,7 @@ export function makeActivations(parts: ActivationDeps): LiveActivations {
     const orLater = (at: string, work: () => Promise<unknown>) =>
       work().catch((error: unknown) => {
         if (!isTransient(error)) return orSaid(at, error);
-        void untilDone(work, RETRY).catch((last: unknown) => orSaid(at, last));
+        void retryWithBackoff(work, RETRY).catch((last: unknown) => orSaid(at, last));
       });
     await Promise.all([
       orLater('toold', () => parts.toold.dismissRun(asked)),
@@ -193,16 +198,16 @@ export function makeActivations(parts: ActivationDeps): LiveActivations {
       live.set(run.id, entry);
       leaving.set(run.id, Promise.withResolvers());
       try {
-        parts.moment('agentd.after-claim');
+        parts.failpoint('agentd.after-claim');
         // The process takes longest: it starts while everything else is made ready for it.
         entry.launched = await launch(run, task, 'live', (exit) => {
           exited(run, exit).catch((error: unknown) =>
             log.error('the end of a runner could not be recorded', { run: run.id, error }),
           );
         });
-        parts.moment('agentd.after-launch');
+        parts.failpoint('agentd.after-launch');
         await Promise.all([admit(run, task, 'live'), prepareBriefing(run, task)]);
-        parts.moment('agentd.after-admit');
+        parts.failpoint('agentd.after-admit');
         if (entry.stopped) await entry.launched.kill('stopped');
         else await entry.launched.tell(JSON.stringify(entry.launched.sockets));
       } catch (error) {

@@ -36,7 +36,7 @@ export type ApiDeps = {
   config: AgentdConfig;
   clock: Clock;
   serviceRunning: (name: string) => boolean;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
@@ -173,7 +173,7 @@ function threadHandlers(parts: ApiDeps) {
     async getWait(c: HandlerContext<Routes['getWait']>) {
       const wait = await store.wait(c.params.id);
       // What ended it goes to the run, and may have marked it.
-      if (c.caller.kind === 'daemon' && wait.status === 'ended') await toldMarks.tell(wait.run_id);
+      if (c.caller.kind === 'daemon' && wait.status === 'ended') await toldMarks.sync(wait.run_id);
       return { wait };
     },
     answerWait: async (c: HandlerContext<Routes['answerWait']>) => ({
@@ -277,7 +277,7 @@ async function sendAsPerson(
 }
 
 function runHandlers(parts: ApiDeps) {
-  const { store, toldMarks, replays, earlierBriefings, config, moment, release } = parts;
+  const { store, toldMarks, replays, earlierBriefings, config, failpoint, release } = parts;
   return {
     async runBriefing(c: HandlerContext<Routes['runBriefing']>) {
       const { caller, runId } = runKey(c);
@@ -298,7 +298,7 @@ function runHandlers(parts: ApiDeps) {
         caller.mode === 'replay'
           ? await store.deliveredAt(key.runId, c.body.step)
           : await store.inbox(key, c.body.step);
-      if (caller.mode === 'live') await toldMarks.tell(key.runId);
+      if (caller.mode === 'live') await toldMarks.sync(key.runId);
       return { messages: rows.map(messageView) };
     },
     runBeat: async (c: HandlerContext<Routes['runBeat']>) => {
@@ -312,9 +312,9 @@ function runHandlers(parts: ApiDeps) {
         throw fault('replay_differs', 'the record ends while the run waits', {
           details: { record_ends: true },
         });
-      moment('agentd.before-park');
+      failpoint('agentd.before-park');
       const parked = await store.park(key, c.body.call_ids);
-      moment('agentd.after-park');
+      failpoint('agentd.after-park');
       if (parked) release(key);
       return { parked };
     },

@@ -55,7 +55,7 @@ export type CallDeps = {
   limitsOf: (task: TaskRow) => Promise<TaskLimits>;
   /** The run has ended: its process must go. */
   release: (run: { runId: string; fence: number }) => void;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
 };
 
 const RESULT_INLINE_MAX = 32_768;
@@ -149,14 +149,14 @@ export function makeCalls(parts: CallDeps): CallHandlers {
         retryOf: null,
         labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), ...marks, 'agent'])],
       };
-      parts.moment('agentd.before-delegate');
+      parts.failpoint('agentd.before-delegate');
       const made = await store.delegate(
         runCall(body),
         child,
         body.wait ? {} : undefined,
         config.children_max,
       );
-      parts.moment('agentd.after-delegate');
+      parts.failpoint('agentd.after-delegate');
       return showMade(made);
     },
 
@@ -176,7 +176,7 @@ export function makeCalls(parts: CallDeps): CallHandlers {
       const result = long
         ? `${body.result.slice(0, RESULT_INLINE_MAX / 2)}\n… (the whole result is artifact://${stored!.id})`
         : body.result;
-      parts.moment('agentd.before-finish');
+      parts.failpoint('agentd.before-finish');
       const row = await store.finish(runCall(body), {
         status: body.status,
         reason: null,
@@ -197,7 +197,7 @@ export function makeCalls(parts: CallDeps): CallHandlers {
             }
           : null,
       });
-      parts.moment('agentd.after-finish');
+      parts.failpoint('agentd.after-finish');
       parts.release({ runId: body.run_id, fence: body.fence });
       return { task: await store.viewOf(row) };
     },
@@ -262,7 +262,7 @@ export function makeCalls(parts: CallDeps): CallHandlers {
       const { task } = await runAndTask(body);
       const content = await parts.artifacts.getForTask(body.id, task);
       await store.noteRead(runCall(body), content.artifact);
-      await parts.toldMarks.tell(body.run_id);
+      await parts.toldMarks.sync(body.run_id);
       return content;
     },
 
@@ -304,10 +304,10 @@ export function makeCalls(parts: CallDeps): CallHandlers {
 
     async toolMark({ body }) {
       await store.mark(runCall(body, body.part), body.labels, body.why);
-      return { labels: await parts.toldMarks.tell(body.run_id) };
+      return { labels: await parts.toldMarks.sync(body.run_id) };
     },
 
-    runMarks: async ({ params }) => ({ labels: await parts.toldMarks.tell(params.id) }),
+    runMarks: async ({ params }) => ({ labels: await parts.toldMarks.sync(params.id) }),
 
     toolBreak: async ({ body }) => ({
       ended: await store.breakRun({ runId: body.run_id, fence: body.fence }, body.reason),

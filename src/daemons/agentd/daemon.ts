@@ -33,7 +33,7 @@ import { makeReplays } from './replay.ts';
 import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
-import { makeToldMarks } from './told-marks.ts';
+import { makeMarkSync } from './told-marks.ts';
 import { withdrawCanceled } from './withdrawals.ts';
 
 /**
@@ -90,7 +90,7 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     launcher,
     limitsOf: service.limitsOf,
     schedule: service.schedule,
-    moment: floor.moment,
+    failpoint: floor.failpoint,
     async readArtifactText(id) {
       const { artifact, text } = await artifacts.get(id);
       return {
@@ -146,7 +146,7 @@ async function start(floor: DaemonContext<AgentdConfig>) {
   );
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
-  const toldMarks = makeToldMarks({ store, modeld, toold });
+  const toldMarks = makeMarkSync({ store, modeld, toold });
   const calls = makeCalls({
     store,
     config,
@@ -158,7 +158,7 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     serviceRunning,
     limitsOf: service.limitsOf,
     release,
-    moment: floor.moment,
+    failpoint: floor.failpoint,
   });
   const about = {
     version: floor.version,
@@ -182,7 +182,7 @@ async function start(floor: DaemonContext<AgentdConfig>) {
       config,
       clock,
       serviceRunning,
-      moment: floor.moment,
+      failpoint: floor.failpoint,
       release,
       about,
     }),

@@ -3,7 +3,7 @@ import { nearest } from '../../platform/nearest.ts';
 import type { Sql } from '../../platform/sql/database.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 
-export function noAgent(name: string, known: readonly string[]): Fault {
+export function agentNotFound(name: string, known: readonly string[]): Fault {
   const near = nearest(name, known);
   const guess = near === undefined ? '' : `; did you mean ${near}?`;
   return fault('not_found', `there is no agent ${name}${guess}`, { hint: 'See agentctl list.' });

@@ -15,7 +15,7 @@ import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { ReadManifest } from './declared-tools.ts';
-import { noAgent } from './no-agent.ts';
+import { agentNotFound } from './no-agent.ts';
 import type { Publisher } from './policy.ts';
 import { simulate } from './policy-simulate.ts';
 
@@ -60,7 +60,7 @@ export function policyHandlers(parts: {
       const policy = inForce();
       const rights = policy.bundle.agents[name];
       if (rights === undefined || !Object.hasOwn(policy.bundle.agents, name))
-        throw noAgent(name, Object.keys(policy.bundle.agents));
+        throw agentNotFound(name, Object.keys(policy.bundle.agents));
       const { read, write, deny, network } = await boxRulesOf(policy, name);
       const { mode, allow } = network;
       return {

@@ -5,7 +5,7 @@ import { type Clock, toTimestamp } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { nearest } from '../../platform/nearest.ts';
 import { ownDir } from '../../platform/state-dir.ts';
-import { makeTurn } from '../../platform/turns.ts';
+import { makeMutex } from '../../platform/turns.ts';
 import type { Bundle, BundleContent, People, SiteFile } from '../../policy/bundle.ts';
 import { hashOf, readBundle, sealBundle, writeBundle } from '../../policy/bundle-file.ts';
 import { loadCedar } from '../../policy/cedar.ts';
@@ -52,7 +52,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
   let agents: Record<string, AgentRights> | undefined;
   let problems: FileProblem[] = [];
   let isFirst = true;
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
   const check = async (one: SiteFile): Promise<SiteCheck> =>
     checkSiteFile(await loadCedar(), one, { agents: Object.keys(agents ?? {}), nearest });
 

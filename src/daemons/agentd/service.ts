@@ -193,8 +193,8 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
   };
 
   /** Work is taken only while it can be recorded and nobody has stopped it. */
-  const assertTaking = (): void => {
-    store.outbox.assertTaking();
+  const assertAuditAccepting = (): void => {
+    store.outbox.assertAuditAccepting();
     const why = parts.haltReason();
     if (why !== undefined) throw fault('halted', `everything is halted: ${why}`);
   };
@@ -209,12 +209,12 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
     async createTask(input, by, once) {
       const before = once === undefined ? undefined : await store.recall<TaskRow>(once);
       if (before !== undefined) return store.viewOf(before);
-      assertTaking();
+      assertAuditAccepting();
       const row = await store.createTask(await newTaskFrom(input, by), once);
       return store.viewOf(row);
     },
     async retryTask(id, by, once) {
-      assertTaking();
+      assertAuditAccepting();
       const old = await store.task(id);
       if (old.ended_at === null)
         throw fault('conflict', `${id} has not ended; it is ${old.status}`, {

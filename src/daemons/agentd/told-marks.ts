@@ -10,13 +10,13 @@ import type { AgentdStore } from './store/store.ts';
 
 export type MarkSync = {
   /** Resolves when both know every mark of the run's task, and gives all labels of the task. */
-  tell(runId: string): Promise<Label[]>;
+  sync(runId: string): Promise<Label[]>;
 };
 
 /** Whoever was forgotten is told once more. */
 const RUNS_KEPT_MAX = 10_000;
 
-export function makeToldMarks(options: {
+export function makeMarkSync(options: {
   store: Pick<AgentdStore, 'runRow' | 'taskRow'>;
   modeld: Pick<Client<typeof modeldRoutes>, 'markRun'>;
   toold: Pick<Client<typeof tooldRoutes>, 'markRun'>;
@@ -26,7 +26,7 @@ export function makeToldMarks(options: {
   const told = new Map<string, number>();
 
   return {
-    async tell(runId) {
+    async sync(runId) {
       const { task_id: taskId } = await store.runRow(runId);
       const labels = JSON.parse((await store.taskRow(taskId)).labels) as Label[];
       const marks = spreading(labels);

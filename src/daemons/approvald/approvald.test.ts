@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, describe, it } from 'node:test';
-import { floorRoutes } from '../../platform/daemon.ts';
+import { commonRoutes } from '../../platform/daemon.ts';
 import type { RawAnswer } from '../../platform/dispatch.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
@@ -115,7 +115,7 @@ describe('[R368] counters', () => {
     const link = localLink(() => host.hosted.dispatch, {
       ...{ kind: 'operator', principal: 'person:alice' },
     });
-    const answer = await makeClient(floorRoutes, link).metrics({});
+    const answer = await makeClient(commonRoutes, link).metrics({});
     const text = String((answer as RawAnswer).body);
     assert.match(text, /agentd_approvals_requested_total\{.*status="pending".*\} 1/);
     assert.match(text, /agentd_approvals_answered_total\{.*answer="reject".*\} 1/);

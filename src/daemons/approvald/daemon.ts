@@ -30,7 +30,7 @@ const RECONCILE_INTERVAL_MS = 60_000;
 async function start(
   floor: DaemonContext<ApprovaldConfig>,
 ): Promise<DaemonHandle<typeof approvaldRoutes>> {
-  const { clock, config, log, stateDir, newId, random, moment, metrics } = floor;
+  const { clock, config, log, stateDir, newId, random, failpoint, metrics } = floor;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
   const channels = openChannels(config, signing);
   const audit = floor.peer('auditd-ai', auditRoutes);
@@ -74,7 +74,7 @@ async function start(
   const mayDecide = makeMayDecide(policy);
   const people = peopleIn(join(stateDir, 'people'));
   const own = { store, outbox, config, mayDecide, people };
-  const service = makeService({ ...own, expiry, metrics, moment });
+  const service = makeService({ ...own, expiry, metrics, failpoint });
 
   return {
     handlers: makeHandlers({ service, store, signing, clock }),

@@ -42,7 +42,7 @@ export type ApprovaldService = {
 
 export function makeService(parts: {
   store: ApprovaldStore;
-  outbox: Pick<Outbox, 'delivered' | 'assertTaking'>;
+  outbox: Pick<Outbox, 'delivered' | 'assertAuditAccepting'>;
   config: ApprovaldConfig;
   mayDecide: MayDecide;
   /** Those with a key of their own. */
@@ -50,9 +50,9 @@ export function makeService(parts: {
   /** Woken when an approval is pending that may be the next to expire. */
   expiry: Pick<WakeLoop, 'wake'>;
   metrics: Pick<Metrics, 'count'>;
-  moment(name: string): void;
+  failpoint(name: string): void;
 }): ApprovaldService {
-  const { store, outbox, config, mayDecide, people, expiry, metrics, moment } = parts;
+  const { store, outbox, config, mayDecide, people, expiry, metrics, failpoint } = parts;
 
   const view = async (id: string): Promise<ApprovalView> => {
     const { row, asks } = await store.approval(id);
@@ -97,11 +97,11 @@ export function makeService(parts: {
   return {
     view,
     async ask(body) {
-      outbox.assertTaking();
-      moment('approvald.before-ask');
+      outbox.assertAuditAccepting();
+      failpoint('approvald.before-ask');
       const { approval, status } = await store.ask(body);
       if (status === 'pending') expiry.wake();
-      moment('approvald.after-ask');
+      failpoint('approvald.after-ask');
       metrics.count('approvals_requested', { status });
       return { approval: await view(approval.id), status };
     },
@@ -119,18 +119,18 @@ export function makeService(parts: {
         });
       if (said.answer === 'escalate' && row.status === 'pending' && said.to !== person.principal)
         assertPassable(row, said.to, await othersThan(row, person, said.to));
-      outbox.assertTaking();
-      moment('approvald.before-answer');
+      outbox.assertAuditAccepting();
+      failpoint('approvald.before-answer');
       const answered = await store.answer({ id, person, rule, second, nonce, ...asAnswer(said) });
-      moment('approvald.after-answer');
+      failpoint('approvald.after-answer');
       if (answered.refusal !== undefined) throw answered.refusal;
       metrics.count('approvals_answered', { answer: said.answer });
       return view(id);
     },
     async redeem(given) {
-      moment('approvald.before-redeem');
+      failpoint('approvald.before-redeem');
       const result = await store.redeem(given);
-      moment('approvald.after-redeem');
+      failpoint('approvald.after-redeem');
       if ('refusal' in result) throw result.refusal;
       // Who approved is in the log before anybody acts on it.
       if (result.seq > 0) await outbox.delivered(result.seq);

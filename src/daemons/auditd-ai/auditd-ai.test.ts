@@ -34,7 +34,7 @@ const running = new Set<RunningDaemon>();
 
 async function start(
   dir: string,
-  moment?: (name: string) => void,
+  failpoint?: (name: string) => void,
 ): Promise<{ hosted: RunningDaemon; as: (caller: Caller) => ReturnType<typeof clientOf> }> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const hosted = await hostDaemon(auditdAi, {
@@ -49,7 +49,7 @@ async function start(
     newId: idMaker(clock),
     log: silentLog,
     here: new Map(),
-    ...(moment === undefined ? {} : { moment }),
+    ...(failpoint === undefined ? {} : { failpoint: failpoint }),
   });
   running.add(hosted);
   return { hosted, as: (caller) => clientOf(hosted, caller) };

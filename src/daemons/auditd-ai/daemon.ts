@@ -33,7 +33,7 @@ export const auditdAi = defineDaemon({
       index,
       taken: await index.taken(),
       say: floor.log,
-      moment: floor.moment,
+      failpoint: floor.failpoint,
     });
     floor.metrics.gauge('audit_events', () => log.size);
     return {

@@ -17,7 +17,7 @@ export type HighWaterMarks = ReadonlyMap<string, number>;
  * tells. The others must be repeats; a store that was put back to an older copy gives its numbers
  * again to other events.
  */
-export function sortOut(
+export function splitNewAndRepeats(
   events: readonly NewEvent[],
   taken: HighWaterMarks,
 ): { fresh: NewEvent[]; repeats: NewEvent[] } {

@@ -2,13 +2,20 @@
 // number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
 import { readNumberCursor } from '../../platform/page.ts';
-import { makeTurns } from '../../platform/turns.ts';
+import { makeKeyedMutex } from '../../platform/turns.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
-import { type EventFilter, findReused, type Origin, originOf, sortOut, wants } from './rules.ts';
+import {
+  type EventFilter,
+  findReused,
+  type Origin,
+  originOf,
+  splitNewAndRepeats,
+  wants,
+} from './rules.ts';
 import type { AuditIndex, TailFilter } from './store/store.ts';
 
 export type EventPage = { events: AuditEvent[]; cursor: string | null };
@@ -42,17 +49,17 @@ export function makeService({
   index,
   taken,
   say,
-  moment,
+  failpoint,
 }: {
   log: AuditLog;
   index: AuditIndex;
   taken: Map<string, number>;
   say: Log;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
 }): AuditService {
   const followers = new Set<() => void>();
   // One batch of a source at a time: a batch that is sent again must find the first one counted.
-  const inTurn = makeTurns();
+  const inTurn = makeKeyedMutex();
 
   const read = (seqs: number[]): AuditEvent[] => {
     const events: AuditEvent[] = [];
@@ -105,14 +112,14 @@ export function makeService({
   }
 
   const appendNew = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
-    const { fresh, repeats } = sortOut(events, taken);
+    const { fresh, repeats } = splitNewAndRepeats(events, taken);
     if (repeats.length > 0) await checkRepeats(repeats, fresh);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
-    moment('auditd-ai.before-append');
+    failpoint('auditd-ai.before-append');
     const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
     // First of all: whatever fails from here on, these are in the log.
     for (const event of fresh) taken.set(originOf(event), event.source_seq);
-    moment('auditd-ai.after-append');
+    failpoint('auditd-ai.after-append');
     index.add(firstSeq, fresh);
     for (const wake of followers) wake();
     return { size, accepted: fresh.length };

@@ -41,14 +41,14 @@ export type EgressdDeps = {
 
 export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof egressdRoutes>> {
   const { floor, db, outbox, resolve, dial } = parts;
-  const { clock, config, log, metrics, newId, moment } = floor;
+  const { clock, config, log, metrics, newId, failpoint } = floor;
   const store = makeStore(db, outbox);
   const lost = await store.closeLost();
   if (lost > 0) log.warn('connections ended with the process before this one', { lost });
   const halt = join(floor.stateDir, 'HALT');
   const isHalted = () => existsSync(halt);
   const gate = makeGate({
-    ...{ store, outbox, clock, newId, log, metrics, moment, resolve, dial, isHalted },
+    ...{ store, outbox, clock, newId, log, metrics, failpoint, resolve, dial, isHalted },
     ownAddresses: makeOwnAddresses(() => clock.nowMs()),
     allowPrivate: allowPrivateOf(config),
     limits: { perRunMax: config.connections_per_run_max, totalMax: config.connections_max },
@@ -61,7 +61,7 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
   const runtimeDir = join(floor.runtimeDir, 'egressd');
   const service = makeService({
     ...{ store, gate, clock, newId, log },
-    fetches: makeFetches({ gate, store, clock, ca: caOf(config), moment }),
+    fetches: makeFetches({ gate, store, clock, ca: caOf(config), failpoint }),
     openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits, log }),
     sweep: (isLive) => sweepSockets(runtimeDir, isLive),
     runtimeDir,

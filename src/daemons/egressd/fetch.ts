@@ -47,7 +47,7 @@ export function makeFetches(options: {
   store: EgressdStore;
   clock: Clock;
   ca: string | undefined;
-  moment(name: string): void;
+  failpoint(name: string): void;
 }): Fetches {
   const { gate, store, clock } = options;
   const inHand = new Map<string, { hash: string; answer: Promise<FetchAnswer> }>();
@@ -81,7 +81,7 @@ export function makeFetches(options: {
       });
     }
     await store.beginFetch(body.call_id, hash, { nowMs: clock.nowMs(), keepMs: KEEP_MS });
-    options.moment('egressd.after-fetch-intent');
+    options.failpoint('egressd.after-fetch-intent');
     // Not given up when the caller goes away: it will ask for the outcome.
     const signal = AbortSignal.timeout(body.time_ms_max);
     let isSent = false;
@@ -90,7 +90,7 @@ export function makeFetches(options: {
     };
     try {
       const answer = await ask(run, body, { signal, onSent });
-      options.moment('egressd.after-fetch');
+      options.failpoint('egressd.after-fetch');
       await store.endFetch(body.call_id, answer);
       return answer;
     } catch (error) {

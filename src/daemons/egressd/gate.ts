@@ -31,7 +31,7 @@ export type GateOptions = {
   newId: NewId;
   log: Log;
   metrics: Metrics;
-  moment(name: string): void;
+  failpoint(name: string): void;
   resolve: Resolve;
   dial: Dial;
   ownAddresses: () => ReadonlySet<string>;
@@ -126,7 +126,7 @@ export function makeGate(options: GateOptions): Connector {
   };
 
   const assertNotTooFast = ({ openings }: EgressRun): void => {
-    const retryAfterMs = openings.take();
+    const retryAfterMs = openings.tryAcquire();
     if (retryAfterMs > 0)
       throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs });
   };
@@ -179,7 +179,7 @@ export function makeGate(options: GateOptions): Connector {
     const lost = events.closed(run, opened, endedOf(connection, 'lost'));
     const seq = await store.openConnection(connection.id, events.allowed(run, opened), lost);
     connection.isRecorded = true;
-    options.moment('egressd.after-allowed');
+    options.failpoint('egressd.after-allowed');
     await outbox.delivered(seq);
   };
 
@@ -221,7 +221,7 @@ export function makeGate(options: GateOptions): Connector {
     },
     async reach(run, wanted, asked) {
       const { plain } = assertAllowed(run, wanted, asked);
-      outbox.assertTaking();
+      outbox.assertAuditAccepting();
       const connection = begin(run, wanted, asked, plain);
       const { signal } = connection.ending;
       try {

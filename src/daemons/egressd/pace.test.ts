@@ -13,11 +13,11 @@ it('connections come in bursts, and for long only slowly', () => {
   const pace = makePace(clock);
   let opened = 0;
   const openAll = () => {
-    while (pace.take() === 0) opened++;
+    while (pace.tryAcquire() === 0) opened++;
   };
   openAll();
   assert.equal(opened, 256);
-  assert.ok(pace.take() <= 16, 'the next is soon');
+  assert.ok(pace.tryAcquire() <= 16, 'the next is soon');
   clock.advance(1_000);
   openAll();
   assert.equal(opened, 256 + 64);
@@ -26,14 +26,14 @@ it('connections come in bursts, and for long only slowly', () => {
     openAll();
   }
   assert.ok(opened < 256 + 10_000 + 2 * 5 * HOUR_S + 10, `${opened} in five hours`);
-  assert.ok(pace.take() > 400);
+  assert.ok(pace.tryAcquire() > 400);
 });
 
 it('a program that opens many for some minutes is not held back', () => {
   const clock = manualClock(0);
   const pace = makePace(clock);
   for (let s = 0; s < 180; s++) {
-    for (let i = 0; i < 50; i++) assert.equal(pace.take(), 0);
+    for (let i = 0; i < 50; i++) assert.equal(pace.tryAcquire(), 0);
     clock.advance(1_000);
   }
 });

@@ -4,7 +4,7 @@ import type { Clock } from '../../platform/clock.ts';
 
 export type ConnectionRateLimit = {
   /** 0: one more may be opened, and is counted. Else how long to wait for that. */
-  take(): number;
+  tryAcquire(): number;
 };
 
 const BURST = { most: 256, perSecond: 64 } as const;
@@ -14,7 +14,7 @@ export function makePace(clock: Pick<Clock, 'nowMs'>): ConnectionRateLimit {
   const all = [BURST, LONG].map((limit) => ({ ...limit, left: limit.most as number }));
   let atMs = clock.nowMs();
   return {
-    take() {
+    tryAcquire() {
       const nowMs = clock.nowMs();
       const passedS = Math.max(0, nowMs - atMs) / 1_000;
       atMs = nowMs;

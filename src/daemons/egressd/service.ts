@@ -6,7 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
-import { makeTurns } from '../../platform/turns.ts';
+import { makeKeyedMutex } from '../../platform/turns.ts';
 import type {
   EgressSummary,
   EgressView,
@@ -67,7 +67,7 @@ export function makeService(options: {
   /** Until then it is not known which runs have a way out, nor what they used. */
   const reopened = Promise.withResolvers<void>();
   /** Opening and ending the way out of one run never overlap. */
-  const inTurn = makeTurns();
+  const inTurn = makeKeyedMutex();
 
   const makeRun = (runId: RunId, body: PutEgressBody, usage: EgressUsage): EgressRun => {
     const run: EgressRun = {

@@ -48,8 +48,8 @@ const runOf = (row: RunRow): KnownRun => ({
 
 export type EgressdStore = ReturnType<typeof makeStore>;
 
-export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
-  const said = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.poke());
+export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
+  const said = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.wake());
 
   return {
     /** A lower fence than before is refused. Gives what the run has used so far. */

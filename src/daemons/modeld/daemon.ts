@@ -35,7 +35,7 @@ const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
 async function start(
   floor: DaemonContext<ModeldConfig>,
 ): Promise<DaemonHandle<typeof modeldRoutes>> {
-  const { clock, config, log, stateDir, metrics, moment, newId } = floor;
+  const { clock, config, log, stateDir, metrics, failpoint, newId } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const appendTexts = (texts: string[]) =>
@@ -82,7 +82,7 @@ async function start(
       newId,
       log,
       metrics,
-      moment,
+      failpoint,
     });
     metrics.gauge('model_calls_in_flight', () => service.calls.count());
     const finish = async (waitMs: number): Promise<void> => {

@@ -178,7 +178,7 @@ function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promis
       if (covered !== undefined) await covered;
       const { gate } = hop.connection;
       const who = { tokens: run.tokensReserved, signal };
-      const pass = gate.enterNow(who) ?? (await gate.enter(who));
+      const pass = gate.tryAcquire(who) ?? (await gate.acquire(who));
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {

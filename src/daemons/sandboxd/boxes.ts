@@ -70,7 +70,7 @@ export type BoxesOptions = {
   clock: Clock;
   newId: NewId;
   log: Log;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
 };
 
 export function makeBoxes(options: BoxesOptions): BoxTable {
@@ -89,7 +89,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
     level: 'L1' | 'L2',
   ) => {
-    const identity = await identities.of(body.agent);
+    const identity = await identities.identityFor(body.agent);
     const workspace = await workspaces.workspaceOf({
       rootTaskId: body.root_task_id,
       path: body.workspace_path,
@@ -124,7 +124,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
   };
 
   const roomOf = (whose: BoxOwner, writes: readonly string[], limitBytes: number) =>
-    rooms.of({ rootTaskId: whose.root_task_id, writes, limitBytes });
+    rooms.forBox({ rootTaskId: whose.root_task_id, writes, limitBytes });
 
   const orClosed = <T>(room: BoxDisk, opening: Promise<T>): Promise<T> =>
     opening.catch((error: unknown) => {
@@ -168,7 +168,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       const planned = await planBox(id, body, body.level);
       const limitBytes = diskLimit(config, body.rules);
       const own = await roomOf(body, planned.writes, limitBytes);
-      options.moment('sandboxd.before-open');
+      options.failpoint('sandboxd.before-open');
       return { ...planned, room: own, box: await orClosed(own, warden.open(planned.plan)) };
     });
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
@@ -177,7 +177,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       room.close();
       return close(id, exit, recorded);
     });
-    options.moment('sandboxd.after-open');
+    options.failpoint('sandboxd.after-open');
     await recorded.catch(async (error: unknown) => {
       await box.close();
       throw error;
@@ -203,8 +203,8 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
   };
 
   const begun = (command: SandboxCommand): void => {
-    options.moment('sandboxd.after-exec');
-    void command.ended.then(() => options.moment('sandboxd.after-command'));
+    options.failpoint('sandboxd.after-exec');
+    void command.ended.then(() => options.failpoint('sandboxd.after-command'));
   };
 
   const find = async (id: BoxId) => {
@@ -238,7 +238,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     async exec(id, body, signal) {
       const { box, view, limits, whose, room } = await find(id);
       const running = room.run(commandLimits(config, body.limits ?? {}, limits), async (own) => {
-        options.moment('sandboxd.before-exec');
+        options.failpoint('sandboxd.before-exec');
         assertWanted(signal);
         const command = await execIn(id, box, {
           args: resolveProgram(body.argv),
@@ -255,9 +255,9 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     async files(id, request, isWrite) {
       const { files, room, whose } = await find(id);
       if (isWrite) await inWordsOf(whose)(room.assertRoom(sizeOf(request)));
-      options.moment('sandboxd.before-file');
+      options.failpoint('sandboxd.before-file');
       const answer = await files.perform(request);
-      options.moment('sandboxd.after-file');
+      options.failpoint('sandboxd.after-file');
       return answer;
     },
     async close(id) {
@@ -276,7 +276,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         const room = await roomOf(body, writes, 0);
         const limits = commandLimits(config, body.limits ?? {}, plan.limits);
         const started = await room.run(limits, (own) => {
-          options.moment('sandboxd.before-exec');
+          options.failpoint('sandboxd.before-exec');
           assertWanted(signal);
           return warden.start({
             ...plan,

@@ -25,7 +25,7 @@ import { makeDisk } from './disk.ts';
 import { makeIdentities } from './identities.ts';
 import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
-import { makeRooms } from './room.ts';
+import { makeBoxDisks } from './room.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
@@ -34,7 +34,7 @@ const AUDIT_WAIT_MS = 2_000;
 const KEEP_BOXES_MS = 30 * 86_400_000;
 
 async function start(floor: DaemonContext<SandboxdConfig>) {
-  const { config, clock, log, newId, stateDir, runtimeDir, moment } = floor;
+  const { config, clock, log, newId, stateDir, runtimeDir, failpoint } = floor;
   const audit = floor.peer('auditd-ai', auditRoutes);
   const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({
@@ -72,7 +72,7 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
   });
   let place: RunnerPlace | undefined;
   const runner = config.runner ?? '';
-  const common = { config, clock, identities, warden, store, newId, log, moment };
+  const common = { config, clock, identities, warden, store, newId, log, failpoint };
   const runners = makeRunners({
     ...common,
     runtimeDir,
@@ -82,7 +82,7 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
       return place;
     },
   });
-  const rooms = makeRooms({
+  const rooms = makeBoxDisks({
     disk: makeDisk(config.disk_reserve_bytes),
     quota: makeQuota({ measure: warden.measure, log }),
     ...{ store, warden },

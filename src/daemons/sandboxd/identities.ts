@@ -12,7 +12,7 @@ export type Identities = {
   mode: IdentityMode;
   /** For trying what this host gives: no agent's. */
   nobody: HostUser;
-  of(agent: string): Promise<Identity>;
+  identityFor(agent: string): Promise<Identity>;
   /** The agents that cannot be anybody here, and why. */
   refused(): Fault[];
 };
@@ -78,7 +78,7 @@ export function makeIdentities(options: {
   return {
     mode,
     nobody: mode === 'single' ? { uid: host.uid, gid: host.gid } : nobodyOf(config),
-    async of(agent) {
+    async identityFor(agent) {
       // Looked up each time: manifests and accounts change.
       if (mode === 'users') return account(agent);
       const found = known.get(agent) ?? find(agent);

@@ -57,7 +57,7 @@ describe('sandboxd remembers', () => {
     });
 
   it('a name has one uid for ever, and nobody else gets it', async () => {
-    const { of } = identities({});
+    const { identityFor: of } = identities({});
     const names = ['coder', 'planner', 'coder', 'tester'];
     const found = await Promise.all(names.map(of));
     assert.deepEqual(
@@ -67,12 +67,12 @@ describe('sandboxd remembers', () => {
     assert.equal(found[0]!.user, 'agent-coder');
     await db.close();
     await open();
-    assert.equal((await identities({}).of('tester')).uid, 200_002);
-    assert.equal((await identities({}).of('other')).uid, 200_003);
+    assert.equal((await identities({}).identityFor('tester')).uid, 200_002);
+    assert.equal((await identities({}).identityFor('other')).uid, 200_003);
   });
 
   it('a range that is used up is a refusal, not a second use', async () => {
-    const { of } = identities({ uid_first: 5_000, uid_last: 5_003 });
+    const { identityFor: of } = identities({ uid_first: 5_000, uid_last: 5_003 });
     assert.equal((await of('one')).uid, 5_000);
     assert.equal((await of('two')).uid, 5_001);
     await assert.rejects(of('three'), { code: 'limit' });
@@ -84,21 +84,25 @@ describe('sandboxd remembers', () => {
     const passwd =
       'root:x:0:0::/root:/bin/sh\nagent-coder:x:200500:200500::/:/bin/false\nagent-bad:x:7:7::/:\n';
     const users = identities({ identity: 'users' }, KEPT, passwd);
-    assert.deepEqual(await users.of('coder'), { uid: 200_500, gid: 200_500, user: 'agent-coder' });
-    await assert.rejects(users.of('nobody'), {
+    assert.deepEqual(await users.identityFor('coder'), {
+      uid: 200_500,
+      gid: 200_500,
+      user: 'agent-coder',
+    });
+    await assert.rejects(users.identityFor('nobody'), {
       message: /no account agent-nobody/,
       hint: /^groupadd -g 200000 agent-nobody && useradd -u 200000 -g 200000/,
     });
-    await assert.rejects(users.of('bad'), /not both from 200000/);
+    await assert.rejects(users.identityFor('bad'), /not both from 200000/);
     const named: Record<string, string> = { tester: 'agent-coder', climber: 'root' };
     const byManifest = makeIdentities({
       ...{ config: sandboxdConfig.parse({ identity: 'users' }), store, host: KEPT },
       passwd: () => passwd,
       linuxUsers: () => new Map(Object.entries(named)),
     });
-    assert.deepEqual(await byManifest.of('tester'), await users.of('coder'));
+    assert.deepEqual(await byManifest.identityFor('tester'), await users.identityFor('coder'));
     await assert.rejects(
-      byManifest.of('climber'),
+      byManifest.identityFor('climber'),
       /root is root \(uid 0, gid 0\), and no agent is/,
     );
     assert.deepEqual(
@@ -107,11 +111,11 @@ describe('sandboxd remembers', () => {
     );
     named.tester = 'agent-gone';
     await assert.rejects(
-      byManifest.of('tester'),
+      byManifest.identityFor('tester'),
       /no account agent-gone/,
       'a changed manifest counts',
     );
-    assert.deepEqual(await identities({}, ALICE).of('coder'), {
+    assert.deepEqual(await identities({}, ALICE).identityFor('coder'), {
       ...{ uid: 1_000, gid: 1_000, user: 'agent-coder' },
     });
     assert.throws(() => identities({ identity: 'single' }, KEPT), { code: 'bad_config' });

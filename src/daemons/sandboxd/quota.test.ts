@@ -7,7 +7,7 @@ import type { PlanLimits } from './adapters/plan.ts';
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
-import { makeRooms } from './room.ts';
+import { makeBoxDisks } from './room.ts';
 import { LIMITS } from './testing/limits.ts';
 
 const MIB = 1_048_576;
@@ -48,7 +48,7 @@ const place = (path: string, beforeBytes = 0) => ({ path, beforeBytes });
 
 it('refuses what does not fit, with use and limit, and takes it when there is room again', async () => {
   const { quota, sizes } = world({ '/w': 9 * MIB, '/h': 1 * MIB });
-  const own = quota.of([place('/w'), place('/h')], 12 * MIB);
+  const own = quota.allowanceFor([place('/w'), place('/h')], 12 * MIB);
   await own.assertRoom(2 * MIB);
   await assert.rejects(own.assertRoom(3 * MIB), {
     code: 'limit',
@@ -57,7 +57,7 @@ it('refuses what does not fit, with use and limit, and takes it when there is ro
   });
   sizes['/w'] = 4 * MIB;
   await own.assertRoom(3 * MIB);
-  await quota.of([place('/w')], 0).assertRoom(1e12);
+  await quota.allowanceFor([place('/w')], 0).assertRoom(1e12);
 });
 
 it('asks for no more walks at once than the warden takes, however many boxes there are', async () => {
@@ -72,7 +72,9 @@ it('asks for no more walks at once than the warden takes, however many boxes the
     },
     ...{ free: () => 1024 * MIB, nowMs: () => 0, log: silentLog },
   });
-  const all = Array.from({ length: 40 }, (_, n) => quota.of([place(`/${n}`)], MIB).begin());
+  const all = Array.from({ length: 40 }, (_, n) =>
+    quota.allowanceFor([place(`/${n}`)], MIB).begin(),
+  );
   const ended = await Promise.allSettled(all);
   assert.equal(ended.filter(({ status }) => status === 'fulfilled').length, 39);
   assert.equal(most, 8);
@@ -81,13 +83,15 @@ it('asks for no more walks at once than the warden takes, however many boxes the
 it('does not count what was there before, nor a directory twice', async () => {
   const { quota } = world({ '/w': 900 * MIB });
   const places = [place('/w', 899 * MIB), place('/w/sub'), place('/w', 899 * MIB)];
-  await quota.of(places, 2 * MIB).assertRoom(MIB);
-  await assert.rejects(quota.of([place('/w')], 2 * MIB).assertRoom(MIB), { code: 'limit' });
+  await quota.allowanceFor(places, 2 * MIB).assertRoom(MIB);
+  await assert.rejects(quota.allowanceFor([place('/w')], 2 * MIB).assertRoom(MIB), {
+    code: 'limit',
+  });
 });
 
 it('walks once for many writes, again when the disk says it may be too much, and when it is old', async () => {
   const { quota, walked, state } = world({ '/w': 1 * MIB });
-  const own = quota.of([place('/w')], 100 * MIB);
+  const own = quota.allowanceFor([place('/w')], 100 * MIB);
   for (let i = 0; i < 50; i++) await own.assertRoom(1000);
   assert.equal(walked.length, 1);
   state.others = 200 * MIB;
@@ -96,7 +100,7 @@ it('walks once for many writes, again when the disk says it may be too much, and
   state.nowMs += 31_000;
   await own.assertRoom(1000);
   assert.equal(walked.length, 3);
-  const second = quota.of([place('/w')], 100 * MIB);
+  const second = quota.allowanceFor([place('/w')], 100 * MIB);
   await second.assertRoom(1000);
   assert.equal(walked.length, 3, 'another box of the same directory knows it too');
 });
@@ -104,8 +108,8 @@ it('walks once for many writes, again when the disk says it may be too much, and
 it('ends what runs when it takes too much, and says so; who writes elsewhere goes on', async () => {
   const { quota, sizes, state } = world({ '/w': MIB, '/x': MIB });
   const [one, other] = [running(), running()];
-  const own = quota.of([place('/w')], 10 * MIB);
-  const others = quota.of([place('/x')], 10 * MIB);
+  const own = quota.allowanceFor([place('/w')], 10 * MIB);
+  const others = quota.allowanceFor([place('/x')], 10 * MIB);
   const guarded = own.guard(one.command, await own.begin());
   const fine = others.guard(other.command, await others.begin());
   sizes['/w'] = 15 * MIB;
@@ -128,7 +132,7 @@ it('ends what cannot be measured, after a while', async () => {
     },
     ...{ free: () => 1e9, nowMs: () => (sizes['/w'] === undefined ? 60_000 : 0), log: silentLog },
   });
-  const own = quota.of([place('/w')], 10 * MIB);
+  const own = quota.allowanceFor([place('/w')], 10 * MIB);
   const guarded = own.guard(running().command, await own.begin());
   delete sizes['/w'];
   const exit = await guarded.ended;
@@ -138,12 +142,12 @@ it('ends what cannot be measured, after a while', async () => {
 
 it('what begins beyond the limit cannot write, is told so, and can delete', async () => {
   const { quota, sizes } = world({ '/own/w': 20 * MIB });
-  const rooms = makeRooms({
+  const rooms = makeBoxDisks({
     ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
     store: { diskBefore: async () => 0, recordDiskBefore: async () => 0 },
     warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
   });
-  const room = await rooms.of({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
+  const room = await rooms.forBox({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
   const given: PlanLimits[] = [];
   const run = () => {
     const { command, end } = running();
@@ -168,7 +172,7 @@ it('what begins beyond the limit cannot write, is told so, and can delete', asyn
 it('remembers what was in an operator’s directory when the task tree came', async () => {
   const { quota, sizes } = world({ '/srv/repo': 500 * MIB });
   const kept = new Map<string, number>();
-  const rooms = makeRooms({
+  const rooms = makeBoxDisks({
     ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
     store: {
       diskBefore: async (tree, path) => kept.get(tree + path),
@@ -180,10 +184,10 @@ it('remembers what was in an operator’s directory when the task tree came', as
     warden: { measure: async (path) => ({ bytes: sizes[path]!, entries: 1 }) },
   });
   const box = { rootTaskId: 't', writes: ['/srv/repo'], limitBytes: 10 * MIB };
-  const first = await rooms.of(box);
+  const first = await rooms.forBox(box);
   await first.assertRoom(MIB);
   first.close();
   sizes['/srv/repo'] = 509.5 * MIB;
-  const later = await rooms.of(box);
+  const later = await rooms.forBox(box);
   await assert.rejects(later.assertRoom(MIB), { code: 'limit', message: /take 9\.5 MiB/ });
 });

@@ -3,7 +3,7 @@
 // What runs when the limit is passed is ended; what begins after that can delete, but not write.
 import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
-import { makeLanes } from '../../platform/turns.ts';
+import { makeSemaphore } from '../../platform/turns.ts';
 import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
@@ -29,7 +29,7 @@ export type Allowance = {
 
 export type Quota = {
   /** A limit of 0 is none. */
-  of(places: readonly QuotaPlace[], limitBytes: number): Allowance;
+  allowanceFor(places: readonly QuotaPlace[], limitBytes: number): Allowance;
 };
 
 /** A measure this old is taken again, whatever the disk says: others may have freed room there. */
@@ -71,7 +71,7 @@ export function makeQuota(options: {
   const meters = new Map<string, Meter>();
   const guardDisk = makeDiskGuard();
 
-  const inLane = makeLanes(WALKS_AT_ONCE);
+  const inLane = makeSemaphore(WALKS_AT_ONCE);
   const walk = (meter: Meter): Promise<void> => {
     meter.walking ??= inLane(async () => {
       const beganMs = nowMs();
@@ -150,7 +150,7 @@ export function makeQuota(options: {
   };
 
   return {
-    of(places, limitBytes) {
+    allowanceFor(places, limitBytes) {
       if (limitBytes === 0) return unlimited;
       const own = topmost(places).map((place) => ({ ...place, meter: take(place.path) }));
       const counted = countedOf(own, limitBytes);

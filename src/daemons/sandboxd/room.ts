@@ -19,13 +19,17 @@ export type BoxDisk = {
 
 export type BoxDisks = {
   /** `limitBytes` 0: as much as there is, but for what is kept. */
-  of(box: { rootTaskId: string; writes: readonly string[]; limitBytes: number }): Promise<BoxDisk>;
+  forBox(box: {
+    rootTaskId: string;
+    writes: readonly string[];
+    limitBytes: number;
+  }): Promise<BoxDisk>;
 };
 
 /** So little that nothing can be written: the kernel's word for none would be "not said". */
 const NO_FILE_BYTES = 1;
 
-export function makeRooms(options: {
+export function makeBoxDisks(options: {
   disk: Disk;
   quota: Quota;
   store: Pick<SandboxdStore, 'diskBefore' | 'recordDiskBefore'>;
@@ -44,10 +48,10 @@ export function makeRooms(options: {
   };
 
   return {
-    async of({ rootTaskId, writes, limitBytes }) {
+    async forBox({ rootTaskId, writes, limitBytes }) {
       const places =
         limitBytes === 0 ? [] : await Promise.all(writes.map((path) => placeOf(rootTaskId, path)));
-      const allowance = quota.of(places, limitBytes);
+      const allowance = quota.allowanceFor(places, limitBytes);
       const isAllOwn = limitBytes > 0 && places.every(({ beforeBytes }) => beforeBytes === 0);
       // One file can be no larger than all: that much the kernel itself holds.
       const fileBytes = (limits: PlanLimits) =>

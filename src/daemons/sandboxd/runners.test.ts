@@ -16,7 +16,7 @@ import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
-import { makeRooms } from './room.ts';
+import { makeBoxDisks } from './room.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 
@@ -102,11 +102,11 @@ describe('runners and boxes', () => {
   const clock = systemClock();
   const common = () => ({
     ...{ config: sandboxdConfig.parse({}), warden, store, log: silentLog, clock },
-    ...{ newId: idMaker(clock), moment: () => undefined },
+    ...{ newId: idMaker(clock), failpoint: () => undefined },
     identities: {
       mode: 'dynamic' as const,
       nobody: { uid: 9, gid: 9 },
-      of: async (agent: string) => ({ uid: 7, gid: 7, user: `agent-${agent}` }),
+      identityFor: async (agent: string) => ({ uid: 7, gid: 7, user: `agent-${agent}` }),
       refused: () => [],
     },
   });
@@ -217,7 +217,7 @@ describe('runners and boxes', () => {
   const boxes = () =>
     makeBoxes({
       ...common(),
-      rooms: makeRooms({
+      rooms: makeBoxDisks({
         disk: makeDisk(0),
         quota: makeQuota({ measure: async () => ({ bytes: 0 }), log: silentLog }),
         ownDirs: [],

@@ -59,7 +59,7 @@ export type RunnersOptions = {
   records: ProcessRecords;
   newId: NewId;
   log: Log;
-  moment: (name: string) => void;
+  failpoint: (name: string) => void;
 };
 
 export function makeRunners(options: RunnersOptions): Runners {
@@ -68,7 +68,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   const live = new Map<string, LiveRunner>();
   const epoch = newId('life');
   const told = makeEnds();
-  const alone = makeLastOneOut(() => {
+  const alone = makeIdleTimer(() => {
     if (live.size > 0) log.warn('nobody waits for the runners; ending them', { count: live.size });
     for (const { command } of live.values()) command.kill();
   });
@@ -151,10 +151,10 @@ export function makeRunners(options: RunnersOptions): Runners {
   };
 
   const begin = async (id: BoxId, name: string, agent: string) => {
-    const identity = await options.identities.of(agent);
+    const identity = await options.identities.identityFor(agent);
     try {
       for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
-      options.moment('sandboxd.before-runner');
+      options.failpoint('sandboxd.before-runner');
       const command = await options.warden.start(planOf(id, name, identity));
       return { command, uid: identity.uid };
     } catch (error) {
@@ -179,7 +179,7 @@ export function makeRunners(options: RunnersOptions): Runners {
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
     alone.look();
-    options.moment('sandboxd.after-runner');
+    options.failpoint('sandboxd.after-runner');
     await recorded?.opened.catch((error: unknown) => {
       // What cannot be recorded does not run.
       command.kill();
@@ -264,7 +264,7 @@ function makeEnds() {
 }
 
 /** Calls `left` when nobody has been inside for a while. */
-function makeLastOneOut(left: () => void) {
+function makeIdleTimer(left: () => void) {
   let inside = 0;
   let timer: NodeJS.Timeout | undefined;
   const look = (): void => {

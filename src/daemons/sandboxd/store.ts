@@ -182,7 +182,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           data: dataOf(box),
         });
       });
-      outbox.poke();
+      outbox.wake();
     },
     async recordClosed(id, { endedBy, data }) {
       await db.write(async (sql) => {
@@ -202,7 +202,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           data: { ...dataOf(box), ...data },
         });
       });
-      outbox.poke();
+      outbox.wake();
     },
     async recordRefused(box, { code, message }) {
       await db.write((sql) =>
@@ -216,7 +216,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           data: { ...dataOf(box), reason: message.slice(0, 1_000) },
         }),
       );
-      outbox.poke();
+      outbox.wake();
     },
     async closeLeft() {
       const closed = await db.write(async (sql) => {
@@ -237,7 +237,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         }
         return left.length;
       });
-      outbox.poke();
+      outbox.wake();
       return closed;
     },
     list: ({ before, limit, open }) =>

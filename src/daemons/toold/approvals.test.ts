@@ -172,10 +172,10 @@ describe('a call that needs a person', () => {
   it('is asked about when it was cut off before the rule came, and has failed when refused', async () => {
     await host.stop();
     let isCut = true;
-    const moment = (name: string) => {
+    const failpoint = (name: string) => {
       if (isCut && name === 'toold.after-attempt-durable') throw new Error('cut off');
     };
-    host = await hostToold(world, { moment });
+    host = await hostToold(world, { failpoint });
     run = await host.admit('one', { fence: 2 });
     const echo = () => run.ask(2, 'test.echo', { text: 'x' });
     await assert.rejects(echo());

@@ -10,7 +10,7 @@ import { Fault, fault } from '../../wire/errors.ts';
 import type { ToolView } from '../../wire/toold.ts';
 import type { ApprovalId, Label } from '../../wire/words.ts';
 import type { Chains } from './chain.ts';
-import { type Job, notForGood } from './job.ts';
+import { type Job, permanentFault } from './job.ts';
 import { neutralise, previewOf } from './output.ts';
 import type { Permission } from './permission.ts';
 import { type CallError, refusal } from './rules.ts';
@@ -49,13 +49,13 @@ export type Approvals = {
   /** The diff is made anew: an answer to another one does not count. */
   redeem(job: Job, approvalId: ApprovalId, now: RedeemInput): Promise<ApprovalResult>;
   /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
-  seenOf(
+  reviewedState(
     job: Job,
     answer: Approved,
     now: RedeemInput & { edited: Edited },
   ): Promise<ReviewedState | CallError>;
   /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
-  heldTo(
+  bindToApproved(
     job: Job,
     input: unknown,
     by: ApprovalBinding,
@@ -92,7 +92,7 @@ export function makeApprovals(options: {
         root_task_id: run.rootTaskId,
         ...{ action, class: action === job.toolName ? (view.capabilities[0] ?? action) : action },
         ...{ risk, reversibility, repo: repoOf(request.arguments) },
-        chain: await chains.of(job, may.input),
+        chain: await chains.linksFor(job, may.input),
         summary: `${run.agent} wants to use ${job.toolName}`,
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
         arguments: request.arguments,
@@ -118,7 +118,7 @@ export function makeApprovals(options: {
     },
 
     async redeem(job, approvalId, { labels, context, input }) {
-      const seen = await look(job, input, context).catch(notForGood);
+      const seen = await look(job, input, context).catch(permanentFault);
       if (seen instanceof Fault) return { approved: false, error: notShowable(seen) };
       const body = {
         ...{ call_id: job.callId, run_id: job.run.runId, arguments_hash: job.argumentsHash },
@@ -135,17 +135,17 @@ export function makeApprovals(options: {
       return { approved: true, edited, seen };
     },
 
-    async seenOf(job, answer, { input, edited, context }) {
+    async reviewedState(job, answer, { input, edited, context }) {
       if (answer.edited === undefined) return answer.seen;
-      const now = await look(job, edited.input, edited.context).catch(notForGood);
+      const now = await look(job, edited.input, edited.context).catch(permanentFault);
       if (now instanceof Fault) return errorOf(now);
       // The person edited looking at this, so it must still be so.
-      const still = await look(job, input, context).catch(notForGood);
+      const still = await look(job, input, context).catch(permanentFault);
       const isSame = !(still instanceof Fault) && still.shownHash === answer.seen.shownHash;
       return isSame ? now : hasChanged('');
     },
 
-    async heldTo(job, input, { approvalId, seen, context }) {
+    async bindToApproved(job, input, { approvalId, seen, context }) {
       if (seen.basis !== undefined) return { approvalId, basis: seen.basis };
       const now = await look(job, input, context);
       if (now.shownHash !== seen.shownHash) throw changedSince('what it would do');

@@ -36,7 +36,7 @@ let host: TooldTestHost;
 let run: TooldTestRun;
 let rights: object;
 /** What a colleague does at a moment of toold's. */
-let meanwhile: { moment: string; work: () => void };
+let meanwhile: { failpoint: string; work: () => void };
 const at = (name: string) => join(box.workspace, name);
 const git = (...args: string[]) =>
   execFileSync('git', ['-C', box.workspace, '-c', 'user.name=p', '-c', 'user.email=p@x', ...args], {
@@ -47,7 +47,7 @@ const APPROVED = ['git.commit', 'file.write', 'file.delete', 'delete.recursive']
 const TOOLS = [...APPROVED, 'file.edit', 'site.deploy', 'site.blind', 'site.slow'];
 beforeEach(async () => {
   [world, box] = [makeWorld(), await openTestBox()];
-  meanwhile = { moment: 'never', work: () => {} };
+  meanwhile = { failpoint: 'never', work: () => {} };
   const required = APPROVED;
   const filesystem = { write: [box.workspace] };
   const allow = [...TOOLS, 'file.write_workspace', 'git.write_branch'];
@@ -67,7 +67,7 @@ beforeEach(async () => {
   declare('slow', FREE, `touch begun; ${wait}; echo evil > plan.txt`);
   host = await hostToold(world, {
     sandboxd: fakeSandboxd(box.box),
-    moment: (name) => name === meanwhile.moment && meanwhile.work(),
+    failpoint: (name) => name === meanwhile.failpoint && meanwhile.work(),
   });
   run = await host.admit('one', { tools: TOOLS });
 });
@@ -177,7 +177,7 @@ for (const row of ROWS)
 
     it('takes nothing that a colleague put there between the answer and the effect', async () => {
       await askAndApprove();
-      meanwhile = { moment: 'toold.after-attempt-durable', work: row.theirs };
+      meanwhile = { failpoint: 'toold.after-attempt-durable', work: row.theirs };
       const done = await ask();
       assert.equal(row.isHarmed(), false, JSON.stringify(done));
       // A commit is made of what was shown; what cannot be done on that is not done.
@@ -196,13 +196,13 @@ describe('what a person edited before approving', () => {
       answerAsPerson(world, run.callId(n), { decision: 'approved', edited });
     }
     meanwhile = {
-      moment: 'toold.after-attempt-durable',
+      failpoint: 'toold.after-attempt-durable',
       work: () => writeFileSync(at('a'), 'theirs'),
     };
     assert.equal((await ask(1)).error?.code, 'conflict');
     assert.equal(readFileSync(at('a'), 'utf8'), 'theirs');
     writeFileSync(at('a'), 'before');
-    meanwhile.moment = 'never';
+    meanwhile.failpoint = 'never';
     assert.equal((await ask(2)).status, 'completed', 'the control');
     assert.equal(readFileSync(at('a'), 'utf8'), 'better');
   });

@@ -8,9 +8,14 @@ import type { WaitView } from '../../wire/agentd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { CallAnswer } from '../../wire/toold.ts';
 import type { Approvals } from './approvals.ts';
-import { type Approved, type ContextOf, makeAsking, type Permitted } from './attempts/asking.ts';
-import { makeEndings } from './attempts/endings.ts';
-import { inTime } from './attempts/timed.ts';
+import {
+  type Approved,
+  type ContextOf,
+  makeApprovalRequests,
+  type Permitted,
+} from './attempts/asking.ts';
+import { makeCallRecorder } from './attempts/endings.ts';
+import { withTimeout } from './attempts/timed.ts';
 import { makeAfterUnknown } from './attempts/unknown.ts';
 import type { Containment } from './containment.ts';
 import * as events from './events.ts';
@@ -57,13 +62,13 @@ export type AttemptsOptions = {
   containment: Pick<Containment, 'note'>;
   clock: Clock;
   log: Log;
-  moment(name: string): void;
+  failpoint(name: string): void;
 };
 
 export function makeAttempts(options: AttemptsOptions): Attempts {
-  const { store, outbox, runs, permissions, approvals, marks, clock, log, moment } = options;
+  const { store, outbox, runs, permissions, approvals, marks, clock, log, failpoint } = options;
   const { containment } = options;
-  const { deny, turnDown, end, release } = makeEndings(options);
+  const { deny, failDenied: turnDown, end, release } = makeCallRecorder(options);
 
   const contextOf: ContextOf = (job, input) => contextFrom(job, input, options.boxOf);
 
@@ -77,16 +82,16 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   /** From a durable intent to an answer. */
   const perform = async (job: Job, tool: Tool, begun: StartedAttempt): Promise<CallAnswer> => {
-    moment('toold.after-intent');
+    failpoint('toold.after-intent');
     try {
       await outbox.delivered(begun.seq);
       assertWanted(job);
     } catch (error) {
       return release(job, error);
     }
-    moment('toold.after-attempt-durable');
+    failpoint('toold.after-attempt-durable');
     const done = await doEffect(job, tool, begun);
-    moment('toold.after-effect');
+    failpoint('toold.after-effect');
     try {
       await marks.noteFetched({ ...job, tool });
     } catch (error) {
@@ -102,7 +107,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     done: Effect,
   ): Promise<CallAnswer> => {
     await containment.note(job, done.violations ?? []);
-    if ('unknown' in done) return nobodyKnows(job);
+    if ('unknown' in done) return markOutcomeUnknown(job);
     if ('wait' in done) return openWait(job, tool, attempt, done.wait);
     const finished =
       'error' in done
@@ -115,7 +120,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return end(job, attempt, finished);
   };
 
-  const nobodyKnows = async (job: Job): Promise<CallAnswer> => {
+  const markOutcomeUnknown = async (job: Job): Promise<CallAnswer> => {
     await store.markUnknown(job.callId);
     return afterUnknown(job, (await store.findCall(job.callId))!);
   };
@@ -126,9 +131,10 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const call = { input, isApproved: approved !== undefined };
       return await options.turns.during(job, call, async (hasWaited) => {
         if (hasWaited) await assertStill(job, begun);
-        return inTime({ clock, job, tool }, async (timed) => {
+        return withTimeout({ clock, job, tool }, async (timed) => {
           const context = contextOf(timed, input);
-          const held = approved && (await approvals.heldTo(timed, input, { ...approved, context }));
+          const held =
+            approved && (await approvals.bindToApproved(timed, input, { ...approved, context }));
           return tool.perform(input, { ...context, ...held });
         });
       });
@@ -147,7 +153,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   /** It had to wait for others: a right that was taken back meanwhile is gone. */
   const assertStill = async (job: Job, { input, approved }: StartedAttempt): Promise<void> => {
-    const may = await permissions.stillOf(job, input);
+    const may = await permissions.recheck(job, input);
     if (may.kind === 'no') throw fault('denied', may.decision.error.message);
     if (may.kind === 'ask' && approved === undefined)
       throw fault('unavailable', `${job.toolName} needs a person by now; it is asked for again`);
@@ -185,11 +191,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     may: Permitted,
     approved?: Approved,
   ): Promise<CallAnswer> => {
-    outbox.assertTaking();
+    outbox.assertAuditAccepting();
     assertWanted(job);
     await marks.note({ ...job, tool: job.tool! });
     const attempt = record.attempts + 1;
-    moment('toold.before-intent');
+    failpoint('toold.before-intent');
     const seq = await store.recordAttempt(
       { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
       events.attempted(about(job), attempt, may.decision),
@@ -209,21 +215,21 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   const again = async (job: Job, record: ToolCallRow): Promise<CallAnswer> => {
     assertDue(record);
-    const may = await permissions.of(job, await runs.progressOf(job.run), { again: true });
+    const may = await permissions.decide(job, await runs.progressOf(job.run), { again: true });
     if (may.kind === 'no') return turnDown(job, record, may.decision);
     if (may.kind === 'go') return attemptAgain(job, record, may);
     return askPerson(job, record, may);
   };
 
   const afterUnknown = makeAfterUnknown({ ...options, getWait, end, again, contextOf });
-  const { askPerson, afterApproval } = makeAsking({
+  const { requestApproval: askPerson, afterApproval } = makeApprovalRequests({
     ...{ ...options, turnDown, contextOf },
     attempt: attemptAgain,
   });
 
   const begin = async (job: Job, progress: Progress, may: Permitted): Promise<CallAnswer> => {
     await marks.note({ ...job, tool: job.tool! });
-    moment('toold.before-intent');
+    failpoint('toold.before-intent');
     const intent = events.attempted(about(job), 1, may.decision);
     const seq = await noted(job, progress, () =>
       store.recordIntent(newCall(job, clock.nowMs()), intent),
@@ -243,10 +249,10 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   return {
     async first(job) {
-      outbox.assertTaking();
+      outbox.assertAuditAccepting();
       const progress = await runs.progressOf(job.run);
       assertWanted(job);
-      const may = await permissions.of(job, progress, { again: false });
+      const may = await permissions.decide(job, progress, { again: false });
       assertWanted(job);
       if (may.kind === 'no') return deny(job, progress, may.decision);
       if (may.kind === 'go') return begin(job, progress, may);
@@ -257,7 +263,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     again,
     async afterLoss(job, record) {
       const { tool } = job;
-      if (tool?.idempotent !== true) return nobodyKnows(job);
+      if (tool?.idempotent !== true) return markOutcomeUnknown(job);
       // Asked before policy: what may have happened is neither refused nor asked for.
       const known = await tool.recall?.(contextOf(job));
       return known === undefined ? again(job, record) : conclude(job, tool, record.attempts, known);

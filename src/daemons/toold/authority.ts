@@ -10,7 +10,7 @@ export function makeAuthority(
   grants: Pick<Grants, 'applied'>,
 ): Authority {
   return {
-    async judge({ run, tool, input, labels }) {
+    async check({ run, tool, input, labels }) {
       const { name, risk, idempotent, level } = tool;
       const reversibility = tool.reversibilityOf?.(input) ?? tool.reversibility;
       const facts: CallFacts = {

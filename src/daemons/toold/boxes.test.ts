@@ -52,7 +52,7 @@ function makeWorld() {
     sandboxd: sandboxd as never,
     ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
-    grants: { of: async () => [] },
+    grants: { hostsFor: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
     runOf: () => run,
     ...{ clock: manualClock(0), log: silentLog },
@@ -97,7 +97,7 @@ describe('a fault from sandboxd', () => {
     };
     const boxes = makeBoxes({
       ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
-      grants: { of: async () => [] },
+      grants: { hostsFor: async () => [] },
       policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', count),
       runOf: () => run,
@@ -141,7 +141,7 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
   let rules: DeclaredRules = { deny: ['/srv/app/keys'] };
   const boxes = makeBoxes({
     ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
-    grants: { of: async () => [] },
+    grants: { hostsFor: async () => [] },
     policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
     runOf: () => run,
@@ -185,16 +185,16 @@ describe('while a command runs', () => {
     };
     const egressd = { getEgress: async () => ({ egress: { denials: [] } }) };
     const ways = {
-      async put() {
+      async open() {
         world.put++;
         return '/x';
       },
       has: () => true,
-      drop: async () => undefined,
+      close: async () => undefined,
     };
     const boxes = makeBoxes({
       ...{ sandboxd: sandboxd as never, egressd: egressd as never, clock, log: silentLog },
-      ...{ grants: { of: async () => [] }, ways },
+      ...{ grants: { hostsFor: async () => [] }, ways },
       policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
       runOf: () => run,

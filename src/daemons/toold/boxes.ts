@@ -66,9 +66,9 @@ type BoxLease = {
 export function makeBoxes(options: {
   sandboxd: SandboxdClient;
   egressd: Pick<EgressdClient, 'getEgress'>;
-  ways: Pick<EgressSessions, 'put' | 'has' | 'drop'>;
+  ways: Pick<EgressSessions, 'open' | 'has' | 'close'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
-  grants: Pick<Grants, 'of'>;
+  grants: Pick<Grants, 'hostsFor'>;
   newBoxId: () => BoxId;
   runOf: (runId: RunId) => ToolRun;
   clock: Clock;
@@ -81,12 +81,12 @@ export function makeBoxes(options: {
   const leaving = new Set<BoxLease>();
 
   const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
-    policy.boxRulesOf(run.agent, await options.grants.of(run), touched);
+    policy.boxRulesOf(run.agent, await options.grants.hostsFor(run), touched);
 
   const open = async (run: ToolRun, rules: AgentBoxRules): Promise<Open> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
-    const egressSocket = rules.network.mode === 'none' ? null : await ways.put(run, rules);
+    const egressSocket = rules.network.mode === 'none' ? null : await ways.open(run, rules);
     const body = {
       ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId },
       ...{ root_task_id: run.rootTaskId, level: 'L2' as const },
@@ -123,7 +123,7 @@ export function makeBoxes(options: {
       async isNarrower() {
         const now = await rulesOf(run, entry.touched);
         if (box.hasWay && network !== JSON.stringify(now.network)) {
-          const isPut = await ways.put(run, now).then(
+          const isPut = await ways.open(run, now).then(
             () => true,
             () => false,
           );
@@ -245,19 +245,19 @@ export function makeBoxes(options: {
       async openWay(runId) {
         const run = options.runOf(runId);
         const rules = await rulesOf(run);
-        return rules.network.mode === 'none' ? null : ways.put(run, rules);
+        return rules.network.mode === 'none' ? null : ways.open(run, rules);
       },
     }),
 
     async openEgress(run) {
       const rules = await rulesOf(run);
       // Also where the box reaches nothing: one request may have been decided on by itself.
-      await ways.put(run, rules);
+      await ways.open(run, rules);
       return rules.network;
     },
 
     async narrow(run) {
-      if (ways.has(run)) await ways.put(run, await rulesOf(run));
+      if (ways.has(run)) await ways.open(run, await rulesOf(run));
     },
 
     async close(run) {
@@ -267,7 +267,7 @@ export function makeBoxes(options: {
           leaving.delete(entry);
           await closeBox(entry);
         }
-      await ways.drop(run);
+      await ways.close(run);
     },
   };
 }

@@ -271,7 +271,7 @@ describe('an effect whose outcome could not be written', () => {
     };
   };
   beforeEach(async () => {
-    await restart({ moment: failOnceAfterEffect() });
+    await restart({ failpoint: failOnceAfterEffect() });
     run = await host.admit('one', { fence: 2 });
   });
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { publishPolicy as publish } from '../../policy/testing/publish.ts';
 import { CHAIN_LINKS_MAX, type ChainLink } from '../../wire/approvald.ts';
-import { mostOf } from './chain.ts';
+import { worstLinks } from './chain.ts';
 import { BASE } from './testing/declared-tools.ts';
 import {
   hostToold,
@@ -67,11 +67,11 @@ describe('a chain', () => {
     });
     const many = Array.from({ length: CHAIN_LINKS_MAX + 50 }, (_, n) => link(n));
     const worst = link(9_999, { risk: 'high', reversibility: 'irreversible' });
-    const kept = mostOf([...many, worst]);
+    const kept = worstLinks([...many, worst]);
     assert.equal(kept.length, CHAIN_LINKS_MAX);
     assert.deepEqual(kept[0], worst);
     const few = [link(1), worst, link(1)];
-    assert.deepEqual(mostOf(few), [link(1), worst]);
+    assert.deepEqual(worstLinks(few), [link(1), worst]);
   });
 
   it('is empty for a call alone that brings nothing', async () => {

@@ -16,7 +16,7 @@ import type { Tool } from './tools/tool.ts';
 
 export type Chains = {
   /** All but the call itself. */
-  of(job: Job, input: unknown): Promise<ChainLink[]>;
+  linksFor(job: Job, input: unknown): Promise<ChainLink[]>;
   /** What the call itself would bring along now. */
   broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
 };
@@ -42,7 +42,7 @@ const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
 export function makeChains(options: {
   registry: Pick<Registry, 'get'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
-  grants: Pick<Grants, 'of'>;
+  grants: Pick<Grants, 'hostsFor'>;
   store: Pick<TooldStore, 'openCalls'>;
 }): Chains {
   const { registry, policy, grants, store } = options;
@@ -59,7 +59,7 @@ export function makeChains(options: {
         : [],
     );
     if (!runsCommands(tool) && named.length === 0) return [];
-    const { network } = await policy.boxRulesOf(run.agent, await grants.of(run));
+    const { network } = await policy.boxRulesOf(run.agent, await grants.hostsFor(run));
     const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
     return [...new Set([...named, ...open])];
   };
@@ -122,14 +122,14 @@ export function makeChains(options: {
   };
 
   const broughtBy: Chains['broughtBy'] = async (job, input) =>
-    mostOf(await brings(job.run, job.tool!, input, 'brings'));
+    worstLinks(await brings(job.run, job.tool!, input, 'brings'));
 
   return {
     broughtBy,
-    async of(job, input) {
+    async linksFor(job, input) {
       const others = await othersOf(job);
       const links = await Promise.all(others.map((other) => beside(job.run, other)));
-      return mostOf([...(await broughtBy(job, input)), ...links.flat()]);
+      return worstLinks([...(await broughtBy(job, input)), ...links.flat()]);
     },
   };
 }
@@ -145,7 +145,7 @@ function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'>
 const shorten = (text: string): string => previewOf(neutralise(text), WHAT_CHARS_MAX);
 
 /** Where there are more than can be told, a run must not choose which: the worst are. */
-export function mostOf(links: readonly ChainLink[]): ChainLink[] {
+export function worstLinks(links: readonly ChainLink[]): ChainLink[] {
   const distinct = [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
   if (distinct.length <= CHAIN_LINKS_MAX) return distinct;
   const rank = ({ risk, reversibility }: ChainLink): number =>

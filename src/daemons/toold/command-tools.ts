@@ -7,7 +7,7 @@ import type { Clock } from '../../platform/clock.ts';
 import { followDir } from '../../platform/follow-dir.ts';
 import { decodeUtf8 } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
-import { makeTurn } from '../../platform/turns.ts';
+import { makeMutex } from '../../platform/turns.ts';
 import { readYaml } from '../../platform/yaml-file.ts';
 import type { FileProblem } from '../../wire/words.ts';
 import { Declaration } from './command-tools/declaration.ts';
@@ -46,7 +46,7 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
   let set: CommandToolSet = { tools: [], problems: [] };
   let seen = '';
   let closed = false;
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
 
   const look = (): Promise<void> =>
     inTurn(async () => {

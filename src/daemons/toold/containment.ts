@@ -41,7 +41,7 @@ export function isForEverybody(made: readonly Made[], held: ReadonlySet<string>,
 
 export async function openContainment(options: {
   db: Database;
-  outbox: Pick<Outbox, 'add' | 'poke'>;
+  outbox: Pick<Outbox, 'add' | 'wake'>;
   clock: Clock;
   newId: NewId;
   log: Log;
@@ -99,12 +99,12 @@ export async function openContainment(options: {
       return { scope, tree, reason };
     });
     if (found === undefined) return;
-    outbox.poke();
+    outbox.wake();
     log.warn('a tool is suspended', { tool, ...found });
   };
 
   return {
-    suspensionsOf: suspensions.of,
+    suspensionsOf: suspensions.statusOf,
     async note(job, violations) {
       if (violations.length === 0 || violationsMax === 0) return;
       await count(job, violations).catch((error: unknown) =>
@@ -122,7 +122,7 @@ export async function openContainment(options: {
         await holdAll(sql, { tool, by, sinceMs: clock.nowMs(), reason });
         await outbox.add(sql, draft);
       });
-      outbox.poke();
+      outbox.wake();
     },
     async resume(tool, by) {
       const id = newId<string>('rt');
@@ -133,7 +133,7 @@ export async function openContainment(options: {
         if (removed > 0) await outbox.add(sql, draft);
         return removed > 0;
       });
-      outbox.poke();
+      outbox.wake();
       if (!gone) throw fault('conflict', `${tool} is not suspended`);
     },
   };

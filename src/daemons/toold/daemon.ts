@@ -11,7 +11,7 @@ import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { syncLate } from '../../platform/sql/late-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
-import { untilDone } from '../../platform/until-done.ts';
+import { retryWithBackoff } from '../../platform/until-done.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -43,8 +43,8 @@ import { MIGRATIONS, makeStore } from './store.ts';
 import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
-import { makeWaysOut } from './ways-out.ts';
-import { makeWorkTurns } from './work-turns.ts';
+import { makeEgressSessions } from './ways-out.ts';
+import { makeWorkspaceLocks } from './work-turns.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 /** 16 MB of log. */
@@ -65,14 +65,14 @@ export type TooldDeps = {
 
 export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof tooldRoutes>> {
   const { floor, db, outbox, policy, appendLine } = parts;
-  const { clock, config, log, metrics, moment } = floor;
+  const { clock, config, log, metrics, failpoint } = floor;
   const agentd = floor.peer('agentd', agentdRoutes);
   const approvald = floor.peer('approvald', approvaldRoutes);
   const store = makeStore(db, outbox);
   const egressd = floor.peer('egressd', egressdRoutes);
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const grants = makeGrants(db);
-  const ways = makeWaysOut({ egressd, bytesMax: config.egress_bytes_max, log });
+  const ways = makeEgressSessions({ egressd, bytesMax: config.egress_bytes_max, log });
   const boxes = makeBoxes({
     ...{ sandboxd, egressd, ways, grants },
     newBoxId: () => floor.newId<BoxId>('box'),
@@ -83,9 +83,9 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     const ask = () => egressd.getEgress({ params: { id: runId } }, soon);
     try {
       // One that is started again soon knows: what was done need not be withheld for it.
-      const { egress } = await untilDone(ask, {
-        passes: (error) => isFault(error, 'unavailable'),
-        ...{ pauseMsMax: AGAIN_MS_MAX, forMsMax: AWAY_MS_MAX },
+      const { egress } = await retryWithBackoff(ask, {
+        isTransient: (error) => isFault(error, 'unavailable'),
+        ...{ backoffMsMax: AGAIN_MS_MAX, timeoutMs: AWAY_MS_MAX },
       });
       return egress.bytes_received > 0;
     } catch (error) {
@@ -147,8 +147,8 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
     boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
-  const turns = makeWorkTurns({ policy });
-  const attempts = makeAttempts({ ...own, turns, containment, clock, log, moment });
+  const turns = makeWorkspaceLocks({ policy });
+  const attempts = makeAttempts({ ...own, turns, containment, clock, log, failpoint });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const { suspensionsOf } = containment;
   const service = makeService({
@@ -167,7 +167,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
           log.warn('boxes of an earlier life were not closed', { error });
       });
       await runs.reopen();
-      void ways.takeUp((runId) => runs.find(runId));
+      void ways.reconcile((runId) => runs.find(runId));
     },
     async drain() {
       if (await service.idle(config.drain_wait_ms)) return;

@@ -10,7 +10,7 @@ type RunHost = { host: string; port: number };
 type NewHost = RunHost & { callId: CallId; approvalId: ApprovalId; nowMs: number };
 
 export type Grants = {
-  of(run: OfRun): Promise<readonly RunHost[]>;
+  hostsFor(run: OfRun): Promise<readonly RunHost[]>;
   add(run: OfRun, host: NewHost): Promise<void>;
   /** The same touches; those of granted hosts say so. */
   applied(run: OfRun, touches: readonly Touch[]): Promise<Touch[]>;
@@ -22,7 +22,7 @@ export function makeGrants(db: Database): Grants {
   /** Read once per activation: every call in a box looks at them. */
   const known = new Map<RunId, Promise<readonly RunHost[]>>();
 
-  const of: Grants['of'] = ({ runId }) => {
+  const of: Grants['hostsFor'] = ({ runId }) => {
     const found = known.get(runId);
     if (found !== undefined) return found;
     const read = db.read((sql) =>
@@ -37,7 +37,7 @@ export function makeGrants(db: Database): Grants {
   };
 
   return {
-    of,
+    hostsFor: of,
     async add({ runId }, { host, port, callId, approvalId, nowMs }) {
       await db.write((sql) =>
         sql.run(

@@ -51,7 +51,7 @@ export const isShortened = (known: Record<string, unknown>): boolean =>
   known.shortened === true && typeof known.size_chars === 'number';
 
 /** What will not pass is the answer to the call; the rest is for later. */
-export function notForGood(error: unknown): Fault {
+export function permanentFault(error: unknown): Fault {
   if (!(error instanceof Fault) || error.retry) throw error;
   if (error.code === 'stale_fence' || error.code === 'canceled') throw error;
   return error;
@@ -108,7 +108,7 @@ export const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
   recorded: false,
 });
 
-export function neverKnown(job: Job, said: string | undefined): CallError {
+export function unknownOutcomeError(job: Job, said: string | undefined): CallError {
   const words = said === undefined ? 'nobody said whether it did' : `a person said: ${said}`;
   return {
     code: 'outcome_unknown',

@@ -195,7 +195,7 @@ async function assertKept(): Promise<void> {
   assertReconciled(await journal());
 }
 
-const MOMENTS = ['before-intent', 'after-intent', 'after-attempt-durable', 'after-effect'];
+const FAILPOINTS = ['before-intent', 'after-intent', 'after-attempt-durable', 'after-effect'];
 
 describe('after a crash', () => {
   beforeEach(begin);
@@ -213,7 +213,8 @@ describe('after a crash', () => {
         world.remove();
         begin();
       }
-      for (const name of [...MOMENTS, 'after-outcome']) assert.ok(places.includes(`toold.${name}`));
+      for (const name of [...FAILPOINTS, 'after-outcome'])
+        assert.ok(places.includes(`toold.${name}`));
       assert.ok(places.includes('after write') && places.includes('before write'));
     });
   }

@@ -7,7 +7,7 @@ import { type AgentdClient, peerOptions, type Tool } from './tools/tool.ts';
 
 export type Marks = {
   /** The marks that policy must know of before this tool is used. */
-  of(run: ToolRun, tool: Tool): Promise<readonly Label[]>;
+  marksFor(run: ToolRun, tool: Tool): Promise<readonly Label[]>;
   /** Told before the effect, so that nobody sees an output that has not marked them. */
   note(call: Noted): Promise<void>;
   /** After the effect, before anybody sees it: a command may have fetched something by itself. */
@@ -55,7 +55,7 @@ export function makeMarks(options: {
   };
 
   return {
-    async of(run, tool) {
+    async marksFor(run, tool) {
       if (!matters(tool)) return [...run.labels];
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);

@@ -26,7 +26,7 @@ import type { Tool } from './tools/tool.ts';
 export type CallDecision = PolicyDecision & { facts: CallFacts };
 
 export type Authority = {
-  judge(asked: {
+  check(asked: {
     run: ToolRun;
     tool: Tool;
     input: unknown;
@@ -46,9 +46,9 @@ export type Permission =
   | { kind: 'no'; decision: Denied & { verdict?: CallDecision } };
 
 export type Permissions = {
-  of(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
+  decide(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
   /** The same of a call that had to wait: whether it may still be made as it was decided on. */
-  stillOf(job: Job, input: unknown): Promise<Permission>;
+  recheck(job: Job, input: unknown): Promise<Permission>;
   /** The same for arguments that a person changed before approving. */
   ofEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
 };
@@ -73,10 +73,10 @@ export function makePermissions(options: {
   };
 
   const askPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
-    const labels = await marks.of(job.run, tool);
+    const labels = await marks.marksFor(job.run, tool);
     const verdict = withToolsOwn(
       tool,
-      await authority.judge({ run: job.run, tool, input, labels }),
+      await authority.check({ run: job.run, tool, input, labels }),
     );
     const no = (question: CheckName, error: CallError): Permission => {
       const checks = checksUntil(question);
@@ -90,7 +90,7 @@ export function makePermissions(options: {
   };
 
   return {
-    async of(job, progress, { again }) {
+    async decide(job, progress, { again }) {
       const { tool, run, request } = job;
       const parsed = tool === undefined ? undefined : checkValue(tool.input, request.arguments);
       const decision = decide(
@@ -114,7 +114,7 @@ export function makePermissions(options: {
       return askPolicy(job, tool, parsed.data);
     },
 
-    async stillOf(job, input) {
+    async recheck(job, input) {
       const { run } = job;
       const decision = decide(
         {

@@ -3,7 +3,7 @@
 import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
-import { makeTurn } from '../../platform/turns.ts';
+import { makeMutex } from '../../platform/turns.ts';
 import { artifactSizeBytesMax } from '../../wire/agentd/artifacts.ts';
 import { Fault } from '../../wire/errors.ts';
 import { makeSafe, previewOf, type Shown, showResult } from './output.ts';
@@ -145,7 +145,7 @@ export function makeFinishResult(options: {
   };
 
   // On its way to an artifact a result is in memory a dozen times: large ones go one by one.
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
 
   return async (tool, outcome, context) => {
     if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);

@@ -63,7 +63,7 @@ export type Check = {
   question: CheckName;
   /** True: asked again before a call that was begun once is done again. */
   again: boolean;
-  judge(asked: CheckInput): CallError | undefined;
+  run(asked: CheckInput): CallError | undefined;
 };
 
 export const refusal = (code: string, message: string, hint: string): CallError => ({
@@ -83,7 +83,7 @@ const checkCaller: Check = {
   name: 'caller',
   question: 'caller',
   again: true,
-  judge({ run, request }) {
+  run({ run, request }) {
     const said = request.agent?.replace(/^agent:/, '');
     if (said === undefined || said === run.agent) return undefined;
     return refusal(
@@ -98,7 +98,7 @@ const checkTask: Check = {
   name: 'task',
   question: 'task',
   again: true,
-  judge({ run, request }) {
+  run({ run, request }) {
     if (request.taskId === undefined || request.taskId === run.taskId) return undefined;
     return refusal(
       'wrong_task',
@@ -112,7 +112,7 @@ const checkKnown: Check = {
   name: 'known',
   question: 'tool',
   again: true,
-  judge({ request, toolIsKnown, grant }) {
+  run({ request, toolIsKnown, grant }) {
     if (toolIsKnown) return undefined;
     return refusal(
       'unknown_tool',
@@ -126,7 +126,7 @@ const checkGranted: Check = {
   name: 'granted',
   question: 'tool',
   again: true,
-  judge({ run, request, grant }) {
+  run({ run, request, grant }) {
     if (grant.tools.has(request.tool)) return undefined;
     return refusal(
       'not_granted',
@@ -140,7 +140,7 @@ const checkSuspended: Check = {
   name: 'suspended',
   question: 'tool',
   again: true,
-  judge({ request, suspension }) {
+  run({ request, suspension }) {
     if (suspension === undefined) return undefined;
     return refusal(
       'suspended',
@@ -154,7 +154,7 @@ const checkExpiry: Check = {
   name: 'expiry',
   question: 'tool',
   again: true,
-  judge({ request, grant, nowMs }) {
+  run({ request, grant, nowMs }) {
     if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
     // Ending is no right that was lent: a run that may not even end would hang for ever.
     if (request.tool === 'task.finish') return undefined;
@@ -170,7 +170,7 @@ const checkArguments: Check = {
   name: 'arguments',
   question: 'scope',
   again: true,
-  judge({ request, argumentsProblem }) {
+  run({ request, argumentsProblem }) {
     if (argumentsProblem === undefined) return undefined;
     return refusal(
       'bad_arguments',
@@ -184,7 +184,7 @@ const checkQuota: Check = {
   name: 'quota',
   question: 'tool',
   again: false,
-  judge({ progress, grant }) {
+  run({ progress, grant }) {
     if (progress.calls < grant.callsMax) return undefined;
     return refusal(
       'limit',
@@ -198,7 +198,7 @@ const checkToolQuota: Check = {
   name: 'tool-quota',
   question: 'tool',
   again: false,
-  judge({ request, progress, callsOfToolMax }) {
+  run({ request, progress, callsOfToolMax }) {
     const made = progress.perTool.get(request.tool) ?? 0;
     if (callsOfToolMax === undefined || made < callsOfToolMax) return undefined;
     return refusal(
@@ -213,7 +213,7 @@ const checkProgress: Check = {
   name: 'breaker',
   question: 'tool',
   again: false,
-  judge({ request, progress, key, limits }) {
+  run({ request, progress, key, limits }) {
     const { repeatsMax, staleCallsMax } = limits;
     const hint = 'Change the approach or end the task with what there is.';
     const last = progress.recent.slice(-(repeatsMax - 1));
@@ -256,7 +256,7 @@ export function checksUntil(question: CheckName): string {
 export function decide(asked: CheckInput, { again }: { again: boolean }): Decision {
   for (const check of OWN_CHECKS) {
     if (again && !check.again) continue;
-    const error = check.judge(asked);
+    const error = check.run(asked);
     if (error === undefined) continue;
     const { question } = check;
     const checks = checksUntil(question);

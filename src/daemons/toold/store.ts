@@ -160,7 +160,7 @@ const FILTERS = {
 
 export type TooldStore = ReturnType<typeof makeStore>;
 
-export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
+export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
   /** Changes one call that must be in one of these states, and says so. */
   const change = async (
     statement: string,
@@ -172,7 +172,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'poke'>) {
       if (changed !== 1) throw new Error(`a call was not in the expected state: ${statement}`);
       return draft === undefined ? 0 : outbox.add(sql, draft);
     });
-    if (draft !== undefined) outbox.poke();
+    if (draft !== undefined) outbox.wake();
     return seq;
   };
 

@@ -11,7 +11,7 @@ export type InForce = Pick<ToolView, 'suspended' | 'suspended_in'>;
 
 export type Suspensions = {
   /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
-  of(tool: string, tree: string | undefined): InForce;
+  statusOf(tool: string, tree: string | undefined): InForce;
   /** One transaction, given what is in force. */
   change<T>(tool: string, work: (sql: Sql, now: InForce) => Promise<T>): Promise<T>;
 };
@@ -27,7 +27,7 @@ export async function openSuspensions(db: Database): Promise<Suspensions> {
     for (const { tool } of rows) current.set(tool, await readInForce(sql, tool));
   });
   return {
-    of(tool, tree) {
+    statusOf(tool, tree) {
       const { suspended_in = [], ...all } = current.get(tool) ?? {};
       const seen = suspended_in.filter(({ task_id }) => tree === undefined || task_id === tree);
       return seen.length === 0 ? all : { ...all, suspended_in: seen };

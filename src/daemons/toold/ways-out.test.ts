@@ -8,7 +8,7 @@ import type { AgentBoxRules } from '../../policy/box-rules.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/words.ts';
 import type { ToolRun } from './runs.ts';
-import { makeWaysOut } from './ways-out.ts';
+import { makeEgressSessions } from './ways-out.ts';
 
 const runOf = (name: string, fence = 1) =>
   ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
@@ -36,36 +36,37 @@ function makeWorld() {
       return { egress: [...open].map(([run_id, fence]) => ({ run_id, fence })) };
     },
   };
-  const made = () => makeWaysOut({ egressd: egressd as never, bytesMax: 1, log: silentLog });
+  const made = () => makeEgressSessions({ egressd: egressd as never, bytesMax: 1, log: silentLog });
   return { open, failures, made };
 }
 
 test('it is closed as soon as egressd is back', async () => {
   const { open, failures, made } = makeWorld();
   const ways = made();
-  await ways.put(runOf('one'), RULES);
+  await ways.open(runOf('one'), RULES);
   failures.push(fault('unavailable', 'away'), fault('unavailable', 'still away'));
-  await ways.drop(runOf('one'));
+  await ways.close(runOf('one'));
   assert.deepEqual([failures.length, open.size], [0, 0]);
 });
 
 test('one that was never opened is not asked about', async () => {
   const { failures, made } = makeWorld();
   failures.push(fault('internal', 'nobody should see this'));
-  await made().drop(runOf('one'));
+  await made().close(runOf('one'));
   assert.equal(failures.length, 1);
 });
 
 test('after a restart those of live runs are closed with them, and the others at once', async () => {
   const { open, failures, made } = makeWorld();
   const before = made();
-  for (const run of [runOf('live'), runOf('over'), runOf('woken', 2)]) await before.put(run, RULES);
+  for (const run of [runOf('live'), runOf('over'), runOf('woken', 2)])
+    await before.open(run, RULES);
   const live = [runOf('live'), runOf('woken', 3)];
   const after = made();
   failures.push(fault('unavailable', 'away'));
-  await after.takeUp((runId) => live.find((run) => run.runId === runId));
+  await after.reconcile((runId) => live.find((run) => run.runId === runId));
   assert.deepEqual([...open.keys()], [runOf('live').runId]);
   assert.deepEqual([after.has(runOf('live')), after.has(runOf('woken'))], [true, false]);
-  await after.drop(runOf('live'));
+  await after.close(runOf('live'));
   assert.equal(open.size, 0);
 });

@@ -1,7 +1,7 @@
 // The way out of each run through egressd: opened with what policy allows, narrowed when the run
 // has read text from outside, and closed with the run, whoever of the two dies meanwhile.
 import type { Log } from '../../platform/log.ts';
-import { isTransient, untilDone } from '../../platform/until-done.ts';
+import { isTransient, retryWithBackoff } from '../../platform/until-done.ts';
 import type { HostPort } from '../../policy/box-hosts.ts';
 import type { AgentBoxRules } from '../../policy/box-rules.ts';
 import type { RunId } from '../../wire/words.ts';
@@ -11,11 +11,11 @@ import { peerOptions } from './tools/tool.ts';
 
 export type EgressSessions = {
   /** Gives the socket that leads there. */
-  put(run: ToolRun, rules: AgentBoxRules): Promise<string>;
+  open(run: ToolRun, rules: AgentBoxRules): Promise<string>;
   has(run: ToolRun): boolean;
-  drop(run: ToolRun): Promise<void>;
+  close(run: ToolRun): Promise<void>;
   /** After a restart: those of live runs are known again, and those of no run are closed. */
-  takeUp(find: (runId: RunId) => ToolRun | undefined): Promise<void>;
+  reconcile(find: (runId: RunId) => ToolRun | undefined): Promise<void>;
 };
 
 /**
@@ -25,7 +25,7 @@ export type EgressSessions = {
 const ONLY_READS = ['GET', 'HEAD'];
 const PAUSE_MS_MAX = 5_000;
 
-export function makeWaysOut(options: {
+export function makeEgressSessions(options: {
   egressd: EgressdClient;
   bytesMax: number;
   log: Log;
@@ -34,18 +34,18 @@ export function makeWaysOut(options: {
   const open = new Set<RunId>();
 
   /** Again and again while egressd is away: it opens what it was not told to close. */
-  const insist = (what: string, work: () => Promise<void>): Promise<void> =>
-    untilDone(work, {
-      ...{ passes: isTransient, pauseMsMax: PAUSE_MS_MAX, inBackground: true },
+  const retryInBackground = (what: string, work: () => Promise<void>): Promise<void> =>
+    retryWithBackoff(work, {
+      ...{ isTransient: isTransient, backoffMsMax: PAUSE_MS_MAX, inBackground: true },
     }).catch((error: unknown) => log.error(what, { error }));
 
   const dropNow = (runId: RunId, fence: number): Promise<void> =>
-    insist(`the way out of ${runId} was not closed`, async () => {
+    retryInBackground(`the way out of ${runId} was not closed`, async () => {
       await egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions);
     });
 
   return {
-    async put(run, { network }) {
+    async open(run, { network }) {
       const marked = run.labels.has('outside');
       const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
       const { runId, fence, agent, taskId, rootTaskId, labels } = run;
@@ -59,11 +59,11 @@ export function makeWaysOut(options: {
       return (await egressd.putEgress({ params: { id: runId }, body }, peerOptions)).socket;
     },
     has: ({ runId }) => open.has(runId),
-    async drop({ runId, fence }) {
+    async close({ runId, fence }) {
       if (open.delete(runId)) await dropNow(runId, fence);
     },
-    takeUp: (find) =>
-      insist('ways out of an earlier life were not closed', async () => {
+    reconcile: (find) =>
+      retryInBackground('ways out of an earlier life were not closed', async () => {
         const { egress } = await egressd.listEgress({}, peerOptions);
         for (const { run_id: runId, fence } of egress)
           if (find(runId)?.fence === fence) open.add(runId);

@@ -1,6 +1,6 @@
 // Who may change files while an approved call is done. What a person approved after looking at
 // files is done on just those: from the last look until it has ended, nobody else works there.
-import { makeSharedTurns } from '../../platform/shared-turns.ts';
+import { makePathLock } from '../../platform/shared-turns.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Job } from './job.ts';
@@ -12,10 +12,10 @@ export type WorkspaceLocks = {
 };
 type Work = { input: unknown; isApproved: boolean };
 
-export function makeWorkTurns(options: {
+export function makeWorkspaceLocks(options: {
   policy: Pick<PolicySource, 'boxRulesOf'>;
 }): WorkspaceLocks {
-  const { enter } = makeSharedTurns();
+  const { enter } = makePathLock();
 
   /** Its workspace and home, as others have them too, and what else it may change. */
   const placesOf = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
@@ -37,7 +37,7 @@ export function makeWorkTurns(options: {
         tool?.touches?.(input).some(({ action }) => action === 'file.write') === true;
       if (!isAlone && !changes) return work(false);
       const places = await placesOf(job, input);
-      const { hasWaited, leave } = await enter({ places, isAlone }, signal).catch(() => {
+      const { hasWaited, leave } = await enter({ places, exclusive: isAlone }, signal).catch(() => {
         throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
       });
       try {

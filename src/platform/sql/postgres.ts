@@ -1,7 +1,7 @@
 // PostgreSQL as a Database, over any client that can query and run a transaction. Statements are
 // written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
 import { fault } from '../../wire/errors.ts';
-import { makeTurn } from '../turns.ts';
+import { makeMutex } from '../turns.ts';
 import type { Database, Migrations, Sql, SqlRow, Value } from './database.ts';
 
 type Result = {
@@ -93,7 +93,7 @@ export async function openPostgres(
     );
   }
   // One writer at a time: outbox numbers must become visible in the order they were given.
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
   return {
     write: (work) => inTurn(() => client.transaction((tx) => work(sqlOn(tx)))),
     read: (work) => work(sqlOn(client)),

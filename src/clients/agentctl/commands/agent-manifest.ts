@@ -60,7 +60,7 @@ export async function create({ args, out, runtime }: Session): Promise<void> {
   const manifest_yaml = manifestText(args, () => ({ metadata: { name } }));
   const body = { manifest_yaml, create_only: true };
   const answer = await runtime().ask('agentd', 'putAgent', { params: { name }, body });
-  out.give(answer, () => [
+  out.print(answer, () => [
     `${answer.agent.name} is declared: ${answer.agent.status}, model ${answer.agent.model}`,
     `Give it work: agentctl task create "…" --agent ${answer.agent.name} --wait`,
   ]);
@@ -78,7 +78,7 @@ export async function update({ args, out, runtime }: Session): Promise<void> {
   const { manifest } = await runtime().ask('agentd', 'getAgent', { params });
   const manifest_yaml = manifestText(args, () => manifest as Partial<Manifest>);
   const answer = await runtime().ask('agentd', 'putAgent', { params, body: { manifest_yaml } });
-  out.give(answer, () => [
+  out.print(answer, () => [
     `${answer.agent.name} is changed (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
     `It may use: ${answer.agent.capabilities.join(', ') || 'nothing but the basic tools'}`,
   ]);

@@ -48,7 +48,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
     spent_today_microusd: usage === undefined ? null : (spent.get(agent.name) ?? 0),
   }));
   const { missing } = parts;
-  out.give({ agents: withSpend, problems, missing }, () => {
+  out.print({ agents: withSpend, problems, missing }, () => {
     const broken = problems.flatMap((problem) => problemLines(problem, out.paint));
     if (agents.length === 0) return [...broken, noAgentsText(problems.length)];
     const rows = withSpend.map((agent) => [
@@ -90,7 +90,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   ]);
   const { agent, manifest } = answer;
   const runs_as = who === undefined ? null : userText(agent, who);
-  out.give({ ...answer, agent: { ...agent, runs_as } }, () => [
+  out.print({ ...answer, agent: { ...agent, runs_as } }, () => [
     ...renderFields(
       [
         ['name', agent.name],
@@ -141,7 +141,7 @@ async function change(
   done: string,
 ): Promise<void> {
   const answer = await runtime().ask('agentd', route, { params: { name: args.words[0]! } });
-  out.give(answer, () => [`${answer.agent.name} ${done}`]);
+  out.print(answer, () => [`${answer.agent.name} ${done}`]);
 }
 
 export const pause = (session: Session) =>
@@ -157,7 +157,7 @@ export async function run({ args, out, runtime }: Session): Promise<void> {
   const agent = args.words[0]!;
   const params = { id: args.text('task')! };
   const answer = await runtime().ask('agentd', 'assignTask', { params, body: { agent } });
-  out.give(answer, () => [
+  out.print(answer, () => [
     `${answer.task.id} is with ${agent} now: ${answer.task.status}`,
     `Follow it: agentctl task watch ${answer.task.id}`,
   ]);

@@ -1,7 +1,7 @@
 // What needs a person: agentctl approvals, approve, reject, ask, escalate.
 import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
-import { hangBell } from '../bell.ts';
+import { subscribeWakeups } from '../bell.ts';
 import type { Session } from '../command.ts';
 import { newestSeq } from '../follow.ts';
 import { readInput, wordOrStdin } from '../input.ts';
@@ -24,7 +24,7 @@ export async function approvals(session: Session): Promise<void> {
   const status = args.flag('all') ? {} : { status: 'pending' as const };
   const query = { ...status, limit: 1000 };
   const answer = await runtime().ask('approvald', 'listApprovals', { query });
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (answer.approvals.length > 0) return [...listLines(answer.approvals, out), ...howTo(answer)];
     return [args.flag('all') ? 'Nothing has needed a person.' : 'Nothing waits for a person.'];
   });
@@ -89,7 +89,7 @@ const goalOf = (runtime: RuntimeClient, { task_id }: ApprovalView) =>
 async function show(runtime: RuntimeClient, id: string, out: Out): Promise<void> {
   const approval = await view(runtime, id);
   const task = out.json ? undefined : await goalOf(runtime, approval);
-  out.give({ approval }, () => approvalLines(approval, task, { out, nowMs: Date.now() }));
+  out.print({ approval }, () => approvalLines(approval, task, { out, nowMs: Date.now() }));
 }
 
 /** Each one that waits, in full, as it comes; and what became of it. */
@@ -99,7 +99,7 @@ async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
     (after) => ({ after, filter: { event: 'approval' } }),
     () => undefined,
   );
-  const bell = hangBell(runtime, { from, outer: signal });
+  const bell = subscribeWakeups(runtime, { from, outer: signal });
   const waiting = new Map<string, string>();
   out.note('Waiting for approvals that need a person (Ctrl-C ends this, nothing else).');
   try {
@@ -121,7 +121,7 @@ async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
         await show(runtime, id, out);
         if (!out.json) out.line();
       }
-      await bell.rung(bell.isHeard() ? LOOK_EVERY_MS.heard : LOOK_EVERY_MS.unheard);
+      await bell.wait(bell.isConnected() ? LOOK_EVERY_MS.heard : LOOK_EVERY_MS.unheard);
     }
   } finally {
     bell.stop();
@@ -151,7 +151,7 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
   };
   const answer = await runtime().ask('approvald', 'approve', { params: { id }, body });
   // The same answer once more is no error, and changes nothing.
-  out.give(answer, () =>
+  out.print(answer, () =>
     seen.status === 'approved'
       ? [`${id} was approved already, by ${seen.decided_by ?? 'a person'}.`]
       : approvedLines(answer.approval),
@@ -222,7 +222,7 @@ export async function reject({ args, out, runtime }: Session): Promise<void> {
   const nonce = await nonceNow(runtime(), id);
   const body = { nonce, ...(reason === undefined ? {} : { reason }) };
   const answer = await runtime().ask('approvald', 'reject', { params: { id }, body });
-  out.give(answer, () => [`Rejected; ${answer.approval.agent} is told so.`]);
+  out.print(answer, () => [`Rejected; ${answer.approval.agent} is told so.`]);
 }
 
 export async function ask({ args, out, runtime }: Session): Promise<void> {
@@ -230,7 +230,7 @@ export async function ask({ args, out, runtime }: Session): Promise<void> {
   const question = wordOrStdin(text).trim();
   const body = { nonce: await nonceNow(runtime(), id), question };
   const answer = await runtime().ask('approvald', 'requestInfo', { params: { id }, body });
-  out.give(answer, () => [
+  out.print(answer, () => [
     `Asked; ${answer.approval.agent} gets the question and may ask for the approval again.`,
   ]);
 }
@@ -245,7 +245,7 @@ export async function escalate({ args, out, runtime }: Session): Promise<void> {
     ...(reason === undefined ? {} : { reason }),
   };
   const answer = await runtime().ask('approvald', 'escalate', { params: { id }, body });
-  out.give(answer, () => [
+  out.print(answer, () => [
     `Passed on to ${to ?? 'whoever else may decide it'}; it goes on waiting.`,
     'They answer with --as NAME and a key of their own: agentctl person list',
   ]);

@@ -24,7 +24,7 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
     limit: args.number('limit') ?? 50,
   };
   const answer = await runtime().ask('agentd', 'listArtifacts', { query });
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (answer.artifacts.length === 0) return ['No artifacts.'];
     const now = Date.now();
     const rows = answer.artifacts.map((one) => [
@@ -47,7 +47,7 @@ export async function get({ args, out, runtime }: Session): Promise<void> {
   const file = args.text('output');
   if (file !== undefined) {
     writeContent(file, text ?? Buffer.from(base64 ?? '', 'base64'));
-    return out.give({ artifact, file }, () => [`${size(artifact.size_bytes)} written to ${file}`]);
+    return out.print({ artifact, file }, () => [`${size(artifact.size_bytes)} written to ${file}`]);
   }
   if (out.json) return out.document(answer);
   if (text === null && out.terminal) {

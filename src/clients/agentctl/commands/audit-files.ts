@@ -74,7 +74,7 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
   }
   const names = copyInto(from, to);
   const bytes = names.reduce((sum, name) => sum + statSync(join(to, name)).size, 0);
-  out.give({ export: { directory: to, files: names, size_bytes: bytes } }, () => [
+  out.print({ export: { directory: to, files: names, size_bytes: bytes } }, () => [
     `${some(names.length, 'file')} (${size(bytes)}) copied to ${to}`,
     `Check it anywhere: agentctl audit verify ${to}`,
   ]);
@@ -179,5 +179,5 @@ export async function checkpoint({ out, runtime }: Session): Promise<void> {
 
 export async function rotateKey({ out, runtime }: Session): Promise<void> {
   const keys = await runtime().ask('auditd-ai', 'rotateKey', {});
-  out.give({ keys }, () => [`Signs with  ${keys.vkey}`, `Before      ${keys.previous}`]);
+  out.print({ keys }, () => [`Signs with  ${keys.vkey}`, `Before      ${keys.previous}`]);
 }

@@ -6,7 +6,7 @@ import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { eventLine } from '../show/event.ts';
-import { happeningLine, withoutAttempts } from '../show/happening.ts';
+import { agentEventLine, withoutAttempts } from '../show/happening.ts';
 import { findTool } from './catalog.ts';
 
 const PAGE = 1000;
@@ -137,7 +137,7 @@ export async function logs({ args, out, runtime }: Session): Promise<void> {
   const tell = (event: AuditEvent): void => {
     const { columns, paint } = out;
     if (out.json) out.document(event);
-    else out.line(happeningLine(event, { nowMs: Date.now(), columns, paint }));
+    else out.line(agentEventLine(event, { nowMs: Date.now(), columns, paint }));
   };
   for (const event of out.json ? events : withoutAttempts(events)) tell(event);
   if (!isFollowing) return;

@@ -45,7 +45,7 @@ export async function doctor(session: Session): Promise<number> {
   const { out } = session;
   const { findings: checks, sandboxes } = await runChecks(session);
   const open = notProtected(session.stateDir, sandboxes);
-  out.give({ doctor: { checks, not_protected: open } }, () => [
+  out.print({ doctor: { checks, not_protected: open } }, () => [
     ...checks.flatMap(({ status, name, message, fix }) => {
       const [first = '', ...more] = wrap(plain(message), out.columns - INDENT.length);
       return [

@@ -12,7 +12,7 @@ export async function down({ out, stateDir }: Session): Promise<void> {
   const running = await findRunning(stateDir);
   if (running === undefined) {
     assertReadable(stateDir);
-    return out.give({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
+    return out.print({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
   }
   const { pid, mode } = running.info;
   out.note(`Stopping the runtime (pid ${pid}, ${mode}) …`);
@@ -27,7 +27,7 @@ export async function down({ out, stateDir }: Session): Promise<void> {
     await pause(50);
   }
   const tookMs = Date.now() - startMs;
-  out.give({ down: { was_running: true, pid, took_ms: tookMs } }, () => [
+  out.print({ down: { was_running: true, pid, took_ms: tookMs } }, () => [
     `Stopped in ${span(tookMs)}. Everything that lasts is in ${stateDir}.`,
   ]);
 }

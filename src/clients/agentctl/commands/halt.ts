@@ -12,7 +12,7 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
   try {
     const body = reason === undefined ? {} : { reason };
     const answer = await runtime().ask('agentd', 'halt', { body });
-    out.give({ halt: answer }, () => [
+    out.print({ halt: answer }, () => [
       `Halted. ${some(answer.stopped_runs, 'run')} stopped.`,
       'Lift it with: agentctl unhalt',
     ]);
@@ -21,7 +21,7 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
     const file = join(stateDir, 'HALT');
     if (!existsSync(stateDir)) makeStateDir(stateDir);
     asOwnerOf(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
-    out.give({ halt: { halted: true, stopped_runs: 0, file } }, () => [
+    out.print({ halt: { halted: true, stopped_runs: 0, file } }, () => [
       `No runtime answers; made ${file}, so that none works until it is lifted.`,
     ]);
   }
@@ -42,12 +42,12 @@ function writeHalt(file: string, reason: string): void {
 export async function unhalt({ out, stateDir, runtime }: Session): Promise<void> {
   try {
     const answer = await runtime().ask('agentd', 'unhalt', {});
-    out.give({ unhalt: answer }, () => ['The halt is lifted: agents work again.']);
+    out.print({ unhalt: answer }, () => ['The halt is lifted: agents work again.']);
   } catch (error) {
     const file = join(stateDir, 'HALT');
     if (!isRuntimeDown(error) || !existsSync(file)) throw error;
     asOwnerOf(stateDir, (here) => rmSync(join(here, 'HALT')));
-    out.give({ unhalt: { halted: false, file } }, () => [
+    out.print({ unhalt: { halted: false, file } }, () => [
       `No runtime answers; removed ${file}. The next one starts without a halt.`,
     ]);
   }

@@ -55,7 +55,7 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('modeld', 'addProvider', { params: { name }, body });
   const { provider } = answer;
   const offered = await modelsOf(runtime(), name);
-  out.give(answer, () => [
+  out.print(answer, () => [
     `${provider.name} is configured: ${provider.base_url}, ${keyText(provider.has_key)}`,
     ...priceWarning(name, offered),
     offered.length === 0

@@ -28,14 +28,14 @@ export async function budget(session: Session): Promise<void> {
     await assertThere(session, subject, name);
     const body = { subject, name, ...limits };
     const answer = await runtime().ask('modeld', 'setBudget', { body });
-    return out.give(answer, () => table([answer.budget], out));
+    return out.print(answer, () => table([answer.budget], out));
   }
   const { budgets } = await runtime().ask('modeld', 'listBudgets', {});
   const shown = budgets.filter(
     (one) =>
       subject === undefined || (one.subject === subject && (name === '' || one.name === name)),
   );
-  out.give({ budgets: shown }, () =>
+  out.print({ budgets: shown }, () =>
     shown.length === 0 ? ['No budget is set: agentctl model budget --help'] : table(shown, out),
   );
 }

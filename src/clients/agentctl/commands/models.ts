@@ -34,7 +34,7 @@ const stateCell = (available: boolean) =>
 
 export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('modeld', 'listModels', {});
-  out.give(answer, () => {
+  out.print(answer, () => {
     const models = answer.models.map((model) => [
       model.name,
       model.kind,
@@ -109,7 +109,7 @@ export async function test({ args, out, runtime }: Session): Promise<number> {
   );
   const head = answer.ok ? out.paint('green', 'ok') : out.paint('red', 'failed');
   const who = answer.rehearsal ? 'the rehearsal, not a real model' : answer.provider;
-  out.give({ test: answer }, () => [
+  out.print({ test: answer }, () => [
     `${head}  ${name} by ${who} (${answer.model}) in ${span(answer.latency_ms)}`,
     plain(answer.message),
   ]);
@@ -133,7 +133,7 @@ export async function usage({ args, out, runtime }: Session): Promise<void> {
   const since = given === undefined ? dayStart(now) : readTime(given, now, 'ago');
   const query = { agent: args.text('agent'), task_id: args.text('task'), since };
   const answer = await runtime().ask('modeld', 'usage', { query });
-  out.give({ ...answer, since }, () => {
+  out.print({ ...answer, since }, () => {
     const { total } = answer;
     const when = given === undefined ? 'today (UTC)' : `since ${since}`;
     const sum = `${some(total.calls, 'call')}, ${money(total.cost_microusd)} ${when}`;

@@ -21,7 +21,7 @@ export async function send({ args, out, runtime }: Session): Promise<void> {
     (id === undefined ? 'TaskRequest' : 'TaskProgress')) as MessageType;
   const body = { type, to, parts: [{ kind: 'text' as const, text }], ...thread };
   const answer = await runtime().ask('agentd', 'sendMessage', { body }, { once: true });
-  out.give(answer, () => {
+  out.print(answer, () => {
     const { id: message_id, task_id } = answer.message;
     const sent = `Sent to ${to} (${message_id})`;
     if (task !== undefined && task.ended_at !== null) {
@@ -56,7 +56,7 @@ export async function questions({ args, out, runtime }: Session): Promise<void> 
   const status = all ? undefined : ('open' as const);
   const query = { kind: 'question', limit: 1000, status } as const;
   const answer = await runtime().ask('agentd', 'listWaits', { query });
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (answer.waits.length === 0)
       return [all ? 'Nobody has asked.' : 'Nobody waits for an answer.'];
     const blocks = answer.waits.flatMap((wait) => ['', ...describeQuestion(wait, out, Date.now())]);
@@ -87,7 +87,7 @@ export async function answer({ args, out, runtime }: Session): Promise<void> {
     'open questions',
     runtime().ask('agentd', 'listWaits', { query: open }),
   );
-  out.give(given, () => {
+  out.print(given, () => {
     const left =
       rest === undefined || rest.waits.length === 0 ? '' : ` ${moreOpen(rest.waits.length)}`;
     const told = `Answered; ${given.wait.task_id} goes on.${left}`;

@@ -10,7 +10,7 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
   const all = args.flag('all');
   const query = { limit: 1000, ...(all ? {} : { active: 'true' as const }) };
   const answer = await runtime().ask('approvald', 'listPermits', { query });
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (answer.permits.length === 0)
       return [all ? 'No permit was ever given.' : 'No permit is in force.'];
     return permitLines(answer.permits, out);
@@ -44,7 +44,7 @@ export async function revoke({ args, out, runtime }: Session): Promise<void> {
   const params = { id: args.words[0]! };
   const answer = await runtime().ask('approvald', 'revokePermit', { params });
   const { permit } = answer;
-  out.give(answer, () => [
+  out.print(answer, () => [
     `${permit.id} is revoked (it was used ${some(permit.uses, 'time')}); ${permit.agent} must ask again.`,
   ]);
 }

@@ -27,7 +27,7 @@ export async function list({ out, stateDir }: Session): Promise<void> {
   const people = files
     .filter((file) => file.endsWith('.key'))
     .map((file) => ({ name: file.slice(0, -4), key_file: `${dir}/${file}` }));
-  out.give({ people }, () => {
+  out.print({ people }, () => {
     if (people.length === 0) return ['Nobody has a key of their own: agentctl person add NAME'];
     const rows = people.map(({ name, key_file }) => [name, key_file]);
     return renderTable([{ title: 'NAME' }, { title: 'KEY' }], rows, out);
@@ -53,7 +53,7 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
     });
   }
   await pause(KNOWN_AFTER_MS);
-  out.give({ person: { name, key_file: file } }, () => [
+  out.print({ person: { name, key_file: file } }, () => [
     `${name} has a key now: ${file}`,
     `Here it is used with --as ${name}; elsewhere as the bearer key of the runtime's port.`,
   ]);
@@ -92,7 +92,7 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
     });
   asOwnerOf(stateDir, (here) => fs.rmSync(fileOf(here, name)));
   await pause(KNOWN_AFTER_MS);
-  out.give({ person: { name, key_file: null } }, () => [
+  out.print({ person: { name, key_file: null } }, () => [
     `The key of ${name} is worth nothing now.`,
   ]);
 }

@@ -29,7 +29,7 @@ export async function explain({ args, out, runtime }: Session): Promise<void> {
       hint: decisionHint(event),
     });
   const explanation = await explainEvent(runtime(), event);
-  out.give({ explanation }, () => lines(explanation, out));
+  out.print({ explanation }, () => lines(explanation, out));
 }
 
 /** What ended was attempted before, and that was decided. */

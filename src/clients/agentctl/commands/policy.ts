@@ -25,7 +25,7 @@ export async function check({ args, out, runtime }: Session): Promise<number> {
     });
   const answer = await runtime().ask('agentd', 'checkPolicy', { body: { files: [file] } });
   const { problems, warnings, files } = answer.check;
-  out.give(answer, () => [
+  out.print(answer, () => [
     ...problems.flatMap((one) => problemLines(one, out.paint)),
     ...warnings.flatMap((one) => problemLines(one, out.paint, 'warning')),
     problems.length > 0
@@ -44,7 +44,7 @@ const styled = (word: string) => ({ text: word, style: ANSWER_STYLES[word]! });
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.words[0]! };
   const view = await runtime().ask('agentd', 'showPolicy', { params });
-  out.give({ policy: view }, () =>
+  out.print({ policy: view }, () =>
     args.flag('rules') ? ruleTexts(view) : [...ruleTable(view, out), '', ...boxLines(view, out)],
   );
 }
@@ -92,7 +92,7 @@ export async function simulate({ args, out, runtime }: Session): Promise<void> {
     ...(since === undefined ? {} : { since: readTime(since, Date.now(), 'ago') }),
   };
   const answer = await runtime().ask('agentd', 'simulatePolicy', { body });
-  out.give(answer, () => simulationLines(answer.simulation, out));
+  out.print(answer, () => simulationLines(answer.simulation, out));
 }
 
 const CHANGE_HEADS = [

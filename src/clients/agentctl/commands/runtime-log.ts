@@ -1,7 +1,7 @@
 // The end of the runtime's log: what it said last before it went away.
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { oneLine } from '../show/plain.ts';
-import { cut } from '../show/width.ts';
+import { truncate } from '../show/width.ts';
 
 const tailBytes = 16_384;
 
@@ -12,7 +12,7 @@ export function lastWords({ file, from }: { file: string; from: number }): strin
     .filter((line) => line.trim() !== '');
   const parsed = lines.map(parseLine);
   const said = parsed.findLast(({ level }) => level === 'error') ?? parsed.at(-1);
-  return said === undefined ? undefined : cut(oneLine(said.message), 300);
+  return said === undefined ? undefined : truncate(oneLine(said.message), 300);
 }
 
 function parseLine(line: string): { level: string; message: string } {

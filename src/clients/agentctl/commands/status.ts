@@ -44,7 +44,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     spent_today: more.spent,
     missing: more.missing,
   };
-  out.give({ status: document }, () => lines(facts, out, Date.now()));
+  out.print({ status: document }, () => lines(facts, out, Date.now()));
 }
 
 async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {

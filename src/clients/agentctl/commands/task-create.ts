@@ -36,7 +36,7 @@ export async function retry(session: Session): Promise<number> {
 async function follow(session: Session, task: TaskView): Promise<number> {
   const { args, out } = session;
   if (!args.flag('wait') && !args.flag('no-wait')) {
-    out.give({ task }, () => [
+    out.print({ task }, () => [
       `${task.id} for ${task.assigned_to ?? 'nobody yet'}: ${task.status}`,
       `Follow it: agentctl task watch ${task.id}`,
     ]);

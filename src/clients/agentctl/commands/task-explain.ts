@@ -7,14 +7,14 @@ import { some } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
 import { gatherStory } from '../story/gather.ts';
 import { renderSteps, totalsText } from '../story/render-steps.ts';
-import { tellStory, totalsOf } from '../story/tell.ts';
+import { buildTimeline, totalsOf } from '../story/tell.ts';
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
   const chapter = await gatherStory(runtime(), args.words[0]!);
-  const steps = tellStory(chapter);
+  const steps = buildTimeline(chapter);
   const totals = totalsOf(steps);
   const { task } = chapter;
-  out.give({ explanation: { task_id: task.id, status: task.status, steps, totals } }, () => [
+  out.print({ explanation: { task_id: task.id, status: task.status, steps, totals } }, () => [
     ...renderSteps(steps, out),
     '',
     out.paint('dim', totalsText(totals)),
@@ -25,7 +25,7 @@ export async function replay({ args, out, runtime }: Session): Promise<number> {
   const request = { params: { id: args.words[0]! } };
   const answer = await runtime().ask('agentd', 'replayTask', request, { deadlineMs: 120_000 });
   const { same, calls, differences, result_same, run_id } = answer.replay;
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (same) {
       return [`${out.paint('green', 'same')}  ${run_id}: ${some(calls, 'call')} and the result`];
     }

@@ -4,7 +4,7 @@ import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { oneLine } from '../show/plain.ts';
-import { cut } from '../show/width.ts';
+import { truncate } from '../show/width.ts';
 
 export async function graph({ args, out, runtime }: Session): Promise<void> {
   const tasks = await readTasks(runtime(), args.words[0]);
@@ -59,7 +59,7 @@ const EDGE_STYLES = { part: '', before: ' [style=dashed,label="then"]', retry: '
 
 export function dotLines(tasks: readonly TaskView[], edges: readonly Edge[]): string[] {
   const nodes = tasks.map(({ id, assigned_to, status, goal }) => {
-    const label = `${assigned_to ?? 'nobody'}: ${status}\n${cut(oneLine(goal), 40)}`;
+    const label = `${assigned_to ?? 'nobody'}: ${status}\n${truncate(oneLine(goal), 40)}`;
     return `  ${id} [label=${JSON.stringify(label)}];`;
   });
   const arrows = edges.map(({ from, to, kind }) => `  ${from} -> ${to}${EDGE_STYLES[kind]};`);
@@ -78,7 +78,9 @@ export function forestLines(
     const again = task.retry_of === null ? '' : `  again after ${task.retry_of}`;
     const head = `${ownLead}${task.id}  `;
     const facts = `${task.assigned_to ?? 'nobody'}: ${task.status}${after}${again}`;
-    lines.push(paint('dim', head) + cut(`${facts}  ${oneLine(task.goal)}`, columns - head.length));
+    lines.push(
+      paint('dim', head) + truncate(`${facts}  ${oneLine(task.goal)}`, columns - head.length),
+    );
     const children = tasks.filter(({ parent_task_id }) => parent_task_id === task.id);
     children.forEach((child, i) => {
       const isLast = i === children.length - 1;

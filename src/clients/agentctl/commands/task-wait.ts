@@ -79,12 +79,12 @@ export function tellEnd(
   out: Out,
 ): number {
   if (task.ended_at !== null) {
-    out.give({ task }, () => outcomeLines(task, out.paint));
+    out.print({ task }, () => outcomeLines(task, out.paint));
     return exitOf(task);
   }
   const open = tree === undefined ? undefined : findOpenQuestion(tree);
   const how = open === undefined ? 'agentctl status' : answerWith(open);
-  out.give({ task }, () => [
+  out.print({ task }, () => [
     isInterrupted
       ? `${task.id} goes on without you: ${task.status}`
       : `${task.id} waits for a person; see: ${how}`,

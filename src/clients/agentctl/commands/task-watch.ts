@@ -38,7 +38,7 @@ export async function watch(session: Session): Promise<number> {
   if (last === undefined) return 0;
   const end = { task: last.task, tree: last };
   // The stream has said it all; what is left is how to end.
-  if (out.json) return tellEnd(end, signal.aborted, { ...out, give: () => undefined });
+  if (out.json) return tellEnd(end, signal.aborted, { ...out, print: () => undefined });
   out.line();
   return tellEnd(end, signal.aborted, out);
 }

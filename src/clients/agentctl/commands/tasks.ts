@@ -46,7 +46,7 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
   // A wrong name is told as one, and not as an agent without tasks.
   if (answer.tasks.length === 0 && query.agent !== undefined)
     await runtime().ask('agentd', 'getAgent', { params: { name: query.agent } });
-  out.give(answer, () => {
+  out.print(answer, () => {
     if (answer.tasks.length === 0) return ['No tasks.'];
     const now = Date.now();
     const rows = answer.tasks.map((task) => [
@@ -75,7 +75,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
     ),
   ]);
   const { missing } = parts;
-  out.give({ task, runs, waits, missing }, () => [
+  out.print({ task, runs, waits, missing }, () => [
     ...taskFields(task, troubleText(task, last?.calls[0]), out),
     ...runs.map((run) => runLine(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => waitLine(wait)),
@@ -168,5 +168,5 @@ export async function cancel({ args, out, runtime }: Session): Promise<void> {
     params: { id: args.words[0]! },
     body: reason === undefined ? {} : { reason },
   });
-  out.give(answer, () => [`${answer.task.id}: ${answer.task.status}`]);
+  out.print(answer, () => [`${answer.task.id}: ${answer.task.status}`]);
 }

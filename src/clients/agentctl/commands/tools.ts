@@ -26,7 +26,7 @@ const HEADS = [
 
 export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().ask('toold', 'listTools', {});
-  out.give(answer, () => {
+  out.print(answer, () => {
     const rows = answer.tools.map((tool) => [
       nameOf(tool),
       { text: tool.risk, style: RISKS[tool.risk] },
@@ -56,7 +56,7 @@ export async function show(session: Session): Promise<void> {
     return showCall(session, name);
   }
   const tool = await findTool(runtime(), name);
-  out.give({ tool }, () => [
+  out.print({ tool }, () => [
     ...renderFields(
       [
         ['name', tool.name],
@@ -85,19 +85,19 @@ export async function suspend({ args, out, runtime }: Session): Promise<void> {
   const [name, reason] = [args.words[0]!, args.text('reason') ?? 'a person said so'];
   const params = { name };
   const answer = await runtime().ask('toold', 'suspendTool', { params, body: { reason } });
-  out.give(answer, () => [`Nobody can use ${name} until: agentctl tool resume ${name}`]);
+  out.print(answer, () => [`Nobody can use ${name} until: agentctl tool resume ${name}`]);
 }
 
 export async function resume({ args, out, runtime }: Session): Promise<void> {
   const name = args.words[0]!;
   const answer = await runtime().ask('toold', 'resumeTool', { params: { name } });
-  out.give(answer, () => [`${name} can be used again.`]);
+  out.print(answer, () => [`${name} can be used again.`]);
 }
 
 /** One use of a tool: what was asked, and what came of it. */
 async function showCall({ out, runtime }: Session, id: string): Promise<void> {
   const { call } = await runtime().ask('toold', 'getCall', { params: { id } });
-  out.give({ call }, () => [
+  out.print({ call }, () => [
     ...renderFields(
       [
         ['call', call.call_id],

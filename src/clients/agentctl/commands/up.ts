@@ -163,7 +163,7 @@ async function describeStart(
     problems: team.problems,
     copies,
   };
-  out.give({ runtime: document }, () => [
+  out.print({ runtime: document }, () => [
     `${out.paint('green', 'The runtime is up')}: ${info.mode}, pid ${info.pid}`,
     ...renderFields(
       [

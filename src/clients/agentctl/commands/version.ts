@@ -7,7 +7,7 @@ export async function version({ out, stateDir }: Session): Promise<void> {
   const info = readRuntimeInfo(stateDir);
   const runtime = info !== undefined && isAlive(info.pid) ? info.version : null;
   const own = ownVersion();
-  out.give({ version: { agentctl: own, node: process.versions.node, runtime } }, () => [
+  out.print({ version: { agentctl: own, node: process.versions.node, runtime } }, () => [
     `agentctl ${own} (Node ${process.versions.node})`,
     runtime === null
       ? `no runtime is up on ${stateDir}`

@@ -2,7 +2,7 @@
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint, Style } from '../out.ts';
 import { oneLine } from './plain.ts';
-import { cut, pad } from './width.ts';
+import { pad, truncate } from './width.ts';
 
 const BAD = /\.(denied|refused|crashed|broken)$/;
 const BAD_STATUS = new Set(['failed', 'canceled', 'unknown', 'lost', 'denied', 'rejected']);
@@ -41,7 +41,7 @@ export function eventLine(
   const rest = [about, what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
   const head = `${pad(String(event.seq), 6, 'left')}  ${clock(event.ts, nowMs)}  `;
   const cells = [pad(event.event, 20), pad(oneLine(who), 16), oneLine(rest)];
-  const line = cut(cells.join(' ').trimEnd(), columns - head.length);
+  const line = truncate(cells.join(' ').trimEnd(), columns - head.length);
   const style = eventStyle(event);
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }

@@ -3,13 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { noPaint } from '../out.ts';
-import { happeningLine, withoutAttempts } from './happening.ts';
+import { agentEventLine, withoutAttempts } from './happening.ts';
 
 const now = Date.parse('2026-06-29T18:00:00.000Z');
 const event = (name: string, more: Record<string, unknown> = {}) =>
   ({ event: name, agent: 'coder', ts: new Date(now).toISOString(), ...more }) as AuditEvent;
 const line = (one: AuditEvent, columns = Number.POSITIVE_INFINITY) =>
-  happeningLine(one, { nowMs: now, columns, paint: noPaint })
+  agentEventLine(one, { nowMs: now, columns, paint: noPaint })
     .replace(/^\S+ {2}/, '')
     .replace(/^\S+ +/, '');
 

@@ -6,7 +6,7 @@ import { eventText } from '../story/event-words.ts';
 import { count, money } from './amounts.ts';
 import { clock, eventStyle } from './event.ts';
 import { oneLine } from './plain.ts';
-import { cut, pad } from './width.ts';
+import { pad, truncate } from './width.ts';
 
 type Words = (event: AuditEvent) => string;
 
@@ -73,13 +73,13 @@ function words(event: AuditEvent, name: string): string {
   return oneLine(about);
 }
 
-export function happeningLine(
+export function agentEventLine(
   event: AuditEvent,
   { nowMs, columns, paint }: { nowMs: number; columns: number; paint: Paint },
 ): string {
   const head = `${clock(event.ts, nowMs)}  `;
   const text = `${pad(event.event, 20)} ${words(event, event.agent ?? 'it')}`;
-  const line = cut(text, columns - head.length);
+  const line = truncate(text, columns - head.length);
   const style = eventStyle(event);
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }

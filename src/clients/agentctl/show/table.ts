@@ -2,7 +2,7 @@
 // the flexible ones give way, widest first.
 import { noPaint, type Paint, type Style } from '../out.ts';
 import { oneLine } from './plain.ts';
-import { cut, pad, widthOf, wrap } from './width.ts';
+import { pad, truncate, widthOf, wrap } from './width.ts';
 
 export type TableColumn = {
   title: string;
@@ -31,7 +31,7 @@ export function renderTable(
   const widths = shrink(heads, natural, columns - gaps);
   const renderRow = (row: readonly string[], style: (i: number) => Style | undefined): string => {
     const cells = heads.map((head, i) => {
-      const text = cut(row[i] ?? '', widths[i]!);
+      const text = truncate(row[i] ?? '', widths[i]!);
       const side = head.align === 'right' ? 'left' : 'right';
       const isLast = i === heads.length - 1 && side === 'right';
       const padded = isLast ? text : pad(text, widths[i]!, side);

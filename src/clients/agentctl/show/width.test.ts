@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { sgrPaint } from '../out.ts';
 import { oneLine, plain } from './plain.ts';
-import { cut, pad, widthOf, wrap } from './width.ts';
+import { pad, truncate, widthOf, wrap } from './width.ts';
 
 test('wide characters count two, marks none, colours none', () => {
   assert.equal(widthOf('plain'), 5);
@@ -20,12 +20,12 @@ test('wide characters count two, marks none, colours none', () => {
 });
 
 test('what is too long ends in an ellipsis and never splits a character', () => {
-  assert.equal(cut('abcdef', 6), 'abcdef');
-  assert.equal(cut('abcdefg', 6), 'abcde…');
-  assert.equal(cut('日本語', 5), '日本…');
-  assert.equal(cut('日本語', 4), '日…');
-  assert.equal(cut('👩‍👩‍👧👩‍👩‍👧', 3), '👩‍👩‍👧…');
-  assert.equal(cut('anything', 0), '');
+  assert.equal(truncate('abcdef', 6), 'abcdef');
+  assert.equal(truncate('abcdefg', 6), 'abcde…');
+  assert.equal(truncate('日本語', 5), '日本…');
+  assert.equal(truncate('日本語', 4), '日…');
+  assert.equal(truncate('👩‍👩‍👧👩‍👩‍👧', 3), '👩‍👩‍👧…');
+  assert.equal(truncate('anything', 0), '');
 });
 
 test('cut and padded text is never wider than asked', () => {
@@ -35,9 +35,9 @@ test('cut and padded text is never wider than asked', () => {
       fc.integer({ min: 1, max: 30 }),
       (text, columns) => {
         const clean = oneLine(text);
-        assert.ok(widthOf(cut(clean, columns)) <= columns);
-        assert.equal(widthOf(pad(cut(clean, columns), columns)), columns);
-        if (widthOf(clean) <= columns) assert.equal(cut(clean, columns), clean);
+        assert.ok(widthOf(truncate(clean, columns)) <= columns);
+        assert.equal(widthOf(pad(truncate(clean, columns), columns)), columns);
+        if (widthOf(clean) <= columns) assert.equal(truncate(clean, columns), clean);
       },
     ),
   );

@@ -48,7 +48,7 @@ export function widthOf(text: string): number {
 }
 
 /** At most so many columns; what was cut off shows as …. Takes text without colours. */
-export function cut(text: string, columns: number): string {
+export function truncate(text: string, columns: number): string {
   if (columns <= 0) return '';
   if (widthOf(text) <= columns) return text;
   let kept = '';

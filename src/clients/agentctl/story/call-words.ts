@@ -4,19 +4,19 @@ import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
 import { count, money } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import { cut } from '../show/width.ts';
+import { truncate } from '../show/width.ts';
 
 const textChars = 160;
 
-export const quote = (text: string): string => `"${cut(oneLine(text), textChars)}"`;
+export const quote = (text: string): string => `"${truncate(oneLine(text), textChars)}"`;
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }
 
 /** What the agent did, with itself as the subject: 'gave coder a part: "…"'. */
-export function toolDeed({ tool, arguments: given }: ToolCallView): string {
-  const name = (key: string) => cut(oneLine(textOf(given[key] ?? '?')), 60);
+export function describeCall({ tool, arguments: given }: ToolCallView): string {
+  const name = (key: string) => truncate(oneLine(textOf(given[key] ?? '?')), 60);
   switch (tool) {
     case 'task.delegate':
       return `gave ${name('agent')} a part of it`;
@@ -33,7 +33,7 @@ export function toolDeed({ tool, arguments: given }: ToolCallView): string {
     case 'timer.wait':
       return `slept for ${name('after_s')} s`;
     default:
-      return `called ${tool} with ${cut(oneLine(textOf(given)), textChars)}`;
+      return `called ${tool} with ${truncate(oneLine(textOf(given)), textChars)}`;
   }
 }
 
@@ -51,7 +51,7 @@ export function toolOutcome(
   const by = rule === undefined ? '' : ` by ${rule}`;
   const allowed = asked ? `a person was asked${by}` : `allowed${by}`;
   const said = oneLine(textOf(call.error?.message ?? ''));
-  const why = said === '' ? '' : `: ${cut(said, 200)}`;
+  const why = said === '' ? '' : `: ${truncate(said, 200)}`;
   switch (call.status) {
     case 'denied':
       return `denied${by}${why}`;
@@ -98,7 +98,7 @@ export function modelText(call: ModelCallView, rehearsal: boolean): string {
   const error = oneLine(textOf(call.error?.message ?? ''));
   if (call.status !== 'completed') {
     const how = call.status === 'running' ? 'no answer yet' : `${call.status} ${error}`.trim();
-    return `asked the model ${who}: ${cut(how, 200)}`;
+    return `asked the model ${who}: ${truncate(how, 200)}`;
   }
   const { input, output } = tokensOf(call);
   const used = `${count(input)} tokens in, ${count(output)} out, ${money(call.cost_microusd)}`;

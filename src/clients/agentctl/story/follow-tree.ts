@@ -2,7 +2,7 @@
 // is what says that something happened; agentd says what is so now.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { hangBell } from '../bell.ts';
+import { subscribeWakeups } from '../bell.ts';
 import { bridge } from '../bridge.ts';
 import { newestSeq, pause } from '../follow.ts';
 import type { RuntimeClient } from '../runtime.ts';
@@ -25,7 +25,7 @@ export async function* followTree(
     ([root_task_id, after]) => ({ after, filter: { root_task_id } }),
     () => undefined,
   );
-  const bell = hangBell(runtime, { from, outer: signal, onEvent });
+  const bell = subscribeWakeups(runtime, { from, outer: signal, onEvent });
   try {
     for (;;) {
       await Promise.all([root, from]); // A task that does not exist is told at once.
@@ -34,7 +34,7 @@ export async function* followTree(
       const { tree } = await bridge(look, runtime, signal);
       yield tree;
       if (tree.task.ended_at !== null || signal.aborted) return;
-      await bell.rung(lookEveryMs);
+      await bell.wait(lookEveryMs);
       if (signal.aborted) return;
       await pause(gatherMs, signal);
     }

@@ -2,7 +2,7 @@
 import type { TaskView, TreeNode, WaitView } from '../../../wire/agentd.ts';
 import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import { cut } from '../show/width.ts';
+import { truncate } from '../show/width.ts';
 
 /** `working`: taken up, for the first time or again; not after a wait. */
 type Kind =
@@ -23,7 +23,7 @@ export type TaskChange = {
   at: string;
 };
 
-const quote = (text: string, columns: number): string => `"${cut(oneLine(text), columns)}"`;
+const quote = (text: string, columns: number): string => `"${truncate(oneLine(text), columns)}"`;
 export const nameOf = (task: TaskView): string => task.assigned_to ?? 'nobody yet';
 
 function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
@@ -134,7 +134,7 @@ function statusText(task: TaskView, before: string | undefined): string | undefi
     case 'failed':
     case 'canceled':
     case 'rejected':
-      return `${name}: ${task.status} after ${took()}${why ? ` (${cut(oneLine(why), 200)})` : ''}`;
+      return `${name}: ${task.status} after ${took()}${why ? ` (${truncate(oneLine(why), 200)})` : ''}`;
     default:
       return undefined;
   }

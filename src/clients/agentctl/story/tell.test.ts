@@ -7,10 +7,10 @@ import { at, id, modelCall, run, task, toolCall, wait } from '../testing/fixture
 import { teamChapter } from '../testing/team-script.ts';
 import type { TaskRecord } from './gather.ts';
 import { offsetText, renderSteps, totalsText } from './render-steps.ts';
-import { tellStory, totalsOf } from './tell.ts';
+import { buildTimeline, totalsOf } from './tell.ts';
 
 const lines = (chapter: TaskRecord) =>
-  renderSteps(tellStory(chapter), { paint: noPaint, columns: Number.POSITIVE_INFINITY });
+  renderSteps(buildTimeline(chapter), { paint: noPaint, columns: Number.POSITIVE_INFINITY });
 
 test('the team’s task as a person would tell it', () => {
   const tools = 'it asked for tools; 812 tokens in, 143 out';
@@ -41,7 +41,7 @@ test('the team’s task as a person would tell it', () => {
 });
 
 test('the sums say what it took and that it was a rehearsal', () => {
-  const totals = totalsOf(tellStory(teamChapter()));
+  const totals = totalsOf(buildTimeline(teamChapter()));
   assert.deepEqual(totals, {
     tasks: 3,
     model_calls: 3,
@@ -112,7 +112,7 @@ test('a part that no call made comes in at its time', () => {
     modelCalls: [modelCall(1, { created_at: at(7) })],
     children: [child],
   };
-  const kinds = tellStory(chapter).map(({ kind, depth }) => `${depth}${kind}`);
+  const kinds = buildTimeline(chapter).map(({ kind, depth }) => `${depth}${kind}`);
   assert.deepEqual(kinds, ['0asked', '1asked', '1ended', '0model', '0ended']);
 });
 
@@ -127,7 +127,7 @@ test('words of others cannot act on the terminal', () => {
 
 test('lines wrap with their indent', () => {
   const options = { paint: noPaint, columns: 60 };
-  for (const line of renderSteps(tellStory(teamChapter()), options))
+  for (const line of renderSteps(buildTimeline(teamChapter()), options))
     assert.ok(widthOf(line) <= 60, line);
   assert.equal(offsetText(1_500), '+1.5 s');
   assert.equal(offsetText(3_600_000), '+60 min');

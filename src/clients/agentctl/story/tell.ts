@@ -5,12 +5,12 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import { span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
 import {
+  describeCall,
   isRehearsal,
   modelText,
   quote,
   ruleOf,
   tokensOf,
-  toolDeed,
   toolOutcome,
 } from './call-words.ts';
 import { eventStep } from './event-words.ts';
@@ -36,7 +36,7 @@ export type Step = {
 
 type StepDraft = Omit<Step, 'offset_ms' | 'depth' | 'task_id' | 'agent'>;
 
-export function tellStory(chapter: TaskRecord): Step[] {
+export function buildTimeline(chapter: TaskRecord): Step[] {
   return tell(chapter, { startMs: Date.parse(chapter.task.created_at), depth: 0 });
 }
 
@@ -90,7 +90,7 @@ function ownSteps(chapter: TaskRecord): StepDraft[] {
     ...chapter.toolCalls.map((call): StepDraft => {
       const decided = ruleOf(call.call_id, events);
       const { rule } = decided;
-      const text = `${name} ${toolDeed(call)} — ${toolOutcome(call, decided)}`;
+      const text = `${name} ${describeCall(call)} — ${toolOutcome(call, decided)}`;
       const ruled = rule === undefined ? {} : { rule };
       return { at: call.created_at, kind: 'tool', call_id: call.call_id, text, ...ruled };
     }),

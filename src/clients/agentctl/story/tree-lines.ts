@@ -5,8 +5,8 @@ import type { ToolCallView } from '../../../wire/toold.ts';
 import type { Paint, Style } from '../out.ts';
 import { count, money, span } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import { cut } from '../show/width.ts';
-import { tokensOf, toolDeed } from './call-words.ts';
+import { truncate } from '../show/width.ts';
+import { describeCall, tokensOf } from './call-words.ts';
 import { callOf, type TaskRecord } from './gather.ts';
 import { answerWith } from './progress.ts';
 import { SEE_MODELS } from './trouble.ts';
@@ -43,7 +43,7 @@ function render(top: Branch, options: TreeOptions): string[] {
   const add = (branch: Branch, lead: string, ownLead: string): void => {
     const { text, mark, style, dim } = branch.line;
     const room = options.columns - ownLead.length - 2;
-    const shown = cut(text, room);
+    const shown = truncate(text, room);
     const body = dim ? options.paint('dim', shown) : shown;
     lines.push(`${options.paint('dim', ownLead)}${options.paint(style, mark)} ${body}`);
     branch.below.forEach((child, i) => {
@@ -121,7 +121,7 @@ function taskLine({ task, modelCalls }: TaskRecord, nowMs: number): Line {
 function reasonOf(task: TaskView): string {
   if (task.status === 'completed' || task.status === 'working') return '';
   const why = task.error?.message ?? task.reason;
-  return why ? ` (${cut(oneLine(why), 60)})` : '';
+  return why ? ` (${truncate(oneLine(why), 60)})` : '';
 }
 
 function modelLine(call: ModelCallView): Line {
@@ -145,5 +145,5 @@ function toolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
   // Before what was called: that is long, is cut where the terminal ends, and is shown there.
   const needs = wait?.kind === 'approval' ? `  → ${answerWith(wait)}` : '';
   const isDone = call.status === 'completed';
-  return marked(call.status, `${call.tool}${needs}  ${toolDeed(call)}${failed}${asks}`, isDone);
+  return marked(call.status, `${call.tool}${needs}  ${describeCall(call)}${failed}${asks}`, isDone);
 }

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { operatorByKey } from '../../../platform/authenticate.ts';
-import { floorRoutes, socketPathOf } from '../../../platform/daemon.ts';
+import { commonRoutes, socketPathOf } from '../../../platform/daemon.ts';
 import { type HandlerContext, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { type HttpListener, makeHttpFace } from '../../../platform/http-server.ts';
 import { silentLog } from '../../../platform/log.ts';
@@ -16,7 +16,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import type { Tables } from '../routes.ts';
 
-const tableOf = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...floorRoutes });
+const tableOf = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...commonRoutes });
 
 export type RouteScript = {
   [D in DaemonName]?: Partial<Handlers<Tables[D]>>;

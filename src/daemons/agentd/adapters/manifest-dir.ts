@@ -8,7 +8,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import { followDir } from '../../../platform/follow-dir.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
-import { makeTurn } from '../../../platform/turns.ts';
+import { makeMutex } from '../../../platform/turns.ts';
 import type { FileProblem } from '../../../wire/words.ts';
 import type { ReadManifest } from '../declared-tools.ts';
 import {
@@ -51,7 +51,7 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
   const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));
   let current: ManifestSet = { agents: [...(options.inForce ?? [])], problems: [] };
   let closed = false;
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
   let turnsOpen = 0;
 
   const takeTurn = (work: () => Promise<void>): Promise<void> => {

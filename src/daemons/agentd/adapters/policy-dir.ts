@@ -5,7 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../platform/clock.ts';
 import { followDir } from '../../../platform/follow-dir.ts';
-import { makeTurn } from '../../../platform/turns.ts';
+import { makeMutex } from '../../../platform/turns.ts';
 import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
 import type { FileProblem } from '../../../wire/words.ts';
 
@@ -25,7 +25,7 @@ const OTHERS_WRITE = 0o002;
 export function followPolicyDir(dir: string, clock: Clock, changed: () => void): PolicyDir {
   let stamp = '';
   let stopped = false;
-  const inTurn = makeTurn();
+  const inTurn = makeMutex();
   const lookRegularly = (): Promise<void> =>
     inTurn(async () => {
       const now = await stampOf(dir);

@@ -4,7 +4,7 @@ import { constants } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
-import { untilDone } from '../../../platform/until-done.ts';
+import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { RunnerEnd, sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { RunId, TaskId } from '../../../wire/words.ts';
@@ -169,8 +169,8 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
       };
     },
     async stopAll() {
-      const patience = { passes: isBusy, pauseMsMax: AGAIN_MS, forMsMax: AWAY_MS_MAX };
-      return (await untilDone(() => sandboxd.endRunners({}), patience)).ended;
+      const patience = { isTransient: isBusy, backoffMsMax: AGAIN_MS, timeoutMs: AWAY_MS_MAX };
+      return (await retryWithBackoff(() => sandboxd.endRunners({}), patience)).ended;
     },
   };
 }

@@ -1,8 +1,8 @@
 // Agents inside a transaction: what their manifests say, and whether they may work.
 import type { DeclaredAgent } from '../manifests.ts';
-import { agentNames, noAgent } from '../no-agent.ts';
+import { agentNames, agentNotFound } from '../no-agent.ts';
 import type { AgentRow, RunRow } from './rows.ts';
-import { giveBack } from './runs.ts';
+import { requeueRun } from './runs.ts';
 import type { AgentdTx } from './tx.ts';
 
 export type LoadedAgent = { spec: DeclaredAgent; file: string | null };
@@ -92,7 +92,7 @@ export async function setAgentStatus(
 ): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', name);
   if (row === undefined || (row.status === 'removed' && status !== 'removed'))
-    throw noAgent(name, await agentNames(tx.sql));
+    throw agentNotFound(name, await agentNames(tx.sql));
   if (row.status === status) return;
   await tx.sql.run(
     'UPDATE agents SET status = ?, updated_ms = ? WHERE name = ?',
@@ -108,6 +108,6 @@ export async function setAgentStatus(
   );
   for (const run of runs) {
     tx.endedRuns.push({ runId: run.id, fence: run.fence });
-    await giveBack(tx, run, { detail: `the agent was ${status}`, counts: false, crashesMax: 0 });
+    await requeueRun(tx, run, { detail: `the agent was ${status}`, counts: false, crashesMax: 0 });
   }
 }

@@ -3,7 +3,7 @@
 import { forgetOnce } from '../../../platform/sql/once.ts';
 import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
-import { claimRuns, findRun, giveBack, liveRun } from './runs.ts';
+import { claimRuns, findRun, liveRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
@@ -64,13 +64,13 @@ export function runMethods(
     activationEnded: (key, crash) =>
       write(async (tx) => {
         const run = await findRun(tx, key.runId);
-        if (run.status === 'live' && run.fence === key.fence) await giveBack(tx, run, crash);
+        if (run.status === 'live' && run.fence === key.fence) await requeueRun(tx, run, crash);
       }),
     recoverRuns: (why = 'the runtime ended while it ran') =>
       write(async (tx) => {
         const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
         for (const run of runs)
-          await giveBack(tx, run, {
+          await requeueRun(tx, run, {
             detail: why,
             counts: false,
             crashesMax: 0,

@@ -124,7 +124,7 @@ async function claimOne(
 /**
  * An activation is over and the run is neither parked nor ended: the process crashed or was lost.
  */
-export async function giveBack(tx: AgentdTx, run: RunRow, crash: Crash): Promise<void> {
+export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promise<void> {
   const task = await findTask(tx, run.task_id);
   const crashes = run.crashes + (crash.counts ? 1 : 0);
   await tx.event({

@@ -3,7 +3,7 @@ import { onceByKey } from '../../../platform/sql/once.ts';
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import { findCycle, type TaskNode } from '../dependency-rules.ts';
-import { agentNames, noAgent } from '../no-agent.ts';
+import { agentNames, agentNotFound } from '../no-agent.ts';
 import { isEnded } from '../rules.ts';
 import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
 import type { AgentRow, TaskRow } from './rows.ts';
@@ -78,7 +78,8 @@ export function taskMethods(
 
 async function assertActive(tx: AgentdTx, agent: string): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', agent);
-  if (row === undefined || row.status === 'removed') throw noAgent(agent, await agentNames(tx.sql));
+  if (row === undefined || row.status === 'removed')
+    throw agentNotFound(agent, await agentNames(tx.sql));
   if (row.status !== 'active')
     throw fault('agent_paused', `the agent ${agent} is ${row.status}`, {
       hint: `Let it work again: agentctl resume ${agent}`,

@@ -1,6 +1,6 @@
 // The store's methods that time and the operator drive: what is due, halt, the runtime's events.
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
-import { giveBack } from './runs.ts';
+import { requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
@@ -67,7 +67,7 @@ export function timeMethods(
         const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
         for (const run of runs) {
           tx.endedRuns.push({ runId: run.id, fence: run.fence });
-          await giveBack(tx, run, { detail: 'halted', counts: false, crashesMax: 0 });
+          await requeueRun(tx, run, { detail: 'halted', counts: false, crashesMax: 0 });
         }
         return runs.length;
       }),

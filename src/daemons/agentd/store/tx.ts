@@ -56,7 +56,7 @@ export function makeWriteTx({
         },
       });
     });
-    outbox.poke();
+    outbox.wake();
     onCommitted({ endedRuns, events, mayStart });
     return value;
   };

@@ -14,7 +14,7 @@ import type {
 } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests.ts';
-import { agentNames, noAgent } from '../no-agent.ts';
+import { agentNames, agentNotFound } from '../no-agent.ts';
 import {
   type AgentRow,
   type ArtifactRow,
@@ -232,7 +232,7 @@ function agentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
     agent: (name) =>
       db.read(async (sql) => {
         const row = await sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', name);
-        if (row === undefined) throw noAgent(name, await agentNames(sql));
+        if (row === undefined) throw agentNotFound(name, await agentNames(sql));
         return (await viewAll(sql, [row]))[0]!;
       }),
     counts: () =>

@@ -64,7 +64,7 @@ export async function answer(tx: ApprovaldTx, given: DecisionInput): Promise<Dec
   };
   // Clicking twice is no second answer, and no mistake.
   if (isRepeat(saidOf(row), said)) return { row };
-  if (row.status !== 'pending') return { row, refusal: overAlready(row) };
+  if (row.status !== 'pending') return { row, refusal: alreadyDecidedFault(row) };
   if (given.nonce !== row.nonce) return { row, refusal: hasChanged(row) };
   const all = [...saidOf(row), said];
   switch (given.answer) {
@@ -235,7 +235,7 @@ const WHY_OVER = {
   pending: 'waits',
 } as const;
 
-function overAlready(row: ApprovalRow): Fault {
+function alreadyDecidedFault(row: ApprovalRow): Fault {
   const by = row.decided_by === null ? '' : ` (${row.decided_by})`;
   return fault('conflict', `${row.id} ${WHY_OVER[row.status]}${by}`, {
     hint: 'The first answer counts. The agent may ask again.',

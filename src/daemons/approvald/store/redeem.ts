@@ -47,7 +47,7 @@ export async function redeem(
   if (ask.withdrawn_ms === null && row.status === 'pending')
     return { answer: pending(means.signing.keyId), seq: 0 };
   const permit = await findPermit(tx.sql, row.permit_id);
-  const outcome = judge(tx, { row, ask, permit, given }, means.redeemWithinMs);
+  const outcome = findMismatch(tx, { row, ask, permit, given }, means.redeemWithinMs);
   const by = outcome.decision === 'canceled' ? [] : peopleOf(row, permit, outcome.decision);
   const statement = statementOf(row, ask, { decision: outcome.decision, by });
   const approved = outcome.decision === 'approved';
@@ -72,7 +72,7 @@ type Judged = {
 };
 type Outcome = { decision: Statement['decision']; text: string | null };
 
-function judge(
+function findMismatch(
   tx: ApprovaldTx,
   { row, ask, permit, given }: Judged,
   redeemWithinMs: number,

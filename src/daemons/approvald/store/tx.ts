@@ -30,7 +30,7 @@ export type ApprovaldWriteTx = <T>(work: (tx: ApprovaldTx) => Promise<T>) => Pro
 
 export type ApprovaldTxOptions = {
   db: Database;
-  outbox: Pick<Outbox, 'add' | 'poke'>;
+  outbox: Pick<Outbox, 'add' | 'wake'>;
   clock: Clock;
   newId: NewId;
   random: Random;
@@ -58,7 +58,7 @@ export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
       };
       return work(tx);
     });
-    outbox.poke();
+    outbox.wake();
     options.onCommitted();
     return value;
   };

@@ -77,7 +77,7 @@ export class LevelFiles implements NodeSource {
   }
 
   /** True when the last complete pair of leaves hashes to its parent: not so for stray bytes. */
-  agreesWithItself(): boolean {
+  isConsistent(): boolean {
     const pairs = this.count(1);
     if (pairs === 0) return true;
     const [left, right] = [this.readNode(0, 2 * pairs - 2), this.readNode(0, 2 * pairs - 1)];

@@ -184,7 +184,7 @@ function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): Fr
  */
 function checkWitness(levels: LevelFiles, size: number): void {
   const known = levels.count(0);
-  if (known <= size || !levels.fits(known) || !levels.agreesWithItself()) return;
+  if (known <= size || !levels.fits(known) || !levels.isConsistent()) return;
   const message = `tree/L00 knows ${known} acknowledged events and the log has ${size}`;
   throw damaged('truncated', message, { size, known_size: known });
 }

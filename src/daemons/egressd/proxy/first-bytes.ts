@@ -14,7 +14,7 @@ const PORT_TLS = 443;
 const REQUEST_LINE = /^[A-Z]{3,24} (\/|http:)/;
 const MAY_BECOME_ONE = /^[A-Z]{1,24}( (h|ht|htt|http)?)?$/;
 
-function judge(bytes: Buffer, { host, port }: Target): SniffResult['is'] | 'more' {
+function sniff(bytes: Buffer, { host, port }: Target): SniffResult['is'] | 'more' {
   const hello = readHello(bytes);
   if (hello.state === 'more') return 'more';
   if (hello.state === 'hello') return isServerOf(host, hello.serverName) ? 'tls' : 'server_name';
@@ -42,7 +42,7 @@ export function readFirst(
     };
     const gone = (): void => settle('gone');
     const look = (): void => {
-      const is = bytes.length === 0 ? 'more' : judge(bytes, target);
+      const is = bytes.length === 0 ? 'more' : sniff(bytes, target);
       if (is !== 'more') settle(is);
     };
     const onData = (chunk: Buffer): void => {

@@ -11,7 +11,7 @@ import { endToEnd, type Passed, readRequest } from '../rules/request.ts';
 import type { EgressRun, TrackedConnection } from '../run.ts';
 import { knownFault, sendFault } from './answer.ts';
 import type { PoolRequest, SocketPool } from './pool.ts';
-import { pour } from './pour.ts';
+import { pipeMetered } from './pour.ts';
 
 export type ForwardOptions = {
   run: EgressRun;
@@ -91,7 +91,7 @@ function send(options: ForwardOptions, passed: Passed, wanted: Wanted): Promise<
         response.once('close', resolve);
       });
       if (!passed.hasBody) return void out.end();
-      pour(request, out, (sent) => {
+      pipeMetered(request, out, (sent) => {
         if (connection === undefined) return true;
         return gate.spend(run, connection, { sent });
       });
@@ -122,7 +122,7 @@ function passBack(parts: {
   // Cut short: the client must not take what it has for the whole.
   answer.on('error', () => response.destroy());
   answer.on('aborted', () => response.destroy());
-  pour(answer, response, (bytes) => gate.spend(run, connection, { received: bytes }));
+  pipeMetered(answer, response, (bytes) => gate.spend(run, connection, { received: bytes }));
 }
 
 const headBytes = (first: string, headers: readonly string[]): number =>

@@ -3,7 +3,7 @@
 import type { Readable, Writable } from 'node:stream';
 
 /** `take` says whether so many more bytes may pass. */
-export function pour(from: Readable, to: Writable, take: (bytes: number) => boolean): void {
+export function pipeMetered(from: Readable, to: Writable, take: (bytes: number) => boolean): void {
   from.on('data', (chunk: Buffer) => {
     if (take(chunk.length) && !to.write(chunk, () => free(chunk))) from.pause();
   });

@@ -9,7 +9,7 @@ import { refuse } from '../rules/refusal.ts';
 import { type EgressRun, isMarked } from '../run.ts';
 import { endWith, knownFault } from './answer.ts';
 import { readFirst } from './first-bytes.ts';
-import { pour } from './pour.ts';
+import { pipeMetered } from './pour.ts';
 
 export type TunnelOptions = {
   run: EgressRun;
@@ -65,7 +65,7 @@ export async function serveTunnel(options: TunnelOptions): Promise<void> {
     if (target.port !== PORT_TLS && gate.mustBeRead(run, wanted))
       return await carryRequests(options, target);
     reached = await gate.reach(run, wanted, { kind: 'tunnel' });
-    const untie = tie(options, reached);
+    const untie = linkSockets(options, reached);
     if (client.destroyed) return void reached.connection.ending.abort();
     client.write(ESTABLISHED);
     if (reached.isPlain) return carry(options, reached, options.head);
@@ -77,7 +77,10 @@ export async function serveTunnel(options: TunnelOptions): Promise<void> {
 }
 
 /** From here on, whatever ends one side ends the other, and is written down. */
-function tie({ run, gate, client, idleTimeoutMs }: TunnelOptions, reached: Reached): Unlink {
+function linkSockets(
+  { run, gate, client, idleTimeoutMs }: TunnelOptions,
+  reached: Reached,
+): Unlink {
   const { connection, socket } = reached;
   const { signal } = connection.ending;
   const onAbort = (): void => {
@@ -157,7 +160,7 @@ function carry({ run, gate, client }: TunnelOptions, reached: Reached, first: Bu
     if (!gate.spend(run, connection, { sent: first.length })) return;
     socket.write(first);
   }
-  pour(client, socket, (sent) => gate.spend(run, connection, { sent }));
-  pour(socket, client, (received) => gate.spend(run, connection, { received }));
+  pipeMetered(client, socket, (sent) => gate.spend(run, connection, { sent }));
+  pipeMetered(socket, client, (received) => gate.spend(run, connection, { received }));
   client.resume();
 }

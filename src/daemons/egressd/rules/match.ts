@@ -58,7 +58,7 @@ const ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 
 const isOddlyFull = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
   hasBody && (method === 'GET' || method === 'HEAD');
 
-function judge(rule: ParsedEgressRule, wanted: Wanted): DenialReason | undefined {
+function matchRules(rule: ParsedEgressRule, wanted: Wanted): DenialReason | undefined {
   if (!matchesHost(rule.pattern, wanted.host)) return 'host';
   if (!rule.ports.includes(wanted.port)) return 'port';
   const { methods, paths } = rule;
@@ -79,7 +79,7 @@ export function decide(
   let isAllowed = false;
   for (const rule of rules) {
     if (rule.expiresMs <= nowMs) continue;
-    const against = judge(rule, wanted);
+    const against = matchRules(rule, wanted);
     if (against === undefined) {
       if (rule.plain) return { allowed: true, plain: true };
       isAllowed = true;

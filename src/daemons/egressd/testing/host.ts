@@ -84,7 +84,7 @@ export async function startHost(
     clock?: Clock;
     dir?: string;
     audit?: RecordingAudit;
-    moment?: (name: string) => void;
+    failpoint?: (name: string) => void;
   } = {},
 ): Promise<EgressdTestHost> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'egressd-'));
@@ -99,7 +99,7 @@ export async function startHost(
     config: { egressd: egressdConfig.parse(options.config ?? {}) },
     random: (n) => new Uint8Array(n),
     newId: idMaker(clock),
-    ...(options.moment === undefined ? {} : { moment: options.moment }),
+    ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
   }).catch((error: unknown) => {
     // Nobody was given the directory, so nobody else can remove it.
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });

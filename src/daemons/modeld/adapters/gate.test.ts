@@ -11,10 +11,10 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('no more calls at once than allowed, and the next in line gets the free place', async () => {
   const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 10 });
-  const first = await gate.enter({ tokens: 1 });
+  const first = await gate.acquire({ tokens: 1 });
   const order: number[] = [];
   const waiting = [1, 2].map((n) =>
-    gate.enter({ tokens: 1 }).then((pass) => {
+    gate.acquire({ tokens: 1 }).then((pass) => {
       order.push(n);
       return pass;
     }),
@@ -30,20 +30,20 @@ test('no more calls at once than allowed, and the next in line gets the free pla
 
 test('a full line is overloaded', async () => {
   const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 1 });
-  await gate.enter({ tokens: 1 });
-  void gate.enter({ tokens: 1 });
-  await assert.rejects(gate.enter({ tokens: 1 }), isFault('overloaded'));
+  await gate.acquire({ tokens: 1 });
+  void gate.acquire({ tokens: 1 });
+  await assert.rejects(gate.acquire({ tokens: 1 }), isFault('overloaded'));
 });
 
 test('who waits can leave, and the line closes behind', async () => {
   const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 5 });
-  const first = await gate.enter({ tokens: 1 });
+  const first = await gate.acquire({ tokens: 1 });
   const abort = new AbortController();
-  const left = gate.enter({ tokens: 1, signal: abort.signal });
-  const stays = gate.enter({ tokens: 1 });
+  const left = gate.acquire({ tokens: 1, signal: abort.signal });
+  const stays = gate.acquire({ tokens: 1 });
   abort.abort();
   await assert.rejects(left, isFault('canceled'));
-  await assert.rejects(gate.enter({ tokens: 1, signal: abort.signal }), isFault('canceled'));
+  await assert.rejects(gate.acquire({ tokens: 1, signal: abort.signal }), isFault('canceled'));
   first.release();
   await stays;
   assert.deepEqual([gate.inFlight(), gate.waiting()], [1, 0]);
@@ -52,10 +52,10 @@ test('who waits can leave, and the line closes behind', async () => {
 test('who leaves the head of the line lets a smaller call through', async () => {
   const clock = manualClock(0);
   const gate = makeGate('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 5 });
-  await gate.enter({ tokens: 50 });
+  await gate.acquire({ tokens: 50 });
   const abort = new AbortController();
-  const big = gate.enter({ tokens: 80, signal: abort.signal });
-  const small = gate.enter({ tokens: 10 });
+  const big = gate.acquire({ tokens: 80, signal: abort.signal });
+  const small = gate.acquire({ tokens: 10 });
   await settle();
   assert.equal(gate.waiting(), 2);
   abort.abort();
@@ -66,10 +66,10 @@ test('who leaves the head of the line lets a smaller call through', async () => 
 test('calls a minute are spread over the minute', async () => {
   const clock = manualClock(0);
   const gate = makeGate('p', clock, { inFlightMax: 99, requestsPerMinute: 2, queueMax: 9 });
-  await gate.enter({ tokens: 0 });
-  await gate.enter({ tokens: 0 });
+  await gate.acquire({ tokens: 0 });
+  await gate.acquire({ tokens: 0 });
   let isIn = false;
-  void gate.enter({ tokens: 0 }).then(() => {
+  void gate.acquire({ tokens: 0 }).then(() => {
     isIn = true;
   });
   clock.advance(29_999);
@@ -83,11 +83,11 @@ test('calls a minute are spread over the minute', async () => {
 test('tokens are corrected by what was used, and a call larger than the minute gets in when it is full', async () => {
   const clock = manualClock(0);
   const gate = makeGate('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 9 });
-  const first = await gate.enter({ tokens: 100 });
+  const first = await gate.acquire({ tokens: 100 });
   first.release(10);
-  await gate.enter({ tokens: 90 });
+  await gate.acquire({ tokens: 90 });
   let isIn = false;
-  void gate.enter({ tokens: 500 }).then(() => {
+  void gate.acquire({ tokens: 500 }).then(() => {
     isIn = true;
   });
   clock.advance(59_000);
@@ -123,7 +123,7 @@ test('any interleaving: never too many at once, first come first served, nobody 
           const own = number++;
           const abort = new AbortController();
           waiting.set(own, abort);
-          gate.enter({ tokens: action.tokens, signal: abort.signal }).then(
+          gate.acquire({ tokens: action.tokens, signal: abort.signal }).then(
             (pass) => {
               waiting.delete(own);
               entered.push(own);

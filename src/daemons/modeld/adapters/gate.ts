@@ -18,9 +18,9 @@ export type Admission = {
 type AcquireOptions = { tokens: number; signal?: AbortSignal | undefined };
 
 export type RateLimiter = {
-  enter(who: AcquireOptions): Promise<Admission>;
+  acquire(who: AcquireOptions): Promise<Admission>;
   /** Without waiting; undefined where `enter` would wait or refuse. */
-  enterNow(who: AcquireOptions): Admission | undefined;
+  tryAcquire(who: AcquireOptions): Admission | undefined;
   inFlight(): number;
   waiting(): number;
 };
@@ -126,8 +126,8 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
   };
 
   return {
-    enterNow,
-    async enter(who) {
+    tryAcquire: enterNow,
+    async acquire(who) {
       const { tokens: amount, signal } = who;
       if (signal?.aborted === true) throw canceledFault(provider, signal);
       const pass = enterNow(who);

@@ -14,7 +14,7 @@ export type ProviderTarget = {
 };
 
 /** Pools by place: providers at the same place share their sockets. */
-export type Pools = { of(place: Endpoint): HttpPool; close(): void };
+export type Pools = { poolFor(place: Endpoint): HttpPool; close(): void };
 type Endpoint =
   | { kind: 'unix'; path: string }
   | { kind: 'tcp' | 'tls'; hostname: string; port: number };
@@ -22,7 +22,7 @@ type Endpoint =
 export function makePools(): Pools {
   const pools = new Map<string, HttpPool>();
   return {
-    of(place) {
+    poolFor(place) {
       const name = JSON.stringify(place);
       const known = pools.get(name) ?? openPool(place);
       pools.set(name, known);
@@ -93,7 +93,7 @@ export function parseTarget(
   const { baseUrl, dialect } = provider;
   if (baseUrl.startsWith('unix:/')) {
     const { socketPath, path } = parseUnix(baseUrl);
-    const pool = pools.of({ kind: 'unix', path: socketPath });
+    const pool = pools.poolFor({ kind: 'unix', path: socketPath });
     return { pool, host: 'localhost', basePath: encodeURI(basePathOf(path, dialect)) };
   }
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
@@ -110,5 +110,9 @@ export function parseTarget(
     hostname: url.hostname.replace(/^\[|\]$/g, ''),
     port: url.port === '' ? (isTls ? 443 : 80) : Number(url.port),
   };
-  return { pool: pools.of(place), host: url.host, basePath: basePathOf(url.pathname, dialect) };
+  return {
+    pool: pools.poolFor(place),
+    host: url.host,
+    basePath: basePathOf(url.pathname, dialect),
+  };
 }

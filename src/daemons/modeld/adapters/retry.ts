@@ -123,7 +123,7 @@ function ask<R>(state: State<R>, route: R): Asking {
     return { refused: fault('deadline', `no time is left to ask ${run.nameOf(route)}`) };
   const circuit = run.circuitOf(route);
   const permit = circuit.enter();
-  if (permit === undefined) return { refused: leftAlone(run.nameOf(route), circuit) };
+  if (permit === undefined) return { refused: circuitOpenFault(run.nameOf(route), circuit) };
   state.number++;
   return { permit, budgetMs };
 }
@@ -149,7 +149,7 @@ function afterFailure<R>(
   return { step, waitMs };
 }
 
-function leftAlone(name: string, circuit: Circuit): Fault {
+function circuitOpenFault(name: string, circuit: Circuit): Fault {
   const { reason, retryAfterMs } = circuit.availability();
   return fault(
     'provider_down',

@@ -187,7 +187,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     log: silentLog,
     metrics: makeMetrics('test'),
     policy: { warm: async () => {}, decide: async () => ALLOWED },
-    moment: () => {},
+    failpoint: () => {},
   });
   return { service, db, outbox, upstream, parts, losePower, comeBack };
 }

@@ -39,7 +39,7 @@ export type CallsDeps = {
   metrics: Metrics;
   /** Writes down that a call was refused. */
   refused(makeEvent: (id: string) => EventDraft): void;
-  moment(name: string): void;
+  failpoint(name: string): void;
 };
 
 const NOTHING: Amount = { tokens: 0, costMicrousd: 0 };
@@ -68,16 +68,16 @@ export class ModelCalls {
 
   /** Asks the provider; throws when there is no answer. The call is settled either way. */
   async perform(order: Order): Promise<CallResponse> {
-    const { log, moment, journal } = this.#parts;
+    const { log, failpoint, journal } = this.#parts;
     if (order.who.run !== undefined) order.verdict = await this.#judge(order);
     const held = this.#hold(order);
     this.#enter(held);
     let intent: WrittenIntent;
     try {
-      moment('modeld.before-intent');
+      failpoint('modeld.before-intent');
       intent = await journal.intent(intentOf(held));
       held.seq = intent.seq;
-      moment('modeld.after-intent');
+      failpoint('modeld.after-intent');
     } catch (error) {
       this.#undo(held);
       throw error;
@@ -85,11 +85,11 @@ export class ModelCalls {
     try {
       const send = this.#readyToAsk(held);
       await intent.recorded();
-      moment('modeld.after-attempt-durable');
+      failpoint('modeld.after-attempt-durable');
       const { signal } = order.controller;
       if (signal.aborted) throw abortFault(signal);
       const performed = await send();
-      moment('modeld.after-upstream');
+      failpoint('modeld.after-upstream');
       return { ...performed, finished: this.#finish(held, performed) };
     } catch (error) {
       const reason = asFault(error, log);
@@ -109,7 +109,7 @@ export class ModelCalls {
         order.controller.abort(fault('stopping', 'the runtime is stopping'));
       await this.#isQuiet(ABORT_WAIT_MS);
     }
-    while (this.#ending > 0) await aMoment();
+    while (this.#ending > 0) await sleepBriefly();
     await this.#parts.journal.flush();
   }
 
@@ -119,7 +119,7 @@ export class ModelCalls {
 
   async #isQuiet(waitMs: number): Promise<boolean> {
     const end = performance.now() + waitMs;
-    while (this.#underWay.size > 0 && performance.now() < end) await aMoment();
+    while (this.#underWay.size > 0 && performance.now() < end) await sleepBriefly();
     return this.#underWay.size === 0;
   }
 
@@ -145,7 +145,7 @@ export class ModelCalls {
     if (order.controller.signal.aborted) throw abortFault(order.controller.signal);
     // A call that waited is not in flight yet, so the end of its activation did not abort it.
     if (order.who.run?.ended !== undefined) throw order.who.run.ended;
-    outbox.assertTaking();
+    outbox.assertAuditAccepting();
     try {
       const open = allowedRoutes(order.routes, order.context.labels | labelsNow(order.who));
       if ('refused' in open) throw open.refused;
@@ -157,7 +157,7 @@ export class ModelCalls {
       const taken = budgets.reserve(keys, plan.bound);
       if ('budget' in taken) throw budgetFault(taken);
       if (isStep(order)) order.who.run!.steps++;
-      return holdingOf({ order, plan, keys, routes: open.open, createdMs }, taken);
+      return newInFlightCall({ order, plan, keys, routes: open.open, createdMs }, taken);
     } catch (error) {
       this.#noteRefusal(order, error);
       throw error;
@@ -267,15 +267,15 @@ export class ModelCalls {
 
   async #write(outcome: CallOutcome): Promise<void> {
     await this.#parts.journal.outcome(outcome);
-    this.#parts.moment('modeld.after-outcome');
+    this.#parts.failpoint('modeld.after-outcome');
   }
 }
 
-function aMoment(): Promise<void> {
+function sleepBriefly(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-function holdingOf(
+function newInFlightCall(
   known: Pick<InFlightCall, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
   taken: Reservation,
 ): InFlightCall {

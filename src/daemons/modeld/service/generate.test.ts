@@ -39,7 +39,7 @@ describe('generate', () => {
     });
     await modeld.operator.generate({ body: { model: 'coder-large', messages: [said('order')] } });
     assert.equal(isRecorded, true);
-    assert.deepEqual(modeld.moments.slice(-4), [
+    assert.deepEqual(modeld.failpoints.slice(-4), [
       'modeld.before-intent',
       'modeld.after-intent',
       'modeld.after-attempt-durable',
@@ -56,7 +56,7 @@ describe('generate', () => {
     assert.equal(provider.asked.length, 1);
     assert.deepEqual({ ...second, recorded: false }, first);
     assert.equal(second.recorded, true);
-    assert.equal(modeld.moments.at(-1), 'modeld.after-outcome');
+    assert.equal(modeld.failpoints.at(-1), 'modeld.after-outcome');
     await rejects(run.generate({ body: { ...body, messages: [said('twice')] } }), 'replay_differs');
   });
 

@@ -6,7 +6,7 @@ import type { Log } from '../../../platform/log.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
-import { untilDone } from '../../../platform/until-done.ts';
+import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
@@ -38,10 +38,10 @@ export async function fetchLostEvents(
   };
   const lost: NewEvent[] = [];
   for (let last = after; ; ) {
-    const page = await untilDone(() => fetchPage(last), {
-      passes: isUnavailable,
-      pauseMsMax: BACKOFF_MS_MAX,
-      forMsMax: OUTAGE_MS_MAX,
+    const page = await retryWithBackoff(() => fetchPage(last), {
+      isTransient: isUnavailable,
+      backoffMsMax: BACKOFF_MS_MAX,
+      timeoutMs: OUTAGE_MS_MAX,
     });
     if (page.length === 0) return lost;
     lost.push(...page);

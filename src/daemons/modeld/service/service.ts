@@ -43,7 +43,7 @@ export type ModeldServiceDeps = {
   log: Log;
   metrics: Metrics;
   policy: Pick<PolicySource, 'decide' | 'warm'>;
-  moment(name: string): void;
+  failpoint(name: string): void;
 };
 
 export type ModeldService = Awaited<ReturnType<typeof openService>>;
@@ -64,11 +64,11 @@ export async function openService(parts: ModeldServiceDeps) {
   const runs = makeRuns({ db, budgets, sockets, journal, policy, log });
   const refused = (makeEvent: (id: string) => EventDraft): void => {
     db.write((sql) => outbox.add(sql, makeEvent(newId('refusal')))).then(
-      () => outbox.poke(),
+      () => outbox.wake(),
       (error: unknown) => log.warn('a refusal could not be written down', { error }),
     );
   };
-  const { moment } = parts;
+  const { failpoint } = parts;
   const calls = new ModelCalls({
     permit: makePermit(policy),
     upstream,
@@ -79,7 +79,7 @@ export async function openService(parts: ModeldServiceDeps) {
     log,
     metrics,
     refused,
-    moment,
+    failpoint,
   });
   const common = { ...parts, calls, runs, providers, journal, budgets };
   const generate = new Generate(common);

@@ -84,7 +84,7 @@ export class Settings {
         },
       });
     });
-    outbox.poke();
+    outbox.wake();
     // A task's limit is only needed in memory while a run of it is.
     const now = await db.read((sql) => readLimit(sql, subject, name));
     const isInMemory = subject !== 'task' || budgets.knows(budgetKey('task', name, ''));
@@ -168,7 +168,7 @@ export class Settings {
         },
       });
     });
-    outbox.poke();
+    outbox.wake();
     return providers.add(stored);
   }
 
@@ -186,7 +186,7 @@ export class Settings {
       });
       return true;
     });
-    outbox.poke();
+    outbox.wake();
     return forgotten;
   }
 }

@@ -145,7 +145,7 @@ export class Journal {
       return error;
     }
     const { value: lastEvent, durable, syncNow } = committed;
-    if (lastEvent > 0) this.#outbox.poke();
+    if (lastEvent > 0) this.#outbox.wake();
     const markDurable = (): void => {
       for (const { work } of group)
         if (work.kind === 'outcome') this.#undurable.delete(work.outcome.callId);

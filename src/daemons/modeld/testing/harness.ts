@@ -44,7 +44,7 @@ export type Modeld = {
   as(caller: Caller): ModeldClient;
   events: NewEvent[];
   artifacts: Map<string, Artifact>;
-  moments: string[];
+  failpoints: string[];
   logLines: string[];
   stateDir: string;
   /** Every line that was logged and every event, for looking for what must not be there. */
@@ -63,7 +63,7 @@ export type ModeldOptions = {
   own?: () => void;
   /** Throws to stand for an audit log that takes nothing. */
   audit?: (events: NewEvent[]) => Promise<void>;
-  moment?: (name: string) => void;
+  failpoint?: (name: string) => void;
   /** Every agent may use every model unless this says more. */
   policy?: { agents?: object; site?: string };
 };
@@ -109,7 +109,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
   publishPolicy(stateDir, { ...ANY_MODEL, ...options.policy });
   const events: NewEvent[] = [...(options.audited ?? [])];
   const artifacts = new Map<string, Artifact>();
-  const moments: string[] = [];
+  const failpoints: string[] = [];
   const logLines: string[] = [];
   const audit = dispatchOf(auditRoutes, {
     append: async ({ body }) => {
@@ -144,9 +144,9 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
         table,
         localLink(() => (name === 'agentd' ? agentd : audit), MODELD),
       ),
-    moment(name) {
-      moments.push(name);
-      options.moment?.(name);
+    failpoint(name) {
+      failpoints.push(name);
+      options.failpoint?.(name);
     },
   };
   const running = await modeld.start(floor);
@@ -169,7 +169,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     as,
     events,
     artifacts,
-    moments,
+    failpoints,
     logLines,
     stateDir,
     said: () => [...logLines, JSON.stringify(events)].join('\n'),

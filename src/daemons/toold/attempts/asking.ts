@@ -4,12 +4,12 @@ import { Fault } from '../../../wire/errors.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
 import type { ApprovalId } from '../../../wire/words.ts';
 import type { Approvals, ReviewedState } from '../approvals.ts';
-import { type Job, notApproved, notAskable, notForGood, waitingFor } from '../job.ts';
+import { type Job, notApproved, notAskable, permanentFault, waitingFor } from '../job.ts';
 import type { Permission, Permissions } from '../permission.ts';
 import type { ToolRuns } from '../runs.ts';
 import type { ToolCallRow, TooldStore } from '../store.ts';
 import type { ToolContext } from '../tools/tool.ts';
-import type { Endings } from './endings.ts';
+import type { CallRecorder } from './endings.ts';
 
 export type Permitted = Permission & { kind: 'go' };
 type NeedsApproval = Permission & { kind: 'ask' };
@@ -17,19 +17,19 @@ type NeedsApproval = Permission & { kind: 'ask' };
 export type ContextOf = (job: Job, input?: unknown) => ToolContext;
 export type Approved = { approvalId: ApprovalId; seen: ReviewedState };
 
-export type Asking = {
+export type ApprovalRequests = {
   /** Asked for as often as it takes: approvald knows the call, and answers the same. */
-  askPerson(job: Job, record: ToolCallRow, may: NeedsApproval): Promise<CallAnswer>;
+  requestApproval(job: Job, record: ToolCallRow, may: NeedsApproval): Promise<CallAnswer>;
   /** The rights are looked at again: between asking and answering, hours may have passed. */
   afterApproval(job: Job, record: ToolCallRow, approvalId: ApprovalId): Promise<CallAnswer>;
 };
 
-export function makeAsking(options: {
+export function makeApprovalRequests(options: {
   store: TooldStore;
   runs: Pick<ToolRuns, 'progressOf'>;
   permissions: Permissions;
   approvals: Approvals;
-  turnDown: Endings['turnDown'];
+  turnDown: CallRecorder['failDenied'];
   /** When it may begin. */
   attempt: (
     job: Job,
@@ -38,14 +38,16 @@ export function makeAsking(options: {
     approved: Approved,
   ) => Promise<CallAnswer>;
   contextOf: ContextOf;
-  moment(name: string): void;
-}): Asking {
-  const { store, runs, permissions, approvals, turnDown, contextOf, moment } = options;
+  failpoint(name: string): void;
+}): ApprovalRequests {
+  const { store, runs, permissions, approvals, turnDown, contextOf, failpoint } = options;
 
-  const askPerson: Asking['askPerson'] = async (job, record, may) => {
-    const asked = await approvals.request(job, may, contextOf(job, may.input)).catch(notForGood);
+  const askPerson: ApprovalRequests['requestApproval'] = async (job, record, may) => {
+    const asked = await approvals
+      .request(job, may, contextOf(job, may.input))
+      .catch(permanentFault);
     if (asked instanceof Fault) return turnDown(job, record, notAskable(asked));
-    moment('toold.after-approval-asked');
+    failpoint('toold.after-approval-asked');
     if (asked.status === 'answered') return afterApproval(job, record, asked.approvalId);
     if (record.status !== 'requested') await store.returnToRequested(job.callId);
     const wait = await approvals.wait(asked, contextOf(job));
@@ -54,8 +56,8 @@ export function makeAsking(options: {
     return waitingFor(job, wait);
   };
 
-  const afterApproval: Asking['afterApproval'] = async (job, record, approvalId) => {
-    const before = await permissions.of(job, await runs.progressOf(job.run), { again: true });
+  const afterApproval: ApprovalRequests['afterApproval'] = async (job, record, approvalId) => {
+    const before = await permissions.decide(job, await runs.progressOf(job.run), { again: true });
     if (before.kind === 'no') return turnDown(job, record, before.decision);
     const { labels, input } = before;
     const now = { labels, input, context: contextOf(job, input) };
@@ -65,12 +67,12 @@ export function makeAsking(options: {
       answer.edited === undefined ? before : await permissions.ofEdited(job, answer.edited);
     if (may.kind === 'no') return turnDown(job, record, may.decision);
     const edited = { input: may.input, context: contextOf(job, may.input) };
-    const seen = await approvals.seenOf(job, answer, { ...now, edited });
+    const seen = await approvals.reviewedState(job, answer, { ...now, edited });
     if ('code' in seen) return turnDown(job, record, notApproved(approvalId, seen));
     const decision = { ...may.decision, approval: approvalId };
     const go: Permitted = { ...may, kind: 'go', decision };
     return options.attempt(job, record, go, { approvalId, seen });
   };
 
-  return { askPerson, afterApproval };
+  return { requestApproval: askPerson, afterApproval };
 }

@@ -3,7 +3,7 @@
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
-import { untilDone } from '../../../platform/until-done.ts';
+import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
@@ -15,11 +15,11 @@ import type { ToolRuns } from '../runs.ts';
 import type { ToolCallRow, TooldStore } from '../store.ts';
 import { type AgentdClient, peerOptions } from '../tools/tool.ts';
 
-export type Endings = {
+export type CallRecorder = {
   /** A call that is not in the record, and never begins. */
   deny(job: Job, progress: Progress, decision: Denied): Promise<CallAnswer>;
   /** Of one that is in the record: what was begun once is not denied any more, it has failed. */
-  turnDown(job: Job, record: ToolCallRow, decision: Denied): Promise<CallAnswer>;
+  failDenied(job: Job, record: ToolCallRow, decision: Denied): Promise<CallAnswer>;
   end(job: Job, attempt: number, finished: Finished): Promise<CallAnswer>;
   /** What was begun is not done now; nothing happened, so it may be done when asked again. */
   release(job: Job, error: unknown): Promise<never>;
@@ -31,15 +31,15 @@ export type Endings = {
  */
 const DENIALS_PAST_QUOTA_MAX = 64;
 
-export function makeEndings(options: {
+export function makeCallRecorder(options: {
   store: TooldStore;
   runs: Pick<ToolRuns, 'progressOf'>;
   agentd: Pick<AgentdClient, 'toolBreak'>;
   clock: Clock;
   log: Log;
-  moment(name: string): void;
-}): Endings {
-  const { store, runs, agentd, clock, log, moment } = options;
+  failpoint(name: string): void;
+}): CallRecorder {
+  const { store, runs, agentd, clock, log, failpoint } = options;
 
   /** Asked again by every denial of the breaker: agentd may have been away the first time. */
   const breakRun = ({ run }: Job, reason: string): void => {
@@ -49,7 +49,7 @@ export function makeEndings(options: {
     });
   };
 
-  const deny: Endings['deny'] = async (job, progress, decision) => {
+  const deny: CallRecorder['deny'] = async (job, progress, decision) => {
     if (progress.calls >= job.run.callsMax + DENIALS_PAST_QUOTA_MAX)
       throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
     const { saved, error } = failedWith(decision.error);
@@ -79,21 +79,21 @@ export function makeEndings(options: {
   const save = async (job: Job, finished: Finished, ended: EventDraft): Promise<void> => {
     const isFull = (error: unknown) =>
       isFault(error, 'storage_full') || isFault(error, 'overloaded');
-    await untilDone(
+    await retryWithBackoff(
       () => store.recordOutcome(job.callId, finished.saved, { endedMs: clock.nowMs(), ended }),
       {
-        passes: (error) => isFull(error) && !job.signal.aborted,
-        ...{ pauseMsMax: 2_000, inBackground: true },
+        isTransient: (error) => isFull(error) && !job.signal.aborted,
+        ...{ backoffMsMax: 2_000, inBackground: true },
       },
     );
   };
 
-  const end: Endings['end'] = async (job, attempt, finished) => {
+  const end: CallRecorder['end'] = async (job, attempt, finished) => {
     const { status, hash } = finished.saved;
     const { result, error, sizeBytes, artifact, output } = finished;
     const outcome = { status, hash, sizeBytes, code: error?.code, artifact, output };
     await save(job, finished, events.ended(about(job), attempt, outcome));
-    moment('toold.after-outcome');
+    failpoint('toold.after-outcome');
     // Undefined: nothing was counted in this life yet, and the journal will tell of this one too.
     const progress = await job.run.history.progress;
     if (progress !== undefined) noteOutcome(progress, job.key, hash);
@@ -103,7 +103,7 @@ export function makeEndings(options: {
 
   return {
     deny,
-    turnDown: (job, record, decision) =>
+    failDenied: (job, record, decision) =>
       record.attempts === 0
         ? refuse(job, decision)
         : end(job, record.attempts, failedWith(decision.error)),

@@ -5,7 +5,7 @@ import { manualClock } from '../../../platform/clock.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Job } from '../job.ts';
 import { type Effect, isOpenOutcome, type Tool } from '../tools/tool.ts';
-import { inTime } from './timed.ts';
+import { withTimeout } from './timed.ts';
 
 const done: Effect = { result: {} };
 const settle = () => new Promise((resolve) => setImmediate(resolve));
@@ -20,7 +20,7 @@ function start(
   const run = new AbortController();
   const job = { signal: run.signal } as unknown as Job;
   const tool = { name: 'x.y', idempotent, timeoutMs, ...more } as Tool;
-  const effect = inTime({ clock, job, tool }, (timed) => work(timed.signal));
+  const effect = withTimeout({ clock, job, tool }, (timed) => work(timed.signal));
   effect.catch(() => undefined);
   return { clock, run, effect };
 }

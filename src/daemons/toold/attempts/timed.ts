@@ -8,7 +8,7 @@ import { type Effect, errorOf, openOutcome, type Tool } from '../tools/tool.ts';
 /** For a tool that does not listen to its signal. */
 const GRACE_MS = 2_000;
 
-export async function inTime(
+export async function withTimeout(
   { clock, job, tool }: { clock: Clock; job: Job; tool: Tool },
   work: (job: Job) => Promise<Effect>,
 ): Promise<Effect> {

@@ -4,7 +4,7 @@ import { toTimestamp } from '../../../platform/clock.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
 import * as events from '../events.ts';
-import { about, type Job, neverKnown, waitingFor } from '../job.ts';
+import { about, type Job, unknownOutcomeError, waitingFor } from '../job.ts';
 import { neutralise, previewOf, showResult } from '../output.ts';
 import { completedWith, failedWith } from '../results.ts';
 import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
@@ -16,7 +16,7 @@ import {
   peerOptions,
   type ToolContext,
 } from '../tools/tool.ts';
-import type { Endings } from './endings.ts';
+import type { CallRecorder } from './endings.ts';
 
 type Follow = (job: Job, record: ToolCallRow) => Promise<CallAnswer>;
 
@@ -24,7 +24,7 @@ export function makeAfterUnknown(options: {
   store: TooldStore;
   agentd: Pick<AgentdClient, 'toolAsk'>;
   getWait: (id: WaitView['id']) => Promise<WaitView>;
-  end: Endings['end'];
+  end: CallRecorder['end'];
   /** When it did not happen. */
   again: Follow;
   contextOf: (job: Job) => ToolContext;
@@ -60,7 +60,7 @@ export function makeAfterUnknown(options: {
         await job.tool?.forget?.(contextOf(job));
         return again(job, record);
       case 'unclear':
-        return end(job, record.attempts, failedWith(neverKnown(job, said)));
+        return end(job, record.attempts, failedWith(unknownOutcomeError(job, said)));
     }
   };
 }

@@ -144,11 +144,11 @@ function policyOf(world: TooldWorld): PolicySource {
 
 function floorOf(
   world: TooldWorld,
-  moment: (name: string) => void,
+  failpoint: (name: string) => void,
   peer: <T extends RouteTable>(name: string, table: T) => Client<T>,
 ): DaemonContext<TooldConfig> {
   return {
-    ...{ name: 'toold', version: '0.0.0', mode: 'split', moment },
+    ...{ name: 'toold', version: '0.0.0', mode: 'split', failpoint: failpoint },
     ...{ stateDir: world.dir, runtimeDir: world.dir },
     ...{ clock: world.clock, log: silentLog, metrics: makeMetrics('toold') },
     config: tooldConfig.parse({ test_tools: true }),

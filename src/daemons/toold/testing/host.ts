@@ -113,7 +113,7 @@ export async function hostToold(
   world: TooldWorld,
   options: {
     config?: object;
-    moment?: (name: string) => void;
+    failpoint?: (name: string) => void;
     clock?: Clock;
     sandboxd?: FakeSandboxd;
   } = {},
@@ -137,7 +137,7 @@ export async function hostToold(
     config: { toold: tooldConfig.parse(given) },
     random: (n) => new Uint8Array(n),
     newId: idMaker(clock),
-    ...(options.moment === undefined ? {} : { moment: options.moment }),
+    ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
   });
   await hosted.begin();
   const as = (caller: Caller) =>
