@@ -6,7 +6,7 @@ import { runDirName, socketPathOf } from '../src/platform/daemon.ts';
 import { derivedId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { egressdRoutes } from '../src/wire/egressd.ts';
-import type { RunId, TaskId } from '../src/wire/words.ts';
+import type { RunId, TaskId } from '../src/wire/primitives.ts';
 import { startRuntime, type TestRuntime } from '../test/support/runtime.ts';
 import { type BenchProcess, startLoad, startProcess, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';

@@ -4,8 +4,8 @@
 import { derivedId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { publishPolicy } from '../src/policy/testing/publish.ts';
+import type { RunId, TaskId } from '../src/wire/primitives.ts';
 import { tooldRoutes } from '../src/wire/toold.ts';
-import type { RunId, TaskId } from '../src/wire/words.ts';
 import { startLoad } from './children.ts';
 import { type BenchDaemons, startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';

@@ -9,7 +9,7 @@ import { runtimeDirOf } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
-import { chownState, openToPass, readRootsFile } from './hand-over.ts';
+import { chownState, openToPass, readRootsFile } from './chown-state.ts';
 import { assertNative } from './native.ts';
 import {
   loadRuntimeConfig,

@@ -4,8 +4,8 @@ import { hostDaemon } from '../platform/daemon.ts';
 import { waitForLock } from '../platform/state-dir.ts';
 import { DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
-import { collectWhenIdle } from './at-rest.ts';
 import { LOADERS } from './daemon-modules.ts';
+import { collectWhenIdle } from './idle-gc.ts';
 import {
   endAll,
   hostOptions,

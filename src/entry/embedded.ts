@@ -2,8 +2,8 @@
 // in this process, joined by local links.
 import { hostDaemon, type RunningDaemon } from '../platform/daemon.ts';
 import { DAEMON_TABLE, START_ORDER } from '../wire/daemons.ts';
-import { collectWhenIdle } from './at-rest.ts';
 import { LOADERS } from './daemon-modules.ts';
+import { collectWhenIdle } from './idle-gc.ts';
 import {
   assertNotRoot,
   endAll,

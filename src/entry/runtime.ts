@@ -5,8 +5,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
-import { openFront } from '../platform/front.ts';
-import { peopleIn } from '../platform/people.ts';
+import { peopleIn } from '../platform/person-keys.ts';
 import {
   type Lock,
   ownDir,
@@ -17,6 +16,7 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { type Supervised, supervise } from '../platform/supervise.ts';
+import { openFront } from '../platform/tcp-gateway.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {

@@ -5,7 +5,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { Authenticate } from './http-server.ts';
-import { PERSON_NAME, type PersonKeys } from './people.ts';
+import { PERSON_NAME, type PersonKeys } from './person-keys.ts';
 import { writeAtomically } from './state-dir.ts';
 
 /** The socket is the identity: whoever can reach it is this caller. */

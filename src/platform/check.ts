@@ -1,6 +1,6 @@
 // Checking a value from outside against a schema, without ever throwing.
 import type { z } from 'zod';
-import { plainWords } from './schema-words.ts';
+import { plainWords } from './schema-messages.ts';
 
 type Checked<S extends z.ZodType> =
   | { success: true; data: z.output<S> }

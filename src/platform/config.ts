@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { type Fault, fault } from '../wire/errors.ts';
-import type { FileProblem } from '../wire/words.ts';
+import type { FileProblem } from '../wire/primitives.ts';
 import { checkValue } from './check.ts';
 import { readYaml, type YamlProblem } from './yaml-file.ts';
 

@@ -9,8 +9,8 @@ import * as z from 'zod';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
 import type { RunCaller } from '../wire/caller.ts';
 import { DAEMON_TABLE, DAEMONS } from '../wire/daemons.ts';
+import type { RunId, TaskId } from '../wire/primitives.ts';
 import { route, routes } from '../wire/route.ts';
-import type { RunId, TaskId } from '../wire/words.ts';
 import { manualClock } from './clock.ts';
 import {
   type DaemonContext,

@@ -27,9 +27,9 @@ import type { NewId, Random } from './ids.ts';
 import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
 import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
-import { peopleIn } from './people.ts';
+import { makeKeyedMutex } from './mutex.ts';
+import { peopleIn } from './person-keys.ts';
 import { ownDir } from './state-dir.ts';
-import { makeKeyedMutex } from './turns.ts';
 
 /**
  * Sockets of live runs: one directory per run, made and removed by the daemon. What is asked for

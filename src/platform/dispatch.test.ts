@@ -6,8 +6,8 @@ import fc from 'fast-check';
 import * as z from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, type FaultCode } from '../wire/errors.ts';
+import type { RunId, TaskId } from '../wire/primitives.ts';
 import { route, routes } from '../wire/route.ts';
-import type { RunId, TaskId } from '../wire/words.ts';
 import {
   type Dispatch,
   type HandlerContext,

@@ -7,11 +7,11 @@ import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.ts';
 import { checkValue } from './check.ts';
+import { nearest } from './did-you-mean.ts';
 import type { Log } from './log.ts';
 import { type Matched, makeMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
-import { nearest } from './nearest.ts';
-import { knownKeys } from './schema-words.ts';
+import { knownKeys } from './schema-messages.ts';
 
 /** An answer that is not one JSON document: bytes as they come, passed through unchecked. */
 export class RawAnswer {

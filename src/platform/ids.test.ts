@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { CallId, RunId, TaskId } from '../wire/words.ts';
+import { CallId, RunId, TaskId } from '../wire/primitives.ts';
 import { manualClock } from './clock.ts';
 import { derivedId, idMaker } from './ids.ts';
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { RunAdmission } from '../wire/admission.ts';
-import type { RunId, TaskId } from '../wire/words.ts';
+import type { RunId, TaskId } from '../wire/primitives.ts';
 import { isFault, type RunSockets } from './daemon.ts';
 import { derivedId } from './ids.ts';
 import { silentLog } from './log.ts';

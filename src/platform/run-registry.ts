@@ -4,11 +4,11 @@
 import type { RunAdmission } from '../wire/admission.ts';
 import type { RunCaller } from '../wire/caller.ts';
 import { type Fault, fault } from '../wire/errors.ts';
-import type { RunId, TaskId } from '../wire/words.ts';
+import type { RunId, TaskId } from '../wire/primitives.ts';
 import type { RunSockets } from './daemon.ts';
 import type { Log } from './log.ts';
+import { makeKeyedMutex } from './mutex.ts';
 import type { Database, Sql } from './sql/database.ts';
-import { makeKeyedMutex } from './turns.ts';
 
 /** One activation of a run, as admitted. */
 export type AdmittedRun = {

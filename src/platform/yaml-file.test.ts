@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import * as z from 'zod';
-import type { FileProblem } from '../wire/words.ts';
+import type { FileProblem } from '../wire/primitives.ts';
 import { readYaml } from './yaml-file.ts';
 
 const schema = z.strictObject({

@@ -3,10 +3,10 @@
 // `params.hint`.
 import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
-import type { FileProblem } from '../wire/words.ts';
+import type { FileProblem } from '../wire/primitives.ts';
 import { checkValue } from './check.ts';
-import { nearest } from './nearest.ts';
-import { knownKeys } from './schema-words.ts';
+import { nearest } from './did-you-mean.ts';
+import { knownKeys } from './schema-messages.ts';
 
 export type YamlProblem = FileProblem & {
   /** With `value`, the message explains everything and the hint adds nothing. */

@@ -1,8 +1,8 @@
 // Rules that people write: what is wrong with them, where, and what was probably meant.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { nearest } from '../platform/nearest.ts';
-import type { FileProblem } from '../wire/words.ts';
+import { nearest } from '../platform/did-you-mean.ts';
+import type { FileProblem } from '../wire/primitives.ts';
 import { loadCedar, readBaseText } from './cedar.ts';
 import { rulesOfManifest } from './manifest-rules.ts';
 import { splitRules } from './rule-text.ts';

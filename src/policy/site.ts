@@ -1,6 +1,6 @@
 // Rules that people write: checked against the schema before they are in force, every problem with
 // file, line and what was probably meant. Pure but for Cedar; which files are in force is agentd's.
-import type { FileProblem } from '../wire/words.ts';
+import type { FileProblem } from '../wire/primitives.ts';
 import { CAPABILITY_WORDS } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';

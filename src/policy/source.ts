@@ -4,8 +4,8 @@
 import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../platform/clock.ts';
-import { followDir } from '../platform/follow-dir.ts';
 import type { Log } from '../platform/log.ts';
+import { followDir } from '../platform/watch-dir.ts';
 import { fault } from '../wire/errors.ts';
 import type { HostPort } from './box-hosts.ts';
 import {

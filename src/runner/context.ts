@@ -3,8 +3,8 @@
 // context.
 import type { MessageView, RunBriefing } from '../wire/agentd.ts';
 import type { Message, Part, ToolSpec } from '../wire/modeld.ts';
+import type { Label } from '../wire/primitives.ts';
 import type { ToolView } from '../wire/toold.ts';
-import type { Label } from '../wire/words.ts';
 
 const RULES = `You work inside agentd, a runtime that gives agents their own rights and budget.
 Use the tools you are given. When the work is done, call task_finish with the result.

@@ -1,8 +1,8 @@
 // How agentd lets a run call a daemon, tells what it has seen, and ends that: the same at each
 // daemon that runs call.
 import * as z from 'zod';
+import { AgentName, Label, RunId, TaskId } from './primitives.ts';
 import { route, routes } from './route.ts';
-import { AgentName, Label, RunId, TaskId } from './words.ts';
 
 /** The fields of an admission that are the same at every daemon. */
 export const admitted = {

@@ -15,8 +15,6 @@ import {
   TreeNode,
   WaitView,
 } from './agentd/tasks.ts';
-import { route, routes } from './route.ts';
-import { WaitKind } from './toold.ts';
 import {
   AgentName,
   ArtifactId,
@@ -27,7 +25,9 @@ import {
   RunId,
   TaskId,
   WaitId,
-} from './words.ts';
+} from './primitives.ts';
+import { route, routes } from './route.ts';
+import { WaitKind } from './toold.ts';
 
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';

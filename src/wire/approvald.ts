@@ -1,7 +1,6 @@
 // approvald's contract: what may not happen without a person, what people answered, and the permits
 // they gave. An answer holds for exactly what was shown, for who asked, once.
 import * as z from 'zod';
-import { route, routes } from './route.ts';
 import {
   AgentName,
   ApprovalId,
@@ -14,7 +13,8 @@ import {
   Sha256,
   TaskId,
   Timestamp,
-} from './words.ts';
+} from './primitives.ts';
+import { route, routes } from './route.ts';
 
 export const APPROVAL_STATUSES = [
   'pending',

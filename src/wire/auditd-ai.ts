@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { callersOf } from './daemons.ts';
 import { AuditEvent, NewEvent } from './events.ts';
+import { pageQuery } from './primitives.ts';
 import { route, routes } from './route.ts';
-import { pageQuery } from './words.ts';
 
 export const CheckpointView = z.object({
   size: z.int(),

@@ -1,7 +1,7 @@
 // The id of a call says whose call it is: it ends as its run's id does. So a run cannot name a call
 // of another, whatever it knows, and who checks needs no record to know it.
 import { fault } from './errors.ts';
-import type { CallId } from './words.ts';
+import type { CallId } from './primitives.ts';
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 /** 100 bits, of which 80 are random. */

@@ -1,7 +1,7 @@
 // Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of
 // itself.
 import type { DaemonName } from './daemons.ts';
-import type { RunId, TaskId } from './words.ts';
+import type { RunId, TaskId } from './primitives.ts';
 
 export type OperatorCaller = {
   kind: 'operator';

@@ -1,8 +1,8 @@
 // egressd's contract: what a run may reach, what it did reach, and one request made for a tool. The
 // proxy that boxes speak to is plain HTTP/1.1 (CONNECT and absolute-form), not one of these routes.
 import * as z from 'zod';
+import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
-import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './words.ts';
 
 const port = z.int().min(1).max(65_535);
 const method = z.string().regex(/^[A-Z]{3,16}$/, 'must be a method such as GET');

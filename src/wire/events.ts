@@ -1,7 +1,7 @@
 // The audit events: every kind there is, and the one shape they have. Attempts and confirmed
 // effects are different events. Events carry ids, hashes and sizes, never content.
 import * as z from 'zod';
-import { Timestamp } from './words.ts';
+import { Timestamp } from './primitives.ts';
 
 export const EVENT_KINDS = [
   // runtime

@@ -1,7 +1,7 @@
 // An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are
 // refused.
 import * as z from 'zod';
-import { AgentName } from './words.ts';
+import { AgentName } from './primitives.ts';
 
 const capability = z
   .string()

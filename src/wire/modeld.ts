@@ -19,8 +19,8 @@ import {
   ProviderView,
   UsageRow,
 } from './modeld/views.ts';
+import { CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
-import { CallId, pageQuery, RunId, TaskId, Timestamp } from './words.ts';
 
 export * from './modeld/generate.ts';
 export * from './modeld/views.ts';

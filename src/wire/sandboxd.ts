@@ -1,9 +1,9 @@
 // sandboxd's contract: runners, tool boxes and what runs in them, and what this host can give.
 // Paths are as they are seen inside a box.
 import * as z from 'zod';
+import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
-import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './words.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;

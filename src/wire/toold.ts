@@ -1,8 +1,8 @@
 // toold's contract: tools, calls, and what agentd tells it of a run.
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
+import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
 import { route, routes } from './route.ts';
-import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './words.ts';
 
 export const CALL_STATUSES = [
   'requested',

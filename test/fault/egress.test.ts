@@ -20,7 +20,7 @@ import { derivedId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault } from '../../src/wire/errors.ts';
-import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 

@@ -1,4 +1,4 @@
-// Every named moment of a daemon is one at which a fault test kills, and no test names one that is
+// Every failpoint of a daemon is one at which a fault test kills, and no test names one that is
 // gone.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -14,15 +14,15 @@ const namesIn = (paths: readonly string[], pattern: RegExp): Set<string> =>
 
 const inSource = namesIn(
   files.filter((path) => /^src\/daemons\/.*(?<!\.test)\.ts$/.test(path)),
-  /\bmoment\('([^']+)'\)/g,
+  /\bfailpoint\('([^']+)'\)/g,
 );
 const inTests = namesIn(
   files.filter((path) => path.startsWith('test/fault/')),
   /'([a-z-]+\.(?:before|after)-[a-z-]+)'/g,
 );
 
-test('a fault test kills at every moment there is', () => {
-  assert.ok(inSource.size > 30, `${inSource.size} moments`);
+test('a fault test kills at every failpoint', () => {
+  assert.ok(inSource.size > 30, `${inSource.size} failpoints`);
   assert.deepEqual([...inSource.difference(inTests)], []);
 });
 

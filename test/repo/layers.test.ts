@@ -12,12 +12,12 @@ const peers: Files = {
 
 const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }> = {
   'wire uses Node': {
-    path: 'src/wire/words.ts',
+    path: 'src/wire/primitives.ts',
     lines: ["import { readFileSync } from 'node:fs';"],
     says: /src\/wire\/words\.ts:1: imports node:fs: wire holds/,
   },
   'wire uses the floor': {
-    path: 'src/wire/words.ts',
+    path: 'src/wire/primitives.ts',
     lines: ["import { now } from '../platform/clock.ts';"],
     says: /imports \.\.\/platform\/clock\.ts: wire holds/,
   },
@@ -144,7 +144,7 @@ test('refused: files that import each other, even by type', (t) => {
 test('what the table allows passes', (t) => {
   const root = makeTree(t, {
     ...peers,
-    'src/wire/words.ts': ["import { z } from 'zod';", 'export const a = z;'],
+    'src/wire/primitives.ts': ["import { z } from 'zod';", 'export const a = z;'],
     'src/daemons/modeld/service.ts': [
       "import { now } from '../../platform/clock.ts';",
       "import { CallBody } from '../../wire/toold.ts';",

@@ -35,5 +35,5 @@ test('a name that is wrong is seen, and a pattern is none', () => {
     'adapters/gone.ts',
   ]);
   assert.equal(isThere('adapters/gone.ts'), false);
-  assert.equal(isThere('src/wire/words.ts'), true);
+  assert.equal(isThere('src/wire/primitives.ts'), true);
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { nearest } from '../../src/platform/nearest.ts';
+import { nearest } from '../../src/platform/did-you-mean.ts';
 import { loadCedar } from '../../src/policy/cedar.ts';
 import type { Action, PolicyContext, Request, ResourceType } from '../../src/policy/request.ts';
 import { SHAPES } from '../../src/policy/shapes.ts';

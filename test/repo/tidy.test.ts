@@ -140,7 +140,7 @@ test('what the rules allow passes', (t) => {
       "export const has = ({ message }) => message.parts.includes('x');",
       "export const is = (error) => error.code === 'not_found' && error.message !== undefined;",
     ],
-    'src/platform/words.ts': [head, "export const a = 'any process.env';", '// any word'],
+    'src/platform/primitives.ts': [head, "export const a = 'any process.env';", '// any word'],
     'bin/run.sh': ['#!/bin/sh', '# What it owns.', 'exit 0'],
     'docs/wide.md': ['x'.repeat(200)],
     ...daemonFiles('toold', ['daemon', 'config', 'api', 'service/start']),

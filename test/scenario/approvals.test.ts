@@ -15,8 +15,8 @@ import { verifyJson } from '../../src/platform/signed-json.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type AskApproval, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
 import type { DaemonName } from '../../src/wire/daemons.ts';
+import type { CallId } from '../../src/wire/primitives.ts';
 import type { RouteTable } from '../../src/wire/route.ts';
-import type { CallId } from '../../src/wire/words.ts';
 import {
   askSocket,
   type LiveRun,

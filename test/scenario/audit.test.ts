@@ -10,8 +10,8 @@ import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type AuditEvent, EVENT_KINDS } from '../../src/wire/events.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { allEvents, assertReconciled } from '../support/reconcile.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import {

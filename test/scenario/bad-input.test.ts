@@ -10,7 +10,7 @@ import { socketPathOf } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { Fault } from '../../src/wire/errors.ts';
 import type { Message } from '../../src/wire/modeld.ts';
-import type { FileProblem, TaskId } from '../../src/wire/words.ts';
+import type { FileProblem, TaskId } from '../../src/wire/primitives.ts';
 import { askSocket } from '../support/callers.ts';
 import { type InProcessWorld, startWorld } from '../support/in-process.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';

@@ -8,8 +8,8 @@ import { after, before, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { startRuntime, type TestRuntime } from '../support/runtime.ts';
 
 const MIB = 1_048_576;

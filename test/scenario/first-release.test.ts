@@ -8,7 +8,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { verifyLog } from '../../src/daemons/auditd-ai/log/verify.ts';
-import type { ArtifactId, TaskId, WaitId } from '../../src/wire/words.ts';
+import type { ArtifactId, TaskId, WaitId } from '../../src/wire/primitives.ts';
 import { OLD, writeFirstRelease } from '../support/first-release.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import {

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Fault } from '../../src/wire/errors.ts';
-import type { TaskId } from '../../src/wire/words.ts';
+import type { TaskId } from '../../src/wire/primitives.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import {
   eventually,

@@ -11,8 +11,8 @@ import { after, before, describe, it } from 'node:test';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { callIdOf } from '../../src/wire/call-id.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
+import type { TaskId } from '../../src/wire/primitives.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
-import type { TaskId } from '../../src/wire/words.ts';
 import {
   askSocket,
   type CallerOutcome,

@@ -5,8 +5,8 @@ import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { BOX_NOT_OPEN, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { childrenOf, fieldOf, isAlive } from '../support/processes.ts';
 import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
 

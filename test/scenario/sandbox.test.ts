@@ -17,8 +17,8 @@ import { after, before, describe, it } from 'node:test';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { type Collected, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { childrenOf, descendantsOf, fieldOf, isAlive, linkOf } from '../support/processes.ts';
 import {
   eventually,

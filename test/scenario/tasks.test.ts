@@ -2,7 +2,7 @@
 // retrying, and every limit that ends one.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import type { TaskId } from '../../src/wire/words.ts';
+import type { TaskId } from '../../src/wire/primitives.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {

@@ -17,8 +17,8 @@ import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { silentLog } from '../../src/platform/log.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { startRuntime, type TestRuntime } from '../support/runtime.ts';
 import { TEAM } from '../support/scripted-world.ts';
 

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { CallId } from '../../src/wire/primitives.ts';
 import { type CallAnswer, type ToolView, tooldRoutes } from '../../src/wire/toold.ts';
-import type { CallId } from '../../src/wire/words.ts';
 import { askLocal, type LiveRun, type Quiet, startQuiet } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 

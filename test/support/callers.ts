@@ -10,8 +10,8 @@ import type { Caller, RunCaller } from '../../src/wire/caller.ts';
 import { CONTRACTS } from '../../src/wire/contracts.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
-import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { type InProcessWorld, startWorld, type WorldOptions } from './in-process.ts';
 import { eventually, freshDir } from './runtime.ts';
 

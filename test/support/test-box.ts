@@ -9,7 +9,7 @@ import type { Box, ExecRequest, ExecResult } from '../../src/daemons/toold/tools
 import type { Basis, Effect, Tool, ToolContext } from '../../src/daemons/toold/tools/tool.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { derivedId } from '../../src/platform/ids.ts';
-import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { startBoxfs } from './boxfs.ts';
 
 export type TestBox = {

@@ -1,6 +1,6 @@
 // Runs that agentd might admit to a daemon.
 import { derivedId } from '../../src/platform/ids.ts';
-import type { RunId, TaskId } from '../../src/wire/words.ts';
+import type { RunId, TaskId } from '../../src/wire/primitives.ts';
 
 let made = 0;
 

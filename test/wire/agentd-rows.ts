@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
-import type { TaskId } from '../../src/wire/words.ts';
+import type { TaskId } from '../../src/wire/primitives.ts';
 import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { policyRows } from './policy-routes.ts';

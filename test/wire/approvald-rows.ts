@@ -4,7 +4,7 @@ import { giveKey } from '../../src/daemons/approvald/testing/give-key.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
-import type { CallId, PermitId } from '../../src/wire/words.ts';
+import type { CallId, PermitId } from '../../src/wire/primitives.ts';
 import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
 import { type Bad, type Good, rows, withBody } from './row.ts';
 

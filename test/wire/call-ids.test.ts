@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { derivedId } from '../../src/platform/ids.ts';
 import { callId } from '../../src/runner/loop.ts';
 import { callIdOf, isCallOf } from '../../src/wire/call-id.ts';
-import { CallId } from '../../src/wire/words.ts';
+import { CallId } from '../../src/wire/primitives.ts';
 
 test('an id follows from its place in the run, is of that run, and of no other', () => {
   const place = fc.tuple(

@@ -4,7 +4,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { derivedId } from '../../src/platform/ids.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
-import type { CallId, RunId, TaskId } from '../../src/wire/words.ts';
+import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
 

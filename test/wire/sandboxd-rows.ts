@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { socketPathOf } from '../../src/platform/daemon.ts';
 import { derivedId } from '../../src/platform/ids.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import type { CommandEnd, FeaturesView } from '../../src/wire/sandboxd.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/words.ts';
 import { askSocket, type Quiet } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
 

@@ -1,8 +1,8 @@
 // From what was typed to a command and its checked arguments. Global options may stand anywhere;
 // `--` ends the options. What a command does with its arguments is its own business.
-import { nearest } from '../../platform/nearest.ts';
+import { nearest } from '../../platform/did-you-mean.ts';
 import { fault } from '../../wire/errors.ts';
-import { checkId } from './check-words.ts';
+import { checkId } from './check-ids.ts';
 import type { Args, Command, Option } from './command.ts';
 import { readDuration, readUsd } from './read-amounts.ts';
 import { COMMANDS, GLOBAL_OPTIONS, NOT_YET } from './table.ts';

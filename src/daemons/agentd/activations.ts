@@ -2,17 +2,17 @@
 // process, and take note when the process is gone. Also the briefing a runner gets, the same at
 // every activation.
 
+import { type BackoffOptions, isTransient, retryWithBackoff } from '../../platform/backoff.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { type BackoffOptions, isTransient, retryWithBackoff } from '../../platform/until-done.ts';
 import { type Grant, grantOf } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
+import type { Label, RunId, TaskId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
-import type { Label, RunId, TaskId } from '../../wire/words.ts';
 import type { Launched, Launcher, RunExit } from './adapters/sandbox-launcher.ts';
 import type { AgentdConfig } from './config.ts';
 import type { TaskLimits } from './rules.ts';

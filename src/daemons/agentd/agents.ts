@@ -8,7 +8,7 @@ import type { Log } from '../../platform/log.ts';
 import { writeAtomically } from '../../platform/state-dir.ts';
 import { fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
-import type { FileProblem } from '../../wire/words.ts';
+import type { FileProblem } from '../../wire/primitives.ts';
 import type { ManifestDir } from './adapters/manifest-dir.ts';
 import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';

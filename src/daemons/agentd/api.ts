@@ -3,7 +3,7 @@ import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
-import type { IdempotencyKey } from '../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -14,12 +14,12 @@ import type { CallHandlers } from './calls.ts';
 import type { AgentdConfig } from './config.ts';
 import type { EarlierBriefing, EarlierBriefings } from './earlier-briefings.ts';
 import type { Halt } from './halt.ts';
+import type { MarkSync } from './mark-sync.ts';
 import { checkMessage, labelsOfMessage } from './message-rules.ts';
 import type { Replays } from './replay.ts';
 import type { AgentdService } from './service.ts';
 import { artifactView, messageView, runView, waitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
-import type { MarkSync } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 

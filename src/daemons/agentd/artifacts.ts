@@ -1,7 +1,7 @@
 // Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread
 // and those it was given.
 import type { NewId } from '../../platform/ids.ts';
-import type { IdempotencyKey } from '../../platform/sql/once.ts';
+import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import {
   type ArtifactView,
   artifactSizeBytesMax,
@@ -9,9 +9,9 @@ import {
   type TaskInput,
 } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Label } from '../../wire/words.ts';
+import type { Label } from '../../wire/primitives.ts';
 import type { BlobStore } from './adapters/blob-store.ts';
-import type { ArtifactRoom } from './artifact-room.ts';
+import type { ArtifactRoom } from './artifact-disk-reserve.ts';
 import { spreading } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';
 import type { AgentdStore, RunCall } from './store/store.ts';

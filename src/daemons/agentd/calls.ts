@@ -9,9 +9,10 @@ import { delegationProblems, grantOf } from '../../policy/capabilities.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
 import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
-import type { Label } from '../../wire/words.ts';
+import type { Label } from '../../wire/primitives.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
+import type { MarkSync } from './mark-sync.ts';
 import { checkMessage, labelsOfMessage } from './message-rules.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
 import {
@@ -25,7 +26,6 @@ import {
 } from './store/rows.ts';
 import type { AgentdStore, RunCall } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
-import type { MarkSync } from './told-marks.ts';
 
 type Routes = typeof agentdRoutes;
 type CallName =

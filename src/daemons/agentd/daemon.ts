@@ -18,7 +18,7 @@ import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeAgents, prepareAgentsDir } from './agents.ts';
 import { makeApi } from './api.ts';
-import { makeArtifactRoom } from './artifact-room.ts';
+import { makeArtifactRoom } from './artifact-disk-reserve.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
@@ -26,6 +26,7 @@ import { countEvents } from './counters.ts';
 import { makeManifestReader } from './declared-tools.ts';
 import { makeEarlierBriefings } from './earlier-briefings.ts';
 import { type Halt, makeHalt } from './halt.ts';
+import { makeMarkSync } from './mark-sync.ts';
 import { makePublisher } from './policy.ts';
 import { policyHandlers } from './policy-routes.ts';
 import { makeQuotas } from './quotas.ts';
@@ -33,7 +34,6 @@ import { makeReplays } from './replay.ts';
 import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
-import { makeMarkSync } from './told-marks.ts';
 import { withdrawCanceled } from './withdrawals.ts';
 
 /**

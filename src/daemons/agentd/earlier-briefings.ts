@@ -3,8 +3,8 @@
 // same again, or its recorded calls would not be recognised.
 import type { Client } from '../../platform/link.ts';
 import type { modeldRoutes, ToolSpec } from '../../wire/modeld.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { ToolView, tooldRoutes } from '../../wire/toold.ts';
-import type { RunId } from '../../wire/words.ts';
 import { grantFor, type RecordedBriefing } from './activations.ts';
 import type { RunRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';

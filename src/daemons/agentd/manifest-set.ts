@@ -1,7 +1,7 @@
 // Which manifests are in force when several files are read: one broken or doubled file harms no
 // other, and what was in force stays until something valid replaces it. Pure; reading is
 // adapters/manifest-dir.ts's.
-import type { FileProblem } from '../../wire/words.ts';
+import type { FileProblem } from '../../wire/primitives.ts';
 import type { DeclaredAgent, ManifestResult } from './manifests.ts';
 
 export type FiledAgent = { agent: DeclaredAgent; file: string };

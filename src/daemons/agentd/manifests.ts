@@ -1,8 +1,8 @@
 // A manifest's text → the agent it declares, checked whole and with its defaults filled in, or
 // every problem with line and hint. Where the text comes from is adapters/manifest-dir.ts's.
 
+import { nearest } from '../../platform/did-you-mean.ts';
 import { sha256Hex } from '../../platform/json.ts';
-import { nearest } from '../../platform/nearest.ts';
 import { readYaml, type YamlProblem } from '../../platform/yaml-file.ts';
 import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../policy/capabilities.ts';
 import { parseHostRule } from '../../policy/hosts.ts';
@@ -10,7 +10,7 @@ import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../policy/manife
 import { canonicalPath, isWithin } from '../../policy/paths.ts';
 import type { AgentView, Limits } from '../../wire/agentd.ts';
 import { Manifest } from '../../wire/manifest.ts';
-import type { FileProblem } from '../../wire/words.ts';
+import type { FileProblem } from '../../wire/primitives.ts';
 
 export const manifestSizeBytesMax = 262_144;
 

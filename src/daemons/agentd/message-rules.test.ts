@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { MESSAGE_TYPES, type MessageType } from '../../wire/agentd.ts';
 import { FAULTS } from '../../wire/errors.ts';
-import { Label } from '../../wire/words.ts';
+import { Label } from '../../wire/primitives.ts';
 import { checkMessage, labelsOfMessage, type MessageInput } from './message-rules.ts';
 
 const usual: MessageInput = {

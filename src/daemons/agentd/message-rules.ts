@@ -2,7 +2,7 @@
 // facts, and stores and delivers what is allowed.
 import type { MessageType } from '../../wire/agentd.ts';
 import type { FaultCode } from '../../wire/errors.ts';
-import type { Label, Principal } from '../../wire/words.ts';
+import type { Label, Principal } from '../../wire/primitives.ts';
 
 export type MessageInput = {
   /** As somebody writes it; what task.delegate itself sends does not come through here. */

@@ -1,9 +1,9 @@
 // Manifests whose model nobody offers: a call of such an agent is answered by the default model,
 // and nobody meant that. While only the rehearsal answers, every name is as good as another.
-import { nearest } from '../../platform/nearest.ts';
+import { nearest } from '../../platform/did-you-mean.ts';
 import type { AgentView } from '../../wire/agentd.ts';
 import type { ModelView, ProviderView } from '../../wire/modeld.ts';
-import type { FileProblem } from '../../wire/words.ts';
+import type { FileProblem } from '../../wire/primitives.ts';
 
 type Offered = {
   models: readonly Pick<ModelView, 'name' | 'rehearsal' | 'is_default'>[];

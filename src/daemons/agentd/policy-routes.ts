@@ -14,8 +14,8 @@ import type { PolicyCheckView, PolicyFile, RuleView } from '../../wire/agentd.ts
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
+import { agentNotFound } from './agent-not-found.ts';
 import type { ReadManifest } from './declared-tools.ts';
-import { agentNotFound } from './no-agent.ts';
 import type { Publisher } from './policy.ts';
 import { simulate } from './policy-simulate.ts';
 

@@ -7,8 +7,8 @@ import { type RecordedDecision, readDecision } from '../../policy/recorded.ts';
 import type { SimulationView } from '../../wire/agentd.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { AuditEvent } from '../../wire/events.ts';
+import { CallId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
-import { CallId } from '../../wire/words.ts';
 
 const KINDS = [
   'tool.call.attempted',

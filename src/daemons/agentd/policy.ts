@@ -2,17 +2,17 @@
 // daemons follow. A broken rule file keeps what it said before in force and is named loudly.
 import { join } from 'node:path';
 import { type Clock, toTimestamp } from '../../platform/clock.ts';
+import { nearest } from '../../platform/did-you-mean.ts';
 import type { Log } from '../../platform/log.ts';
-import { nearest } from '../../platform/nearest.ts';
+import { makeMutex } from '../../platform/mutex.ts';
 import { ownDir } from '../../platform/state-dir.ts';
-import { makeMutex } from '../../platform/turns.ts';
 import type { Bundle, BundleContent, People, SiteFile } from '../../policy/bundle.ts';
 import { hashOf, readBundle, sealBundle, writeBundle } from '../../policy/bundle-file.ts';
 import { loadCedar } from '../../policy/cedar.ts';
 import { type AgentRights, rightsOf } from '../../policy/manifest-rules.ts';
 import { checkSiteFile, type SiteCheck } from '../../policy/site.ts';
 import { fault } from '../../wire/errors.ts';
-import type { FileProblem } from '../../wire/words.ts';
+import type { FileProblem } from '../../wire/primitives.ts';
 import type { PolicyReading } from './adapters/policy-dir.ts';
 import type { FiledAgent } from './manifest-set.ts';
 

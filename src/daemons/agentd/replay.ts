@@ -4,8 +4,8 @@
 import type { Client } from '../../platform/link.ts';
 import type { ReplayView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
-import type { RunId } from '../../wire/words.ts';
 import type { LiveActivations } from './activations.ts';
 import type { Launched } from './adapters/sandbox-launcher.ts';
 import type { AgentdStore } from './store/store.ts';

@@ -1,12 +1,13 @@
 // The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended.
 // What is decided is in rules; what lasts is in the store; processes and peers are reached through
 // small interfaces.
+
+import { isTransient } from '../../platform/backoff.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Log } from '../../platform/log.ts';
-import type { IdempotencyKey } from '../../platform/sql/once.ts';
-import { isTransient } from '../../platform/until-done.ts';
+import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';

@@ -4,7 +4,7 @@ import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { EventDraft } from '../../wire/events.ts';
-import type { CallId, RunId } from '../../wire/words.ts';
+import type { CallId, RunId } from '../../wire/primitives.ts';
 
 type Approvald = Pick<Client<typeof approvaldRoutes>, 'withdrawApprovals'>;
 

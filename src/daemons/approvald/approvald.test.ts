@@ -10,7 +10,7 @@ import { hashJson } from '../../platform/json.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { Fault } from '../../wire/errors.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import { freshForEach, host, restart, world } from './testing/each-test.ts';
 import { asking, isCode, kinds, publishPolicy, settle } from './testing/host.ts';
 

@@ -4,7 +4,7 @@ import { after, describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { AskApproval } from '../../wire/approvald.ts';
-import type { RunId, TaskId } from '../../wire/words.ts';
+import type { RunId, TaskId } from '../../wire/primitives.ts';
 import { freshForEach, host, restart, world } from './testing/each-test.ts';
 import { down, isCode, kinds, settle, until } from './testing/host.ts';
 

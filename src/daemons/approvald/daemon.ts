@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
-import { peopleIn } from '../../platform/people.ts';
+import { peopleIn } from '../../platform/person-keys.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';

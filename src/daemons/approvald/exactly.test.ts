@@ -8,7 +8,7 @@ import { hashJson } from '../../platform/json.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { ApprovalView, AskApproval } from '../../wire/approvald.ts';
 import { Fault } from '../../wire/errors.ts';
-import type { CallId, RunId } from '../../wire/words.ts';
+import type { CallId, RunId } from '../../wire/primitives.ts';
 import { type ApprovaldTestHost, asking, hostApprovald, makeWorld } from './testing/host.ts';
 
 type Act =

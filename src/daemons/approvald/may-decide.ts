@@ -2,7 +2,7 @@
 // here, two people must do.
 import type { PolicyDecision, Request } from '../../policy/request.ts';
 import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
-import type { Label } from '../../wire/words.ts';
+import type { Label } from '../../wire/primitives.ts';
 
 export type DecideQuestion = {
   person: string;

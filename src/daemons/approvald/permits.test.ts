@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { ApprovalReach, AskApproval } from '../../wire/approvald.ts';
-import type { TaskId } from '../../wire/words.ts';
+import type { TaskId } from '../../wire/primitives.ts';
 import { freshForEach, host, world } from './testing/each-test.ts';
 import { isCode, kinds, settle } from './testing/host.ts';
 

@@ -1,7 +1,7 @@
 // What approvald decides, from values alone: which class a chain of actions takes, what a permit
 // covers, how many people are needed, and whether this person may still give this answer.
 import type { ApprovalReach, ChainLink, Reversibility, Risk } from '../../wire/approvald.ts';
-import type { Label } from '../../wire/words.ts';
+import type { Label } from '../../wire/primitives.ts';
 
 const RISKS: readonly Risk[] = ['low', 'medium', 'high'];
 const REVERSIBILITIES: readonly Reversibility[] = [

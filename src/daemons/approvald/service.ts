@@ -2,7 +2,7 @@
 // is decided is in rules; what lasts is in the store.
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
-import type { PersonKeys } from '../../platform/people.ts';
+import type { PersonKeys } from '../../platform/person-keys.ts';
 import type { WakeLoop } from '../../platform/wake-loop.ts';
 import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
@@ -10,7 +10,7 @@ import { fault } from '../../wire/errors.ts';
 import type { ApprovaldConfig } from './config.ts';
 import type { DecideQuestion, MayDecide } from './may-decide.ts';
 import { isSamePerson, type Person } from './rules.ts';
-import type { DecisionInput } from './store/answers.ts';
+import type { DecisionInput } from './store/decisions.ts';
 import type { Redeeming } from './store/redeem.ts';
 import { type ApprovalRow, labelsOf, saidOf, viewOf } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';

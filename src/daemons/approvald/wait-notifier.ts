@@ -6,7 +6,7 @@ import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { ApprovaldStore, PendingNotification } from './store/store.ts';
 
 type Agentd = Pick<Client<typeof agentdRoutes>, 'approvalEnded' | 'getRun'>;

@@ -1,8 +1,8 @@
 // Taking events and giving them back: each event once, acknowledged when durable; readers by
 // number, by index, or following the end of the log.
 import type { Log } from '../../platform/log.ts';
+import { makeKeyedMutex } from '../../platform/mutex.ts';
 import { readNumberCursor } from '../../platform/page.ts';
-import { makeKeyedMutex } from '../../platform/turns.ts';
 import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';

@@ -11,7 +11,7 @@ import { type Clock, systemClock } from '../../platform/clock.ts';
 import { derivedId } from '../../platform/ids.ts';
 import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
-import type { CallId, RunId } from '../../wire/words.ts';
+import type { CallId, RunId } from '../../wire/primitives.ts';
 import { CERT, KEY } from './testing/cert.ts';
 import { type EgressdTestHost, startHost } from './testing/host.ts';
 import { startHttp, type WirePosition } from './testing/wires.ts';

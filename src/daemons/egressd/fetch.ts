@@ -7,7 +7,7 @@ import type { Clock } from '../../platform/clock.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { FetchAnswer, FetchBody } from '../../wire/egressd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
-import type { Connector, Reached } from './gate.ts';
+import type { Connector, Reached } from './connector.ts';
 import type { Wanted } from './rules/match.ts';
 import { type FetchTarget, readPlace } from './rules/place.ts';
 import { refuse } from './rules/refusal.ts';

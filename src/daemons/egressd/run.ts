@@ -1,12 +1,12 @@
 // One run with a way out: its rules as they are now, what it has used, and what it has open. Who
-// may reach what is decided in rules/; how a connection comes about is gate.ts.
+// may reach what is decided in rules/; how a connection comes about is connector.ts.
 
 import type { ParseOutcome } from '../../policy/hosts.ts';
 import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunId, TaskId } from '../../wire/words.ts';
+import type { RunId, TaskId } from '../../wire/primitives.ts';
+import type { ConnectionRateLimit } from './connection-rate.ts';
 import type { Denials } from './denials.ts';
-import type { ConnectionRateLimit } from './pace.ts';
 import { type ParsedEgressRule, readRule, type Wanted } from './rules/match.ts';
 import type { EgressUsage } from './store.ts';
 

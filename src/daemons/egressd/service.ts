@@ -6,7 +6,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
-import { makeKeyedMutex } from '../../platform/turns.ts';
+import { makeKeyedMutex } from '../../platform/mutex.ts';
 import type {
   EgressSummary,
   EgressView,
@@ -15,12 +15,12 @@ import type {
   PutEgressBody,
 } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
+import { makePace } from './connection-rate.ts';
+import type { Connector } from './connector.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetches } from './fetch.ts';
-import type { Connector } from './gate.ts';
-import { makePace } from './pace.ts';
 import { type EgressRun, rulesOf, usedBytes } from './run.ts';
 import type { EgressdStore, EgressUsage } from './store.ts';
 

@@ -7,7 +7,7 @@ import type { Database } from '../../platform/sql/database.ts';
 import type { FetchAnswer, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { EventDraft } from '../../wire/events.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}

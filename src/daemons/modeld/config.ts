@@ -1,7 +1,7 @@
 // The section `modeld` of agentd.yaml: providers, the names that map to them, prices and budgets.
 // Keys are never here: a provider names the file or the credential that holds its key.
 import * as z from 'zod';
-import { Label } from '../../wire/words.ts';
+import { Label } from '../../wire/primitives.ts';
 
 export const LABELS = Label.options;
 /** What a provider may see when nothing else is said. */

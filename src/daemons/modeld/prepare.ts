@@ -21,7 +21,7 @@ import {
   surchargeOf,
 } from './adapters/prices.ts';
 import type { StreamedAnswer, WholeAnswer } from './adapters/provider-client.ts';
-import { startEvents, startTranslation } from './adapters/stream-answer.ts';
+import { startEvents, startTranslation } from './adapters/stream-response.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
 import { type ModelRoute, REHEARSAL, type Resolved } from './rules/models.ts';
 import type { ModelInput, Performed, ProviderSettings } from './service/ports.ts';

@@ -4,7 +4,6 @@
 import type { Clock } from '../../platform/clock.ts';
 import { Fault } from '../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './adapters/circuit.ts';
-import { type Admission, makeGate, type RateLimiter } from './adapters/gate.ts';
 import { costMicrousd, type PriceBook } from './adapters/prices.ts';
 import {
   type CallLimits,
@@ -14,6 +13,7 @@ import {
   type ProviderClient,
   type TimeoutReason,
 } from './adapters/provider-client.ts';
+import { type Admission, makeGate, type RateLimiter } from './adapters/rate-limiter.ts';
 import { runRoutes } from './adapters/retry.ts';
 import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
 import type { ModelRoute, Resolved } from './rules/models.ts';

@@ -4,6 +4,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import { fault } from '../../wire/errors.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { FileAsk } from '../../wire/sandboxd/files.ts';
 import type {
   BoxView,
@@ -12,7 +13,6 @@ import type {
   CommandEvent,
   sandboxdRoutes,
 } from '../../wire/sandboxd.ts';
-import type { RunId } from '../../wire/words.ts';
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import type { Identities } from './identities.ts';

@@ -4,6 +4,7 @@ import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { Fault, fault } from '../../wire/errors.ts';
+import type { BoxId } from '../../wire/primitives.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import {
   BOX_NOT_OPEN,
@@ -13,11 +14,11 @@ import {
   type OpenBoxBody,
   type RunOnceBody,
 } from '../../wire/sandboxd.ts';
-import type { BoxId } from '../../wire/words.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
 import { isThere } from './adapters/host-places.ts';
 import type { Bind, BoxPlan, PlanLimits } from './adapters/plan.ts';
 import type { CommandExit, OpenedBox, SandboxCommand, Warden } from './adapters/warden.ts';
+import type { BoxDisk, BoxDisks } from './box-disk.ts';
 import { type BoxFileService, makeBoxFiles } from './box-files.ts';
 import { baseEnv, boxLimits, commandLimits, diskLimit, resolveProgram } from './box-limits.ts';
 import { type InBoxWords, makeInBoxWords } from './box-words.ts';
@@ -25,7 +26,6 @@ import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import { assertLevel } from './levels.ts';
 import { makeOrRefused } from './refusals.ts';
-import type { BoxDisk, BoxDisks } from './room.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
 import type { NewBox, SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';

@@ -19,7 +19,7 @@ import { openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { NewEvent } from '../../wire/events.ts';
-import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
+import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import { secretPaths } from './adapters/host-places.ts';
 import type { Owned } from './adapters/plan.ts';
 import { boundsText } from './bounds.ts';

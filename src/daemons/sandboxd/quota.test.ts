@@ -5,9 +5,9 @@ import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
 import type { PlanLimits } from './adapters/plan.ts';
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
+import { makeBoxDisks } from './box-disk.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
-import { makeBoxDisks } from './room.ts';
 import { LIMITS } from './testing/limits.ts';
 
 const MIB = 1_048_576;

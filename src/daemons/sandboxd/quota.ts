@@ -3,7 +3,7 @@
 // What runs when the limit is passed is ended; what begins after that can delete, but not write.
 import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
-import { makeSemaphore } from '../../platform/turns.ts';
+import { makeSemaphore } from '../../platform/mutex.ts';
 import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';

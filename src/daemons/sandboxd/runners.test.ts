@@ -9,14 +9,14 @@ import { systemClock } from '../../platform/clock.ts';
 import { idMaker } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
-import type { BoxId, CallId, RunId, TaskId } from '../../wire/words.ts';
+import type { BoxId, CallId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { BoxPlan, WardenPlan } from './adapters/plan.ts';
 import type { CommandExit, OpenedBox, SandboxCommand } from './adapters/warden.ts';
+import { makeBoxDisks } from './box-disk.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
-import { makeBoxDisks } from './room.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 

@@ -4,8 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
+import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
-import type { BoxId, RunId, TaskId } from '../../wire/words.ts';
 
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}

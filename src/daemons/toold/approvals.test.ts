@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
-import type { ApprovalId, CallId, RunId } from '../../wire/words.ts';
+import type { ApprovalId, CallId, RunId } from '../../wire/primitives.ts';
 import {
   answerAsPerson,
   effectsIn,

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openTestBox, type TestBox } from '../../../test/support/test-box.ts';
 import { derivedId } from '../../platform/ids.ts';
-import type { TaskId } from '../../wire/words.ts';
+import type { TaskId } from '../../wire/primitives.ts';
 import {
   answerAsPerson,
   hostToold,

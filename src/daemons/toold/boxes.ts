@@ -8,9 +8,9 @@ import { type AgentBoxRules, isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
+import type { BoxId, CallId, RunId } from '../../wire/primitives.ts';
 import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../wire/sandboxd.ts';
-import type { BoxId, CallId, RunId } from '../../wire/words.ts';
 import type { CommandExecutor } from './command-tools.ts';
 import {
   commandOf,

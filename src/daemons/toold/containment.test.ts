@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import { openTestBox, type TestBox } from '../../../test/support/test-box.ts';
 import { derivedId } from '../../platform/ids.ts';
-import type { TaskId } from '../../wire/words.ts';
+import type { TaskId } from '../../wire/primitives.ts';
 import { isForEverybody } from './containment.ts';
 import {
   hostToold,

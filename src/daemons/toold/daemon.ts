@@ -1,5 +1,6 @@
 // toold as a value: the one file that knows all its parts.
 import { join } from 'node:path';
+import { retryWithBackoff } from '../../platform/backoff.ts';
 import {
   type DaemonContext,
   type DaemonHandle,
@@ -9,9 +10,8 @@ import {
 import { JsonText } from '../../platform/link.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
-import { syncLate } from '../../platform/sql/late-sync.ts';
+import { syncLate } from '../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
-import { retryWithBackoff } from '../../platform/until-done.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
@@ -19,9 +19,9 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { egressdRoutes } from '../../wire/egressd.ts';
 import type { NewEvent } from '../../wire/events.ts';
+import type { BoxId, RunId } from '../../wire/primitives.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
-import type { BoxId, RunId } from '../../wire/words.ts';
 import { makeHandlers } from './api.ts';
 import { makeApprovals } from './approvals.ts';
 import { makeAttempts } from './attempts.ts';

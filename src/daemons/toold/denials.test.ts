@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import type { EgressDenial } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import { newDenials, withDenials } from './denials.ts';
 
 const denial = (host: string, count: number, more: Partial<EgressDenial> = {}): EgressDenial => ({

@@ -1,7 +1,7 @@
 // What egressd refused while a command ran. Programs that open a tunnel show only a number (403),
 // so the reasons are told beside what they print.
 import type { EgressDenial } from '../../wire/egressd.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { NetworkDenied } from './tools/box.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';

@@ -3,7 +3,7 @@
 import type { Database } from '../../platform/sql/database.ts';
 import { parseHost } from '../../policy/hosts.ts';
 import type { Touch } from '../../policy/request.ts';
-import type { ApprovalId, CallId, RunId } from '../../wire/words.ts';
+import type { ApprovalId, CallId, RunId } from '../../wire/primitives.ts';
 
 type OfRun = { runId: RunId };
 type RunHost = { host: string; port: number };

@@ -4,7 +4,7 @@ import { isNarrower } from '../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../policy/egress.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { CommandExecutor } from './command-tools.ts';
 import {
   commandOf,

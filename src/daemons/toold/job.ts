@@ -3,8 +3,8 @@
 import { ANY_PATH } from '../../policy/box-rules.ts';
 import type { WaitView } from '../../wire/agentd.ts';
 import { Fault } from '../../wire/errors.ts';
+import type { CallId } from '../../wire/primitives.ts';
 import type { CallAnswer, CallRequest } from '../../wire/toold.ts';
-import type { CallId } from '../../wire/words.ts';
 import { previewOf } from './output.ts';
 import { type CallError, checksUntil, type Denied } from './rules.ts';
 import type { ToolRun } from './runs.ts';

@@ -1,6 +1,6 @@
 // What a run has seen, as far as the broker must know it. agentd keeps the marks of tasks; here
 // are those of workspaces, so that a file carries them from one run to the next.
-import { type CallId, type Label, MARKS } from '../../wire/words.ts';
+import { type CallId, type Label, MARKS } from '../../wire/primitives.ts';
 import type { ToolRun } from './runs.ts';
 import type { TooldStore } from './store.ts';
 import { type AgentdClient, peerOptions, type Tool } from './tools/tool.ts';

@@ -4,7 +4,7 @@
 import { checkValue } from '../../platform/check.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { CallFacts, PolicyDecision } from '../../policy/request.ts';
-import type { ApprovalId, Label } from '../../wire/words.ts';
+import type { ApprovalId, Label } from '../../wire/primitives.ts';
 import type { Containment } from './containment.ts';
 import type { Job } from './job.ts';
 import type { Marks } from './marks.ts';

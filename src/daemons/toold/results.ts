@@ -3,7 +3,7 @@
 import { checkValue } from '../../platform/check.ts';
 import { derivedId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
-import { makeMutex } from '../../platform/turns.ts';
+import { makeMutex } from '../../platform/mutex.ts';
 import { artifactSizeBytesMax } from '../../wire/agentd/artifacts.ts';
 import { Fault } from '../../wire/errors.ts';
 import { makeSafe, previewOf, type Shown, showResult } from './output.ts';

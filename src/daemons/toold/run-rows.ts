@@ -1,8 +1,8 @@
 // toold's rows of admitted runs with their highest fence, and of the marks of workspaces.
 import type { RunRows } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
+import type { Label, RunId } from '../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../wire/toold.ts';
-import type { Label, RunId } from '../../wire/words.ts';
 
 const SAVE =
   'INSERT INTO runs (run_id, task_id, agent, fence, live, admission, admitted_ms) ' +

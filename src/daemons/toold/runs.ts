@@ -10,8 +10,8 @@ import {
   type RunRows,
 } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
+import type { Label } from '../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../wire/toold.ts';
-import type { Label } from '../../wire/words.ts';
 import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
 import type { PastCall, TooldStore } from './store.ts';
 

@@ -4,8 +4,8 @@ import type { Outbox } from '../../platform/outbox.ts';
 import { OUTBOX_TABLES } from '../../platform/outbox.ts';
 import type { Database, Value } from '../../platform/sql/database.ts';
 import type { EventDraft } from '../../wire/events.ts';
+import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../wire/primitives.ts';
 import type { CallStatus, WaitKind } from '../../wire/toold.ts';
-import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../wire/words.ts';
 import { makeWorkspaceMarks } from './run-rows.ts';
 
 /**

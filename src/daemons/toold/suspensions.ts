@@ -4,8 +4,8 @@
 // stay two by tool at most.
 import { toTimestamp } from '../../platform/clock.ts';
 import type { Database, Sql } from '../../platform/sql/database.ts';
+import type { TaskId } from '../../wire/primitives.ts';
 import type { ToolView } from '../../wire/toold.ts';
-import type { TaskId } from '../../wire/words.ts';
 
 export type InForce = Pick<ToolView, 'suspended' | 'suspended_in'>;
 

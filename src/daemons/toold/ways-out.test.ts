@@ -6,7 +6,7 @@ import { derivedId } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import type { AgentBoxRules } from '../../policy/box-rules.ts';
 import { fault } from '../../wire/errors.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { ToolRun } from './runs.ts';
 import { makeEgressSessions } from './ways-out.ts';
 

@@ -1,10 +1,11 @@
 // The way out of each run through egressd: opened with what policy allows, narrowed when the run
 // has read text from outside, and closed with the run, whoever of the two dies meanwhile.
+
+import { isTransient, retryWithBackoff } from '../../platform/backoff.ts';
 import type { Log } from '../../platform/log.ts';
-import { isTransient, retryWithBackoff } from '../../platform/until-done.ts';
 import type { HostPort } from '../../policy/box-hosts.ts';
 import type { AgentBoxRules } from '../../policy/box-rules.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import type { ToolRun } from './runs.ts';
 import type { EgressdClient } from './tools/http.ts';
 import { peerOptions } from './tools/tool.ts';

@@ -1,6 +1,6 @@
 // Who may change files while an approved call is done. What a person approved after looking at
 // files is done on just those: from the last look until it has ended, nobody else works there.
-import { makePathLock } from '../../platform/shared-turns.ts';
+import { makePathLock } from '../../platform/path-lock.ts';
 import type { PolicySource } from '../../policy/source.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Job } from './job.ts';

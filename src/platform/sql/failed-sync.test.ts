@@ -30,7 +30,7 @@ int fdatasync(int fd) { (void)fd; return sync_or_fail(); }
 const WRITER = `
 import { writeFileSync } from 'node:fs';
 import { openSqlite } from '${import.meta.resolve('./sqlite.ts')}';
-import { syncLate } from '${import.meta.resolve('./late-sync.ts')}';
+import { syncLate } from '${import.meta.resolve('./deferred-sync.ts')}';
 const [file, isLate, mayFail] = process.argv.slice(2);
 const inner = openSqlite({ file, migrations: ${JSON.stringify(MIGRATIONS)} });
 const db = isLate === 'late' ? await syncLate(inner, file) : inner;

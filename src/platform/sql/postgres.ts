@@ -1,7 +1,7 @@
 // PostgreSQL as a Database, over any client that can query and run a transaction. Statements are
 // written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
 import { fault } from '../../wire/errors.ts';
-import { makeMutex } from '../turns.ts';
+import { makeMutex } from '../mutex.ts';
 import type { Database, Migrations, Sql, SqlRow, Value } from './database.ts';
 
 type Result = {

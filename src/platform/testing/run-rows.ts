@@ -1,7 +1,7 @@
 // For tests: a daemon's own rows of admitted runs must behave as the run registry expects.
 import assert from 'node:assert/strict';
 import type { RunAdmission } from '../../wire/admission.ts';
-import type { RunId } from '../../wire/words.ts';
+import type { RunId } from '../../wire/primitives.ts';
 import { derivedId } from '../ids.ts';
 import type { RunRows } from '../run-registry.ts';
 import type { Database } from '../sql/database.ts';

@@ -1,6 +1,6 @@
 // Agents as the wire shows them, what is wrong with their manifests, and the state of the whole.
 import * as z from 'zod';
-import { AgentName, FileProblem, Sha256, Timestamp } from '../words.ts';
+import { AgentName, FileProblem, Sha256, Timestamp } from '../primitives.ts';
 
 export const AgentView = z.object({
   name: AgentName,

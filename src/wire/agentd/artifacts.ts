@@ -1,6 +1,14 @@
 // Artifacts: a named record that points to content.
 import * as z from 'zod';
-import { ArtifactId, ContextId, Label, Principal, Sha256, TaskId, Timestamp } from '../words.ts';
+import {
+  ArtifactId,
+  ContextId,
+  Label,
+  Principal,
+  Sha256,
+  TaskId,
+  Timestamp,
+} from '../primitives.ts';
 
 export const ArtifactView = z.object({
   id: ArtifactId,

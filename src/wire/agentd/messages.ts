@@ -1,6 +1,14 @@
 // Messages between agents, people and services: one envelope, twelve types.
 import * as z from 'zod';
-import { ArtifactId, ContextId, Label, MessageId, Principal, TaskId, Timestamp } from '../words.ts';
+import {
+  ArtifactId,
+  ContextId,
+  Label,
+  MessageId,
+  Principal,
+  TaskId,
+  Timestamp,
+} from '../primitives.ts';
 
 export const MESSAGE_TYPES = [
   'TaskRequest',

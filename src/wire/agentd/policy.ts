@@ -1,8 +1,8 @@
 // Policy as the wire shows it: what is in force, what a file would mean, what rules an agent has,
 // and what a changed policy would have answered.
 import * as z from 'zod';
+import { AgentName, FileProblem, Timestamp } from '../primitives.ts';
 import { route, routes } from '../route.ts';
-import { AgentName, FileProblem, Timestamp } from '../words.ts';
 
 const Answer = z.enum(['allow', 'ask', 'deny']);
 

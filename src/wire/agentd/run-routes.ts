@@ -1,7 +1,6 @@
 // What is asked of agentd for a run: by its runner, through the run's own socket, and by the
 // daemons that do something for it.
 import * as z from 'zod';
-import { route, routes } from '../route.ts';
 import {
   AgentName,
   ApprovalId,
@@ -11,7 +10,8 @@ import {
   Principal,
   RunId,
   Timestamp,
-} from '../words.ts';
+} from '../primitives.ts';
+import { route, routes } from '../route.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './artifacts.ts';
 import { MessageView, SendMessage } from './messages.ts';
 import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';

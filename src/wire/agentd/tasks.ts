@@ -1,6 +1,5 @@
 // Tasks, their runs and waits, as the wire shows them, and what a runner is told of its run.
 import * as z from 'zod';
-import { ToolView, WaitKind } from '../toold.ts';
 import {
   AgentName,
   CallId,
@@ -11,7 +10,8 @@ import {
   TaskId,
   Timestamp,
   WaitId,
-} from '../words.ts';
+} from '../primitives.ts';
+import { ToolView, WaitKind } from '../toold.ts';
 
 export const TASK_STATUSES = [
   'submitted',

@@ -1,7 +1,7 @@
 // A model call in the neutral form that runners and operators speak: messages of parts in, an
 // answer with usage and cost out. Embeddings too.
 import * as z from 'zod';
-import { CallId, Label, TaskId } from '../words.ts';
+import { CallId, Label, TaskId } from '../primitives.ts';
 
 export const sizeCharsMax = 4_000_000;
 

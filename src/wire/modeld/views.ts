@@ -1,6 +1,6 @@
 // What modeld shows of itself: models, providers, budgets, use, and the record of calls.
 import * as z from 'zod';
-import { CallId, Label, RunId, TaskId, Timestamp } from '../words.ts';
+import { CallId, Label, RunId, TaskId, Timestamp } from '../primitives.ts';
 import { StopReason, Usage } from './generate.ts';
 
 /** USD per million tokens, as price lists say it. */

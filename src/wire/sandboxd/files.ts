@@ -1,7 +1,7 @@
 // What can be asked of the files in a box, and what is answered. Paths are absolute as the box sees
 // them; who resolves them is the box's own kernel view.
 import * as z from 'zod';
-import { Sha256, Timestamp } from '../words.ts';
+import { Sha256, Timestamp } from '../primitives.ts';
 
 export const FILE_READ_BYTES_MAX = 4 * 1024 * 1024;
 /** Of text or base64 in a request, so that a body stays under the largest that toold takes. */

@@ -1,7 +1,6 @@
 // What needs a person: agentctl approvals, approve, reject, ask, escalate.
 import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
-import { subscribeWakeups } from '../bell.ts';
 import type { Session } from '../command.ts';
 import { newestSeq } from '../follow.ts';
 import { readInput, wordOrStdin } from '../input.ts';
@@ -12,6 +11,7 @@ import { relative, size, some } from '../show/amounts.ts';
 import { approvalLines } from '../show/approval.ts';
 import { exact } from '../show/exact.ts';
 import { type Cell, renderTable, type TableColumn } from '../show/table.ts';
+import { subscribeWakeups } from '../wakeups.ts';
 
 /** What comes rings; this is for what no event tells, and for when the log does not answer. */
 const LOOK_EVERY_MS = { heard: 15_000, unheard: 1_000 };

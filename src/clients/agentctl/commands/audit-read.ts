@@ -5,8 +5,8 @@ import { followEvents, newestSeq } from '../follow.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
+import { agentEventLine, withoutAttempts } from '../show/agent-event.ts';
 import { eventLine } from '../show/event.ts';
-import { agentEventLine, withoutAttempts } from '../show/happening.ts';
 import { findTool } from './catalog.ts';
 
 const PAGE = 1000;

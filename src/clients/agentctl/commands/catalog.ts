@@ -1,6 +1,6 @@
 // Finds tools and models by name, and states which model responds, so that a rehearsal is never
 // mistaken for a model.
-import { nearest } from '../../../platform/nearest.ts';
+import { nearest } from '../../../platform/did-you-mean.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
 import type { ToolView } from '../../../wire/toold.ts';

@@ -3,7 +3,7 @@ import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { checkId } from '../check-words.ts';
+import { checkId } from '../check-ids.ts';
 import type { Args, Session } from '../command.ts';
 import { wordOrStdin } from '../input.ts';
 import { exampleTime, readTime } from '../read-amounts.ts';

@@ -5,9 +5,9 @@ import { FAULTS } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { some } from '../show/amounts.ts';
 import { oneLine } from '../show/plain.ts';
-import { gatherStory } from '../story/gather.ts';
-import { renderSteps, totalsText } from '../story/render-steps.ts';
-import { buildTimeline, totalsOf } from '../story/tell.ts';
+import { buildTimeline, totalsOf } from '../timeline/build-timeline.ts';
+import { gatherStory } from '../timeline/gather.ts';
+import { renderSteps, totalsText } from '../timeline/render-steps.ts';
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
   const chapter = await gatherStory(runtime(), args.words[0]!);

@@ -7,16 +7,16 @@ import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { span } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
-import { followTree } from '../story/follow-tree.ts';
-import { exitOf, exitWaiting, outcomeLines } from '../story/outcome.ts';
+import { followTree } from '../timeline/follow-tree.ts';
+import { exitOf, exitWaiting, outcomeLines } from '../timeline/outcome.ts';
 import {
   answerWith,
   changesBetween,
   findOpenQuestion,
   type TaskChange,
-} from '../story/progress.ts';
-import { makeTrouble, SEE_MODELS } from '../story/trouble.ts';
-import { makeQueueReasons } from '../story/turn.ts';
+} from '../timeline/progress.ts';
+import { makeQueueReasons } from '../timeline/queue-reason.ts';
+import { makeTrouble, SEE_MODELS } from '../timeline/trouble.ts';
 
 function changeLine(change: TaskChange, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));

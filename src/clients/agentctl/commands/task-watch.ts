@@ -8,10 +8,10 @@ import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
 import { type Out, toJsonText } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { followTree } from '../story/follow-tree.ts';
-import { addCalls, CallReader } from '../story/gather.ts';
-import { findOpenQuestion } from '../story/progress.ts';
-import { treeLines } from '../story/tree-lines.ts';
+import { followTree } from '../timeline/follow-tree.ts';
+import { addCalls, CallReader } from '../timeline/gather.ts';
+import { findOpenQuestion } from '../timeline/progress.ts';
+import { treeLines } from '../timeline/tree-lines.ts';
 import { makeTeller, tellEnd } from './task-wait.ts';
 
 export async function watch(session: Session): Promise<number> {

@@ -7,8 +7,8 @@ import type { Out, Style } from '../out.ts';
 import { count, money, relative, some, span } from '../show/amounts.ts';
 import { oneLine, plain } from '../show/plain.ts';
 import { renderFields, renderTable } from '../show/table.ts';
-import { rehearsalLines } from '../story/outcome.ts';
-import { answerWith } from '../story/progress.ts';
+import { rehearsalLines } from '../timeline/outcome.ts';
+import { answerWith } from '../timeline/progress.ts';
 
 const STYLES: Partial<Record<TaskView['status'], Style>> = {
   completed: 'green',

@@ -1,7 +1,7 @@
 // agentctl tool list, show, suspend and resume.
 
 import type { ToolView } from '../../../wire/toold.ts';
-import { checkId } from '../check-words.ts';
+import { checkId } from '../check-ids.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { plain } from '../show/plain.ts';

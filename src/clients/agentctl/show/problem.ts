@@ -1,5 +1,5 @@
 // Something wrong in a file that a person wrote, as lines: where, what, and what to do.
-import type { FileProblem } from '../../../wire/words.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
 import type { Paint } from '../out.ts';
 import { plain } from './plain.ts';
 

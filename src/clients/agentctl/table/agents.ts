@@ -116,18 +116,18 @@ export const agentCommands: readonly Command[] = [
       },
     ],
     help: 'send a message to an agent; - reads it from stdin',
-    load: async () => (await import('../commands/people.ts')).send,
+    load: async () => (await import('../commands/messages.ts')).send,
   },
   {
     path: ['questions'],
     options: [{ name: 'all', help: 'also those that have been answered' }],
     help: 'what agents ask and wait for',
-    load: async () => (await import('../commands/people.ts')).questions,
+    load: async () => (await import('../commands/messages.ts')).questions,
   },
   {
     path: ['answer'],
     words: [{ name: 'ID', completes: 'question' }, { name: 'TEXT' }],
     help: 'answer a question; - reads the answer from stdin',
-    load: async () => (await import('../commands/people.ts')).answer,
+    load: async () => (await import('../commands/messages.ts')).answer,
   },
 ];

@@ -80,18 +80,18 @@ export const approvalCommands: readonly Command[] = [
   {
     path: ['person', 'list'],
     help: 'people with keys of their own',
-    load: async () => (await import('../commands/persons.ts')).list,
+    load: async () => (await import('../commands/person-keys.ts')).list,
   },
   {
     path: ['person', 'add'],
     words: [{ name: 'NAME' }],
     help: 'give a person a key of their own, so that they can be a second approver',
-    load: async () => (await import('../commands/persons.ts')).add,
+    load: async () => (await import('../commands/person-keys.ts')).add,
   },
   {
     path: ['person', 'remove'],
     words: [PERSON],
     help: "make a person's key worthless",
-    load: async () => (await import('../commands/persons.ts')).remove,
+    load: async () => (await import('../commands/person-keys.ts')).remove,
   },
 ];

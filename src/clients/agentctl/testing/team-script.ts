@@ -4,7 +4,7 @@ import { RawAnswer } from '../../../platform/dispatch.ts';
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
-import type { TaskRecord } from '../story/gather.ts';
+import type { TaskRecord } from '../timeline/gather.ts';
 import type { RouteScript } from './fake-runtime.ts';
 import { id, message } from './fixtures.ts';
 import { teamCalls, teamEvents, teamTree } from './team.ts';

@@ -5,11 +5,11 @@ import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../platform/clock.ts';
-import { followDir } from '../../../platform/follow-dir.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
-import { makeMutex } from '../../../platform/turns.ts';
-import type { FileProblem } from '../../../wire/words.ts';
+import { makeMutex } from '../../../platform/mutex.ts';
+import { followDir } from '../../../platform/watch-dir.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
 import type { ReadManifest } from '../declared-tools.ts';
 import {
   type FiledAgent,

@@ -4,10 +4,10 @@ import { readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../platform/clock.ts';
-import { followDir } from '../../../platform/follow-dir.ts';
-import { makeMutex } from '../../../platform/turns.ts';
+import { makeMutex } from '../../../platform/mutex.ts';
+import { followDir } from '../../../platform/watch-dir.ts';
 import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
-import type { FileProblem } from '../../../wire/words.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
 
 export type PolicyReading = {
   /** Sorted by name. */

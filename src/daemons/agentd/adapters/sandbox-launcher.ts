@@ -2,12 +2,12 @@
 // the end of one is also what keeps it alive: when agentd is gone, sandboxd ends its runners.
 import { constants } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
+import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
-import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { Fault } from '../../../wire/errors.ts';
+import type { RunId, TaskId } from '../../../wire/primitives.ts';
 import type { RunnerEnd, sandboxdRoutes } from '../../../wire/sandboxd.ts';
-import type { RunId, TaskId } from '../../../wire/words.ts';
 
 export type Sockets = { agentd: string; toold: string; modeld: string };
 

@@ -1,6 +1,7 @@
 // Agents inside a transaction: what their manifests say, and whether they may work.
+
+import { agentNames, agentNotFound } from '../agent-not-found.ts';
 import type { DeclaredAgent } from '../manifests.ts';
-import { agentNames, agentNotFound } from '../no-agent.ts';
 import type { AgentRow, RunRow } from './rows.ts';
 import { requeueRun } from './runs.ts';
 import type { AgentdTx } from './tx.ts';

@@ -1,8 +1,8 @@
 // The store's methods for what runs and people ask for: work, results, messages, answers,
 // artifacts. Each is one transaction, and each call of a run happens once.
-import { type IdempotencyKey, onceByKey } from '../../../platform/sql/once.ts';
+import { type IdempotencyKey, onceByKey } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';

@@ -1,6 +1,6 @@
 // Marks inside a transaction: the labels of a task that say what its runs have seen. They only
 // ever grow, and everything that a marked run makes or sends carries them on.
-import { type Label, MARKS } from '../../../wire/words.ts';
+import { type Label, MARKS } from '../../../wire/primitives.ts';
 import { isEnded } from '../rules.ts';
 import type { TaskRow } from './rows.ts';
 import type { AgentdTx } from './tx.ts';

@@ -1,7 +1,7 @@
 // Messages inside a transaction: numbered per pair, so that each is delivered once and in order.
 // What a step of a run was given is recorded, so that the same step sees the same messages when it
 // runs again.
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
 import type { AgentdTx } from './tx.ts';

@@ -4,7 +4,7 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { recallOnce } from '../../../platform/sql/once.ts';
+import { recallOnce } from '../../../platform/sql/idempotency.ts';
 import { callMethods, onceFor } from './call-methods.ts';
 import { runMethods } from './run-methods.ts';
 import type { AgentdStore } from './store.ts';

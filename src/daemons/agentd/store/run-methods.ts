@@ -1,6 +1,6 @@
 // The store's methods for runs: claiming, beating, parking, giving back. Each is one transaction.
 
-import { forgetOnce } from '../../../platform/sql/once.ts';
+import { forgetOnce } from '../../../platform/sql/idempotency.ts';
 import { inboxForStep } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findRun, liveRun, requeueRun } from './runs.ts';

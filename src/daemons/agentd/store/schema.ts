@@ -3,7 +3,7 @@
 // version; one that was released stays as it is.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
-import { ONCE_TABLE } from '../../../platform/sql/once.ts';
+import { ONCE_TABLE } from '../../../platform/sql/idempotency.ts';
 
 /**
  * What was answered under a key is looked for under the route that it came by, and for a call under

@@ -2,8 +2,8 @@
 // in here. What the transactions do is in the files beside this one, which open-store.ts puts
 // together; views for reading are in views.ts.
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { IdempotencyKey } from '../../../platform/sql/once.ts';
-import type { Label } from '../../../wire/words.ts';
+import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
 import type { NewMessage } from './messages.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';

@@ -1,9 +1,9 @@
 // The store's methods for agents and tasks: each is one transaction.
-import { onceByKey } from '../../../platform/sql/once.ts';
+import { onceByKey } from '../../../platform/sql/idempotency.ts';
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import { agentNames, agentNotFound } from '../agent-not-found.ts';
 import { findCycle, type TaskNode } from '../dependency-rules.ts';
-import { agentNames, agentNotFound } from '../no-agent.ts';
 import { isEnded } from '../rules.ts';
 import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
 import type { AgentRow, TaskRow } from './rows.ts';

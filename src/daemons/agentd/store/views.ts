@@ -13,8 +13,8 @@ import type {
   WaitView,
 } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
+import { agentNames, agentNotFound } from '../agent-not-found.ts';
 import type { DeclaredAgent } from '../manifests.ts';
-import { agentNames, agentNotFound } from '../no-agent.ts';
 import {
   type AgentRow,
   type ArtifactRow,

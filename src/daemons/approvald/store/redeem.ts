@@ -5,7 +5,7 @@ import { toTimestamp } from '../../../platform/clock.ts';
 import type { SigningKey } from '../../../platform/signed-json.ts';
 import type { ChainLink, Redeemed, Statement } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
 import { isMarked, unshown } from '../rules.ts';
 import {

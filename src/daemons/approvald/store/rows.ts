@@ -13,7 +13,14 @@ import type {
   Reversibility,
   Risk,
 } from '../../../wire/approvald.ts';
-import type { ApprovalId, CallId, Label, PermitId, RunId, TaskId } from '../../../wire/words.ts';
+import type {
+  ApprovalId,
+  CallId,
+  Label,
+  PermitId,
+  RunId,
+  TaskId,
+} from '../../../wire/primitives.ts';
 import {
   type AskScope,
   approversOf,

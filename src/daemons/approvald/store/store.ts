@@ -6,9 +6,9 @@ import type { AskApproval } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { answer, type DecisionInput, type DecisionResult } from './answers.ts';
-import { type ApprovalRequestResult, ask } from './asks.ts';
+import { answer, type DecisionInput, type DecisionResult } from './decisions.ts';
 import { type Redeeming, type RedeemResult, redeem } from './redeem.ts';
+import { type ApprovalRequestResult, ask } from './requests.ts';
 import type { ApprovalRow, Counted, PermitRow, RequestRow } from './rows.ts';
 import {
   type ApprovaldTxOptions,

@@ -4,14 +4,14 @@ import http from 'node:http';
 import type { Log } from '../../../platform/log.ts';
 import type { Target } from '../../../policy/hosts.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Connector } from '../gate.ts';
+import type { Connector } from '../connector.ts';
 import type { Wanted } from '../rules/match.ts';
 import { refuse } from '../rules/refusal.ts';
 import { endToEnd, type Passed, readRequest } from '../rules/request.ts';
 import type { EgressRun, TrackedConnection } from '../run.ts';
 import { knownFault, sendFault } from './answer.ts';
+import { pipeMetered } from './pipe-metered.ts';
 import type { PoolRequest, SocketPool } from './pool.ts';
-import { pipeMetered } from './pour.ts';
 
 export type ForwardOptions = {
   run: EgressRun;

@@ -3,7 +3,7 @@
 import http from 'node:http';
 import type net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { ConnectOptions, Connector, Reached } from '../gate.ts';
+import type { ConnectOptions, Connector, Reached } from '../connector.ts';
 import type { Wanted } from '../rules/match.ts';
 import type { EgressRun, TrackedConnection } from '../run.ts';
 

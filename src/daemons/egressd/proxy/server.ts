@@ -8,7 +8,7 @@ import { assertSocketPath } from '../../../platform/http-server.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Target } from '../../../policy/hosts.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Connector } from '../gate.ts';
+import type { Connector } from '../connector.ts';
 import type { EgressRun } from '../run.ts';
 import { endWith } from './answer.ts';
 import { serveRequest } from './forward.ts';

@@ -4,12 +4,12 @@ import type http from 'node:http';
 import type net from 'node:net';
 import type { Log } from '../../../platform/log.ts';
 import { parseAuthority, type Target } from '../../../policy/hosts.ts';
-import type { Connector, Reached } from '../gate.ts';
+import type { Connector, Reached } from '../connector.ts';
 import { refuse } from '../rules/refusal.ts';
 import { type EgressRun, isMarked } from '../run.ts';
 import { endWith, knownFault } from './answer.ts';
-import { readFirst } from './first-bytes.ts';
-import { pipeMetered } from './pour.ts';
+import { pipeMetered } from './pipe-metered.ts';
+import { readFirst } from './sniff.ts';
 
 export type TunnelOptions = {
   run: EgressRun;

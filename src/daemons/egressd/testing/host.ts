@@ -18,7 +18,7 @@ import type { Caller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { type EgressRule, egressdRoutes, type PutEgressBody } from '../../../wire/egressd.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import type { RunId, TaskId } from '../../../wire/words.ts';
+import type { RunId, TaskId } from '../../../wire/primitives.ts';
 import { type Dial, makeDial } from '../adapters/dial.ts';
 import type { Resolve } from '../adapters/resolve.ts';
 import { egressdConfig } from '../config.ts';

@@ -1,10 +1,11 @@
 // Anthropic Messages as a dialect. Its parts are in the folder of the same name.
-import { readAnswer, readStream } from './anthropic/answer-in.ts';
-import { writeAnswer, writeStream } from './anthropic/answer-out.ts';
-import { toAnthropicError, toAnthropicStreamError } from './anthropic/errors-out.ts';
-import { readRequest } from './anthropic/request-in.ts';
-import { writeRequest } from './anthropic/request-out.ts';
+
+import { readRequest } from './anthropic/read-request.ts';
+import { readAnswer, readStream } from './anthropic/read-response.ts';
 import { versionFor } from './anthropic/version.ts';
+import { toAnthropicError, toAnthropicStreamError } from './anthropic/write-errors.ts';
+import { writeRequest } from './anthropic/write-request.ts';
+import { writeAnswer, writeStream } from './anthropic/write-response.ts';
 import type { Dialect } from './dialect.ts';
 import { asNumber, asText } from './reading.ts';
 

@@ -1,10 +1,10 @@
 // OpenAI Chat Completions as a dialect. Its parts are in the folder of the same name.
 import type { Dialect } from './dialect.ts';
-import { readAnswer, readStream } from './openai/answer-in.ts';
-import { writeAnswer, writeStream } from './openai/answer-out.ts';
-import { toOpenaiError, toOpenaiStreamError } from './openai/errors-out.ts';
-import { readRequest } from './openai/request-in.ts';
-import { writeRequest } from './openai/request-out.ts';
+import { readRequest } from './openai/read-request.ts';
+import { readAnswer, readStream } from './openai/read-response.ts';
+import { toOpenaiError, toOpenaiStreamError } from './openai/write-errors.ts';
+import { writeRequest } from './openai/write-request.ts';
+import { writeAnswer, writeStream } from './openai/write-response.ts';
 import { asNumber, type JsonObject } from './reading.ts';
 
 const LIMIT_FIELDS = ['max_completion_tokens', 'max_tokens'] as const;

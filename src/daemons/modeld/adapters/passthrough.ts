@@ -5,7 +5,7 @@ import type { Dialect, ModelResponse } from './dialect.ts';
 import type { StreamedAnswer, WholeAnswer } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
 import { spliceJson } from './splice-json.ts';
-import { type ReadBlock, type StartedStream, startStream } from './stream-answer.ts';
+import { type ReadBlock, type StartedStream, startStream } from './stream-response.ts';
 import { keptNames } from './tool-names.ts';
 
 export type PassedRequest = {

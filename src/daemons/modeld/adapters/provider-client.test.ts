@@ -23,7 +23,7 @@ import {
   whole,
 } from '../testing/provider-calls.ts';
 import { openai } from './openai.ts';
-import { startEvents } from './stream-answer.ts';
+import { startEvents } from './stream-response.ts';
 import { keptNames } from './tool-names.ts';
 
 afterEach(closeServers);

@@ -1,6 +1,6 @@
 // Labels as a set of bits, and which providers may see data that carries them.
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 
 const LABEL_BITS: readonly Label[] = [
   'person',

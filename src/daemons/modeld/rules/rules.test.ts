@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import {
   type Bound,
   type BudgetRemaining,

@@ -12,7 +12,11 @@ import { idMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import { type DeferredSyncDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
+import {
+  type DeferredSyncDatabase,
+  type Sync,
+  syncLate,
+} from '../../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { PolicyDecision } from '../../../policy/request.ts';
 import { callIdOf } from '../../../wire/call-id.ts';

@@ -12,13 +12,13 @@ import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
 import { allowedRoutes } from '../rules/labels.ts';
 import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
-import { SwapRemoveSet } from './crowd.ts';
 import { refusedEvent } from './events.ts';
-import { chargeOf, type InFlightCall, intentOf, outcomeOf, times } from './held.ts';
+import { chargeOf, type InFlightCall, intentOf, outcomeOf, times } from './in-flight-call.ts';
 import type { Order, Verdict } from './order.ts';
 import type { CheckModelUse } from './permission.ts';
 import type { ModelResult, Performed, RoutePlan, Upstream } from './ports.ts';
 import { labelsNow } from './runs.ts';
+import { SwapRemoveSet } from './swap-remove-set.ts';
 
 /** A call whose provider has answered, or begun to. */
 export type CallResponse = Performed & {

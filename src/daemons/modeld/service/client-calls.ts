@@ -3,7 +3,7 @@
 import type { NewId } from '../../../platform/ids.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { CallId } from '../../../wire/words.ts';
+import type { CallId } from '../../../wire/primitives.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { ModelCalls } from './calls.ts';
 import { clientContext } from './context.ts';

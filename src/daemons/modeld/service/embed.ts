@@ -7,7 +7,7 @@ import { assertCallOf } from '../../../wire/call-id.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
-import type { CallId } from '../../../wire/words.ts';
+import type { CallId } from '../../../wire/primitives.ts';
 import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { attemptsOf } from '../store/calls.ts';

@@ -11,7 +11,7 @@ import type {
   GenerateResponse,
   Message,
 } from '../../../wire/modeld.ts';
-import type { CallId } from '../../../wire/words.ts';
+import type { CallId } from '../../../wire/primitives.ts';
 import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { askRecord } from '../rules/record.ts';

@@ -2,11 +2,11 @@
 // to. A provider that is added is live at once and durable before the operator has the answer.
 import { join } from 'node:path';
 import { checkValue } from '../../../platform/check.ts';
-import { nearest } from '../../../platform/nearest.ts';
+import { nearest } from '../../../platform/did-you-mean.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
-import type { Label } from '../../../wire/words.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import {

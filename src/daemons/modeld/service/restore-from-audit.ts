@@ -2,11 +2,12 @@
 // it is in the journal's own file, so after a loss of power missing rows are written again from the
 // log: that the call was made, for whom and at what charge, without its texts. Calls that are left
 // without an outcome are then charged in full, because they may have reached a model.
+
+import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
+import type { DeferredSyncDatabase } from '../../../platform/sql/deferred-sync.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
-import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';

@@ -11,7 +11,7 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
-import type { Label, RunId } from '../../../wire/words.ts';
+import type { Label, RunId } from '../../../wire/primitives.ts';
 import type { Budgets } from '../budgets.ts';
 import { type BudgetKey, budgetKey } from '../rules/budget.ts';
 import { fromMask, toMask } from '../rules/labels.ts';

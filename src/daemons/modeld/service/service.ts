@@ -6,7 +6,7 @@ import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
+import type { DeferredSyncDatabase } from '../../../platform/sql/deferred-sync.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { EventDraft, NewEvent } from '../../../wire/events.ts';

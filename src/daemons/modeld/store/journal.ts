@@ -5,7 +5,7 @@
 // before it released, and must not be on the disk without it.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { Committed, DeferredSyncDatabase } from '../../../platform/sql/late-sync.ts';
+import type { Committed, DeferredSyncDatabase } from '../../../platform/sql/deferred-sync.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { CallOutcome, Intent, Work } from './entries.ts';

@@ -3,7 +3,7 @@
 import type { RunRows } from '../../../platform/run-registry.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
-import type { RunId } from '../../../wire/words.ts';
+import type { RunId } from '../../../wire/primitives.ts';
 import { readLimit, writeLimit } from './settings.ts';
 
 export const runRows: RunRows<AdmitModelRunBody> = {

@@ -19,8 +19,8 @@ import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { type AdmitModelRunBody, modeldRoutes } from '../../../wire/modeld.ts';
+import type { RunId, TaskId } from '../../../wire/primitives.ts';
 import type { RouteTable } from '../../../wire/route.ts';
-import type { RunId, TaskId } from '../../../wire/words.ts';
 import { type ModeldConfig, modeldConfig } from '../config.ts';
 import { modeld } from '../daemon.ts';
 

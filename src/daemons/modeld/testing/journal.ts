@@ -5,7 +5,11 @@ import { after } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
 import { makeLog, silentLog } from '../../../platform/log.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import { type DeferredSyncDatabase, type Sync, syncLate } from '../../../platform/sql/late-sync.ts';
+import {
+  type DeferredSyncDatabase,
+  type Sync,
+  syncLate,
+} from '../../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';

@@ -1,8 +1,8 @@
 // A call that needs a person: asked for, waited for, and, once answered, looked at again with the
 // rights of that moment before it may begin.
 import { Fault } from '../../../wire/errors.ts';
+import type { ApprovalId } from '../../../wire/primitives.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
-import type { ApprovalId } from '../../../wire/words.ts';
 import type { Approvals, ReviewedState } from '../approvals.ts';
 import { type Job, notApproved, notAskable, permanentFault, waitingFor } from '../job.ts';
 import type { Permission, Permissions } from '../permission.ts';

@@ -1,9 +1,10 @@
 // How a call ends, or is left to be asked again: the record, its event, and what the breaker
 // counts.
+
+import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
-import { retryWithBackoff } from '../../../platform/until-done.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';

@@ -1,9 +1,9 @@
 // A tool as an operator declares it in YAML: a program with typed arguments. Everything that can be
 // wrong with a declaration is found here, with its place, before the tool exists.
 import * as z from 'zod';
-import { nearest } from '../../../platform/nearest.ts';
+import { nearest } from '../../../platform/did-you-mean.ts';
 import { parseHostRule } from '../../../policy/hosts.ts';
-import { MARKS } from '../../../wire/words.ts';
+import { MARKS } from '../../../wire/primitives.ts';
 import { leadingNames, namesIn, type Piece } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');

@@ -14,7 +14,7 @@ import {
   type Statement,
 } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { ApprovalId } from '../../../wire/words.ts';
+import type { ApprovalId } from '../../../wire/primitives.ts';
 import { AT, dispatchOf } from './peers.ts';
 
 const { askApproval, redeemApproval, approvalKey } = approvaldRoutes;

@@ -14,13 +14,13 @@ import { callIdOf } from '../../../wire/call-id.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault } from '../../../wire/errors.ts';
+import type { CallId, RunId, TaskId } from '../../../wire/primitives.ts';
 import {
   type AdmitToolRunBody,
   type CallAnswer,
   type CallRequest,
   tooldRoutes,
 } from '../../../wire/toold.ts';
-import type { CallId, RunId, TaskId } from '../../../wire/words.ts';
 import { tooldConfig } from '../config.ts';
 import { toold } from '../daemon.ts';
 import { type FakeApprovald, fakeApprovald } from './approvald.ts';

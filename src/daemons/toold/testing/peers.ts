@@ -17,8 +17,8 @@ import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
+import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../../wire/primitives.ts';
 import type { RouteTable } from '../../../wire/route.ts';
-import type { ArtifactId, CallId, Label, RunId, TaskId, WaitId } from '../../../wire/words.ts';
 
 export const AT = '2026-06-29T18:00:00.000Z';
 

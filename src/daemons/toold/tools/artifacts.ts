@@ -2,7 +2,7 @@
 // that one artifact never fills a context.
 import * as z from 'zod';
 import { PutArtifact } from '../../../wire/agentd.ts';
-import { ArtifactId } from '../../../wire/words.ts';
+import { ArtifactId } from '../../../wire/primitives.ts';
 import { type AgentdClient, forRun, peerOptions, type Tool, tool } from './tool.ts';
 
 const PAGE_CHARS = 60_000;

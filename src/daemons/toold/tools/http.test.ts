@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { derivedId } from '../../../platform/ids.ts';
 import type { FetchAnswer, FetchBody } from '../../../wire/egressd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
-import type { CallId, RunId } from '../../../wire/words.ts';
+import type { CallId, RunId } from '../../../wire/primitives.ts';
 import { type Fetching, httpTools } from './http.ts';
 import { isOpenOutcome, type ToolContext } from './tool.ts';
 

@@ -1,7 +1,7 @@
 // logs.read: the end of a log that the manifest lets the agent read. What a log says was written by
 // whoever could make the program log it, so it comes from outside.
 import * as z from 'zod';
-import { Timestamp } from '../../../wire/words.ts';
+import { Timestamp } from '../../../wire/primitives.ts';
 import { type Box, boxPath, READ_ONLY, reads, WORKSPACE } from './box.ts';
 import { type Tool, tool } from './tool.ts';
 

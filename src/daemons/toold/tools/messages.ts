@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { isFault } from '../../../platform/daemon.ts';
 import { MessageType, type WaitView } from '../../../wire/agentd.ts';
-import { MessageId, Principal } from '../../../wire/words.ts';
+import { MessageId, Principal } from '../../../wire/primitives.ts';
 import {
   type AgentdClient,
   type Effect,

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Fault } from '../../../wire/errors.ts';
-import type { ApprovalId } from '../../../wire/words.ts';
+import type { ApprovalId } from '../../../wire/primitives.ts';
 import { type HostOrder, networkTools } from './network.ts';
 import type { ToolContext } from './tool.ts';
 

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { sha256Hex } from '../../../platform/json.ts';
 import { type ParseOutcome, parseHost } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { ApprovalId } from '../../../wire/words.ts';
+import type { ApprovalId } from '../../../wire/primitives.ts';
 import { type Tool, type ToolContext, tool } from './tool.ts';
 
 export type HostOrder = { host: string; port: number; approvalId: ApprovalId };

@@ -1,7 +1,7 @@
 // task.delegate and task.finish: agentd holds the tasks and does each call once.
 import * as z from 'zod';
 import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
-import { AgentName, TaskId } from '../../../wire/words.ts';
+import { AgentName, TaskId } from '../../../wire/primitives.ts';
 import { ArtifactRef } from './artifacts.ts';
 import {
   type AgentdClient,

@@ -6,8 +6,8 @@ import { wordsGranting } from '../../../policy/capabilities.ts';
 import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
+import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/primitives.ts';
 import type { ToolView } from '../../../wire/toold.ts';
-import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/words.ts';
 import type { CallError } from '../rules.ts';
 import type { Box } from './box.ts';
 

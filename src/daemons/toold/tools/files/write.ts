@@ -2,7 +2,7 @@
 // else did meanwhile.
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
-import { Sha256 } from '../../../../wire/words.ts';
+import { Sha256 } from '../../../../wire/primitives.ts';
 import { type Box, boxPath, mayHaveHappened, reads, writes } from '../box.ts';
 import { assertShowable, unifiedDiff } from '../diff.ts';
 import { type Basis, changedSince, type Tool, tool } from '../tool.ts';

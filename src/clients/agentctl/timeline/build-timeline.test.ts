@@ -1,0 +1,134 @@
+// The story of a task: everything that happened, in order, parts inside the call that made them.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { noPaint } from '../out.ts';
+import { widthOf } from '../show/width.ts';
+import { at, id, modelCall, run, task, toolCall, wait } from '../testing/fixtures.ts';
+import { teamChapter } from '../testing/team-script.ts';
+import { buildTimeline, totalsOf } from './build-timeline.ts';
+import type { TaskRecord } from './gather.ts';
+import { offsetText, renderSteps, totalsText } from './render-steps.ts';
+
+const lines = (chapter: TaskRecord) =>
+  renderSteps(buildTimeline(chapter), { paint: noPaint, columns: Number.POSITIVE_INFINITY });
+
+test('the team’s task as a person would tell it', () => {
+  const tools = 'it asked for tools; 812 tokens in, 143 out';
+  const rule = 'manifest planner allows task.delegate';
+  const denied = 'denied by manifest coder has no git.write: the manifest does not allow git.push';
+  assert.deepEqual(lines(teamChapter()), [
+    '   +0.0 s  person:ada asked planner for "Find out why the API became slow"',
+    '   +0.1 s  planner took it',
+    `   +0.5 s  planner asked the model planner-large (rehearsal): ${tools}, $0.0012`,
+    '   +1.0 s  person:ada wrote to planner: "Look at the database first"',
+    `   +2.0 s  planner gave researcher a part of it — allowed by ${rule}, done`,
+    '   +2.0 s  │  planner asked researcher for "Read the logs"',
+    '   +2.2 s  │  researcher took it',
+    '   +3.0 s  │  the runner of researcher broke off: the process was killed',
+    '   +5.0 s  │  researcher finished: "Slow since 14:02."',
+    '   +2.0 s  planner gave coder a part of it — done',
+    '   +2.1 s  │  planner asked coder for "Look at the diff"',
+    '   +2.3 s  │  coder took it',
+    `   +2.5 s  │  coder asked the model coder-large (rehearsal): ${tools}, $0.0012`,
+    '   +3.0 s  │  coder asked a person: "May I read the schema?" — done',
+    '   +4.0 s  │  person:ada answered after 1.0 s: "yes"',
+    `   +4.5 s  │  coder called git.push with {"branch":"main"} — ${denied}`,
+    '   +6.0 s  │  coder finished: "The index is gone."',
+    `   +9.0 s  planner asked the model planner-large (rehearsal): ${tools}, $0.0008`,
+    '  +11.0 s  planner said it is done — done',
+    '  +12.0 s  planner finished: "A query without an index."',
+  ]);
+});
+
+test('the sums say what it took and that it was a rehearsal', () => {
+  const totals = totalsOf(buildTimeline(teamChapter()));
+  assert.deepEqual(totals, {
+    tasks: 3,
+    model_calls: 3,
+    tool_calls: 5,
+    tokens: 2_865,
+    cost_microusd: 3_200,
+    rehearsal: true,
+  });
+  assert.match(totalsText(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal answered/);
+});
+
+test('what went wrong is told too', () => {
+  const chapter: TaskRecord = {
+    task: task(1, {
+      status: 'failed',
+      result: null,
+      error: { code: 'limit', message: 'the limit of 3 steps is reached', hint: '' },
+      retry_of: id('task', 9),
+      after: [id('task', 8)],
+    }),
+    runs: [run(1)],
+    waits: [
+      wait(5, { kind: 'question', outcome: 'expired', opened_at: at(1), ended_at: at(61) }),
+      wait(6, { kind: 'timer', status: 'open', outcome: null, ended_at: null, opened_at: at(5) }),
+    ],
+    modelCalls: [
+      modelCall(1, {
+        status: 'failed',
+        provider: 'anthropic',
+        error: { message: 'overloaded' },
+        usage: null,
+      }),
+    ],
+    toolCalls: [
+      toolCall(2, { tool: 'deploy', arguments: {}, status: 'unknown', created_at: at(3) }),
+      toolCall(3, {
+        tool: 'artifact.get',
+        arguments: { id: 'x' },
+        status: 'failed',
+        error: { message: 'not\nthere' },
+        created_at: at(4),
+      }),
+    ],
+    children: [],
+  };
+  const told = lines(chapter).join('\n');
+  assert.match(told, /asked planner for .* \(again, after task_0*9; to start after task_0*8\)/);
+  assert.match(told, /asked the model planner-large \(anthropic\): failed overloaded/);
+  assert.match(told, /called deploy with \{\} — nobody knows whether it happened/);
+  assert.match(told, /read x — allowed, but failed: not there/);
+  assert.match(told, /had waited 1 min 0 s for a question: expired/);
+  assert.match(told, /planner waits for a timer/);
+  assert.match(told, /\+12\.0 s {2}planner: failed, the limit of 3 steps is reached/);
+});
+
+test('a part that no call made comes in at its time', () => {
+  const child: TaskRecord = {
+    task: task(2, { parent_task_id: id('task', 1), created_at: at(5), ended_at: at(6) }),
+    runs: [],
+    waits: [],
+    modelCalls: [],
+    toolCalls: [],
+    children: [],
+  };
+  const chapter: TaskRecord = {
+    ...child,
+    task: task(1),
+    modelCalls: [modelCall(1, { created_at: at(7) })],
+    children: [child],
+  };
+  const kinds = buildTimeline(chapter).map(({ kind, depth }) => `${depth}${kind}`);
+  assert.deepEqual(kinds, ['0asked', '1asked', '1ended', '0model', '0ended']);
+});
+
+test('words of others cannot act on the terminal', () => {
+  const chapter: TaskRecord = {
+    ...teamChapter(),
+    task: task(1, { goal: 'x\u001b[2J\nfake line' }),
+  };
+  const [first] = lines({ ...chapter, children: [] });
+  assert.match(first!, /"x\ufffd\[2J fake line"/);
+});
+
+test('lines wrap with their indent', () => {
+  const options = { paint: noPaint, columns: 60 };
+  for (const line of renderSteps(buildTimeline(teamChapter()), options))
+    assert.ok(widthOf(line) <= 60, line);
+  assert.equal(offsetText(1_500), '+1.5 s');
+  assert.equal(offsetText(3_600_000), '+60 min');
+});

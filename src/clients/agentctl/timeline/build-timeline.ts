@@ -1,0 +1,197 @@
+// The causal chain of a task as a list of steps: who asked whom, what was done and allowed by
+// which rule, who waited for what, how it ended. A part's own story follows the call that made it.
+import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import { span } from '../show/amounts.ts';
+import { oneLine } from '../show/plain.ts';
+import {
+  describeCall,
+  isRehearsal,
+  modelText,
+  quote,
+  ruleOf,
+  tokensOf,
+  toolOutcome,
+} from './describe-call.ts';
+import { eventStep } from './describe-event.ts';
+import { callOf, type TaskRecord } from './gather.ts';
+
+export type Step = {
+  at: string;
+  offset_ms: number;
+  depth: number;
+  task_id: string;
+  agent: string | null;
+  kind: 'asked' | 'taken' | 'model' | 'tool' | 'message' | 'answer' | 'waited' | 'crash' | 'ended';
+  text: string;
+  rehearsal?: true;
+  rule?: string;
+  run_id?: string;
+  call_id?: string;
+  wait_id?: string;
+  message_id?: string;
+  cost_microusd?: number;
+  tokens?: number;
+};
+
+type StepDraft = Omit<Step, 'offset_ms' | 'depth' | 'task_id' | 'agent'>;
+
+export function buildTimeline(chapter: TaskRecord): Step[] {
+  return tell(chapter, { startMs: Date.parse(chapter.task.created_at), depth: 0 });
+}
+
+function tell(chapter: TaskRecord, place: { startMs: number; depth: number }): Step[] {
+  const { task } = chapter;
+  const own = ownSteps(chapter).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const waiting = [...chapter.children];
+  const steps: Step[] = [];
+  const tellChild = (child: TaskRecord): void => {
+    waiting.splice(waiting.indexOf(child), 1);
+    steps.push(...tell(child, { ...place, depth: place.depth + 1 }));
+  };
+  for (const step of own) {
+    // A part nobody's call made (a person gave it a parent) comes in when its time comes.
+    for (const child of [...waiting])
+      if (callOf(child, chapter) === undefined && child.task.created_at < step.at) tellChild(child);
+    const offset_ms = Date.parse(step.at) - place.startMs;
+    const { depth } = place;
+    steps.push({ ...step, offset_ms, depth, task_id: task.id, agent: task.assigned_to });
+    for (const child of [...waiting])
+      if (step.kind === 'tool' && callOf(child, chapter) === step.call_id) tellChild(child);
+  }
+  const ended = steps.at(-1)?.kind === 'ended' ? steps.pop() : undefined;
+  for (const child of [...waiting]) tellChild(child);
+  return ended === undefined ? steps : [...steps, ended];
+}
+
+function ownSteps(chapter: TaskRecord): StepDraft[] {
+  const { task, runs, events = [] } = chapter;
+  const name = task.assigned_to ?? 'nobody';
+  return [
+    askedStep(task),
+    ...runs.map((run): StepDraft => {
+      return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
+    }),
+    ...events.flatMap((event) => crashStep(event, name)),
+    ...events.flatMap((event) => eventStep(event, name)),
+    ...chapter.modelCalls.map((call): StepDraft => {
+      const rehearsal = isRehearsal(call, events);
+      const { input, output } = tokensOf(call);
+      return {
+        at: call.created_at,
+        kind: 'model',
+        call_id: call.call_id,
+        text: `${name} ${modelText(call, rehearsal)}`,
+        cost_microusd: call.cost_microusd,
+        tokens: input + output,
+        ...(rehearsal ? { rehearsal } : {}),
+      };
+    }),
+    ...chapter.toolCalls.map((call): StepDraft => {
+      const decided = ruleOf(call.call_id, events);
+      const { rule } = decided;
+      const text = `${name} ${describeCall(call)} — ${toolOutcome(call, decided)}`;
+      const ruled = rule === undefined ? {} : { rule };
+      return { at: call.created_at, kind: 'tool', call_id: call.call_id, text, ...ruled };
+    }),
+    ...(chapter.messages ?? []).flatMap((message) => messageStep(message, name)),
+    ...chapter.waits.flatMap((wait) => waitStep(wait, name)),
+    ...endedStep(task, name),
+  ];
+}
+
+function askedStep(task: TaskView): StepDraft {
+  const whom = task.assigned_to === null ? 'for' : `${task.assigned_to} for`;
+  const notes = [
+    task.retry_of === null ? undefined : `again, after ${task.retry_of}`,
+    task.after.length === 0 ? undefined : `to start after ${task.after.join(', ')}`,
+    task.deadline === null ? undefined : `to be done by ${task.deadline}`,
+  ].filter((note) => note !== undefined);
+  const more = notes.length === 0 ? '' : ` (${notes.join('; ')})`;
+  const by = task.created_by.replace(/^agent:/, '');
+  return {
+    at: task.created_at,
+    kind: 'asked',
+    text: `${by} asked ${whom} ${quote(task.goal)}${more}`,
+  };
+}
+
+function crashStep(event: AuditEvent, name: string): StepDraft[] {
+  const step = (text: string): StepDraft[] => {
+    const run = event.run_id === undefined ? {} : { run_id: event.run_id };
+    return [{ at: event.ts, kind: 'crash', text, ...run }];
+  };
+  const detail = oneLine(String(event.data?.detail ?? event.data?.reason ?? ''));
+  const why = detail === '' ? '' : `: ${detail}`;
+  if (event.event === 'run.crashed') return step(`the runner of ${name} broke off${why}`);
+  if (event.event === 'run.broken') return step(`${name} was stopped, it made no progress${why}`);
+  if (event.event === 'task.assigned')
+    return step(`${event.principal ?? 'somebody'} gave it to ${event.agent ?? name}`);
+  return [];
+}
+
+/** Delegations and results tell themselves; what came from outside the task does not. */
+function messageStep(message: MessageView, name: string): StepDraft[] {
+  if (message.from === `agent:${name}`) return [];
+  if (['TaskRequest', 'TaskAccepted', 'TaskResult'].includes(message.type)) return [];
+  const text = message.parts
+    .map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`))
+    .join(' ');
+  const from = message.from.replace(/^agent:/, '');
+  const said = `${from} wrote to ${message.to.replace(/^agent:/, '')}: ${quote(text)}`;
+  return [{ at: message.sent_at, kind: 'message', message_id: message.id, text: said }];
+}
+
+function waitStep(wait: WaitView, name: string): StepDraft[] {
+  if (wait.kind === 'child') return [];
+  // Who approved what is told by the log, person by person.
+  if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
+  const about = { wait_id: wait.id, call_id: wait.call_id };
+  const since = (end: string) => span(Date.parse(end) - Date.parse(wait.opened_at));
+  if (wait.ended_at === null) {
+    const whom = wait.kind === 'question' ? 'an answer' : `a ${wait.kind}`;
+    return [{ at: wait.opened_at, kind: 'waited', text: `${name} waits for ${whom}`, ...about }];
+  }
+  if (wait.outcome === 'answered' && wait.kind !== 'timer') {
+    const said = wait.answer?.answer ?? wait.answer?.text ?? wait.answer ?? '';
+    const words = typeof said === 'string' ? said : JSON.stringify(said);
+    const who = (wait.answered_by ?? 'somebody').replace(/^agent:/, '');
+    const text = `${who} answered after ${since(wait.ended_at)}: ${quote(words)}`;
+    return [{ at: wait.ended_at, kind: 'answer', text, ...about }];
+  }
+  const how = wait.outcome === 'completed' ? 'it was time' : (wait.outcome ?? 'it ended');
+  const text = `${name} had waited ${since(wait.ended_at)} for a ${wait.kind}: ${how}`;
+  return [{ at: wait.ended_at, kind: 'waited', text, ...about }];
+}
+
+function endedStep(task: TaskView, name: string): StepDraft[] {
+  if (task.ended_at === null) return [];
+  const why = task.error?.message ?? task.reason;
+  const text =
+    task.status === 'completed'
+      ? `${name} finished: ${quote(task.result ?? '')}`
+      : `${name}: ${task.status}${why ? `, ${oneLine(why)}` : ''}`;
+  return [{ at: task.ended_at, kind: 'ended', text }];
+}
+
+export type Totals = {
+  tasks: number;
+  model_calls: number;
+  tool_calls: number;
+  tokens: number;
+  cost_microusd: number;
+  rehearsal: boolean;
+};
+
+export function totalsOf(steps: readonly Step[]): Totals {
+  const sum = (of: (step: Step) => number) => steps.reduce((total, step) => total + of(step), 0);
+  const ofKind = (kind: Step['kind']) => sum((step) => (step.kind === kind ? 1 : 0));
+  return {
+    tasks: ofKind('asked'),
+    model_calls: ofKind('model'),
+    tool_calls: ofKind('tool'),
+    tokens: sum(({ tokens = 0 }) => tokens),
+    cost_microusd: sum(({ cost_microusd = 0 }) => cost_microusd),
+    rehearsal: steps.some(({ rehearsal }) => rehearsal === true),
+  };
+}

@@ -1,0 +1,58 @@
+// The story names who approved what, who said no, and what a permit covered.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AuditEvent } from '../../../wire/events.ts';
+import { eventStep } from './describe-event.ts';
+
+const event = (more: Partial<AuditEvent>): AuditEvent => ({
+  ...{ id: 'x', ts: '2026-06-29T18:00:00Z', event: 'approval.decided', source: 'approvald' },
+  ...{ source_store: 's', source_seq: 1, seq: 1, principal: 'person:alice', tool: 'deploy.run' },
+  ...more,
+  data: { approval_id: 'approval_1', final: true, for: 'once', ...more.data },
+});
+const said = (more: Partial<AuditEvent>) => eventStep(event(more), 'deployer')[0]?.text;
+
+test('people and what they said', () => {
+  assert.equal(said({ status: 'approved' }), 'person:alice approved deploy.run (approval_1)');
+  assert.equal(
+    said({ status: 'approved', data: { for: 'repo', edited_hash: null } }),
+    'person:alice approved deploy.run for this repo (approval_1)',
+  );
+  assert.equal(
+    said({ status: 'approved', data: { final: false, edited_hash: 'h' } }),
+    'person:alice approved deploy.run, with changes; a second person must too (approval_1)',
+  );
+  assert.equal(said({ status: 'rejected' }), 'person:alice said no to deploy.run (approval_1)');
+  assert.match(
+    said({ status: 'info' })!,
+    /wanted to know more about deploy\.run and asked deployer/,
+  );
+  assert.match(said({ status: 'escalated', data: { to: 'person:bob' } })!, /on to person:bob/);
+});
+
+test('what became of it', () => {
+  assert.match(said({ event: 'approval.expired', status: 'expired' })!, /that is a no/);
+  assert.match(
+    said({ event: 'approval.redeemed', status: 'approved', data: { by: 'person:a person:b' } })!,
+    /let through by the word of person:a and person:b/,
+  );
+  assert.match(said({ event: 'approval.redeemed', status: 'refused' })!, /for something else/);
+  assert.equal(said({ event: 'approval.redeemed', status: 'rejected' }), undefined);
+  assert.match(
+    said({ event: 'permit.used', status: 'task', data: { permit_id: 'permit_1' } })!,
+    /covered by permit_1, a permit for this task/,
+  );
+  assert.deepEqual(eventStep(event({ event: 'task.created' }), 'x'), []);
+});
+
+test('what marked the task, and what its box was refused', () => {
+  const why = 'the output of logs.read';
+  assert.equal(
+    said({ event: 'run.marked', status: 'outside', data: { why } }),
+    'deployer is marked "outside" from now on: the output of logs.read',
+  );
+  assert.equal(
+    said({ event: 'network.denied', data: { host: 'a.example', port: 80, reason: 'host' } }),
+    'egressd did not let deployer reach a.example:80 (host)',
+  );
+});

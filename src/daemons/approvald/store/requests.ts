@@ -1,0 +1,220 @@
+// Asking: one call wants something that needs a person. A permit may cover it; an equal ask that
+// already waits takes it in; otherwise people are asked anew.
+import { canonicalJson, hashJson, sha256Hex } from '../../../platform/json.ts';
+import { ARGUMENTS_BYTES_MAX, type AskApproval, type ChainLink } from '../../../wire/approvald.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { ApprovalId, TaskId } from '../../../wire/primitives.ts';
+import type { ApprovaldConfig } from '../config.ts';
+import * as events from '../events.ts';
+import { approversNeeded, covers, riskiest } from '../rules.ts';
+import {
+  type ApprovalRow,
+  chainOf,
+  type PermitRow,
+  type RequestRow,
+  saidOf,
+  scopeOfAsk,
+  scopeOfPermit,
+} from './rows.ts';
+import { type ApprovaldTx, findApproval, insertRow, lapse } from './tx.ts';
+
+export type ApprovalRequestResult = {
+  approval: ApprovalRow;
+  status: 'pending' | 'granted' | 'ended';
+};
+type Limits = Pick<
+  ApprovaldConfig,
+  'expires_s' | 'expires_s_for' | 'pending_per_agent_max' | 'second_approver_for'
+>;
+
+export async function ask(
+  tx: ApprovaldTx,
+  body: AskApproval,
+  limits: Limits,
+): Promise<ApprovalRequestResult> {
+  const known = await tx.sql.one<RequestRow>('SELECT * FROM asks WHERE call_id = ?', body.call_id);
+  if (known !== undefined) return askedBefore(tx, known, body);
+  const fresh = newRow(tx, body, limits);
+  const permit = await permitFor(tx, fresh);
+  if (permit !== undefined)
+    return { approval: await grant(tx, fresh, permit, body), status: 'granted' };
+  const waiting = await pendingLike(tx, fresh);
+  if (waiting !== undefined) return { approval: await join(tx, waiting, body), status: 'pending' };
+  await assertFewer(tx, fresh, limits.pending_per_agent_max);
+  fresh.thread = JSON.stringify(await threadOf(tx, fresh));
+  await insertRow(tx.sql, 'approvals', fresh);
+  await addAsk(tx, fresh, body);
+  await tx.notify(fresh, 'requested');
+  return { approval: fresh, status: 'pending' };
+}
+
+async function askedBefore(
+  tx: ApprovaldTx,
+  known: RequestRow,
+  body: AskApproval,
+): Promise<ApprovalRequestResult> {
+  const approval = await findApproval(tx.sql, known.approval_id);
+  if (approval.arguments_hash !== body.arguments_hash || known.run_id !== body.run_id)
+    throw fault('conflict', `${body.call_id} asked before for something else`, {
+      hint: 'An approval holds for the arguments it was asked with; ask with a new call.',
+    });
+  await lapse(tx, approval);
+  if (approval.status === 'pending') return { approval, status: 'pending' };
+  const granted = approval.status === 'approved' && saidOf(approval).length === 0;
+  return { approval, status: granted ? 'granted' : 'ended' };
+}
+
+function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
+  const text = canonicalJson(body.arguments);
+  if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
+    throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
+  if (sha256Hex(text) !== body.arguments_hash)
+    throw fault('bad_request', 'body arguments_hash: is not the hash of the arguments');
+  const { agent, action, root_task_id, repo, diff, rollback } = body;
+  const danger = { class: body.class, risk: body.risk, reversibility: body.reversibility };
+  const own: ChainLink = { ...danger, part: 'call', what: action };
+  const chain: [ChainLink, ...ChainLink[]] = [own, ...(body.chain ?? [])];
+  const worst = riskiest(chain);
+  const labels = [...new Set(body.labels)].sort();
+  const same = { agent, action, root_task_id, repo, diff, rollback, labels, chain };
+  const expiresS =
+    limits.expires_s_for[action] ?? limits.expires_s_for[worst.class] ?? limits.expires_s;
+  return {
+    id: tx.newId<ApprovalId>('approval'),
+    status: 'pending',
+    group_key: hashJson({ ...same, hash: body.arguments_hash }),
+    ...{ agent, task_id: body.task_id, root_task_id, action },
+    ...worst,
+    chain: JSON.stringify(chain),
+    repo,
+    summary: body.summary,
+    reason: body.reason,
+    rules: JSON.stringify(body.rules),
+    each_call: body.each_call ? 1 : 0,
+    labels: JSON.stringify(labels),
+    arguments: text,
+    arguments_hash: body.arguments_hash,
+    edited: null,
+    edited_hash: null,
+    diff,
+    diff_hash: diff === null ? null : sha256Hex(diff),
+    rollback,
+    nonce: tx.newNonce(),
+    approvers_needed: approversNeeded(limits.second_approver_for, { action, chain }),
+    said: '[]',
+    thread: '[]',
+    permit_id: null,
+    refusals: 0,
+    requested_ms: tx.nowMs,
+    expires_ms: tx.nowMs + expiresS * 1000,
+    decided_ms: null,
+    decided_by: null,
+  };
+}
+
+async function permitFor(tx: ApprovaldTx, row: ApprovalRow): Promise<PermitRow | undefined> {
+  const scope = scopeOfAsk(row);
+  const permits = await tx.sql.all<PermitRow & Pick<ApprovalRow, 'rules' | 'chain'>>(
+    'SELECT p.*, a.rules, a.chain FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
+      'WHERE p.agent = ? AND p.revoked_ms IS NULL AND p.expires_ms > ? ORDER BY p.id',
+    row.agent,
+    tx.nowMs,
+  );
+  // Why else a person must be asked was never shown to whoever gave the permit.
+  const isShown = (shown: string) => {
+    const known = new Set(JSON.parse(shown) as string[]);
+    return scope.rules.every((rule) => known.has(rule));
+  };
+  const found = permits.find(
+    (permit) => covers(scopeOfPermit(permit, chainOf(permit)), scope) && isShown(permit.rules),
+  );
+  if (found === undefined) return undefined;
+  const { rules: _, chain: __, ...permit } = found;
+  return permit;
+}
+
+async function grant(
+  tx: ApprovaldTx,
+  fresh: ApprovalRow,
+  permit: PermitRow,
+  body: AskApproval,
+): Promise<ApprovalRow> {
+  const by = (JSON.parse(permit.granted_by) as string[]).at(-1)!;
+  const row: ApprovalRow = {
+    ...fresh,
+    ...{ status: 'approved', permit_id: permit.id, decided_ms: tx.nowMs, decided_by: by },
+  };
+  await insertRow(tx.sql, 'approvals', row);
+  await addAsk(tx, row, body);
+  return row;
+}
+
+const pendingLike = (tx: ApprovaldTx, row: ApprovalRow): Promise<ApprovalRow | undefined> =>
+  tx.sql.one<ApprovalRow>(
+    "SELECT * FROM approvals WHERE status = 'pending' AND group_key = ? AND expires_ms > ?",
+    row.group_key,
+    tx.nowMs,
+  );
+
+/** What one answer would approve has grown, so who looks at it now sees another nonce. */
+async function join(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<ApprovalRow> {
+  row.nonce = tx.newNonce();
+  await tx.sql.run('UPDATE approvals SET nonce = ? WHERE id = ?', row.nonce, row.id);
+  await addAsk(tx, row, body);
+  return row;
+}
+
+async function addAsk(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<void> {
+  const added: RequestRow = {
+    call_id: body.call_id,
+    approval_id: row.id,
+    run_id: body.run_id,
+    task_id: body.task_id,
+    purpose: body.purpose ?? '',
+    nonce: tx.newNonce(),
+    asked_ms: tx.nowMs,
+    withdrawn_ms: null,
+    redeemed_ms: null,
+    redeemed: null,
+    redeemed_seq: null,
+    // What a permit grants waits for nobody.
+    told: row.status === 'pending' ? 0 : 1,
+  };
+  await insertRow(tx.sql, 'asks', added);
+  await tx.event(events.requested(row, added));
+}
+
+async function assertFewer(tx: ApprovaldTx, row: ApprovalRow, max: number): Promise<void> {
+  const counted = await tx.sql.one<{ n: number }>(
+    "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending' AND agent = ?",
+    row.agent,
+  );
+  if (Number(counted?.n ?? 0) >= max)
+    throw fault('limit', `${row.agent} already waits for ${max} approvals`, {
+      hint: 'Wait for answers before asking for more.',
+    });
+}
+
+type Turn = { approval_id: ApprovalId; question: string; by: string; at: string };
+const THREAD_MAX = 20;
+
+/** What people wanted to know when this agent asked for this before, in this tree of tasks. */
+async function threadOf(
+  tx: ApprovaldTx,
+  row: { agent: string; action: string; root_task_id: TaskId },
+): Promise<Turn[]> {
+  const before = await tx.sql.all<ApprovalRow>(
+    "SELECT * FROM approvals WHERE root_task_id = ? AND agent = ? AND action = ? AND status = 'info' " +
+      'ORDER BY id DESC LIMIT ?',
+    row.root_task_id,
+    row.agent,
+    row.action,
+    THREAD_MAX,
+  );
+  return before.reverse().flatMap((one) => {
+    const asked = saidOf(one).findLast(({ answer }) => answer === 'request-info');
+    if (asked === undefined) return [];
+    const at = new Date(asked.at_ms).toISOString();
+    return [{ approval_id: one.id, question: asked.text ?? '', by: asked.by, at }];
+  });
+}

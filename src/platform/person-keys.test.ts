@@ -1,0 +1,82 @@
+// Keys of single people: whoever has one is that person, and nobody else can be.
+import assert from 'node:assert/strict';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Fault } from '../wire/errors.ts';
+import { operatorByKey } from './authenticate.ts';
+import { peopleIn } from './person-keys.ts';
+
+const OPERATOR = 'o'.repeat(43);
+const ALICE = 'a'.repeat(43);
+
+function setUp(t: { after(fn: () => void): void }): string {
+  const dir = mkdtempSync(join(tmpdir(), 'people-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  mkdirSync(join(dir, 'people'), { mode: 0o700 });
+  writeFileSync(join(dir, 'people', 'alice.key'), `${ALICE}\n`, { mode: 0o600 });
+  return join(dir, 'people');
+}
+
+function asking(dir: string) {
+  const authenticate = operatorByKey(OPERATOR, peopleIn(dir));
+  return (key: string, name?: string) =>
+    authenticate({
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...(name === undefined ? {} : { 'agentd-person': name }),
+      },
+    } as unknown as IncomingMessage);
+}
+const refused = (error: unknown) => error instanceof Fault && error.code === 'unauthenticated';
+
+test('the key of a person is that person', (t) => {
+  const ask = asking(setUp(t));
+  const alice = { kind: 'operator', principal: 'person:alice', key: 'people/alice' };
+  assert.deepEqual(ask(ALICE), alice);
+  assert.deepEqual(ask(ALICE, 'alice'), alice);
+  assert.throws(() => ask(ALICE, 'bob'), refused);
+  assert.throws(() => ask('x'.repeat(43)), refused);
+});
+
+test("the operator's key takes no name that has a key of its own", (t) => {
+  const ask = asking(setUp(t));
+  assert.deepEqual(ask(OPERATOR, 'bob'), { kind: 'operator', principal: 'person:bob' });
+  assert.throws(() => ask(OPERATOR, 'alice'), refused);
+});
+
+test('a key that others can read is nobody’s, and its name stays taken', (t) => {
+  const dir = setUp(t);
+  chmodSync(join(dir, 'alice.key'), 0o644);
+  const ask = asking(dir);
+  assert.throws(() => ask(ALICE), refused);
+  assert.throws(() => ask(OPERATOR, 'alice'), refused);
+});
+
+test('names stay taken while the keys cannot be listed', (t) => {
+  const dir = setUp(t);
+  rmSync(dir, { recursive: true });
+  writeFileSync(dir, 'no directory');
+  const ask = asking(dir);
+  assert.throws(() => ask(OPERATOR, 'alice'), { code: 'ENOTDIR' });
+});
+
+test('a file that holds too little is no key', (t) => {
+  const dir = setUp(t);
+  writeFileSync(join(dir, 'carol.key'), 'short\n', { mode: 0o600 });
+  writeFileSync(join(dir, 'dave.key'), '', { mode: 0o600 });
+  const ask = asking(dir);
+  assert.throws(() => ask('short'), refused);
+  assert.throws(() => ask(''), refused);
+});
+
+test('a key that was removed stops to count within a second', async (t) => {
+  const dir = setUp(t);
+  const ask = asking(dir);
+  ask(ALICE);
+  rmSync(join(dir, 'alice.key'));
+  await new Promise((resolve) => setTimeout(resolve, 600));
+  assert.throws(() => ask(ALICE), refused);
+});

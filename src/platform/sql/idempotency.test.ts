@@ -1,0 +1,75 @@
+// Doing a thing once per key, on every kind of database there is.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { PGlite } from '@electric-sql/pglite';
+import type { Database } from './database.ts';
+import { ONCE_TABLE, onceByKey } from './idempotency.ts';
+import { openPostgres, type PostgresClient } from './postgres.ts';
+import { openSqlite } from './sqlite.ts';
+
+const MIGRATIONS = [`CREATE TABLE done (n BIGINT NOT NULL);${ONCE_TABLE}`];
+const dir = mkdtempSync(join(tmpdir(), 'agentd-o-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+const databases: Record<string, () => Database | Promise<Database>> = {
+  sqlite: () => openSqlite({ file: join(dir, 'x.sqlite'), migrations: MIGRATIONS }),
+  postgres: async () =>
+    openPostgres((await PGlite.create()) as unknown as PostgresClient, MIGRATIONS),
+};
+
+for (const [name, make] of Object.entries(databases)) {
+  describe(`once per key on ${name}`, () => {
+    let db: Database;
+    before(async () => {
+      db = await make();
+    });
+    after(() => db.close());
+    const count = async () =>
+      Number((await db.read((sql) => sql.one<{ c: number }>('SELECT COUNT(*) AS c FROM done')))!.c);
+    const work = (key: string | undefined, hash: string, scope = 'person:ann', fails = false) =>
+      db.write((sql) =>
+        onceByKey(
+          sql,
+          key === undefined ? undefined : { scope, key, requestHash: hash },
+          1_000,
+          async () => {
+            await sql.run('INSERT INTO done (n) VALUES (?)', 1);
+            if (fails) throw new Error('on purpose');
+            return { made: hash, list: [1, null, 'é'] };
+          },
+        ),
+      );
+
+    it('the same key and request give the same answer and happen once', async () => {
+      const answers = await Promise.all([work('k1', 'h1'), work('k1', 'h1'), work('k1', 'h1')]);
+      for (const answer of answers) assert.deepEqual(answer, answers[0]);
+      assert.deepEqual(await work('k1', 'h1'), answers[0]);
+      assert.equal(await count(), 1);
+    });
+
+    it('the same key with another request is refused and does nothing', async () => {
+      await assert.rejects(work('k1', 'h2'), { code: 'idempotency_mismatch' });
+      assert.equal(await count(), 1);
+    });
+
+    it('another caller may use the same key', async () => {
+      await work('k1', 'h2', 'person:bob');
+      assert.equal(await count(), 2);
+    });
+
+    it('what failed is not remembered', async () => {
+      await assert.rejects(work('k2', 'h1', 'person:ann', true));
+      assert.equal(await count(), 2);
+      await work('k2', 'h1');
+      assert.equal(await count(), 3);
+    });
+
+    it('without a key it happens every time', async () => {
+      await Promise.all([work(undefined, 'h1'), work(undefined, 'h1')]);
+      assert.equal(await count(), 5);
+    });
+  });
+}

@@ -1,0 +1,94 @@
+// A directory is followed by watching and by looking, also when it comes late or is replaced.
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { manualClock } from './clock.ts';
+import { type FollowOptions, followDir } from './watch-dir.ts';
+
+const EVERY_MS = 10_000;
+
+function makePlace(t: TestContext, more: Partial<FollowOptions> & { isLate?: true } = {}) {
+  const { isLate, ...options } = more;
+  const root = mkdtempSync(join(tmpdir(), 'follow-'));
+  const dir = join(root, 'dir');
+  if (isLate === undefined) mkdirSync(dir);
+  const clock = manualClock(1_000);
+  const seen: string[] = [];
+  const look: FollowOptions['look'] = (why) => void seen.push(why);
+  const all = { dir, clock, look, settleMs: 100, lookEveryMs: EVERY_MS };
+  const followed = followDir({ ...all, ...options });
+  t.after(() => {
+    followed.close();
+    rmSync(root, { recursive: true, force: true });
+  });
+  const write = (name: string) => writeFileSync(join(dir, name), 'x');
+  /** Lets time settle until it was told; the test's end is the only limit. */
+  const told = async (): Promise<void> => {
+    while (!seen.includes('told')) {
+      await sleep(5, undefined, { signal: t.signal });
+      clock.advance(100);
+    }
+  };
+  return { root, dir, clock, seen, followed, write, told };
+}
+
+test('a change is told, and changes that come together are told once', async (t) => {
+  const { write, told, seen, clock } = makePlace(t, { settleMs: 5_000, lookEveryMs: 1e12 });
+  for (const name of ['a', 'b', 'c']) write(name);
+  await sleep(50);
+  assert.deepEqual(seen, [], 'it settles first');
+  await told();
+  clock.advance(60_000);
+  assert.deepEqual(seen, ['told']);
+});
+
+test('it is time for a look also when nothing was told', (t) => {
+  const { clock, seen } = makePlace(t);
+  clock.advance(EVERY_MS - 1);
+  assert.deepEqual(seen, []);
+  clock.advance(1);
+  clock.advance(EVERY_MS);
+  assert.deepEqual(seen, ['regular', 'regular']);
+});
+
+test('one that comes late, and one in the place of another, are watched from the next look', async (t) => {
+  const { root, dir, clock, write, told, seen } = makePlace(t, { isLate: true });
+  mkdirSync(dir);
+  clock.advance(EVERY_MS);
+  write('a');
+  await told();
+  seen.length = 0;
+  renameSync(dir, join(root, 'old'));
+  mkdirSync(dir);
+  clock.advance(EVERY_MS);
+  await sleep(20);
+  clock.advance(100);
+  seen.length = 0;
+  write('b');
+  await told();
+});
+
+test('of one file of it only that is told', async (t) => {
+  const { write, told, seen, clock } = makePlace(t, { name: 'mine', lookEveryMs: 1e12 });
+  write('other');
+  await sleep(50);
+  clock.advance(1_000);
+  assert.deepEqual(seen, []);
+  write('mine');
+  await told();
+});
+
+test('nothing is told afterwards', async (t) => {
+  const { write, seen, clock, followed } = makePlace(t);
+  write('a');
+  await sleep(20);
+  followed.close();
+  clock.advance(10 * EVERY_MS);
+  write('b');
+  await sleep(20);
+  clock.advance(10 * EVERY_MS);
+  assert.deepEqual(seen, []);
+});
