@@ -32,7 +32,12 @@ async function openWay(runtime: TestRuntime, ports: readonly number[]): Promise<
   await makeClient(egressdRoutes, link).putEgress({
     params: { id },
     body: {
-      ...{ fence: 1, agent: 'bench', task_id, root_task_id: task_id, labels: [], allow },
+      fence: 1,
+      agent: 'bench',
+      task_id,
+      root_task_id: task_id,
+      labels: [],
+      allow,
       bytes_max: Number.MAX_SAFE_INTEGER,
     },
   });
@@ -120,7 +125,9 @@ export const egress: Benchmark = {
       const readies: number[] = [];
       const pair = (at: 0 | 1) => ({
         own: {
-          ...{ socketPath: own, serverName: NAME, connect: `${NAME}:${ports[at]}` },
+          socketPath: own,
+          serverName: NAME,
+          connect: `${NAME}:${ports[at]}`,
           sends: at === 1,
         },
         peer: { socketPath: paths[at]!, serverName: NAME, sends: at === 1 },

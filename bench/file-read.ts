@@ -35,9 +35,16 @@ async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
     const { socket } = await toold.admitRun({
       params: { id },
       body: {
-        ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
-        ...{ tools: ['file.read'], grant_expires_at: null, labels: [] },
-        ...{ workspace: null, max_calls: 100_000_000 },
+        fence: 1,
+        mode: 'live',
+        agent: 'coder',
+        task_id,
+        root_task_id: task_id,
+        tools: ['file.read'],
+        grant_expires_at: null,
+        labels: [],
+        workspace: null,
+        max_calls: 100_000_000,
       },
     });
     // agentd knows nothing of these runs, so what they read is put there from outside.
@@ -73,8 +80,13 @@ async function run(): Promise<Figure[]> {
   try {
     const targets = await admitRuns(runtime);
     const order: LoadOrder = {
-      ...{ targets, method: 'POST', path: '/v1/tools/call', headers: {}, body: BODY },
-      ...{ callers: RUNS, ms: 2_000 },
+      targets,
+      method: 'POST',
+      path: '/v1/tools/call',
+      headers: {},
+      body: BODY,
+      callers: RUNS,
+      ms: 2_000,
     };
     const alone: LoadOrder = { ...order, targets: targets.slice(0, 1), callers: 1 };
     await load.drive(order);

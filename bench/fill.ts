@@ -43,9 +43,20 @@ function declare(name: string) {
 
 function newTask(newId: NewId, n: number): NewTask {
   return {
-    ...{ id: newId('task'), parent: undefined, contextId: newId('ctx'), goal: `${GOAL} (${n})` },
-    ...{ createdBy: 'person:bench', agent: agentName(n), priority: 0, inputs: [], limits: {} },
-    ...{ delegation: null, after: [], deadlineMs: null, retryOf: null, labels: ['person'] },
+    id: newId('task'),
+    parent: undefined,
+    contextId: newId('ctx'),
+    goal: `${GOAL} (${n})`,
+    createdBy: 'person:bench',
+    agent: agentName(n),
+    priority: 0,
+    inputs: [],
+    limits: {},
+    delegation: null,
+    after: [],
+    deadlineMs: null,
+    retryOf: null,
+    labels: ['person'],
   };
 }
 
@@ -56,18 +67,30 @@ function makeCallEvents(audit: Client<typeof auditRoutes>) {
     const events = claims.flatMap(({ run, task }): NewEvent[] => {
       const call_id = derivedId<string>('call', run.id);
       const about = {
-        ...{ ts: new Date().toISOString(), source: 'toold', source_store: 'bench' },
-        ...{ principal: `agent:${run.agent}`, agent: run.agent, task_id: task.id },
-        ...{ root_task_id: task.root_task_id, run_id: run.id, call_id, tool: 'task.finish' },
+        ts: new Date().toISOString(),
+        source: 'toold',
+        source_store: 'bench',
+        principal: `agent:${run.agent}`,
+        agent: run.agent,
+        task_id: task.id,
+        root_task_id: task.root_task_id,
+        run_id: run.id,
+        call_id,
+        tool: 'task.finish',
       };
       return [
         {
-          ...{ id: `${call_id}.attempted.1`, event: 'tool.call.attempted', source_seq: ++seq },
+          id: `${call_id}.attempted.1`,
+          event: 'tool.call.attempted',
+          source_seq: ++seq,
           ...about,
         },
         {
-          ...{ id: `${call_id}.ended`, event: 'tool.call.ended', source_seq: ++seq },
-          ...{ ...about, status: 'completed' },
+          id: `${call_id}.ended`,
+          event: 'tool.call.ended',
+          source_seq: ++seq,
+          ...about,
+          status: 'completed',
         },
       ];
     });
@@ -82,7 +105,9 @@ async function doTasks(
 ): Promise<void> {
   await Promise.all(tasks.map((task) => store.createTask(task, undefined)));
   const claims = await store.claimRuns({
-    ...{ slots: tasks.length, leaseMs: 60_000, maxTimeS: () => 3_600 },
+    slots: tasks.length,
+    leaseMs: 60_000,
+    maxTimeS: () => 3_600,
   });
   if (claims.length !== tasks.length)
     throw new Error(`${claims.length} of ${tasks.length} claimed`);
@@ -91,7 +116,9 @@ async function doTasks(
     claims.map(({ run, task }) =>
       store.finish(
         {
-          ...{ runId: run.id, fence: run.fence, requestHash: 'bench' },
+          runId: run.id,
+          fence: run.fence,
+          requestHash: 'bench',
           callId: derivedId('call', run.id),
         },
         { status: 'completed', reason: null, result: RESULT, by: `agent:${task.assigned_to}` },
@@ -110,7 +137,10 @@ export async function fillState(count: number): Promise<Filled> {
   const newId = idMaker(clock);
   const store = await openStore({
     db: openSqlite({ file: join(daemons.stateDir, 'agentd.sqlite'), migrations: MIGRATIONS }),
-    ...{ clock, newId, log: silentLog, onCommitted: () => {} },
+    clock,
+    newId,
+    log: silentLog,
+    onCommitted: () => {},
     append: (events) => audit.append({ body: { events } }),
   });
   try {

@@ -64,7 +64,9 @@ async function hostAll(upstreamPort: number): Promise<Site> {
   const base_url = `http://127.0.0.1:${upstreamPort}/v1`;
   const provider = { dialect: 'openai', models: [MODEL], base_url };
   const world = await startWorld({
-    ...{ agents: manifests(), modeld: { providers: { bench: provider } }, upstream: base_url },
+    agents: manifests(),
+    modeld: { providers: { bench: provider } },
+    upstream: base_url,
     startMs: Date.parse('2026-01-01T00:00:00Z'),
   });
   return {

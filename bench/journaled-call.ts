@@ -28,8 +28,15 @@ async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
     const { socket } = await toold.admitRun({
       params: { id },
       body: {
-        ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
-        ...{ tools: ['test.echo'], grant_expires_at: null, labels: [], workspace: null },
+        fence: 1,
+        mode: 'live',
+        agent: 'coder',
+        task_id,
+        root_task_id: task_id,
+        tools: ['test.echo'],
+        grant_expires_at: null,
+        labels: [],
+        workspace: null,
         max_calls: 100_000_000,
       },
     });
@@ -54,7 +61,11 @@ async function run(): Promise<Figure[]> {
   try {
     const targets = await admitRuns(daemons);
     const order: LoadOrder = {
-      ...{ targets, method: 'POST', path: '/v1/tools/call', headers: {}, body: BODY },
+      targets,
+      method: 'POST',
+      path: '/v1/tools/call',
+      headers: {},
+      body: BODY,
       ...SHAPE,
     };
     await load.drive({ ...order, ms: 4_000 });

@@ -124,7 +124,10 @@ async function run(): Promise<Figure[]> {
     tcp: wayTo(load, { target: { port: runtime.info.port! }, ...own }),
     unix: wayTo(load, { target: { socketPath }, ...own }),
     peer: wayTo(load, {
-      ...{ target: { port: peer.port }, path: v1, headers: portkeyHeaders, pids: [peer.pid] },
+      target: { port: peer.port },
+      path: v1,
+      headers: portkeyHeaders,
+      pids: [peer.pid],
     }),
   };
   try {

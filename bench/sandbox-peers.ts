@@ -34,10 +34,34 @@ export function timeSpawn(argv: readonly string[], user: User = {}): Promise<num
 
 // What level 2 gives, as far as its options go: it has no seccomp table, Landlock or cgroup.
 const BWRAP = [
-  ...['bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--cap-drop', 'ALL'],
-  ...['--ro-bind', '/usr', '/usr', '--symlink', 'usr/bin', '/bin', '--symlink', 'usr/lib', '/lib'],
-  ...['--symlink', 'usr/lib64', '/lib64', '--dev', '/dev', '--proc', '/proc'],
-  ...['--tmpfs', '/tmp', '--tmpfs', '/run', '--', EMPTY],
+  'bwrap',
+  '--unshare-all',
+  '--die-with-parent',
+  '--new-session',
+  '--cap-drop',
+  'ALL',
+  '--ro-bind',
+  '/usr',
+  '/usr',
+  '--symlink',
+  'usr/bin',
+  '/bin',
+  '--symlink',
+  'usr/lib',
+  '/lib',
+  '--symlink',
+  'usr/lib64',
+  '/lib64',
+  '--dev',
+  '/dev',
+  '--proc',
+  '/proc',
+  '--tmpfs',
+  '/tmp',
+  '--tmpfs',
+  '/run',
+  '--',
+  EMPTY,
 ];
 
 export const bubblewrap = (user: User): Measure => {

@@ -11,8 +11,13 @@ const script = (path: string, ...args: string[]): string[] => [join(root, path),
 // What tsc learnt of unchanged files is kept, which takes a second run from seconds to half of one.
 const tsc = script(
   'node_modules/typescript/bin/tsc',
-  ...['-p', '.', '--pretty', 'false'],
-  ...['--incremental', '--tsBuildInfoFile', 'build/.tsbuildinfo'],
+  '-p',
+  '.',
+  '--pretty',
+  'false',
+  '--incremental',
+  '--tsBuildInfoFile',
+  'build/.tsbuildinfo',
 );
 
 /** Each runs under this same Node, with no shell and no PATH in between. */

@@ -77,7 +77,9 @@ export async function takeState(told: RuntimeArgs): Promise<Runtime> {
         // It answers little and seldom: a young heap of 1 MB is enough.
         node: ['--max-semi-space-size=1', '--expose-gc'],
         own: [
-          ...['--listen', address, '--exit-with-stdin'],
+          '--listen',
+          address,
+          '--exit-with-stdin',
           ...(plays === undefined ? [] : ['--screenplays', plays]),
         ],
       });
@@ -134,7 +136,10 @@ function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runti
         if (value !== undefined) env[key] = value;
       children.push(
         await supervise({
-          ...{ name, file, argv: [...node, file, ...own], env },
+          name,
+          file,
+          argv: [...node, file, ...own],
+          env,
           logFile: join(told.stateDir, 'logs', `${name}.log`),
           log: options.log,
           onOutdated: (isOutdated) => tellOutdated(name, isOutdated),
@@ -152,7 +157,12 @@ function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runti
     daemonProcess: (name) =>
       runtime.process(name, programPath('daemon'), {
         own: [
-          ...['--daemon', name, '--state', told.stateDir, '--mode', told.mode],
+          '--daemon',
+          name,
+          '--state',
+          told.stateDir,
+          '--mode',
+          told.mode,
           ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
           ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
           ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),

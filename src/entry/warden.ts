@@ -28,12 +28,22 @@ export async function startWarden(options: WardenOptions): Promise<Supervised> {
   const text = boundsText({
     config: { ...config, runner: config.runner ?? '' },
     host: hostUser(runtimeDir),
-    ...{ stateDir, runtimeDir, clientPid: options.clientPid },
+    stateDir,
+    runtimeDir,
+    clientPid: options.clientPid,
   });
   writeAtomically(paths.bounds, text);
   const argv = [
-    ...['--run', paths.dir, '--socket', paths.socket, '--bounds', paths.bounds],
-    ...['--halt', join(stateDir, 'HALT'), '--parent', String(process.pid)],
+    '--run',
+    paths.dir,
+    '--socket',
+    paths.socket,
+    '--bounds',
+    paths.bounds,
+    '--halt',
+    join(stateDir, 'HALT'),
+    '--parent',
+    String(process.pid),
   ];
   const logFile = join(stateDir, 'logs', 'warden.log');
   const { onOutdated = () => undefined } = options;

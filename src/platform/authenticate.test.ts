@@ -95,9 +95,20 @@ describe('authenticate: over TCP', () => {
 
   it('refuses every other Host, so that a name that was made to point here is of no use', () => {
     const hosts = [
-      ...['', 'localhost', '127.0.0.1', '127.0.0.1:80', 'localhost:8081', 'evil.example:8080'],
-      ...['localhost.evil.example:8080', 'localhost:8080.evil.example', '0.0.0.0:8080', 'agentd'],
-      ...['127.0.0.1:8080:8080', '[::]:8080', 'localhost:8080/', 'user@localhost:8080'],
+      '',
+      'localhost',
+      '127.0.0.1',
+      '127.0.0.1:80',
+      'localhost:8081',
+      'evil.example:8080',
+      'localhost.evil.example:8080',
+      'localhost:8080.evil.example',
+      '0.0.0.0:8080',
+      'agentd',
+      '127.0.0.1:8080:8080',
+      '[::]:8080',
+      'localhost:8080/',
+      'user@localhost:8080',
     ];
     for (const host of hosts) assert.equal(asks({ host }), 'forbidden_origin', host);
     assert.equal(
@@ -108,9 +119,16 @@ describe('authenticate: over TCP', () => {
 
   it('refuses every other Origin, the null one too', () => {
     const origins = [
-      ...['null', '', 'http://evil.example', 'https://localhost', 'http://localhost:80'],
-      ...['http://localhost:8080.evil.example', 'file://', 'chrome-extension://abc'],
-      ...['ftp://localhost:8080', 'http://evil.example/http://localhost:8080'],
+      'null',
+      '',
+      'http://evil.example',
+      'https://localhost',
+      'http://localhost:80',
+      'http://localhost:8080.evil.example',
+      'file://',
+      'chrome-extension://abc',
+      'ftp://localhost:8080',
+      'http://evil.example/http://localhost:8080',
     ];
     for (const origin of origins)
       assert.equal(asks({ host: 'localhost:8080', origin }), 'forbidden_origin', origin);

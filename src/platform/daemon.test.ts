@@ -59,9 +59,16 @@ describe('a hosted daemon', () => {
   before(async () => {
     const clock = manualClock(1_800_000_000_000);
     hosted = await hostDaemon(toold, {
-      ...{ version: 'test', mode: 'split', stateDir: dir, runtimeDir: dir, operatorKey: KEY },
+      version: 'test',
+      mode: 'split',
+      stateDir: dir,
+      runtimeDir: dir,
+      operatorKey: KEY,
       config: { toold: { size: 3 } },
-      ...{ clock, random: (n) => new Uint8Array(n), newId: idMaker(clock), log: silentLog },
+      clock,
+      random: (n) => new Uint8Array(n),
+      newId: idMaker(clock),
+      log: silentLog,
       here: new Map(),
     });
   });
@@ -73,8 +80,13 @@ describe('a hosted daemon', () => {
   };
   const runId = derivedId<RunId>('run', 1);
   const caller = (fence: number, mode: 'live' | 'replay' = 'live'): RunCaller => ({
-    ...{ kind: 'run', principal: 'agent:coder', runId, fence, mode },
-    ...{ agent: 'coder', taskId: derivedId<TaskId>('task', 1) },
+    kind: 'run',
+    principal: 'agent:coder',
+    runId,
+    fence,
+    mode,
+    agent: 'coder',
+    taskId: derivedId<TaskId>('task', 1),
   });
 
   it('has its own section of the configuration', () => assert.deepEqual(floor.config, { size: 3 }));
@@ -162,7 +174,8 @@ describe('a hosted daemon', () => {
     const headers = { authorization: `Bearer ${KEY}` };
     assert.equal(await who(operator, headers), 'stopping');
     assert.deepEqual(await who(socketPathOf(dir, 'toold', 'peer-agentd')), {
-      ...{ principal: 'service:agentd', fence: 0 },
+      principal: 'service:agentd',
+      fence: 0,
     });
     const health = await exchange({ path: operator }, requestText('GET', '/healthz', headers));
     assert.equal((jsonOf(health.responses[0]!) as { status: string }).status, 'stopping');

@@ -54,8 +54,13 @@ type Table = typeof table;
 const operator: Caller = { kind: 'operator', principal: 'person:ann' };
 const toold: Caller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
 const run: Caller = {
-  ...{ kind: 'run', principal: 'agent:coder', runId: 'run_1' as RunId, fence: 1 },
-  ...{ mode: 'live', agent: 'coder', taskId: 'task_1' as TaskId },
+  kind: 'run',
+  principal: 'agent:coder',
+  runId: 'run_1' as RunId,
+  fence: 1,
+  mode: 'live',
+  agent: 'coder',
+  taskId: 'task_1' as TaskId,
 };
 
 const good: Handlers<Table> = {
@@ -76,7 +81,11 @@ function made(over: Partial<Handlers<Table>> = {}, lines: string[] = []): Dispat
 }
 
 const ask = (method: string, path: string, more: object = {}) => ({
-  ...{ method, path, query: {}, body: undefined, caller: operator },
+  method,
+  path,
+  query: {},
+  body: undefined,
+  caller: operator,
   ...more,
 });
 
@@ -189,7 +198,10 @@ describe('dispatch: route known → caller allowed → input valid → handler �
   it('decodes path parameters, and takes a literal before a parameter', async () => {
     const mixed = routes({
       one: route({
-        ...{ method: 'GET', path: '/a/{id}', callers: ['operator'], output: z.unknown() },
+        method: 'GET',
+        path: '/a/{id}',
+        callers: ['operator'],
+        output: z.unknown(),
         params: z.strictObject({ id: z.string() }),
       }),
       fixed: route({ method: 'GET', path: '/a/me', callers: ['operator'], output: z.unknown() }),

@@ -73,7 +73,10 @@ describe('links', () => {
         },
         hidden: async () => 1,
         context: async ({ trace, idempotencyKey, deadlineMs, caller: by }) => ({
-          ...{ trace, idempotencyKey, deadlineMs, principal: by.principal },
+          trace,
+          idempotencyKey,
+          deadlineMs,
+          principal: by.principal,
         }),
         wait: ({ signal }) =>
           new Promise((_, reject) => {
@@ -230,7 +233,8 @@ describe('links', () => {
       localLink(() => front, caller),
     );
     const traces = ['r1', 'r2'].map((requestId, i) => ({
-      ...{ requestId, traceparent: `00-${String(i).repeat(32)}-${'2'.repeat(16)}-01` },
+      requestId,
+      traceparent: `00-${String(i).repeat(32)}-${'2'.repeat(16)}-01`,
     }));
     const both = await Promise.all(traces.map((trace) => client.ask({}, { trace })));
     for (const [i, seen] of both.entries())

@@ -220,7 +220,10 @@ describe('outbox', () => {
     };
     let isSlow = false;
     const outbox = await openOutbox({
-      ...{ db, source: 'toold', clock: manualClock(0), append: async () => undefined },
+      db,
+      source: 'toold',
+      clock: manualClock(0),
+      append: async () => undefined,
       log: { ...silentLog, warn: (message) => (isSlow ||= /does not take/.test(message)) },
     });
     const add = (n: number) =>

@@ -16,7 +16,12 @@ const RUN = derivedId<RunId>('run', 'one');
 const TASK = derivedId<TaskId>('task', 'one');
 
 const admission = (fence: number, mode: Mode = 'live'): RunAdmission => ({
-  ...{ fence, mode, agent: 'coder', task_id: TASK, root_task_id: TASK, labels: [] },
+  fence,
+  mode,
+  agent: 'coder',
+  task_id: TASK,
+  root_task_id: TASK,
+  labels: [],
 });
 
 const isStale = (error: unknown): boolean => isFault(error, 'stale_fence');
@@ -95,7 +100,10 @@ function start(disk: Disk, more: { load?: () => Promise<void>; open?: RunSockets
     sweep: () => {},
   };
   const registry = makeRunRegistry<RunAdmission, { loaded: number }>({
-    ...{ db, rows: disk.rows, sockets, log: silentLog },
+    db,
+    rows: disk.rows,
+    sockets,
+    log: silentLog,
     async load(_runId, { fence }, before) {
       seen.push(`load ${fence} after ${before?.fence ?? 'none'}`);
       await more.load?.();

@@ -141,7 +141,8 @@ test('a pass that wakes the loop is followed by another one', async () => {
       running--;
       return undefined;
     },
-    ...{ backoffMs: BACKOFF_MS, onError: noError },
+    backoffMs: BACKOFF_MS,
+    onError: noError,
   });
   loop.wake();
   await loop.idle();
@@ -153,7 +154,9 @@ test('stop waits for the running pass, drops its error, and nothing starts after
   const gate = Promise.withResolvers<number | undefined>();
   let passes = 0;
   const loop = makeWakeLoop({
-    ...{ clock, backoffMs: BACKOFF_MS, onError: noError },
+    clock,
+    backoffMs: BACKOFF_MS,
+    onError: noError,
     work() {
       passes++;
       return gate.promise;
@@ -180,7 +183,9 @@ test('stop does not wait for the delay before a retry, nor for a due time', asyn
     const clock = manualClock(0);
     let passes = 0;
     const loop = makeWakeLoop({
-      ...{ clock, backoffMs: BACKOFF_MS, onError: () => undefined },
+      clock,
+      backoffMs: BACKOFF_MS,
+      onError: () => undefined,
       work() {
         passes++;
         return work();

@@ -18,8 +18,13 @@ const message = (to: 'Agent' | 'External', context: PolicyContext): Request =>
   on('message.send', to, 'x', { message_type: 'TaskUpdate', in_thread: false, ...context });
 const decision = (principal: string): Request => ({
   ...on('approval.decide', 'Approval', 'approval_1', {
-    ...{ agent: 'coder', tool: 'a.b', class: 'a.b', risk: 'high', decision: 'approve' },
-    ...{ reversibility: 'irreversible', reach: 'once' },
+    agent: 'coder',
+    tool: 'a.b',
+    class: 'a.b',
+    risk: 'high',
+    decision: 'approve',
+    reversibility: 'irreversible',
+    reach: 'once',
   }),
   principal: `person:${principal}`,
 });
@@ -156,8 +161,9 @@ const ASKS: Record<string, Row> = {
 };
 
 const people = {
-  ...{ alice: { roles: ['approver'] }, eve: { roles: ['admin'] } },
-  ...{ intern: { roles: ['intern'] } },
+  alice: { roles: ['approver'] },
+  eve: { roles: ['admin'] },
+  intern: { roles: ['intern'] },
 };
 const site = { '10-all.cedar': 'permit (principal, action, resource);' };
 

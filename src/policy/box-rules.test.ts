@@ -134,7 +134,9 @@ test('hosts that a rule asks about are not reached from a box, where nobody is a
     !(await hostsWith('resource == Host::"a.mirror.example")')).includes('*.mirror.example'),
   );
   assert.deepEqual(await hostsWith('resource) when { context.port == 80 }'), [
-    ...['github.com', '*.mirror.example', 'r.local'],
+    'github.com',
+    '*.mirror.example',
+    'r.local',
   ]);
   // What a marked run is asked about is narrowed when it is marked.
   assert.deepEqual(await hostsWith('resource) when { context.labels.contains("outside") }'), all);

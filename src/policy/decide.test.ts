@@ -138,8 +138,13 @@ const decideApproval = (principal: string): Request => ({
   action: 'approval.decide',
   resource: { type: 'Approval', id: 'approval_1' },
   context: {
-    ...{ agent: 'coder', tool: 'prod.deploy', class: 'prod.deploy', risk: 'high' },
-    ...{ reversibility: 'irreversible', decision: 'approve', reach: 'once' },
+    agent: 'coder',
+    tool: 'prod.deploy',
+    class: 'prod.deploy',
+    risk: 'high',
+    reversibility: 'irreversible',
+    decision: 'approve',
+    reach: 'once',
   },
 });
 

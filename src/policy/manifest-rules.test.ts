@@ -94,7 +94,8 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
 
 test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specification holds', async () => {
   const own = (principal: string, path: string, action: Request['action']) => ({
-    ...{ ...file(action, path), principal: `agent:${principal}` },
+    ...file(action, path),
+    principal: `agent:${principal}`,
   });
   const policy = policyOf({
     researcher: { filesystem: { read: ['/srv/docs'] } },

@@ -55,7 +55,14 @@ export function rightsOf({ spec }: Manifest, resources: Resources): AgentRights 
 export const WORKSPACE = '/workspace';
 /** No manifest opens these; base.cedar and the rule about homes below forbid them. */
 export const NEVER_FOR_AGENTS: readonly string[] = [
-  ...['/etc', '/home', '/root', '/boot', '/proc', '/sys', '/dev', '/run'],
+  '/etc',
+  '/home',
+  '/root',
+  '/boot',
+  '/proc',
+  '/sys',
+  '/dev',
+  '/run',
 ];
 export const homeOf = (agent: string): string => `/home/${agent}`;
 
@@ -65,8 +72,15 @@ const CHANGES = '[Action::"file.write", Action::"file.delete"]';
 /** Tools whose work is in the workspace; the second list changes it. */
 const READS_WORKSPACE = /^(file|git|tests|shell|delete)\./;
 const WRITES_WORKSPACE = new Set([
-  ...['file.write', 'file.edit', 'file.delete', 'git.commit', 'git.branch', 'git.worktree'],
-  ...['shell.exec', 'tests.run', 'delete.recursive'],
+  'file.write',
+  'file.edit',
+  'file.delete',
+  'git.commit',
+  'git.branch',
+  'git.worktree',
+  'shell.exec',
+  'tests.run',
+  'delete.recursive',
 ]);
 
 type Add = (subject: string, from: string, text: string) => void;

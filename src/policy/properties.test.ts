@@ -42,7 +42,10 @@ before(() => loadCedar());
 test('adding a rule that forbids never allows more', async () => {
   await fc.assert(
     fc.asyncProperty(
-      ...[someRights, someRules, someRule(['forbid']), someQuestions],
+      someRights,
+      someRules,
+      someRule(['forbid']),
+      someQuestions,
       async (agent, rules, forbid, requests) => {
         const first = policyOf({ coder: agent }, site(rules));
         const after = policyOf({ coder: agent }, site([...rules, forbid]));
@@ -60,7 +63,10 @@ test('adding a rule that forbids never allows more', async () => {
 test('adding a question to a person never turns a deny into anything else', async () => {
   await fc.assert(
     fc.asyncProperty(
-      ...[someRights, someRules, someRule(['ask']), someQuestions],
+      someRights,
+      someRules,
+      someRule(['ask']),
+      someQuestions,
       async (agent, rules, ask, requests) => {
         const first = policyOf({ coder: agent }, site(rules));
         const after = policyOf({ coder: agent }, site([...rules, ask]));
@@ -108,10 +114,14 @@ test('leaving out rules whose scope does not fit changes no answer', async () =>
     fc.asyncProperty(someRights, someRules, someQuestions, async (agent, rules, requests) => {
       const policy = policyOf({ coder: agent }, site(rules));
       const all = (await policy.rulesOf('agent:coder')).map(({ id, text, ask }) => ({
-        ...{ id, text, asks: ask !== null },
+        id,
+        text,
+        asks: ask !== null,
       }));
       const others = rules.map((text, i) => ({
-        ...{ id: `all:${i}`, text, asks: text.startsWith('@ask') },
+        id: `all:${i}`,
+        text,
+        asks: text.startsWith('@ask'),
       }));
       const parents = (agent.groups ?? []).map((id) => ({ type: 'Group', id }));
       for (const request of requests)
@@ -187,7 +197,10 @@ test('what the kernel plan allows is never more than what policy allows', async 
   const paths = fc.array(somePath, { minLength: 1, maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(
-      ...[someRights, someRules, paths, someLabels],
+      someRights,
+      someRules,
+      paths,
+      someLabels,
       async (agent, rules, samples, labels) => {
         const policy = policyOf({ coder: agent }, { ...site(rules), protected: ['/srv/app/src'] });
         const box = await boxRulesOf(policy, 'coder');

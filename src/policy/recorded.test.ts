@@ -21,9 +21,18 @@ const answer = (rules: string[]): PolicyDecision => ({
 
 function eventOf(recorded: { policy: string; data: object }): AuditEvent {
   const event = {
-    ...{ id: 'call_1.attempted.1', ts: '2026-01-01T00:00:00.000Z', event: 'tool.call.attempted' },
-    ...{ source: 'toold', source_store: 's', source_seq: 1, agent: 'coder', tool: tool.name },
-    ...{ task_id: 'task_1', root_task_id: 'task_0', call_id: 'call_1', ...recorded },
+    id: 'call_1.attempted.1',
+    ts: '2026-01-01T00:00:00.000Z',
+    event: 'tool.call.attempted',
+    source: 'toold',
+    source_store: 's',
+    source_seq: 1,
+    agent: 'coder',
+    tool: tool.name,
+    task_id: 'task_1',
+    root_task_id: 'task_0',
+    call_id: 'call_1',
+    ...recorded,
   };
   const checked = NewEvent.safeParse(event);
   assert.ok(checked.success, JSON.stringify(checked.error?.issues));

@@ -66,11 +66,16 @@ function listRules(rules: readonly string[]): string {
 function writeTouch(touch: Touch): string {
   if (touch.action === 'net.connect')
     return JSON.stringify([
-      ...[touch.action, touch.host, touch.port, touch.method ?? null],
+      touch.action,
+      touch.host,
+      touch.port,
+      touch.method ?? null,
       ...(touch.granted === true ? ['granted'] : []),
     ]);
   return JSON.stringify([
-    ...[touch.action, touch.path, touch.recursive === true],
+    touch.action,
+    touch.path,
+    touch.recursive === true,
     ...(touch.declared === true ? ['declared'] : []),
   ]);
 }

@@ -43,8 +43,11 @@ test('what is missing, too much or of another kind is said', () => {
   const good = { path: '/a', labels: [] };
   const ask = (context: object, more: object = {}) =>
     shapeProblem({
-      ...{ principal: 'Agent', action: 'file.read', resource: 'Path' },
-      ...{ context: context as never, ...more },
+      principal: 'Agent',
+      action: 'file.read',
+      resource: 'Path',
+      context: context as never,
+      ...more,
     });
   assert.equal(ask(good), undefined);
   assert.match(ask({ labels: [] })!, /needs path/);

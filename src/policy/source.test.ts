@@ -18,7 +18,9 @@ function setUp(t: TestContext) {
   const refused: { problem: string; versionInForce: number | null }[] = [];
   const loaded: number[] = [];
   const source = openPolicySource({
-    ...{ file, log: silentLog, clock: systemClock() },
+    file,
+    log: silentLog,
+    clock: systemClock(),
     onRefused: (one) => refused.push(one),
     onLoaded: ({ version }) => loaded.push(version),
   });

@@ -77,7 +77,9 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     refused = `${seen} ${problem}`;
     const versionInForce = inForce?.version ?? null;
     log.error('the published policy is broken; what was in force stays', {
-      ...{ file, problem, version_in_force: versionInForce },
+      file,
+      problem,
+      version_in_force: versionInForce,
     });
     options.onRefused?.({ problem, versionInForce });
   };
@@ -118,8 +120,11 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
   const follow = (): void => {
     if (closed) return;
     followed ??= followDir({
-      ...{ dir: dirname(file), name: basename(file), clock },
-      ...{ settleMs: 0, lookEveryMs: LOOK_EVERY_MS },
+      dir: dirname(file),
+      name: basename(file),
+      clock,
+      settleMs: 0,
+      lookEveryMs: LOOK_EVERY_MS,
       look: () => void load(),
     });
   };

@@ -4,8 +4,12 @@ import { test } from 'node:test';
 import { NewEvent } from './events.ts';
 
 const event = {
-  ...{ id: 'call_1.ended', ts: '2026-06-29T18:00:00.123Z', event: 'tool.call.ended' },
-  ...{ source: 'toold', source_store: 'b', source_seq: 1 },
+  id: 'call_1.ended',
+  ts: '2026-06-29T18:00:00.123Z',
+  event: 'tool.call.ended',
+  source: 'toold',
+  source_store: 'b',
+  source_seq: 1,
 };
 
 test('an event with its optional members is accepted as it is', () => {

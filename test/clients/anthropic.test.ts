@@ -95,11 +95,10 @@ describe('the @anthropic-ai/sdk package', () => {
 
   it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
     const body = {
-      ...{
-        ...plain,
-        system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
-      },
-      ...{ x_new_field: { deep: [1, { a: null }] }, metadata: { user_id: 'a' } },
+      ...plain,
+      system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
+      x_new_field: { deep: [1, { a: null }] },
+      metadata: { user_id: 'a' },
     };
     const answer = await anthropic.messages.create(body as never);
     const sent = clients.upstream.last().body;

@@ -74,7 +74,8 @@ describe('curl', () => {
     ] as const)
       assert.equal((await socket(daemon, path)).status, 200, daemon);
     const without = await curl(
-      ...['--unix-socket', socketPathOf(runtime.runtimeDir, 'agentd', 'operator')],
+      '--unix-socket',
+      socketPathOf(runtime.runtimeDir, 'agentd', 'operator'),
       'http://agentd/v1/status',
     );
     assert.equal(codeOf(without), 'unauthenticated');
@@ -185,12 +186,18 @@ describe('curl', () => {
 
   it('[R290] streams a model’s answer as it comes', async () => {
     const body = {
-      ...{ model: 'default', stream: true },
+      model: 'default',
+      stream: true,
       messages: [{ role: 'user', parts: [{ type: 'text', text: 'hello' }] }],
     };
     const { status, body: text } = await port(
-      ...['/v1/models/generate', '-N', ...key, '-d', JSON.stringify(body)],
-      ...['-H', 'content-type: application/json'],
+      '/v1/models/generate',
+      '-N',
+      ...key,
+      '-d',
+      JSON.stringify(body),
+      '-H',
+      'content-type: application/json',
     );
     assert.equal(status, 200);
     const events = [...text.matchAll(/^data: (.*)$/gm)].map(
@@ -203,15 +210,14 @@ describe('curl', () => {
   it('one Idempotency-Key makes one task, however often curl is run', async () => {
     const send = () =>
       port(
-        ...[
-          '/v1/tasks',
-          ...key,
-          '-H',
-          'Idempotency-Key: once-1',
-          '-H',
-          'content-type: application/json',
-        ],
-        ...['-d', '{"goal":"Only once","agent":"coder"}'],
+        '/v1/tasks',
+        ...key,
+        '-H',
+        'Idempotency-Key: once-1',
+        '-H',
+        'content-type: application/json',
+        '-d',
+        '{"goal":"Only once","agent":"coder"}',
       );
     const all = await Promise.all([send(), send(), send()]);
     const ids = new Set(all.map(({ json }) => (json.task as { id: string }).id));

@@ -43,7 +43,9 @@ describe('the openai package', () => {
 
       it('gets a stream, piece by piece, with counts at the end', async () => {
         const stream = await openai.chat.completions.create({
-          ...{ model, messages: [ask], stream: true },
+          model,
+          messages: [ask],
+          stream: true,
           stream_options: { include_usage: true },
         });
         const pieces: string[] = [];
@@ -70,7 +72,8 @@ describe('the openai package', () => {
         assert.equal(call.function.name, 'get_weather');
         assert.deepEqual(JSON.parse(call.function.arguments), { city: 'Oslo' });
         const second = await openai.chat.completions.create({
-          ...{ model, tools: [TOOL] },
+          model,
+          tools: [TOOL],
           messages: [ask, message, { role: 'tool', tool_call_id: call.id, content: 'Rain.' }],
         });
         assert.equal(second.choices[0]!.message.content, 'It rains in Oslo.');
@@ -97,8 +100,11 @@ describe('the openai package', () => {
 
   it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
     const body = {
-      ...{ model: 'gpt-up', messages: [{ ...ask, x_cache: { ttl: 5 } }] },
-      ...{ seed: 7, x_new_field: { deep: [1, { a: null }] }, metadata: { team: 'a' } },
+      model: 'gpt-up',
+      messages: [{ ...ask, x_cache: { ttl: 5 } }],
+      seed: 7,
+      x_new_field: { deep: [1, { a: null }] },
+      metadata: { team: 'a' },
     };
     const answer = await openai.chat.completions.create(body as never);
     const sent = clients.upstream.last().body;

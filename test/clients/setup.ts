@@ -36,7 +36,9 @@ export async function startForClients(): Promise<VendorClients> {
 `,
   });
   return {
-    ...{ runtime, upstream, url: `http://127.0.0.1:${runtime.info.port}` },
+    runtime,
+    upstream,
+    url: `http://127.0.0.1:${runtime.info.port}`,
     async close() {
       await runtime.remove();
       await upstream.close();

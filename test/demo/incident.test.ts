@@ -27,7 +27,9 @@ function play(uid: number | undefined): { status: number | null; text: string; d
   if (uid !== undefined) chownSync(dir, uid, uid);
   const env = {
     PATH: `${join(dir, 'bin')}:/usr/local/bin:/usr/bin:/bin`,
-    ...{ HOME: dir, AGENTD_STATE: join(dir, 'state'), DEMO_YES: '1' },
+    HOME: dir,
+    AGENTD_STATE: join(dir, 'state'),
+    DEMO_YES: '1',
   };
   const as =
     uid === undefined

@@ -125,7 +125,9 @@ for (const mode of MODES) {
     });
     it('D14 a tightened rule cuts what is open, another edit leaves it and opens nothing', async () => {
       const both: EgressRule[] = ['good.test', 'other.test'].map((name) => ({
-        ...{ host: name, port: echo.port, plain: true },
+        host: name,
+        port: echo.port,
+        plain: true,
       }));
       const name = `${mode} tightened`;
       const { socket } = await host.open(name, both);

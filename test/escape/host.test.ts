@@ -52,8 +52,13 @@ for (const mode of MODES) {
 
 // A user namespace in which no further one may be made, as on a host that forbids them.
 const FORBIDDEN = [
-  ...['unshare', '--user', '--map-current-user', '--keep-caps'],
-  ...['sh', '-c', 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv'],
+  'unshare',
+  '--user',
+  '--map-current-user',
+  '--keep-caps',
+  'sh',
+  '-c',
+  'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv',
 ];
 const script = (words: string[]) => [
   ...words.slice(0, -1),

@@ -42,10 +42,32 @@ function keeperIn(t: TestContext): Kept {
   const warden = script('warden', [tell('warden'), 'echo ready', 'exec >&-', 'exec sleep 60']);
   const runtime = script('runtime', [tell('runtime'), `id -G >${dir}/told/groups`]);
   const orders = [
-    ...['uid', DAEMONS, 'gid', DAEMONS, 'user', 'daemons', 'ready-fd', 2, 'single-client', 1],
-    ...['warden', warden, 'warden-dir', join(dir, 'rt.warden'), 'bounds', 'boxes 1\n'],
-    ...['runtime-dir', join(dir, 'rt'), 'halt', join(dir, 'HALT'), 'in-use-error', '{}'],
-    ...['warden-log', join(dir, 'logs/warden.log'), '--', runtime],
+    'uid',
+    DAEMONS,
+    'gid',
+    DAEMONS,
+    'user',
+    'daemons',
+    'ready-fd',
+    2,
+    'single-client',
+    1,
+    'warden',
+    warden,
+    'warden-dir',
+    join(dir, 'rt.warden'),
+    'bounds',
+    'boxes 1\n',
+    'runtime-dir',
+    join(dir, 'rt'),
+    'halt',
+    join(dir, 'HALT'),
+    'in-use-error',
+    '{}',
+    'warden-log',
+    join(dir, 'logs/warden.log'),
+    '--',
+    runtime,
   ];
   writeFileSync(join(dir, 'orders'), orders.map((word) => `${word}\0`).join(''));
   const prepare = script('prepare', [`cat ${dir}/orders >&$2`]);

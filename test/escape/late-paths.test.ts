@@ -21,7 +21,10 @@ import { IS_ROOT, MODES, TestWarden, type WardenBox } from './support/warden.ts'
 
 const places = {
   system: [{ kind: 'ro', src: '/usr', dst: '/usr' }] as const,
-  ...{ workspace: '/w', home: '/h', homeAt: '/home/coder', secrets: [] },
+  workspace: '/w',
+  home: '/h',
+  homeAt: '/home/coder',
+  secrets: [],
 };
 
 /** What stands in for a missing file is read-only: root need not care, others make it theirs. */

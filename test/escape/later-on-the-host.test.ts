@@ -31,8 +31,13 @@ import { MODES, TestWarden } from './support/warden.ts';
 
 const CONFIG = '[core]\n\trepositoryformatversion = 0\n';
 const REPOSITORY = {
-  ...{ '.git/': '', '.git/hooks/': '', '.git/info/': '', '.git/objects/': '', '.git/refs/': '' },
-  ...{ '.git/HEAD': 'ref: refs/heads/main\n', '.git/config': CONFIG },
+  '.git/': '',
+  '.git/hooks/': '',
+  '.git/info/': '',
+  '.git/objects/': '',
+  '.git/refs/': '',
+  '.git/HEAD': 'ref: refs/heads/main\n',
+  '.git/config': CONFIG,
 };
 
 for (const mode of MODES) {
@@ -74,8 +79,14 @@ for (const mode of MODES) {
 
     it('B1 no setting of git that runs a program can be made', async () => {
       for (const key of [
-        ...['core.fsmonitor', 'core.sshCommand', 'core.pager', 'core.hooksPath'],
-        ...['alias.st', 'diff.x.textconv', 'filter.x.smudge', 'credential.helper'],
+        'core.fsmonitor',
+        'core.sshCommand',
+        'core.pager',
+        'core.hooksPath',
+        'alias.st',
+        'diff.x.textconv',
+        'filter.x.smudge',
+        'credential.helper',
       ]) {
         const script = `git config --file .git/config ${key} /workspace/evil`;
         assert.notEqual((await sh(script)).code, 0, key);
@@ -134,9 +145,17 @@ for (const mode of MODES) {
     it('B7 every command of a chain is in the same box', async () => {
       const attack = `${TOOL_BIN}/hostile unix-connect /x`;
       const chains = [
-        ...[`true; ${attack}`, `true && ${attack}`, `false || ${attack}`, `true | ${attack}`],
-        ...[`echo $(${attack})`, `(${attack}) & wait`, `env -i ${attack}`, `exec ${attack}`],
-        ...[`sh -c '${attack}'`, `setsid ${attack}`, `nohup ${attack}`],
+        `true; ${attack}`,
+        `true && ${attack}`,
+        `false || ${attack}`,
+        `true | ${attack}`,
+        `echo $(${attack})`,
+        `(${attack}) & wait`,
+        `env -i ${attack}`,
+        `exec ${attack}`,
+        `sh -c '${attack}'`,
+        `setsid ${attack}`,
+        `nohup ${attack}`,
       ];
       for (const chain of chains)
         assert.match((await sh(chain)).stdout, /failed socket EPERM/, chain);
@@ -163,7 +182,8 @@ for (const mode of MODES) {
         const opened = box;
         const files = makeBoxFiles({
           roots: [{ path: '/workspace', writable: true }],
-          ...{ clock: systemClock(), log: silentLog },
+          clock: systemClock(),
+          log: silentLog,
           run: (args) => opened.exec({ args, env: {}, cwd: '/', limits: plan.limits }),
         });
         try {

@@ -329,8 +329,12 @@ for (const mode of MODES) {
 
 const wardenBinary = (warden: TestWarden) => join(warden.dir, 'bin/warden');
 const wardenArguments = (warden: TestWarden) => [
-  ...['--run', join(warden.dir, 'run')],
-  ...['--socket', `${warden.socket}2`],
-  ...['--bounds', join(warden.dir, 'bounds')],
-  ...['--halt', warden.haltFile],
+  '--run',
+  join(warden.dir, 'run'),
+  '--socket',
+  `${warden.socket}2`,
+  '--bounds',
+  join(warden.dir, 'bounds'),
+  '--halt',
+  warden.haltFile,
 ];

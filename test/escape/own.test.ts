@@ -67,9 +67,13 @@ describe('the warden gives directories away', { skip }, () => {
   before(async () => {
     if (!IS_ROOT) return;
     const bounds = (dir: string) => [
-      ...[`uid ${AGENT} ${OTHER}`, `gid ${AGENT} ${GROUP}`, `client_gid ${DAEMONS}`],
+      `uid ${AGENT} ${OTHER}`,
+      `gid ${AGENT} ${GROUP}`,
+      `client_gid ${DAEMONS}`,
       `egress ${dir}/closed/runtime/egress`,
-      ...[`own ${dir}/homes`, `share ${dir}/spaces`, `rw ${dir}/homes`],
+      `own ${dir}/homes`,
+      `share ${dir}/spaces`,
+      `rw ${dir}/homes`,
     ];
     warden = await new TestWarden({
       mode: 'root',
@@ -233,7 +237,7 @@ describe('the warden gives directories away', { skip }, () => {
     writeFileSync(join(target, 'file'), 'x', { mode: 0o600 });
     const swap = spawn(
       'sh',
-      [...['-c', 'cd "$0"; while :; do mkdir d; rmdir d; ln -s "$1" d; rm d; done', path, target]],
+      ['-c', 'cd "$0"; while :; do mkdir d; rmdir d; ln -s "$1" d; rm d; done', path, target],
       { stdio: 'ignore' },
     );
     try {

@@ -153,7 +153,8 @@ describe('callers', () => {
        socket.on('data', (told) => { console.log(told[5].toString(16)); socket.destroy(); });`,
     );
     const boxed = await warden.run([node, ask], {
-      ...{ level: 1, profile: 'runner' },
+      level: 1,
+      profile: 'runner',
       // At level 1 all processes of this user count, and other tests have some at the same time.
       limits: { memoryBytes: 2 ** 30, nofile: 1024, pids: 10_000 },
       env: { OPENSSL_CONF: '/dev/null' },

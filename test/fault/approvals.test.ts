@@ -42,7 +42,10 @@ describe('killed at every moment of an approval, in split mode', () => {
   let n = 0;
   before(async () => {
     runtime = await startRuntime({
-      ...{ base, mode: 'split', faults: true, agents: { coder } },
+      base,
+      mode: 'split',
+      faults: true,
+      agents: { coder },
       config: `agentd: { crashes_max: 100000 }\ntoold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     });
   });

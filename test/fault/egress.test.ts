@@ -91,7 +91,9 @@ describe('egressd killed, in split mode', () => {
     egressd.fetch({
       params: { id },
       body: {
-        ...{ fence: 1, call_id: derivedId<CallId>('call', 'fault', name), method: 'POST' },
+        fence: 1,
+        call_id: derivedId<CallId>('call', 'fault', name),
+        method: 'POST',
         url: `http://${NAME}:${web.port}/${name}`,
       },
     });

@@ -47,22 +47,29 @@ const ODD_HEADERS: readonly (readonly [string, string])[] = [
   ['upgrade', 'websocket'],
 ];
 const PATHS = [
-  ...['/', '//', '/v1', '/v1/', '/v1/tasks/', '/v2/tasks', '/v1/tasks/../status', '/%2e%2e/%2e%2e'],
-  ...[
-    '/v1/tasks/%',
-    '/v1/tasks/%zz',
-    '/v1/tasks/%ff',
-    '/v1/tasks?%',
-    '/v1/tasks?=&=&a',
-    '/metrics',
-  ],
-  ...['/v1/tasks?limit=1&limit=2', '/v1/tasks?__proto__=1', '*', '/openai/v1', '/anthropic//v1'],
-  ...[
-    '/daemons/agentd/metrics',
-    '/daemons/../metrics',
-    '/healthz?x=1',
-    `/v1/${'a/'.repeat(2_000)}`,
-  ],
+  '/',
+  '//',
+  '/v1',
+  '/v1/',
+  '/v1/tasks/',
+  '/v2/tasks',
+  '/v1/tasks/../status',
+  '/%2e%2e/%2e%2e',
+  '/v1/tasks/%',
+  '/v1/tasks/%zz',
+  '/v1/tasks/%ff',
+  '/v1/tasks?%',
+  '/v1/tasks?=&=&a',
+  '/metrics',
+  '/v1/tasks?limit=1&limit=2',
+  '/v1/tasks?__proto__=1',
+  '*',
+  '/openai/v1',
+  '/anthropic//v1',
+  '/daemons/agentd/metrics',
+  '/daemons/../metrics',
+  '/healthz?x=1',
+  `/v1/${'a/'.repeat(2_000)}`,
 ];
 const PARAMS = ['nobody', '..', '%2e%2e', 'a b', '\u0000', '💥', 'x'.repeat(5_000), 'task_1', '-'];
 
@@ -122,8 +129,11 @@ function shaped(rnd: Seeded, aim: Aim): FuzzCase {
   // A route of another method must not be met by chance with a body it takes.
   const text = isOdd && method !== 'GET' && method !== 'HEAD' ? '"x"' : body;
   return {
-    ...{ kind: 'shape', bytes: requestText(method, at, headers, text), framed: true },
-    ...{ isHead: method === 'HEAD', dialect: route.dialect !== undefined },
+    kind: 'shape',
+    bytes: requestText(method, at, headers, text),
+    framed: true,
+    isHead: method === 'HEAD',
+    dialect: route.dialect !== undefined,
   };
 }
 
@@ -182,30 +192,34 @@ function altered(rnd: Seeded, aim: Aim): FuzzCase {
 
 const CRLF = '\r\n';
 const PIECES = [
-  ...[
-    'GET ',
-    'POST ',
-    '/ ',
-    'HTTP/1.1',
-    'HTTP/1.0',
-    'HTTP/2',
-    CRLF,
-    '\n',
-    '\r',
-    ': ',
-    '\0',
-    '\t',
-    ' ',
-  ],
-  ...['host: a', 'content-length: 5', 'content-length: -1', 'content-length: 99999999999999999999'],
-  ...['transfer-encoding: chunked', 'transfer-encoding: gzip', 'ffffffff', '0', '5;a=b', 'hello'],
-  ...[
-    'connection: close',
-    'connection: upgrade',
-    'expect: 100-continue',
-    'a'.repeat(20_000),
-    '{"a":',
-  ],
+  'GET ',
+  'POST ',
+  '/ ',
+  'HTTP/1.1',
+  'HTTP/1.0',
+  'HTTP/2',
+  CRLF,
+  '\n',
+  '\r',
+  ': ',
+  '\0',
+  '\t',
+  ' ',
+  'host: a',
+  'content-length: 5',
+  'content-length: -1',
+  'content-length: 99999999999999999999',
+  'transfer-encoding: chunked',
+  'transfer-encoding: gzip',
+  'ffffffff',
+  '0',
+  '5;a=b',
+  'hello',
+  'connection: close',
+  'connection: upgrade',
+  'expect: 100-continue',
+  'a'.repeat(20_000),
+  '{"a":',
 ];
 
 function garbage(rnd: Seeded): FuzzCase {
@@ -217,8 +231,11 @@ function garbage(rnd: Seeded): FuzzCase {
       );
   const end = rnd.chance(0.5) ? Buffer.from(CRLF + CRLF) : Buffer.alloc(0);
   return {
-    ...{ kind: 'garbage', bytes: Buffer.concat([bytes, end]), framed: false },
-    ...{ isHead: false, dialect: true },
+    kind: 'garbage',
+    bytes: Buffer.concat([bytes, end]),
+    framed: false,
+    isHead: false,
+    dialect: true,
   };
 }
 

@@ -74,7 +74,10 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     // It only holds its run, until the real one is put in its place.
     writeFileSync(runner, "process.stdin.on('end', () => process.exit()).resume();\n");
     runtime = await startRuntime({
-      ...{ base, mode: 'split', port: 0, agents: { worker } },
+      base,
+      mode: 'split',
+      port: 0,
+      agents: { worker },
       config: `agentd: { lease_s: 3600 }\nsandboxd: { runner: ${runner} }\ntoold: { test_tools: true }\n`,
     });
     run = await startRun();
@@ -101,7 +104,8 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
       })),
       {
         aim: {
-          ...{ name: 'port', routes: all },
+          name: 'port',
+          routes: all,
           headers: { ...operator(), host: `127.0.0.1:${port.port}` },
         },
         where: () => port,

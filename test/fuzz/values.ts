@@ -32,9 +32,30 @@ function schemaOf(type: z.ZodType): Schema {
 }
 
 const WORDS = [
-  ...['', 'a', 'worker', 'nobody', 'default', 'agent:worker', 'person:ann', 'text', 'task.finish'],
-  ...['../../etc/passwd', "'; DROP TABLE tasks; --", '{{goal}}', '%s%n', '\u0000', '\ud800', '💥'],
-  ...['artifact://artifact_0', '2026-03-01T09:00:00Z', 'null', '-1', '1e999', 'ﬁ', 'İ', '\u202e'],
+  '',
+  'a',
+  'worker',
+  'nobody',
+  'default',
+  'agent:worker',
+  'person:ann',
+  'text',
+  'task.finish',
+  '../../etc/passwd',
+  "'; DROP TABLE tasks; --",
+  '{{goal}}',
+  '%s%n',
+  '\u0000',
+  '\ud800',
+  '💥',
+  'artifact://artifact_0',
+  '2026-03-01T09:00:00Z',
+  'null',
+  '-1',
+  '1e999',
+  'ﬁ',
+  'İ',
+  '\u202e',
 ];
 const NUMBERS = [0, -0, 1, -1, 1.5, 2 ** 31, 2 ** 53, -(2 ** 63), 1e308, 1e-320, 4_294_967_296];
 const KEYS = [

@@ -126,7 +126,9 @@ describe('a daemon added by the checklist', () => {
   it('passes the tests that every daemon has', async () => {
     await passes(run(['--test', 'src/wire/daemons.test.ts', 'test/repo/config-docs.test.ts']));
     const { status, output } = await run([
-      ...['--test', '--test-reporter=tap', `--test-name-pattern=^${NAME}$`],
+      '--test',
+      '--test-reporter=tap',
+      `--test-name-pattern=^${NAME}$`,
       'test/wire/routes.test.ts',
     ]);
     assert.equal(status, 0, output);

@@ -23,7 +23,8 @@ function examples(): Example[] {
     const rows = [...section.matchAll(/^\| `([^`]+)` \| (\w+) \|$/gm)];
     return {
       title: section.split('\n')[0]!,
-      ...{ file, text },
+      file,
+      text,
       questions: rows.map(([, question, answer]): [string, string] => [question!, answer!]),
     };
   });
@@ -36,9 +37,18 @@ function requestOf(question: string): Request {
   const shape = SHAPES[action as Action];
   const tool = { tool: id, class: id, agent: 'coder', decision: 'approve', reach: 'once' };
   const values: PolicyContext = {
-    ...{ path: id, host: id, port: 443, is_address: false, idempotent: true, level: 'L1', labels },
-    ...{ risk: more.includes('high') ? 'high' : 'low', reversibility: 'reversible' },
-    ...{ task_id: 't', root_task_id: 't', ...tool },
+    path: id,
+    host: id,
+    port: 443,
+    is_address: false,
+    idempotent: true,
+    level: 'L1',
+    labels,
+    risk: more.includes('high') ? 'high' : 'low',
+    reversibility: 'reversible',
+    task_id: 't',
+    root_task_id: 't',
+    ...tool,
   };
   const context = Object.fromEntries(Object.keys(shape.required).map((key) => [key, values[key]!]));
   const type = shape.resources[0] as ResourceType;

@@ -159,7 +159,8 @@ test('root installs what is missing with apt, and says why', (t) => {
     node: fakeNode('v24.0.0'),
     npm: fakeNpm,
     id: ['#!/bin/sh', 'echo 0'],
-    ...{ 'apt-get': apt, cc: [] },
+    'apt-get': apt,
+    cc: [],
   });
   const { status, output } = setUp(machine, 'test');
   assert.equal(status, 0, output);
@@ -174,7 +175,9 @@ test('on a terminal it asks first, unless YES=1; a no changes nothing', (t) => {
     const command = `sh '${join(machine.clone, 'tools/setup.sh')}' --for cli`;
     const { status, stdout } = spawnSync('/usr/bin/script', ['-qefc', command, '/dev/null'], {
       env: { ...machine.env, SHELL: '/bin/sh', ...more },
-      ...{ input: typed, encoding: 'utf8', timeout: 60_000 },
+      input: typed,
+      encoding: 'utf8',
+      timeout: 60_000,
     });
     return { status, output: stdout };
   };

@@ -60,7 +60,11 @@ describe('agents', () => {
     assert.equal(agent.replicas, 2);
     assert.equal(agent.status, 'active');
     assert.deepEqual(agent.capabilities, [
-      ...['git.read', 'git.write_branch', 'tests.run', 'file.read', 'file.write_workspace'],
+      'git.read',
+      'git.write_branch',
+      'tests.run',
+      'file.read',
+      'file.write_workspace',
     ]);
     for (const tool of ['git.diff', 'git.commit', 'tests.run', 'file.read', 'file.write'])
       assert.ok(agent.tools.includes(tool), `${tool} follows from a capability`);
@@ -112,7 +116,10 @@ describe('agents', () => {
     );
     assert.equal((await liveRuns('coder')).length, 2);
     assert.deepEqual((await agentNow('coder')).tasks, {
-      ...{ ready: 2, working: 2, waiting: 0, ended: 2 },
+      ready: 2,
+      working: 2,
+      waiting: 0,
+      ended: 2,
     });
     const working = (await liveRuns('coder')).map((run) => run.task_id);
     await world.agentd.cancelTask({ params: { id: working[0]! }, body: {} });

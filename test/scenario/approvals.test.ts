@@ -81,11 +81,24 @@ let made = 0;
 async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parked> {
   const args = { commit: 'abc123', n: made };
   const body: AskApproval = {
-    ...{ call_id: derivedId<CallId>('call', run.id, 'approve', made++), run_id: run.id },
-    ...{ agent: 'worker', task_id: run.taskId, root_task_id: run.taskId, action: 'deploy.run' },
-    ...{ class: 'production.change', risk: 'high', reversibility: 'irreversible' },
-    ...{ repo: null, summary: 'Deploy abc123', arguments: args, arguments_hash: hashJson(args) },
-    ...{ diff: '+fast\n', rollback: null, labels: [], rules: ['base:production'], reason: 'prod' },
+    call_id: derivedId<CallId>('call', run.id, 'approve', made++),
+    run_id: run.id,
+    agent: 'worker',
+    task_id: run.taskId,
+    root_task_id: run.taskId,
+    action: 'deploy.run',
+    class: 'production.change',
+    risk: 'high',
+    reversibility: 'irreversible',
+    repo: null,
+    summary: 'Deploy abc123',
+    arguments: args,
+    arguments_hash: hashJson(args),
+    diff: '+fast\n',
+    rollback: null,
+    labels: [],
+    rules: ['base:production'],
+    reason: 'prod',
     each_call: false,
     ...more,
   };
@@ -93,8 +106,11 @@ async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parke
   assert.equal(status, 'pending');
   await agentdByToold.toolAwaitApproval({
     body: {
-      ...{ run_id: run.id, fence: run.fence, call_id: body.call_id },
-      ...{ approval_id: approval.id, expires_at: approval.expires_at },
+      run_id: run.id,
+      fence: run.fence,
+      call_id: body.call_id,
+      approval_id: approval.id,
+      expires_at: approval.expires_at,
     },
   });
   return { run, body, id: body.call_id, params: { id: approval.id as never } };

@@ -110,7 +110,8 @@ describe('artifacts', () => {
         goal,
         says(
           call('task.delegate', {
-            ...{ agent: 'coder', goal: read('Open the parcel', artifact.id) },
+            agent: 'coder',
+            goal: read('Open the parcel', artifact.id),
             inputs: [{ kind: 'artifact_ref', id: artifact.id }],
           }),
         ),

@@ -311,7 +311,8 @@ describe('started as root, on a state directory', { skip }, () => {
     const yaml = agents.worker.replaceAll('worker', 'other');
     const put = { params: { name: 'other' }, body: { manifest_yaml: yaml } };
     await assert.rejects(runtime.agentd.putAgent(put), {
-      ...{ code: 'denied', message: /may not write to .*agents/ },
+      code: 'denied',
+      message: /may not write to .*agents/,
     });
     writeFileSync(join(base, 'agents', 'other.yaml'), yaml);
     await eventually('the other agent', async () => {

@@ -75,7 +75,9 @@ describe('a full disk under the audit log', { skip: unable }, () => {
   before(async () => {
     model = await startScriptedModel();
     runtime = await startRuntime({
-      ...{ base, mode: 'split', agents: TEAM },
+      base,
+      mode: 'split',
+      agents: TEAM,
       config: JSON.stringify({
         modeld: scriptedModels(model.url),
         toold: { test_tools: true, test_effect_file: effectFile },

@@ -60,9 +60,15 @@ const asToold = ({ runtimeDir }: TestRuntime) =>
   );
 /** A command in a box that shows this path. */
 const lookingAt = (path: string) => ({
-  ...{ run_id: derivedId<RunId>('run', path), fence: 1, agent: 'coder', level: 'L2' as const },
-  ...{ task_id: derivedId<TaskId>('task', path), root_task_id: derivedId<TaskId>('task', path) },
-  ...{ call_id: derivedId<CallId>('call', path), argv: ['/usr/bin/ls', path], collect: true },
+  run_id: derivedId<RunId>('run', path),
+  fence: 1,
+  agent: 'coder',
+  level: 'L2' as const,
+  task_id: derivedId<TaskId>('task', path),
+  root_task_id: derivedId<TaskId>('task', path),
+  call_id: derivedId<CallId>('call', path),
+  argv: ['/usr/bin/ls', path],
+  collect: true,
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
@@ -178,7 +184,8 @@ describe('the audit log', () => {
 
   it('[R125] [R309] [R9] [R415] an event says when, who, for which task, what, and by which rule it was allowed', async () => {
     const { events } = await runtime.audit.tool({
-      ...{ params: { tool: 'artifact.put' }, query: { limit: 100 } },
+      params: { tool: 'artifact.put' },
+      query: { limit: 100 },
     });
     const attempted = events.find(({ event }) => event === 'tool.call.attempted')!;
     const { ts, agent, task_id, tool, allowed, policy, principal } = attempted;

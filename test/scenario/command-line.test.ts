@@ -18,15 +18,20 @@ describe('agentctl', () => {
   const base = freshDir();
   const stateDir = join(base, 's');
   const env = {
-    ...{ PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? base },
-    ...{ XDG_RUNTIME_DIR: join(base, 'r'), AGENTD_STATE: stateDir, USER: 'alice' },
+    PATH: process.env.PATH ?? '',
+    HOME: process.env.HOME ?? base,
+    XDG_RUNTIME_DIR: join(base, 'r'),
+    AGENTD_STATE: stateDir,
+    USER: 'alice',
   };
   mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
 
   const run = (...words: string[]): Promise<Ran> =>
     new Promise((resolve, reject) => {
       const child = spawn(join(ROOT, 'bin', 'agentctl'), words, {
-        ...{ env, cwd: base, stdio: ['ignore', 'pipe', 'pipe'] },
+        env,
+        cwd: base,
+        stdio: ['ignore', 'pipe', 'pipe'],
       });
       const ran = { stdout: '', stderr: '' };
       for (const name of ['stdout', 'stderr'] as const)

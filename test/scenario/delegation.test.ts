@@ -50,8 +50,12 @@ describe('a planner and its colleagues', () => {
         const { events } = await world.audit.task({ params: { task_id: task.id }, query });
         const kinds: string[] = events.map((event) => event.event);
         return [
-          ...['task.created', 'run.started', 'model.call.attempted', 'model.call.ended'],
-          ...['tool.call.ended', 'task.ended'],
+          'task.created',
+          'run.started',
+          'model.call.attempted',
+          'model.call.ended',
+          'tool.call.ended',
+          'task.ended',
         ].filter((kind) => !kinds.includes(kind));
       };
       await eventually(`the story of ${task.assigned_to}`, async () =>

@@ -55,7 +55,11 @@ async function open(box: BoxId, workspace_path: string): Promise<void> {
   await sandboxd.openBox({
     params: { id: box },
     body: {
-      ...{ ...whose, task_id: task, root_task_id: task, level: 'L2', workspace_path },
+      ...whose,
+      task_id: task,
+      root_task_id: task,
+      level: 'L2',
+      workspace_path,
       rules: { read: [], write: ['/workspace'], deny: [], resources: {} },
       network: { egress_socket: null },
     },

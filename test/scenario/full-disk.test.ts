@@ -71,7 +71,8 @@ describe('a full disk', { skip }, () => {
   let runtime: TestRuntime;
   before(async () => {
     runtime = await startRuntime({
-      ...{ base, agents: { worker } },
+      base,
+      agents: { worker },
       config: `agentd: { crashes_max: 100000 }
 toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     });

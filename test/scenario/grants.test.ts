@@ -138,7 +138,8 @@ describe('grants', () => {
         'Share the budget',
         says(
           call('task.delegate', {
-            ...{ agent: 'researcher', goal: 'Spend it' },
+            agent: 'researcher',
+            goal: 'Spend it',
             ...(limits === undefined ? {} : { limits }),
           }),
         ),
@@ -146,7 +147,8 @@ describe('grants', () => {
       );
       const deadline = new Date(world.clock.nowMs() + 3_600_000).toISOString();
       const task = await doTask(world, 'Share the budget', {
-        ...{ agent: 'coder', deadline },
+        agent: 'coder',
+        deadline,
         limits: { max_tokens: 50_000, max_cost_microusd: 40_000, max_time_s: 600 },
       });
       const { tree } = await world.agentd.getTree({ params: { id: task.id } });

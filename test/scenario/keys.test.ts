@@ -31,7 +31,9 @@ describe('keys', () => {
     const modeld = scriptedModels(model.url);
     const providers = { scripted: { ...modeld.providers.scripted, key_file: keyFile } };
     runtime = await startRuntime({
-      ...{ base, mode: 'split', agents: TEAM },
+      base,
+      mode: 'split',
+      agents: TEAM,
       config: JSON.stringify({ modeld: { ...modeld, providers } }),
     });
   });
@@ -141,7 +143,7 @@ describe('keys', () => {
     const { provider } = documentOf<{ provider: { has_key: boolean } }>(ran);
     assert.equal(provider.has_key, true);
     const body = {
-      ...{ model: 'mine/mine-1' },
+      model: 'mine/mine-1',
       messages: [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'hello' }] }],
     };
     await keep(runtime.modeld.generate({ body }));

@@ -111,7 +111,8 @@ describe('messages', () => {
   it('[R256] [R260] [R268] a TaskRequest of a person is a task, and its result comes back as a TaskResult between agents', async () => {
     const { message } = await world.agentd.sendMessage({
       body: {
-        ...{ type: 'TaskRequest', to: 'agent:planner' },
+        type: 'TaskRequest',
+        to: 'agent:planner',
         parts: [{ kind: 'text', text: 'Do me a favour' }],
       },
     });
@@ -181,7 +182,9 @@ describe('messages', () => {
     const send = (text: string) =>
       world.agentd.sendMessage({
         body: {
-          ...{ type: 'TaskProgress', to: 'agent:coder', task_id: task.id },
+          type: 'TaskProgress',
+          to: 'agent:coder',
+          task_id: task.id,
           parts: [{ kind: 'text', text }],
         },
       });
@@ -204,7 +207,9 @@ describe('messages', () => {
     await openWait(world, task.id, 'timer');
     const { message } = await world.agentd.sendMessage({
       body: {
-        ...{ type: 'TaskProgress', to: 'agent:coder', task_id: task.id },
+        type: 'TaskProgress',
+        to: 'agent:coder',
+        task_id: task.id,
         parts: [{ kind: 'text', text: 'The roof leaks.' }],
       },
     });

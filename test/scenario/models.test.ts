@@ -20,7 +20,8 @@ import {
 } from '../support/scripted-world.ts';
 
 const words = (text: string, labels?: ('secret' | 'personal' | 'person')[]) => ({
-  ...{ role: 'user' as const, parts: [{ type: 'text' as const, text }] },
+  role: 'user' as const,
+  parts: [{ type: 'text' as const, text }],
   ...(labels === undefined ? {} : { labels }),
 });
 
@@ -82,7 +83,11 @@ describe('models', () => {
     assert.equal(large?.available, true);
     assert.equal(large?.rehearsal, false);
     assert.deepEqual(providers.map(({ name }) => name).sort(), [
-      ...['cloud', 'gone', 'home', 'narrow', 'slow'],
+      'cloud',
+      'gone',
+      'home',
+      'narrow',
+      'slow',
     ]);
     const answer = await generate('cloud-only', 'hello');
     assert.deepEqual([answer.provider, answer.model], ['cloud', 'cloud-1']);
@@ -175,7 +180,9 @@ describe('models', () => {
     local.on('count me', {
       text: 'counted',
       usage: {
-        ...{ prompt_tokens: 1_000, completion_tokens: 300, total_tokens: 1_300 },
+        prompt_tokens: 1_000,
+        completion_tokens: 300,
+        total_tokens: 1_300,
         prompt_tokens_details: { cached_tokens: 400 },
         completion_tokens_details: { reasoning_tokens: 120 },
       },
@@ -205,7 +212,9 @@ describe('models', () => {
     });
     const answer = await world.modeld.generate({
       body: {
-        ...{ model: 'cloud-only', input_ref: artifact.ref, purpose: 'summary' },
+        model: 'cloud-only',
+        input_ref: artifact.ref,
+        purpose: 'summary',
         limits: { max_input_tokens: 1_000, max_output_tokens: 77 },
       },
     });

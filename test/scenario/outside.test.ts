@@ -39,7 +39,8 @@ describe('from outside', () => {
   before(async () => {
     model = await startScriptedModel();
     runtime = await startRuntime({
-      ...{ mode: 'split', agents: { ...TEAM, reader: manifestOf('reader', READS) } },
+      mode: 'split',
+      agents: { ...TEAM, reader: manifestOf('reader', READS) },
       config: JSON.stringify({ modeld: scriptedModels(model.url), toold: { test_tools: true } }),
     });
     model.on('Do it well', says(call('test.echo', { text: 'x' })), finishes('well'));
@@ -54,8 +55,11 @@ describe('from outside', () => {
 
   const curl = (daemon: DaemonName, path: string, ...more: string[]): string =>
     execFileSync('curl', [
-      ...['-sS', '--unix-socket', socketPathOf(runtime.runtimeDir, daemon, 'operator')],
-      ...[...more, `http://agentd${path}`],
+      '-sS',
+      '--unix-socket',
+      socketPathOf(runtime.runtimeDir, daemon, 'operator'),
+      ...more,
+      `http://agentd${path}`,
     ]).toString();
   const authorized = () => ['-H', `Authorization: Bearer ${runtime.operatorKey}`];
 
@@ -171,14 +175,34 @@ describe('from outside', () => {
       'updated_ms',
     ]);
     has(columns('agentd', 'tasks'), [
-      ...['id', 'parent_task_id', 'created_by', 'assigned_to', 'status', 'goal', 'result_ref'],
-      ...['created_ms', 'updated_ms'],
+      'id',
+      'parent_task_id',
+      'created_by',
+      'assigned_to',
+      'status',
+      'goal',
+      'result_ref',
+      'created_ms',
+      'updated_ms',
     ]);
     has(columns('agentd', 'artifacts'), [
-      ...['id', 'object_hash', 'mime_type', 'size_bytes', 'created_by', 'task_id', 'created_ms'],
+      'id',
+      'object_hash',
+      'mime_type',
+      'size_bytes',
+      'created_by',
+      'task_id',
+      'created_ms',
     ]);
     has(columns('approvald', 'approvals'), [
-      ...['id', 'task_id', 'agent', 'action', 'status', 'requested_ms', 'decided_ms', 'decided_by'],
+      'id',
+      'task_id',
+      'agent',
+      'action',
+      'status',
+      'requested_ms',
+      'decided_ms',
+      'decided_by',
     ]);
     has(columns('toold', 'calls'), [
       'call_id',

@@ -107,7 +107,8 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
   /** The program that people have, on this state. */
   const asPeople = () => ({
     main: join(ROOT, 'build', 'agentctl.mjs'),
-    ...{ state: runtime.stateDir, env: runtime.env },
+    state: runtime.stateDir,
+    env: runtime.env,
   });
   const type = (words: string[], stdin = ''): Promise<AgentctlResult> =>
     agentctl(words, { ...asPeople(), stdin });

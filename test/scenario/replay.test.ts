@@ -80,7 +80,8 @@ describe('looking back', () => {
   it('[R34] a task that a limit ended, and one that the breaker ended', async () => {
     world.model.on('Go on and on', ({ step }) => says(call('test.echo', { text: `${step}` })));
     const limited = await doTask(world, 'Go on and on', {
-      ...{ agent: 'coder', limits: { max_steps: 3 } },
+      agent: 'coder',
+      limits: { max_steps: 3 },
     });
     assert.equal((await replay(limited.id)).same, true);
     world.model.on('Round and round', says(call('test.echo', { text: 'same' })));

@@ -91,7 +91,12 @@ describe('a restart', () => {
         }
         const results: Record<string, string> = {};
         for (const [what, { id }] of Object.entries({
-          ...{ working, ready, blocked, asking, parent, sleeping },
+          working,
+          ready,
+          blocked,
+          asking,
+          parent,
+          sleeping,
         })) {
           const ended = await taskEnded(runtime, id);
           assert.equal(ended.status, 'completed', `${what}: ${JSON.stringify(ended.error)}`);

@@ -168,7 +168,9 @@ describe('an old activation', () => {
     const run = await world.startRun('Put once');
     const service = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' } as const;
     const body = {
-      ...{ run_id: run.id, fence: run.fence, call_id: run.callId(0) },
+      run_id: run.id,
+      fence: run.fence,
+      call_id: run.callId(0),
       artifact: { name: 'a.txt', text: 'once' },
     };
     const put = () => askLocal(world, 'agentd', agentdRoutes.toolPutArtifact, { body }, service);

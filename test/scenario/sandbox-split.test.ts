@@ -26,8 +26,12 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
         .find((pid) => fieldOf(pid, 'Name') === name)!;
     const open = async (id: BoxId) => {
       const body = {
-        ...{ run_id: derivedId<RunId>('run', id), fence: 1, agent: 'coder', level: 'L2' as const },
-        ...{ task_id: derivedId<TaskId>('task', id), root_task_id: derivedId<TaskId>('task', id) },
+        run_id: derivedId<RunId>('run', id),
+        fence: 1,
+        agent: 'coder',
+        level: 'L2' as const,
+        task_id: derivedId<TaskId>('task', id),
+        root_task_id: derivedId<TaskId>('task', id),
         rules: { read: [], write: ['/workspace'], deny: [] },
         network: { egress_socket: null },
       };

@@ -63,7 +63,8 @@ for (const mode of MODES) {
 
     const whose = (agent: string, tree: string) => ({
       run_id: derivedId<RunId>('run', mode, agent, tree),
-      ...{ fence: 1, agent },
+      fence: 1,
+      agent,
       task_id: derivedId<TaskId>('task', mode, tree),
       root_task_id: derivedId<TaskId>('task', mode, tree),
     });
@@ -80,7 +81,8 @@ for (const mode of MODES) {
         body: {
           call_id: derivedId<CallId>('call', mode, made++),
           argv: ['/bin/sh', '-c', script],
-          ...{ limits, collect: true },
+          limits,
+          collect: true,
         },
       })) as Collected;
     const textOf = (end: Collected) => Buffer.from(end.stdout_base64, 'base64').toString();
@@ -158,8 +160,11 @@ for (const mode of MODES) {
           body: {
             ...whose('coder', 'once'),
             call_id: derivedId<CallId>('call', mode, made++),
-            ...{ level: 'L1', network: { egress_socket: null }, rules: rules as never },
-            ...{ argv: ['/bin/sh', '-c', script], collect: true },
+            level: 'L1',
+            network: { egress_socket: null },
+            rules: rules as never,
+            argv: ['/bin/sh', '-c', script],
+            collect: true,
           },
         }) as Promise<Collected>;
       const rules = { read: ['/usr/share'], write: [], deny: [] };
@@ -176,7 +181,9 @@ for (const mode of MODES) {
       const limits = { output_bytes: 60_000_000 };
       const body = { call_id: derivedId<CallId>('call', mode, made++), argv, limits };
       const request = http.request({
-        ...{ socketPath: peerSocket(), method: 'POST', path: `/v1/boxes/${id}/exec` },
+        socketPath: peerSocket(),
+        method: 'POST',
+        path: `/v1/boxes/${id}/exec`,
         headers: { host: 'agentd', 'content-type': 'application/json' },
       });
       request.end(JSON.stringify(body));

@@ -66,7 +66,9 @@ describe('tasks', () => {
   it('a part knows its whole: parent, root, thread, priority, and no more of a limit', async () => {
     world.model.on('Hold the whole', { hang: true });
     const whole = await create(world, 'Hold the whole', {
-      ...{ agent: 'planner', priority: 3, limits: { max_tokens: 50_000, max_time_s: 600 } },
+      agent: 'planner',
+      priority: 3,
+      limits: { max_tokens: 50_000, max_time_s: 600 },
     });
     const part = await create(world, 'Do a part', {
       agent: 'coder',
@@ -181,7 +183,8 @@ describe('tasks', () => {
       world.agentd.assignTask({ params: { id: task.id }, body: { agent: 'single' } }),
     );
     const given = await world.agentd.assignTask({
-      ...{ params: { id: task.id }, body: { agent: 'coder' } },
+      params: { id: task.id },
+      body: { agent: 'coder' },
     });
     assert.equal(given.task.assigned_to, 'coder');
     await world.agentd.resumeAgent({ params: { name: 'single' } });
@@ -215,7 +218,8 @@ describe('tasks', () => {
     const scene = await asked('Dawdle');
     await reaches(world, whole.id, 'waiting');
     const { task } = await world.agentd.cancelTask({
-      ...{ params: { id: whole.id }, body: { reason: 'we know already' } },
+      params: { id: whole.id },
+      body: { reason: 'we know already' },
     });
     assert.equal(task.status, 'canceled');
     assert.equal(task.reason, 'we know already');
@@ -240,11 +244,9 @@ describe('tasks', () => {
       broken ? finishes('no', { status: 'failed', error_code: 'luck' }) : finishes('yes'),
     );
     const first = await doTask(world, 'Try twice', {
-      ...{
-        agent: 'coder',
-        limits: { max_steps: 9 },
-        inputs: [{ kind: 'text', text: 'with this' }],
-      },
+      agent: 'coder',
+      limits: { max_steps: 9 },
+      inputs: [{ kind: 'text', text: 'with this' }],
     });
     assert.equal(first.error?.code, 'luck');
     broken = false;

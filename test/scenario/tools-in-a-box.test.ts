@@ -28,8 +28,10 @@ const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
 const GIT_ENV = {
   PATH: process.env.PATH,
   GIT_CONFIG_GLOBAL: '/dev/null',
-  ...{ GIT_AUTHOR_NAME: 'p', GIT_AUTHOR_EMAIL: 'p@x' },
-  ...{ GIT_COMMITTER_NAME: 'p', GIT_COMMITTER_EMAIL: 'p@x' },
+  GIT_AUTHOR_NAME: 'p',
+  GIT_AUTHOR_EMAIL: 'p@x',
+  GIT_COMMITTER_NAME: 'p',
+  GIT_COMMITTER_EMAIL: 'p@x',
 };
 
 for (const mode of MODES) {
@@ -86,18 +88,23 @@ for (const mode of MODES) {
       const sandboxd = makeClient(sandboxdRoutes, socketLink({ socketPath }));
       let made = 0;
       const rulesOf = async (agent: string) => ({
-        ...{ read: [outside], write: ['/workspace', `/home/${agent}`], deny: [], opened: [] },
+        read: [outside],
+        write: ['/workspace', `/home/${agent}`],
+        deny: [],
+        opened: [],
         network: { mode: 'none' as const, allow: [], granted: [] },
         resources: { cpu: null, memoryBytes: null, pids: null },
       });
       const boxes = makeBoxes({
         sandboxd,
-        ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
+        egressd: {} as never,
+        ways: { drop: async () => undefined } as never,
         policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
         grants: { hostsFor: async () => [] },
         newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
         runOf: () => runOf('coder'),
-        ...{ clock: systemClock(), log: silentLog },
+        clock: systemClock(),
+        log: silentLog,
       });
       const runs = new Map<string, ToolRun>();
       const runOf = (agent: string): ToolRun => {
@@ -116,7 +123,13 @@ for (const mode of MODES) {
           const callId = derivedId<CallId>('call', 'tools-in-a-box', mode, made++);
           const { signal } = new AbortController();
           const context: ToolContext = {
-            ...{ runId: run.runId, fence: 1, callId, agent, taskId, rootTaskId: taskId, signal },
+            runId: run.runId,
+            fence: 1,
+            callId,
+            agent,
+            taskId,
+            rootTaskId: taskId,
+            signal,
             box: () => boxes.of(run, { callId, signal, touched: [] }),
           };
           const effect = await one.perform(one.input.parse(input), context);

@@ -106,8 +106,9 @@ describe('a model that goes wrong in other ways', () => {
       modeld: {
         models: {
           default: {
-            ...{ routes: [{ provider: 'scripted', model: 'scripted-1' }] },
-            ...{ context_tokens: 6_000, max_output_tokens: 500 },
+            routes: [{ provider: 'scripted', model: 'scripted-1' }],
+            context_tokens: 6_000,
+            max_output_tokens: 500,
           },
         },
       },

@@ -131,7 +131,9 @@ describe('waits', () => {
     const { messages } = await world.agentd.listMessages({ query: { task_id: task.id } });
     await world.agentd.sendMessage({
       body: {
-        ...{ type: 'TaskProgress', to: 'agent:coder', task_id: task.id },
+        type: 'TaskProgress',
+        to: 'agent:coder',
+        task_id: task.id,
         in_reply_to: messages[0]!.id,
         parts: [{ kind: 'text', text: 'You may.' }],
       },

@@ -65,7 +65,11 @@ export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
     rmSync(dir, { recursive: true, force: true });
   };
   const quiet: Quiet = {
-    ...{ ...world, stop, startRun, workspace, someRun: await startRun() },
+    ...world,
+    stop,
+    startRun,
+    workspace,
+    someRun: await startRun(),
     async tidyUp() {
       const { tasks } = await world.agentd.listTasks({ query: { limit: 200 } });
       for (const { id, ended_at } of tasks)
@@ -89,8 +93,13 @@ async function startLiveRun(world: InProcessWorld, goal: string): Promise<LiveRu
     return isUp ? live : undefined;
   });
   const caller: RunCaller = {
-    ...{ kind: 'run', principal: `agent:${run.agent}`, runId: run.id, fence: run.fence },
-    ...{ mode: 'live', agent: run.agent, taskId: task.id },
+    kind: 'run',
+    principal: `agent:${run.agent}`,
+    runId: run.id,
+    fence: run.fence,
+    mode: 'live',
+    agent: run.agent,
+    taskId: task.id,
   };
   const callId = (step: number, index = 0) => callIdOf(run.id, 't', step, index);
   return { id: run.id, taskId: task.id, fence: run.fence, caller, callId };
@@ -160,11 +169,9 @@ export async function askLocal(
   const [path, search = ''] = pathOf(route, ask).split('?');
   try {
     const answer = await dispatch.run({
-      ...{
-        method: route.method,
-        path: path!,
-        query: Object.fromEntries(new URLSearchParams(search)),
-      },
+      method: route.method,
+      path: path!,
+      query: Object.fromEntries(new URLSearchParams(search)),
       body: ask.body === undefined ? undefined : JSON.parse(JSON.stringify(ask.body)),
       caller,
       idempotencyKey: key,
@@ -201,7 +208,10 @@ export function askSocket(
   const body = ask.text ?? (ask.body === undefined ? undefined : JSON.stringify(ask.body));
   return new Promise((resolve, reject) => {
     const request = http.request({
-      ...{ socketPath, method: route.method, path: pathOf(route, ask), agent: false },
+      socketPath,
+      method: route.method,
+      path: pathOf(route, ask),
+      agent: false,
       headers: {
         ...(body === undefined
           ? {}

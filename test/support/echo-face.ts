@@ -154,7 +154,12 @@ export async function startEchoFace(): Promise<EchoFace> {
     return responses[0]!;
   };
   return {
-    ...{ dir, path, face, lines, canceled, send },
+    dir,
+    path,
+    face,
+    lines,
+    canceled,
+    send,
     echo: (body, headers = {}) => send(requestText('POST', '/v1/echo', headers, body)),
     async close() {
       await face.closeAll();

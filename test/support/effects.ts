@@ -22,8 +22,10 @@ const HOST = 'good.test';
 const GIT_ENV = {
   PATH: process.env.PATH,
   GIT_CONFIG_GLOBAL: '/dev/null',
-  ...{ GIT_AUTHOR_NAME: 'p', GIT_AUTHOR_EMAIL: 'p@x' },
-  ...{ GIT_COMMITTER_NAME: 'p', GIT_COMMITTER_EMAIL: 'p@x' },
+  GIT_AUTHOR_NAME: 'p',
+  GIT_AUTHOR_EMAIL: 'p@x',
+  GIT_COMMITTER_NAME: 'p',
+  GIT_COMMITTER_EMAIL: 'p@x',
 };
 const toolIn = (place: string, more: string) => `name: line.${place}
 description: Adds a line.
@@ -83,14 +85,24 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     replicas: 8,
     tools: {
       allow: [
-        ...['file.read', 'file.write_workspace', 'git.read', 'git.write_branch', 'shell.exec'],
-        ...['line.box', 'line.host', 'http.fetch', 'network.external'],
+        'file.read',
+        'file.write_workspace',
+        'git.read',
+        'git.write_branch',
+        'shell.exec',
+        'line.box',
+        'line.host',
+        'http.fetch',
+        'network.external',
       ],
     },
     network: { mode: 'restricted', allow: [`${HOST}:${web.port}`] },
   };
   let runtime = await startRuntime({
-    ...{ base, mode, faults: true, agents: { coder: manifestOf('coder', JSON.stringify(spec)) } },
+    base,
+    mode,
+    faults: true,
+    agents: { coder: manifestOf('coder', JSON.stringify(spec)) },
     config: JSON.stringify({
       agentd: { crashes_max: 100_000 },
       modeld: scriptedModels(model.url),
@@ -110,7 +122,9 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
       : 0;
   const git = (key: string, ...args: string[]) =>
     execFileSync('git', ['-c', 'safe.directory=*', ...args], {
-      ...{ cwd: workspaceOf(key), env: GIT_ENV, encoding: 'utf8' as const },
+      cwd: workspaceOf(key),
+      env: GIT_ENV,
+      encoding: 'utf8' as const,
     });
 
   /** A box that closes takes away what stood for `commondir`, perhaps just as git reads it. */
@@ -221,7 +235,11 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     get runtime() {
       return runtime;
     },
-    ...{ effects, workspaceOf, seen, url, workOn },
+    effects,
+    workspaceOf,
+    seen,
+    url,
+    workOn,
     armCrash: (failpoint, { passes = 0, who } = {}) =>
       writeFileSync(crashFile, [failpoint, passes, who ?? ''].join(' ').trim()),
     crashCame: () => !existsSync(crashFile),

@@ -92,8 +92,11 @@ async function writeLog(stateDir: string, events: Event[]): Promise<string> {
   );
   told.sort((a, b) => a.ts.localeCompare(b.ts));
   const log = await openLog({
-    ...{ dir: join(stateDir, 'audit'), origin: 'agentd.local/audit', clock: systemClock() },
-    ...{ segmentBytesMax: 1 << 20, checkpointEveryMs: 1_000 },
+    dir: join(stateDir, 'audit'),
+    origin: 'agentd.local/audit',
+    clock: systemClock(),
+    segmentBytesMax: 1 << 20,
+    checkpointEveryMs: 1_000,
   });
   const bodies = told.map((event) => JSON.stringify(event));
   await log.append(bodies.slice(0, 20));

@@ -24,8 +24,12 @@ export function gitServer(dir: string): http.RequestListener {
     const child = spawn('git', ['http-backend'], {
       env: {
         PATH: process.env.PATH ?? '',
-        ...{ GIT_PROJECT_ROOT: join(dir, 'served'), GIT_HTTP_EXPORT_ALL: '1', PATH_INFO: path },
-        ...{ QUERY_STRING: query, REQUEST_METHOD: request.method ?? 'GET', REMOTE_ADDR: '-' },
+        GIT_PROJECT_ROOT: join(dir, 'served'),
+        GIT_HTTP_EXPORT_ALL: '1',
+        PATH_INFO: path,
+        QUERY_STRING: query,
+        REQUEST_METHOD: request.method ?? 'GET',
+        REMOTE_ADDR: '-',
         CONTENT_TYPE: request.headers['content-type'] ?? '',
         HTTP_CONTENT_ENCODING: String(request.headers['content-encoding'] ?? ''),
       },

@@ -83,8 +83,11 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
     }),
   };
   const warden = await startWarden({
-    ...{ config: host.config.sandboxd as SandboxdConfig, stateDir, runtimeDir },
-    ...{ clientPid: process.pid, log: silentLog },
+    config: host.config.sandboxd as SandboxdConfig,
+    stateDir,
+    runtimeDir,
+    clientPid: process.pid,
+    log: silentLog,
   });
   for (const name of START_ORDER) await hostDaemon(await LOADERS[name](), host);
   for (const name of START_ORDER) await here.get(name)!.begin();

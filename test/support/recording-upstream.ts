@@ -39,14 +39,18 @@ const event = (name: string | undefined, data: unknown): string =>
 
 function openaiWhole({ tool, text }: Reply, model: unknown): object {
   const call = {
-    ...{ id: 'call_up1', type: 'function' },
+    id: 'call_up1',
+    type: 'function',
     function: { name: CALL.name, arguments: JSON.stringify(CALL.input) },
   };
   const message = tool
     ? { role: 'assistant', content: null, tool_calls: [call] }
     : { role: 'assistant', content: text, refusal: null };
   return {
-    ...{ id: 'chatcmpl-up', object: 'chat.completion', created: 1_700_000_000, model },
+    id: 'chatcmpl-up',
+    object: 'chat.completion',
+    created: 1_700_000_000,
+    model,
     choices: [{ index: 0, message, finish_reason: tool ? 'tool_calls' : 'stop', logprobs: null }],
     usage: { prompt_tokens: 12, completion_tokens: 5, total_tokens: 17 },
     ...EXTRA,
@@ -84,8 +88,13 @@ function openaiStream({ tool, text }: Reply, model: unknown): string {
 function anthropicWhole({ tool, text }: Reply, model: unknown): object {
   const block = tool ? { type: 'tool_use', id: 'toolu_up1', ...CALL } : { type: 'text', text };
   return {
-    ...{ id: 'msg_up', type: 'message', role: 'assistant', model, content: [block] },
-    ...{ stop_reason: tool ? 'tool_use' : 'end_turn', stop_sequence: null },
+    id: 'msg_up',
+    type: 'message',
+    role: 'assistant',
+    model,
+    content: [block],
+    stop_reason: tool ? 'tool_use' : 'end_turn',
+    stop_sequence: null,
     usage: { input_tokens: 12, output_tokens: 5 },
     ...EXTRA,
   };
@@ -106,7 +115,8 @@ function anthropicStream(reply: Reply, model: unknown): string {
   const json = JSON.stringify(CALL.input);
   const deltas = tool
     ? [json.slice(0, 6), json.slice(6)].map((partial_json) => ({
-        ...{ type: 'input_json_delta', partial_json },
+        type: 'input_json_delta',
+        partial_json,
       }))
     : text.split(/(?<= )/).map((piece) => ({ type: 'text_delta', text: piece }));
   return [

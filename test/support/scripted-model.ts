@@ -117,7 +117,8 @@ function sceneOf(
 function embed(response: http.ServerResponse, body: Record<string, unknown>): void {
   const input = body.input as string[];
   const data = input.map((text, index) => ({
-    ...{ object: 'embedding', index },
+    object: 'embedding',
+    index,
     embedding: [text.length, 1],
   }));
   const usage = { prompt_tokens: input.length, total_tokens: input.length };
@@ -147,7 +148,10 @@ function answer(response: http.ServerResponse, scene: ScriptedScene, say: Script
   const finish_reason = toolCalls.length === 0 ? 'stop' : 'tool_calls';
   response.end(
     JSON.stringify({
-      ...{ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: scene.body.model },
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      created: 1,
+      model: scene.body.model,
       choices: [{ index: 0, message, finish_reason }],
       usage,
     }),

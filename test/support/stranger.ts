@@ -22,7 +22,9 @@ function readNote(note: string, vkey: string): { size: number; root: Buffer } | 
   const [name = '', id = ''] = vkey.split('+');
   const key = Buffer.from(vkey.slice(name.length + id.length + 2), 'base64');
   const publicKey = createPublicKey({
-    ...{ key: Buffer.concat([DER_HEAD, key.subarray(1)]), format: 'der', type: 'spki' },
+    key: Buffer.concat([DER_HEAD, key.subarray(1)]),
+    format: 'der',
+    type: 'spki',
   });
   const end = note.lastIndexOf('\n\n') + 1;
   const text = note.slice(0, end);

@@ -71,7 +71,14 @@ export async function openTestBox(options: { agent?: string } = {}): Promise<Tes
   };
   return {
     show,
-    ...{ box, context, workspace, outside, home, logs, commands, call },
+    box,
+    context,
+    workspace,
+    outside,
+    home,
+    logs,
+    commands,
+    call,
     async result(tool, input) {
       const effect = await call(tool, input);
       if (!('result' in effect))

@@ -323,8 +323,11 @@ const calls = rows({
     good: async (world) => ({
       params: { id: `approval_${NOBODY}` },
       body: {
-        ...{ run_id: world.someRun.id, call_id: world.someRun.callId(77) },
-        ...{ outcome: 'answered', decision: 'approved', by: 'person:tester' },
+        run_id: world.someRun.id,
+        call_id: world.someRun.callId(77),
+        outcome: 'answered',
+        decision: 'approved',
+        by: 'person:tester',
       },
     }),
     check: (answer: { ended: boolean }) => assert.equal(answer.ended, false),

@@ -14,17 +14,25 @@ const asking = (world: Quiet) => {
   const { id, taskId } = world.someRun;
   const args = { commit: `abc${made++}`, target: 'production' };
   return {
-    ...{ call_id: derivedId<CallId>('call', 'wire', made++), run_id: id, agent: 'worker' },
-    ...{ task_id: taskId, root_task_id: taskId, action: 'deploy.run', class: 'production.change' },
-    ...{ risk: 'high', reversibility: 'externally-reversible', repo: '/srv/repo' },
-    ...{ summary: `Deploy ${args.commit}`, arguments: args, arguments_hash: hashJson(args) },
-    ...{
-      diff: '-slow\n+fast\n',
-      rollback: 'deploy the commit before',
-      labels: [],
-      rules: ['base'],
-    },
-    ...{ reason: 'production needs a person', each_call: false },
+    call_id: derivedId<CallId>('call', 'wire', made++),
+    run_id: id,
+    agent: 'worker',
+    task_id: taskId,
+    root_task_id: taskId,
+    action: 'deploy.run',
+    class: 'production.change',
+    risk: 'high',
+    reversibility: 'externally-reversible',
+    repo: '/srv/repo',
+    summary: `Deploy ${args.commit}`,
+    arguments: args,
+    arguments_hash: hashJson(args),
+    diff: '-slow\n+fast\n',
+    rollback: 'deploy the commit before',
+    labels: [],
+    rules: ['base'],
+    reason: 'production needs a person',
+    each_call: false,
   };
 };
 type Asking = ReturnType<typeof asking>;

@@ -10,8 +10,12 @@ const nothing = async (): Promise<Good> => ({});
 const event = (source: CallerKind = 'agentd') => {
   const seq = ++made;
   return {
-    ...{ id: `wire-${seq}`, ts: '2026-03-01T09:00:00Z', event: 'task.created', source },
-    ...{ source_store: `wire-${seq}`, source_seq: seq },
+    id: `wire-${seq}`,
+    ts: '2026-03-01T09:00:00Z',
+    event: 'task.created',
+    source,
+    source_store: `wire-${seq}`,
+    source_seq: seq,
   };
 };
 const append = (more: object) => () => ({ body: { events: [{ ...event(), ...more }] } });

@@ -58,7 +58,9 @@ const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
   sendMessage: async () => {
     const say = (text: string) => ({
       body: {
-        ...{ type: 'TaskProgress', to: 'agent:worker', task_id: world.someRun.taskId },
+        type: 'TaskProgress',
+        to: 'agent:worker',
+        task_id: world.someRun.taskId,
         parts: [{ kind: 'text', text }],
       },
     });
@@ -210,7 +212,9 @@ function follow(query: string): Follower {
   const follower: Follower = { events: [], ids: [], close: () => request.destroy() };
   const request = http.get(
     {
-      ...{ socketPath: operatorSocket('auditd-ai'), headers: headers(), agent: false },
+      socketPath: operatorSocket('auditd-ai'),
+      headers: headers(),
+      agent: false,
       path: `/v1/audit/events?follow=1${query}`,
     },
     (response) => {

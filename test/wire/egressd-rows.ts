@@ -20,8 +20,14 @@ export const PAGE = `127.0.0.1:${pagePort}`;
 const opening = (port = 443) => {
   const task_id = derivedId<TaskId>('task', 'wire', 'egress', made++);
   return {
-    ...{ fence: 1, agent: 'worker', task_id, root_task_id: task_id, labels: [] },
-    ...{ allow: [{ host: '127.0.0.1', port }], granted: [], bytes_max: 1_000_000 },
+    fence: 1,
+    agent: 'worker',
+    task_id,
+    root_task_id: task_id,
+    labels: [],
+    allow: [{ host: '127.0.0.1', port }],
+    granted: [],
+    bytes_max: 1_000_000,
   };
 };
 
@@ -94,8 +100,11 @@ export const ROWS = rows({
     good: async (world) => ({
       params: { id: await opened(world, pagePort) },
       body: {
-        ...{ fence: 1, call_id: derivedId<CallId>('call', 'wire', 'egress', made++) },
-        ...{ method: 'GET', url: `http://${PAGE}/`, headers: {} },
+        fence: 1,
+        call_id: derivedId<CallId>('call', 'wire', 'egress', made++),
+        method: 'GET',
+        url: `http://${PAGE}/`,
+        headers: {},
       },
     }),
     check: (answer: { status: number; body_base64: string }) => {

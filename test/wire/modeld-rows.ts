@@ -8,7 +8,11 @@ let made = 0;
 const nothing = async (): Promise<Good> => ({});
 
 const forModels = () => ({
-  ...{ ...admission(), model: 'default', max_steps: 9, max_tokens: null, max_cost_microusd: null },
+  ...admission(),
+  model: 'default',
+  max_steps: 9,
+  max_tokens: null,
+  max_cost_microusd: null,
 });
 
 const said = (text: string) => [{ role: 'user', parts: [{ type: 'text', text }] }];

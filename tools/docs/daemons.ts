@@ -26,8 +26,13 @@ function writeTables(table: DaemonTable, routes: readonly NamedRoute[]): string 
     return `| ${name} | ${peers.join(' · ') || 'none'} |`;
   });
   return [
-    ...['| daemon | owns |', '|---|---|', ...owns, ''],
-    ...['| caller | routes it may call |', '|---|---|', ...calls],
+    '| daemon | owns |',
+    '|---|---|',
+    ...owns,
+    '',
+    '| caller | routes it may call |',
+    '|---|---|',
+    ...calls,
   ].join('\n');
 }
 

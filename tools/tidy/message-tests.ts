@@ -14,13 +14,22 @@ const ALLOWED: Readonly<Record<string, string>> = {
 
 const textNames = new Set(['message', 'hint']);
 const testsOfReceiver = new Set([
-  ...['includes', 'startsWith', 'endsWith', 'match', 'matchAll', 'search'],
-  ...['indexOf', 'lastIndexOf'],
+  'includes',
+  'startsWith',
+  'endsWith',
+  'match',
+  'matchAll',
+  'search',
+  'indexOf',
+  'lastIndexOf',
 ]);
 const testsOfArgument = new Set(['test', 'exec', 'includes', 'has']);
 const equality = new Set(['===', '!==', '==', '!=']);
 const wrappers = new Set([
-  ...['ChainExpression', 'ParenthesizedExpression', 'TSAsExpression', 'TSNonNullExpression'],
+  'ChainExpression',
+  'ParenthesizedExpression',
+  'TSAsExpression',
+  'TSNonNullExpression',
   'TSSatisfiesExpression',
 ]);
 

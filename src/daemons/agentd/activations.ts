@@ -62,12 +62,10 @@ const AGAIN_MS_MAX = 5_000;
 const AWAY_MS_MAX = 600_000;
 
 const RETRY: BackoffOptions = {
-  ...{
-    isTransient: isTransient,
-    backoffMsMax: AGAIN_MS_MAX,
-    timeoutMs: AWAY_MS_MAX,
-    inBackground: true,
-  },
+  isTransient: isTransient,
+  backoffMsMax: AGAIN_MS_MAX,
+  timeoutMs: AWAY_MS_MAX,
+  inBackground: true,
 };
 
 export function makeActivations(parts: ActivationDeps): LiveActivations {
@@ -153,8 +151,13 @@ export function makeActivations(parts: ActivationDeps): LiveActivations {
 
   const launch: LiveActivations['launch'] = (run, task, mode, onExit) =>
     parts.launcher.start({
-      ...{ runId: run.id, fence: run.fence, mode, agent: run.agent },
-      ...{ taskId: task.id, rootTaskId: task.root_task_id, onExit },
+      runId: run.id,
+      fence: run.fence,
+      mode,
+      agent: run.agent,
+      taskId: task.id,
+      rootTaskId: task.root_task_id,
+      onExit,
     });
 
   const exited = async (run: RunRow, exit: RunExit): Promise<void> => {

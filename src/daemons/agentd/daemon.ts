@@ -72,7 +72,11 @@ async function start(floor: DaemonContext<AgentdConfig>) {
   const room = makeArtifactRoom({ dir, reserveBytes: config.disk_reserve_bytes });
   const artifacts = makeArtifacts({ store, blobs, room, newId });
   service = makeService({
-    ...{ store, config, clock, newId, log },
+    store,
+    config,
+    clock,
+    newId,
+    log,
     activations: () => activations!,
     haltReason: () => halt?.reason(),
     checkInputs: artifacts.checkInputs,
@@ -110,14 +114,24 @@ async function start(floor: DaemonContext<AgentdConfig>) {
       .catch((error: unknown) => log.error('policy could not be published', { error }));
   });
   const publisher = makePublisher({
-    ...{ stateDir, clock, log, readSite: policyDir.read, people: config.people ?? null },
+    stateDir,
+    clock,
+    log,
+    readSite: policyDir.read,
+    people: config.people ?? null,
     protectedDirs: [stateDir, agentsDir, policiesDir],
     onPublished: ({ version, hash }) => store.runtimeEvent('policy.loaded', { version, hash }),
     onRefused: (refused) => store.runtimeEvent('policy.refused', refused),
   });
   const agents = makeAgents({
-    ...{ store, dir: agentsDir, manifests: () => manifests!, quotas, log },
-    ...{ publish: publisher.setAgents, readManifest, modeld },
+    store,
+    dir: agentsDir,
+    manifests: () => manifests!,
+    quotas,
+    log,
+    publish: publisher.setAgents,
+    readManifest,
+    modeld,
   });
   const inForce = (await store.agents()).flatMap(({ row, spec }) =>
     row.manifest_file === null ? [] : [{ file: row.manifest_file, agent: spec }],

@@ -44,7 +44,10 @@ export function policyHandlers(parts: {
       const { version, hash, made_at, site, agents, people } = publisher.bundle();
       return {
         policy: {
-          ...{ version, hash, made_at, people },
+          version,
+          hash,
+          made_at,
+          people,
           policies_dir: parts.policiesDir,
           site: site.map(({ file, text }) => ({ file, rules: splitRules(text).length })),
           agents: Object.keys(agents).length,
@@ -82,7 +85,10 @@ export function policyHandlers(parts: {
       }
       const changed = makePolicy(withFiles(publisher.bundle(), c.body.files), clock);
       const simulation = await simulate({
-        ...{ today: inForce(), changed, audit: parts.audit, toold: parts.toold },
+        today: inForce(),
+        changed,
+        audit: parts.audit,
+        toold: parts.toold,
         since: c.body.since ?? null,
       });
       return { simulation };

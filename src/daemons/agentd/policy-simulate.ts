@@ -66,7 +66,10 @@ export async function simulate(parts: {
     }
     const now = await today.decideAll(past.requests);
     view.changes.push({
-      ...{ event: past.eventId, ts: past.ts, agent: past.agent, tool: past.tool },
+      event: past.eventId,
+      ts: past.ts,
+      agent: past.agent,
+      tool: past.tool,
       task_id: past.taskId,
       touches: touchesOf(past),
       recorded: { answer: past.answer, rules: past.rules },

@@ -21,7 +21,10 @@ type Routes = typeof policyRoutes;
 
 function manifest(name: string, spec: object = {}) {
   const text = JSON.stringify({
-    ...{ apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name }, spec },
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { name },
+    spec,
   });
   const read = readManifest(text, `${name}.yaml`);
   assert.ok(read.ok, JSON.stringify(read));
@@ -40,8 +43,12 @@ function makeSite(t: TestContext) {
     const dir = followPolicyDir(rulesDir, manualClock(0), () => {});
     t.after(() => dir.stop());
     return makePublisher({
-      ...{ stateDir: root, people: null, protectedDirs: [root], readSite: dir.read },
-      ...{ clock: manualClock(Date.parse('2026-01-01T00:00:00Z')), log: silentLog },
+      stateDir: root,
+      people: null,
+      protectedDirs: [root],
+      readSite: dir.read,
+      clock: manualClock(Date.parse('2026-01-01T00:00:00Z')),
+      log: silentLog,
       onPublished: async ({ version }) => void versions.push(version),
       onRefused: async (refused) => void refusals.push(refused),
     });
@@ -152,9 +159,17 @@ test('the directory is followed: a new file is told', async (t) => {
 
 function event(seq: number, more: Partial<AuditEvent>): AuditEvent {
   return {
-    ...{ id: `call_${seq}.attempted.1`, ts: `2026-01-01T00:00:0${seq}.000Z`, seq },
-    ...{ event: 'tool.call.attempted', source: 'toold', source_store: 's', source_seq: seq + 1 },
-    ...{ agent: 'coder', tool: 'file.read', task_id: 'task_1', call_id: `call_${seq}` },
+    id: `call_${seq}.attempted.1`,
+    ts: `2026-01-01T00:00:0${seq}.000Z`,
+    seq,
+    event: 'tool.call.attempted',
+    source: 'toold',
+    source_store: 's',
+    source_seq: seq + 1,
+    agent: 'coder',
+    tool: 'file.read',
+    task_id: 'task_1',
+    call_id: `call_${seq}`,
     ...more,
   } as AuditEvent;
 }
@@ -172,7 +187,9 @@ async function withPast(t: TestContext, events: AuditEvent[]) {
   const tools = { allow: ['file.read'] };
   await publisher.setAgents([manifest('coder', { tools, filesystem: { read: ['/srv/docs'] } })]);
   return policyHandlers({
-    ...{ publisher, policiesDir: site.rulesDir, clock: manualClock(0) },
+    publisher,
+    policiesDir: site.rulesDir,
+    clock: manualClock(0),
     readManifest: async (text, file) => readManifest(text, file),
     audit: {
       events: async ({ query }) => ({
@@ -209,7 +226,11 @@ test('a changed rule names each decision of the past that would be another', asy
   assert.equal(simulation.decisions, 2);
   assert.deepEqual(
     simulation.changes.map(({ event: id, recorded, today, changed }) => [
-      ...[id, recorded.answer, today.answer, changed.answer, changed.rules],
+      id,
+      recorded.answer,
+      today.answer,
+      changed.answer,
+      changed.rules,
     ]),
     [['call_1.attempted.1', 'allow', 'allow', 'deny', ['site:10-docs.cedar:1']]],
   );

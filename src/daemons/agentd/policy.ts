@@ -146,7 +146,8 @@ function readPublished(file: string, log: Log): Bundle | undefined {
     const read = readBundle(file);
     if (read.ok) return read.bundle;
     log.error('the policy of an earlier life is broken; it is made anew', {
-      ...{ file, problem: read.problem },
+      file,
+      problem: read.problem,
     });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;

@@ -21,7 +21,8 @@ export function makeQuotas(modeld: Pick<Client<typeof modeldRoutes>, 'setBudget'
       if (tokens === undefined && cost === undefined) return;
       await modeld.setBudget({
         body: {
-          ...{ subject: 'agent', name },
+          subject: 'agent',
+          name,
           ...(tokens === undefined ? {} : { tokens_limit: tokens }),
           ...(cost === undefined ? {} : { cost_limit_microusd: cost }),
         },

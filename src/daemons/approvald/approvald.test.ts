@@ -113,7 +113,8 @@ describe('[R368] counters', () => {
     const { approval } = await host.ask();
     await host.alice.reject({ ...at(approval.id), body: {} });
     const link = localLink(() => host.hosted.dispatch, {
-      ...{ kind: 'operator', principal: 'person:alice' },
+      kind: 'operator',
+      principal: 'person:alice',
     });
     const answer = await makeClient(commonRoutes, link).metrics({});
     const text = String((answer as RawAnswer).body);

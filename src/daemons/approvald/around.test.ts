@@ -128,8 +128,13 @@ describe('only people answer', () => {
     const { approval } = await host.ask();
     const { nonce } = approval;
     const run = host.as({
-      ...{ kind: 'run', principal: 'agent:deployer', runId: derivedId<RunId>('run', 'one') },
-      ...{ fence: 1, mode: 'live', agent: 'deployer', taskId: derivedId('task', 'leaf') },
+      kind: 'run',
+      principal: 'agent:deployer',
+      runId: derivedId<RunId>('run', 'one'),
+      fence: 1,
+      mode: 'live',
+      agent: 'deployer',
+      taskId: derivedId('task', 'leaf'),
     });
     const agent = host.as({ kind: 'operator', principal: 'agent:deployer' });
     for (const client of [run, host.toold])
@@ -160,8 +165,11 @@ describe('who waits', () => {
     await until(world, () => world.told.length > 0);
     assert.deepEqual(world.told, [
       {
-        ...{ approval_id: approval.id, call_id: body.call_id, decision: 'approved' },
-        ...{ outcome: 'answered', by: 'person:alice' },
+        approval_id: approval.id,
+        call_id: body.call_id,
+        decision: 'approved',
+        outcome: 'answered',
+        by: 'person:alice',
       },
     ]);
     world.clock.advance(60_000);

@@ -43,7 +43,14 @@ async function start(
     delivery.wake();
   };
   const store = makeStore({
-    ...{ db, outbox, clock, newId, random, config, signing, onCommitted },
+    db,
+    outbox,
+    clock,
+    newId,
+    random,
+    config,
+    signing,
+    onCommitted,
     targets: [...channels.keys()],
   });
   const agentd = floor.peer('agentd', agentdRoutes);
@@ -68,7 +75,8 @@ async function start(
   const loops = [expiry, notifier, delivery, reconciliation];
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
-    ...{ log, clock },
+    log,
+    clock,
     onRefused: auditRefusals({ daemon: 'approvald', db, outbox, newId, log }),
   });
   const mayDecide = makeMayDecide(policy);

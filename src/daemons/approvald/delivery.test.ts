@@ -27,7 +27,9 @@ test('a notice that comes just after the last look is delivered, too', async () 
   const delivery = makeDelivery({
     store,
     channels: new Map([['here', async ({ id }) => void carried.push(id)]]),
-    ...{ attemptsMax: 3, clock: manualClock(0), log: silentLog },
+    attemptsMax: 3,
+    clock: manualClock(0),
+    log: silentLog,
   });
   const tell = (id: string): void => {
     due.push({ id, target: 'here', body: '{}', attempts: 0 });

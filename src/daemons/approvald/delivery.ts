@@ -31,7 +31,10 @@ export function makeDelivery(options: {
     } catch (error) {
       const isLast = attempts + 1 >= attemptsMax;
       log.warn(isLast ? 'a notice was given up' : 'a notice did not arrive; trying again', {
-        ...{ id, target, attempts: attempts + 1, error },
+        id,
+        target,
+        attempts: attempts + 1,
+        error,
       });
       if (isLast) return void (await store.noticeDone(id));
       const delayMs = Math.min(NOTICE_BACKOFF_MS.min * 2 ** attempts, NOTICE_BACKOFF_MS.max);

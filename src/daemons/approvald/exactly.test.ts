@@ -25,15 +25,24 @@ const run = fc.constantFrom(0, 0, 0, 1);
 const marked = fc.constantFrom(false, false, false, true);
 const asks = fc.record({
   do: fc.constant('ask' as const),
-  ...{ call: fc.nat(2), run, args: small, marked },
+  call: fc.nat(2),
+  run,
+  args: small,
+  marked,
 });
 const approves = fc.record({
   do: fc.constant('approve' as const),
-  ...{ who, nth, edit: fc.option(small, { freq: 2 }) },
+  who,
+  nth,
+  edit: fc.option(small, { freq: 2 }),
 });
 const redeems = fc.record({
   do: fc.constant('redeem' as const),
-  ...{ nth, call: fc.nat(2), run, args: small, marked },
+  nth,
+  call: fc.nat(2),
+  run,
+  args: small,
+  marked,
 });
 const act: fc.Arbitrary<Act> = fc.oneof(
   { weight: 4, arbitrary: asks },
@@ -82,12 +91,13 @@ async function play(
     if (one.do === 'ask') {
       const args = argsOf(one.args);
       const body = asking({
-        ...{ call_id: callOf(salt, one.call), run_id: runOf(salt, one.run), diff: null },
-        ...{
-          root_task_id: derivedId('task', salt) as never,
-          labels: one.marked ? ['outside'] : [],
-        },
-        ...{ arguments: args, arguments_hash: hashJson(args) },
+        call_id: callOf(salt, one.call),
+        run_id: runOf(salt, one.run),
+        diff: null,
+        root_task_id: derivedId('task', salt) as never,
+        labels: one.marked ? ['outside'] : [],
+        arguments: args,
+        arguments_hash: hashJson(args),
       });
       const now = await quietly(host.toold.askApproval({ body }));
       if (now === undefined) continue;
@@ -110,7 +120,9 @@ async function play(
     const call_id = callOf(salt, one.call);
     const hash = hashJson(argsOf(one.args));
     const redeeming = {
-      ...{ call_id, run_id: runOf(salt, one.run), arguments_hash: hash },
+      call_id,
+      run_id: runOf(salt, one.run),
+      arguments_hash: hash,
       labels: one.marked ? (['outside'] as const).slice() : [],
     };
     const answer = await quietly(host.toold.redeemApproval({ params, body: redeeming }));

@@ -39,10 +39,16 @@ export function makeMayDecide(policy: {
       action: 'approval.decide',
       resource: { type: 'Approval', id: approval.id },
       context: {
-        ...{ agent: approval.agent, tool: approval.action, class: approval.class },
-        ...{ risk: approval.risk, reversibility: approval.reversibility },
-        ...{ decision: answer, reach, labels: approval.labels },
-        ...{ task_id: approval.taskId, root_task_id: approval.rootTaskId },
+        agent: approval.agent,
+        tool: approval.action,
+        class: approval.class,
+        risk: approval.risk,
+        reversibility: approval.reversibility,
+        decision: answer,
+        reach,
+        labels: approval.labels,
+        task_id: approval.taskId,
+        root_task_id: approval.rootTaskId,
       },
     });
     return {

@@ -109,7 +109,9 @@ describe('[R110-R112] how far an approval reaches', () => {
 
   it('a chain of actions takes its riskiest class', async () => {
     const { approval } = await next({
-      ...{ class: 'file.write_workspace', risk: 'low', reversibility: 'reversible' },
+      class: 'file.write_workspace',
+      risk: 'low',
+      reversibility: 'reversible',
       chain: [
         {
           class: 'production.change',

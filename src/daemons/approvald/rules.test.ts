@@ -114,7 +114,9 @@ test('what a call brings now and was not shown is found', () => {
   const own = { class: 'shell.exec', risk: 'medium', reversibility: 'reversible' } as const;
   const out = { class: 'network.external', risk: 'low', reversibility: 'read-only' } as const;
   const as = (link: Omit<ChainLink, 'part' | 'what'>, part: ChainLink['part']) => ({
-    ...{ ...link, part, what: '' },
+    ...link,
+    part,
+    what: '',
   });
   const shown = [as(own, 'call'), as(out, 'brings')];
   assert.equal(unshown([as(out, 'brings')], shown), undefined);
@@ -161,7 +163,9 @@ const said: fc.Arbitrary<DecisionRecord> = fc
     ...person,
     answer,
     edited_hash: answer === 'approve' ? edited_hash : null,
-    ...{ for: 'once' as const, text: null, to: null },
+    for: 'once' as const,
+    text: null,
+    to: null,
   }));
 
 test('no key and no name counts twice, and nothing said before an edit counts', () => {
@@ -190,8 +194,13 @@ test('who passed it on never approves, under any name', () => {
 
 test('approving what somebody edited since is no repetition', () => {
   const mine: DecisionRecord = {
-    ...{ by: 'person:a', key: 'people/a', answer: 'approve', edited_hash: null },
-    ...{ for: 'once', text: null, to: null },
+    by: 'person:a',
+    key: 'people/a',
+    answer: 'approve',
+    edited_hash: null,
+    for: 'once',
+    text: null,
+    to: null,
   };
   const edit: DecisionRecord = { ...mine, by: 'person:b', key: 'people/b', edited_hash: 'h' };
   assert.equal(isRepeat([mine], mine), true);

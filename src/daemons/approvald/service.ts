@@ -110,7 +110,9 @@ export function makeService(parts: {
       const person = personOf(caller);
       const reach = said.answer === 'approve' ? said.reach : 'once';
       const { allow, second, rule, reason } = await mayDecide({
-        ...{ person: person.principal, answer: said.answer, reach },
+        person: person.principal,
+        answer: said.answer,
+        reach,
         approval: subjectOf(row),
       });
       if (!allow)
@@ -160,8 +162,14 @@ function assertPassable(row: ApprovalRow, to: string | null, others: readonly st
 }
 
 const subjectOf = (row: ApprovalRow): DecideQuestion['approval'] => ({
-  ...{ id: row.id, agent: row.agent, action: row.action, class: row.class, risk: row.risk },
-  ...{ reversibility: row.reversibility, taskId: row.task_id, rootTaskId: row.root_task_id },
+  id: row.id,
+  agent: row.agent,
+  action: row.action,
+  class: row.class,
+  risk: row.risk,
+  reversibility: row.reversibility,
+  taskId: row.task_id,
+  rootTaskId: row.root_task_id,
   labels: labelsOf(row),
 });
 

@@ -9,8 +9,12 @@ import { makeWaitNotifier } from './wait-notifier.ts';
 
 const untoldOf = (callId: string): PendingNotification =>
   ({
-    ...{ call_id: callId, approval_id: 'approval_1', run_id: 'run_1', status: 'approved' },
-    ...{ decided_by: 'person:alice', expires_ms: 1_000 },
+    call_id: callId,
+    approval_id: 'approval_1',
+    run_id: 'run_1',
+    status: 'approved',
+    decided_by: 'person:alice',
+    expires_ms: 1_000,
   }) as unknown as PendingNotification;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -31,7 +35,9 @@ test('a decision made while agentd is notified of the last one is passed on, too
     };
     const agentd = { approvalEnded: async () => ({ ended: true }) };
     const notifier = makeWaitNotifier({
-      ...{ store, clock: manualClock(0), log: silentLog },
+      store,
+      clock: manualClock(0),
+      log: silentLog,
       agentd: agentd as never,
     });
     const answerLater = async () => {
@@ -58,7 +64,8 @@ test('decisions beyond what the store returns at a time are passed on without a 
       withdraw: async () => 0,
     },
     agentd: { approvalEnded: async () => ({ ended: true }) } as never,
-    ...{ clock: manualClock(0), log: silentLog },
+    clock: manualClock(0),
+    log: silentLog,
   });
   notifier.wake();
   await settle();

@@ -150,8 +150,16 @@ describe('clients with the settings of a box', () => {
       run(
         { ...env, npm_config_cache: join(dir, 'npm-cache'), npm_config_update_notifier: 'false' },
         'npm',
-        ...['install', 'tiny-thing', '--prefix', project, '--registry', origin],
-        ...['--no-audit', '--no-fund', '--fetch-retries=0', '--ignore-scripts'],
+        'install',
+        'tiny-thing',
+        '--prefix',
+        project,
+        '--registry',
+        origin,
+        '--no-audit',
+        '--no-fund',
+        '--fetch-retries=0',
+        '--ignore-scripts',
       );
     const installed = await npm(`http://packages.good.test:${packages.port}/`);
     assert.equal(installed.status, 0, installed.err);
@@ -181,7 +189,9 @@ describe('clients with the settings of a box', () => {
     const tls = await run(
       { ...env, ...ca },
       process.execPath,
-      ...['--input-type=module', '-e', 'console.log(await (await fetch(process.argv[1])).text())'],
+      '--input-type=module',
+      '-e',
+      'console.log(await (await fetch(process.argv[1])).text())',
       `https://good.test:${secure.port}/`,
     );
     assert.equal(tls.out, 'secret\n', tls.err);

@@ -144,9 +144,20 @@ export function makeGate(options: GateOptions): Connector {
       });
     assertNotTooFast(run);
     const connection: TrackedConnection = {
-      ...{ id: newId<string>('net'), kind: asked.kind, wanted, isPlain, callId: asked.callId },
-      ...{ address: null, openedMs: clock.nowMs(), bytesSent: 0, bytesReceived: 0, requests: 0 },
-      ...{ status: 'closed', ending: new AbortController(), isRecorded: false, isFinished: false },
+      id: newId<string>('net'),
+      kind: asked.kind,
+      wanted,
+      isPlain,
+      callId: asked.callId,
+      address: null,
+      openedMs: clock.nowMs(),
+      bytesSent: 0,
+      bytesReceived: 0,
+      requests: 0,
+      status: 'closed',
+      ending: new AbortController(),
+      isRecorded: false,
+      isFinished: false,
     };
     run.connections.add(connection);
     open++;
@@ -157,7 +168,12 @@ export function makeGate(options: GateOptions): Connector {
     { id, kind, wanted, callId }: TrackedConnection,
     address: string,
   ): events.ConnectionInfo => ({
-    ...{ id, kind, host: wanted.host.name, port: wanted.port, address, callId },
+    id,
+    kind,
+    host: wanted.host.name,
+    port: wanted.port,
+    address,
+    callId,
   });
 
   const endedOf = (connection: TrackedConnection, status: string): events.ConnectionEnd => ({

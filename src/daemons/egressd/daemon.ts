@@ -48,7 +48,16 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
   const halt = join(floor.stateDir, 'HALT');
   const isHalted = () => existsSync(halt);
   const gate = makeGate({
-    ...{ store, outbox, clock, newId, log, metrics, failpoint, resolve, dial, isHalted },
+    store,
+    outbox,
+    clock,
+    newId,
+    log,
+    metrics,
+    failpoint,
+    resolve,
+    dial,
+    isHalted,
     ownAddresses: makeOwnAddresses(() => clock.nowMs()),
     allowPrivate: allowPrivateOf(config),
     limits: { perRunMax: config.connections_per_run_max, totalMax: config.connections_max },
@@ -60,7 +69,11 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
   };
   const runtimeDir = join(floor.runtimeDir, 'egressd');
   const service = makeService({
-    ...{ store, gate, clock, newId, log },
+    store,
+    gate,
+    clock,
+    newId,
+    log,
     fetches: makeFetches({ gate, store, clock, ca: caOf(config), failpoint }),
     openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits, log }),
     sweep: (isLive) => sweepSockets(runtimeDir, isLive),

@@ -155,7 +155,8 @@ describe('a fetch', () => {
 
   it('takes no more of an answer than asked for', async () => {
     const { text, truncated, size_bytes } = await fetch('big', {
-      ...{ url: url('/big'), response_bytes_max: 1_000 },
+      url: url('/big'),
+      response_bytes_max: 1_000,
     });
     assert.deepEqual([text.length, truncated, size_bytes], [1_000, true, 1_000]);
   });
@@ -294,7 +295,10 @@ describe('a fetch', () => {
         own.toold.fetch({
           params: { id: run.id },
           body: {
-            ...{ fence, call_id: callId('slow'), method: 'GET', time_ms_max: 200 },
+            fence,
+            call_id: callId('slow'),
+            method: 'GET',
+            time_ms_max: 200,
             url: `http://good.test:${slow.port}/`,
           },
         });

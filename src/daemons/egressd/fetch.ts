@@ -163,7 +163,9 @@ function orderOf(gate: Connector, run: EgressRun, body: FetchBody): OutgoingFetc
   }
   const bytes = body.body_base64;
   return {
-    ...{ method, place, headers },
+    method,
+    place,
+    headers,
     body: bytes === undefined ? undefined : Buffer.from(bytes, 'base64'),
   };
 }
@@ -276,7 +278,8 @@ async function secure(
   const { default: tls } = await import('node:tls');
   return new Promise((resolve, reject) => {
     const secured = tls.connect({
-      ...{ socket, ALPNProtocols: ['http/1.1'] },
+      socket,
+      ALPNProtocols: ['http/1.1'],
       ...(host.ip === undefined ? { servername: host.name } : { host: host.name }),
       ...(ca === undefined ? {} : { ca: [...tls.rootCertificates, ca] }),
     });
@@ -298,8 +301,11 @@ function exchange(
     const host = hostHeaderOf(place, place.isTls ? 443 : 80);
     // Without an agent: one would dial by itself.
     const request = http.request({
-      ...{ createConnection: () => through, method, path: place.pathAndQuery },
-      ...{ headers: { host, ...headers, ...length }, setHost: false },
+      createConnection: () => through,
+      method,
+      path: place.pathAndQuery,
+      headers: { host, ...headers, ...length },
+      setHost: false,
       maxHeaderSize: HEAD_BYTES_MAX,
     });
     const sent = (body?.length ?? 0) + JSON.stringify(headers).length + place.url.length;

@@ -71,8 +71,15 @@ export function makeService(options: {
 
   const makeRun = (runId: RunId, body: PutEgressBody, usage: EgressUsage): EgressRun => {
     const run: EgressRun = {
-      ...{ runId, fence: body.fence, agent: body.agent, taskId: body.task_id },
-      ...{ rootTaskId: body.root_task_id, body, rules: rulesOf(body), usage, isOver: false },
+      runId,
+      fence: body.fence,
+      agent: body.agent,
+      taskId: body.task_id,
+      rootTaskId: body.root_task_id,
+      body,
+      rules: rulesOf(body),
+      usage,
+      isOver: false,
       connections: new Set(),
       openings: makePace(clock),
       denials: makeDenials({
@@ -141,7 +148,11 @@ export function makeService(options: {
   };
 
   const summaryOf = ({ run, socket }: EgressSession): EgressSummary => ({
-    ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId, socket },
+    run_id: run.runId,
+    fence: run.fence,
+    agent: run.agent,
+    task_id: run.taskId,
+    socket,
     bytes_max: run.body.bytes_max,
     bytes_sent: run.usage.bytesSent,
     bytes_received: run.usage.bytesReceived,
@@ -190,10 +201,17 @@ export function makeService(options: {
       const { body, connections, denials } = one.run;
       return {
         ...summaryOf(one),
-        ...{ allow: body.allow, granted: body.granted, denials: denials.list() },
+        allow: body.allow,
+        granted: body.granted,
+        denials: denials.list(),
         connections: [...connections].map((c) => ({
-          ...{ id: c.id, kind: c.kind, host: c.wanted.host.name, port: c.wanted.port },
-          ...{ address: c.address, bytes_sent: c.bytesSent, bytes_received: c.bytesReceived },
+          id: c.id,
+          kind: c.kind,
+          host: c.wanted.host.name,
+          port: c.wanted.port,
+          address: c.address,
+          bytes_sent: c.bytesSent,
+          bytes_received: c.bytesReceived,
           opened_at: toTimestamp(c.openedMs),
         })),
       };

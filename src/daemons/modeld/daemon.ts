@@ -48,7 +48,8 @@ async function start(
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
-    ...{ log, clock },
+    log,
+    clock,
     onRefused: auditRefusals({ daemon: 'modeld', db, outbox, newId: floor.newId, log }),
   });
   const upstream = makeUpstream({

@@ -8,7 +8,11 @@ function aCommand() {
   const ended = Promise.withResolvers<never>();
   let kills = 0;
   const command = {
-    ...{ pid: 1, ended: ended.promise, discard() {}, stdinEnd() {}, signal() {} },
+    pid: 1,
+    ended: ended.promise,
+    discard() {},
+    stdinEnd() {},
+    signal() {},
     async *pieces() {},
     stdin: async () => undefined,
     kill: () => void kills++,

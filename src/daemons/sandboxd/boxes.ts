@@ -193,7 +193,8 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     };
     const files = makeBoxFiles({
       roots: rootsOf(plan.binds, body.rules),
-      ...{ clock: options.clock, log },
+      clock: options.clock,
+      log,
       run: (args) => {
         const limits = { ...plan.limits, graceMs: 0, cpuMilli: 0 };
         return execIn(id, box, { args, env: {}, cwd: '/', limits });

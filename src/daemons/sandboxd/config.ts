@@ -38,9 +38,21 @@ export const sandboxdConfig = z.strictObject({
     .array(path)
     .max(64)
     .default([
-      ...['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'],
-      ...['/etc/alternatives', '/etc/ssl', '/etc/pki', '/etc/ca-certificates'],
-      ...['/etc/ld.so.cache', '/etc/localtime', '/etc/mime.types', '/etc/services'],
+      '/usr',
+      '/bin',
+      '/sbin',
+      '/lib',
+      '/lib32',
+      '/lib64',
+      '/libx32',
+      '/etc/alternatives',
+      '/etc/ssl',
+      '/etc/pki',
+      '/etc/ca-certificates',
+      '/etc/ld.so.cache',
+      '/etc/localtime',
+      '/etc/mime.types',
+      '/etc/services',
     ]),
   /** Manifests may declare paths below these, and no others. */
   read_roots: z.array(path).max(32).default(['/srv', '/opt', '/usr/share', '/var/log']),

@@ -38,7 +38,10 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
   const audit = floor.peer('auditd-ai', auditRoutes);
   const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({
-    ...{ db, source: 'sandboxd', clock, log },
+    db,
+    source: 'sandboxd',
+    clock,
+    log,
     append: (events) => audit.append({ body: { events } }),
   });
   const store = makeStore(db, outbox, () => clock.nowMs());
@@ -67,7 +70,13 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
     return known;
   };
   const workspaces = makeWorkspaces({
-    ...{ stateDir, config, store, ownUsers, warden, secrets, log },
+    stateDir,
+    config,
+    store,
+    ownUsers,
+    warden,
+    secrets,
+    log,
     gid: host.gid,
   });
   let place: RunnerPlace | undefined;
@@ -85,7 +94,8 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
   const rooms = makeBoxDisks({
     disk: makeDisk(config.disk_reserve_bytes),
     quota: makeQuota({ measure: warden.measure, log }),
-    ...{ store, warden },
+    store,
+    warden,
     ownDirs: ['workspaces', 'homes'].map((name) => join(realpathSync(stateDir), name)),
   });
   const boxes = makeBoxes({

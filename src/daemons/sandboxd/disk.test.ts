@@ -9,8 +9,14 @@ import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
 
 const EXIT: CommandExit = {
-  ...{ exitCode: null, signal: 9, endedBy: 'killed', wallMs: 1, cpuMs: 1 },
-  ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
+  exitCode: null,
+  signal: 9,
+  endedBy: 'killed',
+  wallMs: 1,
+  cpuMs: 1,
+  memoryPeakBytes: 0,
+  stdoutBytes: 0,
+  stderrBytes: 0,
 };
 
 function running(): { command: SandboxCommand; end: (exit: CommandExit) => void } {
@@ -20,7 +26,11 @@ function running(): { command: SandboxCommand; end: (exit: CommandExit) => void 
   });
   const nothing = () => {};
   const command: SandboxCommand = {
-    ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
+    pid: 1,
+    discard: nothing,
+    stdin: async () => {},
+    stdinEnd: nothing,
+    signal: nothing,
     pieces: async function* () {},
     kill: () => end(EXIT),
     ended,

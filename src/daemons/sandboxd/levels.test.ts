@@ -8,17 +8,36 @@ import { sandboxdConfig } from './config.ts';
 import { assertLevel, makeLevels } from './levels.ts';
 
 const GIVES = {
-  ...{ version: '1', mode: 'user', landlock: '7', namespaces: 'yes', missing: '', fix: '' },
-  ...{ level1: 'yes', level2: 'yes', memory: 'v2', pids: 'v2', cpu: 'v2', tree: 'v2' },
+  version: '1',
+  mode: 'user',
+  landlock: '7',
+  namespaces: 'yes',
+  missing: '',
+  fix: '',
+  level1: 'yes',
+  level2: 'yes',
+  memory: 'v2',
+  pids: 'v2',
+  cpu: 'v2',
+  tree: 'v2',
 };
 const FORBIDS = {
   ...GIVES,
-  ...{ namespaces: 'no', level2: 'no', missing: 'no namespaces: a rule forbids it' },
-  ...{ fix: 'sysctl -w the.rule=0', memory: 'none' },
+  namespaces: 'no',
+  level2: 'no',
+  missing: 'no namespaces: a rule forbids it',
+  fix: 'sysctl -w the.rule=0',
+  memory: 'none',
 };
 const exit = {
-  ...{ endedBy: null, exitCode: 0, signal: null, wallMs: 1, cpuMs: 1, memoryPeakBytes: 1 },
-  ...{ stdoutBytes: 0, stderrBytes: 0 },
+  endedBy: null,
+  exitCode: 0,
+  signal: null,
+  wallMs: 1,
+  cpuMs: 1,
+  memoryPeakBytes: 1,
+  stdoutBytes: 0,
+  stderrBytes: 0,
 };
 
 function levels(
@@ -27,7 +46,9 @@ function levels(
   start?: () => Promise<SandboxCommand>,
 ) {
   const ran = {
-    ...{ stdinEnd: () => undefined, discard: () => undefined, ended: Promise.resolve(exit) },
+    stdinEnd: () => undefined,
+    discard: () => undefined,
+    ended: Promise.resolve(exit),
   } as unknown as SandboxCommand;
   const refuse = fault('level_unavailable', 'the warden refused: no namespaces');
   return makeLevels({

@@ -52,7 +52,9 @@ describe('sandboxd remembers', () => {
   const config = sandboxdConfig.parse({});
   const identities = (more: object, host = KEPT, passwd = '') =>
     makeIdentities({
-      ...{ config: sandboxdConfig.parse(more), store, host },
+      config: sandboxdConfig.parse(more),
+      store,
+      host,
       passwd: () => passwd,
     });
 
@@ -96,7 +98,9 @@ describe('sandboxd remembers', () => {
     await assert.rejects(users.identityFor('bad'), /not both from 200000/);
     const named: Record<string, string> = { tester: 'agent-coder', climber: 'root' };
     const byManifest = makeIdentities({
-      ...{ config: sandboxdConfig.parse({ identity: 'users' }), store, host: KEPT },
+      config: sandboxdConfig.parse({ identity: 'users' }),
+      store,
+      host: KEPT,
       passwd: () => passwd,
       linuxUsers: () => new Map(Object.entries(named)),
     });
@@ -116,7 +120,9 @@ describe('sandboxd remembers', () => {
       'a changed manifest counts',
     );
     assert.deepEqual(await identities({}, ALICE).identityFor('coder'), {
-      ...{ uid: 1_000, gid: 1_000, user: 'agent-coder' },
+      uid: 1_000,
+      gid: 1_000,
+      user: 'agent-coder',
     });
     assert.throws(() => identities({ identity: 'single' }, KEPT), { code: 'bad_config' });
     assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });
@@ -125,7 +131,11 @@ describe('sandboxd remembers', () => {
   const owned: Owned[] = [];
   const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
-      ...{ stateDir: dir, config: sandboxdConfig.parse(more), store, ownUsers, log: silentLog },
+      stateDir: dir,
+      config: sandboxdConfig.parse(more),
+      store,
+      ownUsers,
+      log: silentLog,
       gid: process.getgid?.() ?? 0,
       warden: { own: async (one) => owned.push(one) },
       secrets: () => [join(dir, 'keys')],
@@ -204,8 +214,15 @@ describe('sandboxd remembers', () => {
 
   it('boxes are told when they open and when they end, once; those left are ended', async () => {
     const box = (id: string): NewBox => ({
-      ...{ id: id as BoxId, kind: 'tools', level: 'L2', run_id: 'run_1' as RunId, fence: 1 },
-      ...{ agent: 'coder', task_id: 'task_1' as TaskId, root_task_id: 'task_1' as TaskId, uid: 7 },
+      id: id as BoxId,
+      kind: 'tools',
+      level: 'L2',
+      run_id: 'run_1' as RunId,
+      fence: 1,
+      agent: 'coder',
+      task_id: 'task_1' as TaskId,
+      root_task_id: 'task_1' as TaskId,
+      uid: 7,
     });
     await store.recordOpened(box('box_a'));
     await store.recordOpened(box('box_b'));
@@ -249,7 +266,10 @@ describe('sandboxd remembers', () => {
     symlinkSync(join(dir, 'data'), join(outside, 'link'));
     const text = boundsText({
       config: { ...sandboxdConfig.parse({ write_roots: [join(outside, 'link')] }), runner },
-      ...{ stateDir: dir, runtimeDir: dir, host: KEPT, clientPid: 42 },
+      stateDir: dir,
+      runtimeDir: dir,
+      host: KEPT,
+      clientPid: 42,
     });
     const lines = text.trimEnd().split('\n');
     assert.ok(lines.includes('uid 200000 265535'));
@@ -267,7 +287,9 @@ describe('sandboxd remembers', () => {
     assert.ok(!lines.some((line) => line.startsWith('rw /usr') || line === 'rw /'));
     const single = boundsText({
       config: { ...config, runner },
-      ...{ stateDir: dir, runtimeDir: dir, host: ALICE },
+      stateDir: dir,
+      runtimeDir: dir,
+      host: ALICE,
     });
     assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nclient_gid 1000\nboxes/);
     assert.doesNotMatch(single, /^(own|share) /m, 'there is nobody to give anything to');
@@ -284,7 +306,9 @@ describe('sandboxd remembers', () => {
     const linesFor = (given: Record<string, string[]>, stateDir = state) =>
       boundsText({
         config: { ...sandboxdConfig.parse(given), runner },
-        ...{ stateDir, runtimeDir: dir, host: KEPT },
+        stateDir,
+        runtimeDir: dir,
+        host: KEPT,
       }).split('\n');
     const workspace_roots = [join(outside, 'alias')];
     const asked = [

@@ -12,15 +12,25 @@ import { LIMITS } from './testing/limits.ts';
 
 const MIB = 1_048_576;
 const EXIT: Exclude<CommandExit, 'gone'> = {
-  ...{ exitCode: null, signal: 9, endedBy: 'killed', wallMs: 1, cpuMs: 1 },
-  ...{ memoryPeakBytes: 0, stdoutBytes: 0, stderrBytes: 0 },
+  exitCode: null,
+  signal: 9,
+  endedBy: 'killed',
+  wallMs: 1,
+  cpuMs: 1,
+  memoryPeakBytes: 0,
+  stdoutBytes: 0,
+  stderrBytes: 0,
 };
 
 function running(): { command: SandboxCommand; end: () => void } {
   const { promise: ended, resolve } = Promise.withResolvers<CommandExit>();
   const nothing = () => {};
   const command: SandboxCommand = {
-    ...{ pid: 1, discard: nothing, stdin: async () => {}, stdinEnd: nothing, signal: nothing },
+    pid: 1,
+    discard: nothing,
+    stdin: async () => {},
+    stdinEnd: nothing,
+    signal: nothing,
     pieces: async function* () {},
     kill: () => resolve(EXIT),
     ended,
@@ -70,7 +80,9 @@ it('asks for no more walks at once than the warden takes, however many boxes the
       if (path === '/3') throw new Error('not this one');
       return { bytes: 0 };
     },
-    ...{ free: () => 1024 * MIB, nowMs: () => 0, log: silentLog },
+    free: () => 1024 * MIB,
+    nowMs: () => 0,
+    log: silentLog,
   });
   const all = Array.from({ length: 40 }, (_, n) =>
     quota.allowanceFor([place(`/${n}`)], MIB).begin(),
@@ -130,7 +142,9 @@ it('ends what cannot be measured, after a while', async () => {
       if (sizes[path] === undefined) throw new Error('gone');
       return { bytes: sizes[path] };
     },
-    ...{ free: () => 1e9, nowMs: () => (sizes['/w'] === undefined ? 60_000 : 0), log: silentLog },
+    free: () => 1e9,
+    nowMs: () => (sizes['/w'] === undefined ? 60_000 : 0),
+    log: silentLog,
   });
   const own = quota.allowanceFor([place('/w')], 10 * MIB);
   const guarded = own.guard(running().command, await own.begin());
@@ -143,7 +157,9 @@ it('ends what cannot be measured, after a while', async () => {
 it('what begins beyond the limit cannot write, is told so, and can delete', async () => {
   const { quota, sizes } = world({ '/own/w': 20 * MIB });
   const rooms = makeBoxDisks({
-    ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
+    disk: makeDisk(0),
+    quota,
+    ownDirs: ['/own'],
     store: { diskBefore: async () => 0, recordDiskBefore: async () => 0 },
     warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
   });
@@ -173,7 +189,9 @@ it('remembers what was in an operator’s directory when the task tree came', as
   const { quota, sizes } = world({ '/srv/repo': 500 * MIB });
   const kept = new Map<string, number>();
   const rooms = makeBoxDisks({
-    ...{ disk: makeDisk(0), quota, ownDirs: ['/own'] },
+    disk: makeDisk(0),
+    quota,
+    ownDirs: ['/own'],
     store: {
       diskBefore: async (tree, path) => kept.get(tree + path),
       recordDiskBefore: async (tree, path, bytes) => {

@@ -190,7 +190,11 @@ export function makeQuota(options: {
 
   function take(path: string): Meter {
     const fresh: Meter = {
-      ...{ path, users: 0, measured: undefined, writtenBytes: 0, walking: undefined },
+      path,
+      users: 0,
+      measured: undefined,
+      writtenBytes: 0,
+      walking: undefined,
     };
     const meter = meters.get(path) ?? fresh;
     meters.set(path, meter);

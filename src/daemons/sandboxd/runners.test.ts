@@ -21,8 +21,14 @@ import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 
 const EXIT: Exclude<CommandExit, 'gone'> = {
-  ...{ endedBy: null, exitCode: 0, signal: null, wallMs: 1, cpuMs: 1 },
-  ...{ memoryPeakBytes: 1, stdoutBytes: 0, stderrBytes: 0 },
+  endedBy: null,
+  exitCode: 0,
+  signal: null,
+  wallMs: 1,
+  cpuMs: 1,
+  memoryPeakBytes: 1,
+  stdoutBytes: 0,
+  stderrBytes: 0,
 };
 
 function playedCommand(stderr = '') {
@@ -101,8 +107,13 @@ describe('runners and boxes', () => {
   };
   const clock = systemClock();
   const common = () => ({
-    ...{ config: sandboxdConfig.parse({}), warden, store, log: silentLog, clock },
-    ...{ newId: idMaker(clock), failpoint: () => undefined },
+    config: sandboxdConfig.parse({}),
+    warden,
+    store,
+    log: silentLog,
+    clock,
+    newId: idMaker(clock),
+    failpoint: () => undefined,
     identities: {
       mode: 'dynamic' as const,
       nobody: { uid: 9, gid: 9 },
@@ -118,8 +129,11 @@ describe('runners and boxes', () => {
       records: { add: () => () => undefined, sweep: async () => 0 },
     });
   const whose = {
-    ...{ run_id: 'run_1' as RunId, fence: 2, agent: 'coder' },
-    ...{ task_id: 'task_1' as TaskId, root_task_id: 'task_1' as TaskId },
+    run_id: 'run_1' as RunId,
+    fence: 2,
+    agent: 'coder',
+    task_id: 'task_1' as TaskId,
+    root_task_id: 'task_1' as TaskId,
   };
   const key = { runId: 'run_1' as RunId, fence: 2, mode: 'live' as const };
   const never = new AbortController().signal;
@@ -135,7 +149,9 @@ describe('runners and boxes', () => {
     assert.deepEqual(
       plan.binds.map(({ kind, src, dst }) => [kind, src, dst]),
       ['agentd', 'toold', 'modeld'].map((name) => [
-        ...['ro', join(dir, name, 'run_1.2'), `/run/agentd/${name}`],
+        'ro',
+        join(dir, name, 'run_1.2'),
+        `/run/agentd/${name}`,
       ]),
     );
     for (const { src } of plan.binds) assert.ok(existsSync(src!));
@@ -145,7 +161,10 @@ describe('runners and boxes', () => {
     played.end(EXIT);
     const { ends } = await all.ends({ after: 0 }, never);
     assert.deepEqual(ends[0]!.end, {
-      ...{ code: 0, signal: null, ended_by: null, stderr_tail: 'last words' },
+      code: 0,
+      signal: null,
+      ended_by: null,
+      stderr_tail: 'last words',
     });
     assert.deepEqual(readdirSync(join(dir, 'toold')), [], 'nothing is left');
     assert.deepEqual(journal, ['runner opened', 'ended: itself']);
@@ -291,8 +310,10 @@ describe('runners and boxes', () => {
       details: { refused: 'box' },
     });
     const told = {
-      ...{ code: 'sandbox_refused', message: '/workspace/.git/hooks: below …/x, not /usr' },
-      ...{ hint: 'rm /workspace/.git', details: { refused: 'box' } },
+      code: 'sandbox_refused',
+      message: '/workspace/.git/hooks: below …/x, not /usr',
+      hint: 'rm /workspace/.git',
+      details: { refused: 'box' },
     };
     await assert.rejects(boxes().open(id, body), told);
     const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };

@@ -161,7 +161,9 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         await sql.run(
           `INSERT INTO disk_before (root_task_id, path, bytes) VALUES (?, ?, ?)
            ON CONFLICT DO NOTHING`,
-          ...[rootTaskId, path, bytes],
+          rootTaskId,
+          path,
+          bytes,
         );
         return (await bytesBefore(sql, rootTaskId, path))!;
       }),
@@ -172,8 +174,16 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         await sql.run(
           `INSERT INTO boxes (id, kind, level, run_id, fence, agent, task_id, root_task_id, uid,
              opened_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-          ...[box.id, box.kind, box.level, box.run_id, box.fence],
-          ...[box.agent, box.task_id, box.root_task_id, box.uid, nowMs()],
+          box.id,
+          box.kind,
+          box.level,
+          box.run_id,
+          box.fence,
+          box.agent,
+          box.task_id,
+          box.root_task_id,
+          box.uid,
+          nowMs(),
         );
         await outbox.add(sql, {
           id: `${box.id}.opened`,
@@ -263,7 +273,8 @@ async function bytesBefore(
 ): Promise<number | undefined> {
   const row = await sql.one<{ bytes: number }>(
     'SELECT bytes FROM disk_before WHERE root_task_id = ? AND path = ?',
-    ...[rootTaskId, path],
+    rootTaskId,
+    path,
   );
   return row === undefined ? undefined : Number(row.bytes);
 }

@@ -88,10 +88,16 @@ export function makeApprovals(options: {
       const { reversibility } = may.decision.verdict.facts.tool as Pick<ToolView, 'reversibility'>;
       const action = actionOf(job, may.input);
       const body = {
-        ...{ call_id: job.callId, run_id: run.runId, agent: run.agent, task_id: run.taskId },
+        call_id: job.callId,
+        run_id: run.runId,
+        agent: run.agent,
+        task_id: run.taskId,
         root_task_id: run.rootTaskId,
-        ...{ action, class: action === job.toolName ? (view.capabilities[0] ?? action) : action },
-        ...{ risk, reversibility, repo: repoOf(request.arguments) },
+        action,
+        class: action === job.toolName ? (view.capabilities[0] ?? action) : action,
+        risk,
+        reversibility,
+        repo: repoOf(request.arguments),
         chain: await chains.linksFor(job, may.input),
         summary: `${run.agent} wants to use ${job.toolName}`,
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
@@ -121,7 +127,9 @@ export function makeApprovals(options: {
       const seen = await look(job, input, context).catch(permanentFault);
       if (seen instanceof Fault) return { approved: false, error: notShowable(seen) };
       const body = {
-        ...{ call_id: job.callId, run_id: job.run.runId, arguments_hash: job.argumentsHash },
+        call_id: job.callId,
+        run_id: job.run.runId,
+        arguments_hash: job.argumentsHash,
         diff_hash: seen.shownHash,
         brings: await chains.broughtBy(job, input),
         labels: [...labels],

@@ -223,7 +223,9 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   const afterUnknown = makeAfterUnknown({ ...options, getWait, end, again, contextOf });
   const { requestApproval: askPerson, afterApproval } = makeApprovalRequests({
-    ...{ ...options, turnDown, contextOf },
+    ...options,
+    turnDown,
+    contextOf,
     attempt: attemptAgain,
   });
 

@@ -14,7 +14,10 @@ export function makeAuthority(
       const { name, risk, idempotent, level } = tool;
       const reversibility = tool.reversibilityOf?.(input) ?? tool.reversibility;
       const facts: CallFacts = {
-        ...{ agent: run.agent, taskId: run.taskId, rootTaskId: run.rootTaskId, labels },
+        agent: run.agent,
+        taskId: run.taskId,
+        rootTaskId: run.rootTaskId,
+        labels,
         tool: { name, risk, reversibility, idempotent, level },
         touches: await grants.applied(run, tool.touches?.(input) ?? []),
       };

@@ -14,25 +14,28 @@ import type { ToolRun } from './runs.ts';
 import { showExec } from './tools/box.ts';
 
 const RULES: AgentBoxRules = {
-  ...{
-    read: [],
-    write: [],
-    deny: [],
-    asked: [],
-    opened: [],
-    workspace: '/workspace',
-    home: '/home/coder',
-    version: 1,
-  },
+  read: [],
+  write: [],
+  deny: [],
+  asked: [],
+  opened: [],
+  workspace: '/workspace',
+  home: '/home/coder',
+  version: 1,
   network: { mode: 'none', allow: [], granted: [] },
   resources: { cpu: null, memoryBytes: null, pids: null, diskBytes: null },
 };
 const ENDED = {
-  ...{ exit_code: 0, signal: null, ended_by: null },
+  exit_code: 0,
+  signal: null,
+  ended_by: null,
   usage: { wall_ms: 1, cpu_ms: 1, memory_peak_bytes: 1, stdout_bytes: 0, stderr_bytes: 0 },
 };
 const run = {
-  ...{ runId: derivedId<RunId>('run', 'one'), fence: 1, agent: 'coder', workspace: null },
+  runId: derivedId<RunId>('run', 'one'),
+  fence: 1,
+  agent: 'coder',
+  workspace: null,
   labels: new Set(),
 } as unknown as ToolRun;
 
@@ -50,12 +53,14 @@ function makeWorld() {
   };
   const boxes = makeBoxes({
     sandboxd: sandboxd as never,
-    ...{ egressd: {} as never, ways: { drop: async () => undefined } as never },
+    egressd: {} as never,
+    ways: { drop: async () => undefined } as never,
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
     grants: { hostsFor: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
     runOf: () => run,
-    ...{ clock: manualClock(0), log: silentLog },
+    clock: manualClock(0),
+    log: silentLog,
   });
   return { open, boxes, answer: () => asked.resolve(RULES) };
 }
@@ -96,12 +101,15 @@ describe('a fault from sandboxd', () => {
       },
     };
     const boxes = makeBoxes({
-      ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
+      sandboxd: sandboxd as never,
+      egressd: {} as never,
+      ways: {} as never,
       grants: { hostsFor: async () => [] },
       policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', count),
       runOf: () => run,
-      ...{ clock: manualClock(0), log: silentLog },
+      clock: manualClock(0),
+      log: silentLog,
     });
     const readFile = async () => {
       const { signal } = new AbortController();
@@ -140,17 +148,27 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
   };
   let rules: DeclaredRules = { deny: ['/srv/app/keys'] };
   const boxes = makeBoxes({
-    ...{ sandboxd: sandboxd as never, egressd: {} as never, ways: {} as never },
+    sandboxd: sandboxd as never,
+    egressd: {} as never,
+    ways: {} as never,
     grants: { hostsFor: async () => [] },
     policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
     runOf: () => run,
-    ...{ clock: manualClock(0), log: silentLog },
+    clock: manualClock(0),
+    log: silentLog,
   });
   const paths = { read: ['/srv/app'], write: ['/srv/log'] };
   const request: PlaceRequest = {
-    ...{ argv: ['/bin/true'], cwd: '/', env: {}, ...paths, wallMs: 1_000, outputBytesMax: 1_000 },
-    ...{ level: 'L2', hasNetwork: false, signal: new AbortController().signal },
+    argv: ['/bin/true'],
+    cwd: '/',
+    env: {},
+    ...paths,
+    wallMs: 1_000,
+    outputBytesMax: 1_000,
+    level: 'L2',
+    hasNetwork: false,
+    signal: new AbortController().signal,
   };
   const context = { ...run, callId } as never;
   await boxes.host.run(context, request);
@@ -193,8 +211,12 @@ describe('while a command runs', () => {
       close: async () => undefined,
     };
     const boxes = makeBoxes({
-      ...{ sandboxd: sandboxd as never, egressd: egressd as never, clock, log: silentLog },
-      ...{ grants: { hostsFor: async () => [] }, ways },
+      sandboxd: sandboxd as never,
+      egressd: egressd as never,
+      clock,
+      log: silentLog,
+      grants: { hostsFor: async () => [] },
+      ways,
       policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
       runOf: () => run,

@@ -88,8 +88,12 @@ export function makeBoxes(options: {
     const { read, write, deny, resources } = rules;
     const egressSocket = rules.network.mode === 'none' ? null : await ways.open(run, rules);
     const body = {
-      ...{ run_id: run.runId, fence: run.fence, agent: run.agent, task_id: run.taskId },
-      ...{ root_task_id: run.rootTaskId, level: 'L2' as const },
+      run_id: run.runId,
+      fence: run.fence,
+      agent: run.agent,
+      task_id: run.taskId,
+      root_task_id: run.rootTaskId,
+      level: 'L2' as const,
       rules: { read, write, deny, resources: resourcesOf(resources) },
       network: { egress_socket: egressSocket },
       ...(run.workspace === null ? {} : { workspace_path: run.workspace }),
@@ -185,7 +189,11 @@ export function makeBoxes(options: {
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
     const opened = open(run, rules);
     const entry: BoxLease = {
-      ...{ key, touched, runId: run.runId, fence: run.fence, opened },
+      key,
+      touched,
+      runId: run.runId,
+      fence: run.fence,
+      opened,
       running: 0,
       isEnded: false,
     };
@@ -241,7 +249,10 @@ export function makeBoxes(options: {
     },
 
     host: makeHostPlace({
-      ...{ sandboxd, policy, watch, egressd },
+      sandboxd,
+      policy,
+      watch,
+      egressd,
       async openWay(runId) {
         const run = options.runOf(runId);
         const rules = await rulesOf(run);

@@ -41,7 +41,9 @@ describe('a call', () => {
   it('is done once and then answered from the record', async () => {
     const first = await run.ask(1, 'test.count_effect', { key: 'a' });
     assert.deepEqual(first, {
-      ...{ call_id: run.callId(1), status: 'completed', result: { counted: 'a' } },
+      call_id: run.callId(1),
+      status: 'completed',
+      result: { counted: 'a' },
       recorded: false,
     });
     const second = await run.ask(1, 'test.count_effect', { key: 'a' });

@@ -17,15 +17,23 @@ import {
 } from './testing/host.ts';
 
 const TOOLS = [
-  ...['test.echo', 'test.count_effect', 'task.delegate', 'task.finish', 'http.fetch'],
-  ...['shell.exec', 'file.read', 'file.delete', 'delete.recursive'],
+  'test.echo',
+  'test.count_effect',
+  'task.delegate',
+  'task.finish',
+  'http.fetch',
+  'shell.exec',
+  'file.read',
+  'file.delete',
+  'delete.recursive',
 ];
 const required = ['test.echo', 'task.delegate', 'shell.exec'];
 const allow = [...TOOLS, 'test.tools', 'file.write_workspace'];
 const agents = {
   coder: { tools: { allow }, approvals: { required } },
   connected: {
-    ...{ tools: { allow }, approvals: { required } },
+    tools: { allow },
+    approvals: { required },
     network: { mode: 'restricted', allow: ['good.test'] },
   },
   tester: { tools: { allow: ['tests.run', 'file.read'] } },
@@ -62,8 +70,12 @@ const echo = { text: 'a' };
 describe('a chain', () => {
   it('keeps its worst parts when it is too long to be told', () => {
     const link = (n: number, worst: Partial<ChainLink> = {}): ChainLink => ({
-      ...{ part: 'beside', class: 'file.read', what: `file.read ${n}` },
-      ...{ risk: 'low', reversibility: 'read-only', ...worst },
+      part: 'beside',
+      class: 'file.read',
+      what: `file.read ${n}`,
+      risk: 'low',
+      reversibility: 'read-only',
+      ...worst,
     });
     const many = Array.from({ length: CHAIN_LINKS_MAX + 50 }, (_, n) => link(n));
     const worst = link(9_999, { risk: 'high', reversibility: 'irreversible' });
@@ -80,7 +92,9 @@ describe('a chain', () => {
 
   it('has the other calls of the step, by what they would do', async () => {
     const other = (n: number, tool: string, args?: object): Beside => ({
-      ...{ call_id: run.callId(n), tool, ...(args === undefined ? {} : { arguments: args }) },
+      call_id: run.callId(n),
+      tool,
+      ...(args === undefined ? {} : { arguments: args }),
     });
     const chain = await chainOf(1, 'test.echo', echo, [
       other(1, 'test.echo', echo),
@@ -148,8 +162,10 @@ describe('a chain', () => {
     const to = (agent: string, more: object = {}) => ({ agent, goal: 'g', ...more });
     const mild = await chainOf(1, 'task.delegate', to('tester'));
     assert.deepEqual(brief(mild), [
-      ...['brings file.read low read-only', 'brings file.read low read-only'],
-      ...['brings file.read low read-only', 'brings tests.run medium reversible'],
+      'brings file.read low read-only',
+      'brings file.read low read-only',
+      'brings file.read low read-only',
+      'brings tests.run medium reversible',
     ]);
     const grim = await host.admit('three', { tools: TOOLS });
     const all = await chainOf(1, 'task.delegate', to('cleaner'), [], grim);

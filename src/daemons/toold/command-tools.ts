@@ -137,7 +137,9 @@ function makeSet(files: readonly Read[], { taken, places }: CommandToolOptions):
     if (other === undefined) tools.set(name, { file, tool: makeCommandTool(result.value, places) });
     else
       problems.push({
-        ...{ file, line: 1, message: `there is a tool ${name} already, in ${other}` },
+        file,
+        line: 1,
+        message: `there is a tool ${name} already, in ${other}`,
         hint: 'Choose another name.',
       });
   }

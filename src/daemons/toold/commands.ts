@@ -26,8 +26,14 @@ export function commandOf(request: ExecRequest, env: Record<string, string>) {
 export function endedByPolicy(done?: ExecResult): ExecResult {
   const nothing = Buffer.alloc(0);
   return {
-    ...{ exitCode: null, signal: null, stdout: nothing, stderr: nothing, wallMs: 0 },
-    ...{ stdoutTruncated: true, stderrTruncated: true, networkDenied: [] },
+    exitCode: null,
+    signal: null,
+    stdout: nothing,
+    stderr: nothing,
+    wallMs: 0,
+    stdoutTruncated: true,
+    stderrTruncated: true,
+    networkDenied: [],
     ...done,
     endedBy: 'policy',
   };

@@ -250,7 +250,9 @@ describe('a declared tool', () => {
     await host.operator.suspendTool({ params, body: { reason: 'looks odd' } });
     for (const one of [run, await other('two')]) assert.equal(await ask('good', one), 'suspended');
     assert.deepEqual((await viewOf('good')).suspended, {
-      ...{ since: '2026-06-29T18:00:00.000Z', by: 'person:alice', reason: 'looks odd' },
+      since: '2026-06-29T18:00:00.000Z',
+      by: 'person:alice',
+      reason: 'looks odd',
     });
     assert.deepEqual(await scopes(), [['site.good', 'everybody', undefined]]);
     await host.operator.resumeTool({ params });

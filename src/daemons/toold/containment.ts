@@ -59,7 +59,11 @@ export async function openContainment(options: {
       await sql.run(
         'INSERT INTO tool_violations (tool, call_id, kind, at_ms, root_task_id) ' +
           'VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
-        ...[tool, callId, kind, nowMs, run.rootTaskId],
+        tool,
+        callId,
+        kind,
+        nowMs,
+        run.rootTaskId,
       );
     // What a tree is held for stays with that, and speaks against the tool when others follow.
     await sql.run(
@@ -91,9 +95,16 @@ export async function openContainment(options: {
       const [scope, reason] = [isAll ? 'everybody' : 'task_tree', reasonOf(counted)];
       if (isAll) await holdAll(sql, { ...row, by: 'service:toold', reason });
       await outbox.add(sql, {
-        ...{ id: `${callId}.suspended`, event: 'tool.suspended', principal: 'service:toold' },
-        ...{ agent: run.agent, task_id: run.taskId, root_task_id: tree },
-        ...{ run_id: run.runId, call_id: callId, tool, status: 'suspended' },
+        id: `${callId}.suspended`,
+        event: 'tool.suspended',
+        principal: 'service:toold',
+        agent: run.agent,
+        task_id: run.taskId,
+        root_task_id: tree,
+        run_id: run.runId,
+        call_id: callId,
+        tool,
+        status: 'suspended',
         data: { scope, violations: counted.length, reason },
       });
       return { scope, tree, reason };
@@ -115,7 +126,12 @@ export async function openContainment(options: {
       const id = newId<string>('rt');
       const data = { scope: 'everybody', reason: reason.slice(0, 1_000) };
       const draft: EventDraft = {
-        ...{ id, event: 'tool.suspended', principal: by, tool, status: 'suspended', data },
+        id,
+        event: 'tool.suspended',
+        principal: by,
+        tool,
+        status: 'suspended',
+        data,
       };
       await suspensions.change(tool, async (sql, { suspended }) => {
         if (suspended !== undefined) return;

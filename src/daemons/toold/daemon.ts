@@ -74,10 +74,15 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const grants = makeGrants(db);
   const ways = makeEgressSessions({ egressd, bytesMax: config.egress_bytes_max, log });
   const boxes = makeBoxes({
-    ...{ sandboxd, egressd, ways, grants },
+    sandboxd,
+    egressd,
+    ways,
+    grants,
     newBoxId: () => floor.newId<BoxId>('box'),
     runOf: (runId) => runs.live(runId),
-    ...{ policy, clock, log },
+    policy,
+    clock,
+    log,
   });
   const hasReceived = async ({ runId }: ToolRun): Promise<boolean> => {
     const ask = () => egressd.getEgress({ params: { id: runId } }, soon);
@@ -85,7 +90,8 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       // One that is started again soon knows: what was done need not be withheld for it.
       const { egress } = await retryWithBackoff(ask, {
         isTransient: (error) => isFault(error, 'unavailable'),
-        ...{ backoffMsMax: AGAIN_MS_MAX, timeoutMs: AWAY_MS_MAX },
+        backoffMsMax: AGAIN_MS_MAX,
+        timeoutMs: AWAY_MS_MAX,
       });
       return egress.bytes_received > 0;
     } catch (error) {
@@ -95,7 +101,11 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   };
   const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
   const runs = makeRuns({
-    ...{ db, rows: makeRunRows(() => clock.nowMs()), store, sockets: floor.runSockets, log },
+    db,
+    rows: makeRunRows(() => clock.nowMs()),
+    store,
+    sockets: floor.runSockets,
+    log,
     onGone(run) {
       grants.forget(run);
       void marks
@@ -117,12 +127,20 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   };
   let declared: CommandToolDir | undefined;
   const registry = makeRegistry({
-    ...{ agentd, egressd: { ...egressd, fetch }, openHost, clock, appendLine, tests: config.tests },
+    agentd,
+    egressd: { ...egressd, fetch },
+    openHost,
+    clock,
+    appendLine,
+    tests: config.tests,
     declared: () => declared?.current().tools ?? [],
   });
   declared = await openCommandTools({
     dir: config.tools_dir ?? join(floor.stateDir, 'tools'),
-    ...{ taken: registry.own, places: { host: boxes.host }, clock, log },
+    taken: registry.own,
+    places: { host: boxes.host },
+    clock,
+    log,
   });
   // Before any route answers, so that nothing that runs now can be taken for something left over.
   const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
@@ -135,7 +153,11 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   };
   const authority = makeAuthority(policy, grants);
   const containment = await openContainment({
-    ...{ db, outbox, clock, newId: floor.newId, log },
+    db,
+    outbox,
+    clock,
+    newId: floor.newId,
+    log,
     limits: {
       violationsMax: config.violations_max,
       windowMs: config.violations_within_s * 1_000,
@@ -152,12 +174,22 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const { suspensionsOf } = containment;
   const service = makeService({
-    ...{ store, runs, registry, attempts, metrics, inFlightPerRunMax, suspensionsOf },
+    store,
+    runs,
+    registry,
+    attempts,
+    metrics,
+    inFlightPerRunMax,
+    suspensionsOf,
   });
 
   return {
     handlers: makeHandlers({
-      ...{ service, runs, store, marks, containment },
+      service,
+      runs,
+      store,
+      marks,
+      containment,
       problems: () => declared?.current().problems ?? [],
     }),
     async begin() {
@@ -203,7 +235,8 @@ async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<ty
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
-    ...{ log, clock },
+    log,
+    clock,
     onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: floor.newId, log }),
   });
   return assemble({ floor, db, outbox, policy, appendLine });

@@ -8,9 +8,17 @@ import type { RunId } from '../../wire/primitives.ts';
 import { newDenials, withDenials } from './denials.ts';
 
 const denial = (host: string, count: number, more: Partial<EgressDenial> = {}): EgressDenial => ({
-  ...{ host, port: 443, method: null, path: null, reason: 'host', askable: true, count },
-  ...{ message: `${host} is not listed`, hint: 'Ask for it.' },
-  ...{ last_at: '2026-01-01T00:00:00.000Z', ...more },
+  host,
+  port: 443,
+  method: null,
+  path: null,
+  reason: 'host',
+  askable: true,
+  count,
+  message: `${host} is not listed`,
+  hint: 'Ask for it.',
+  last_at: '2026-01-01T00:00:00.000Z',
+  ...more,
 });
 const hosts = (before: EgressDenial[], after: EgressDenial[]) =>
   newDenials(before, after).map(({ host, port }) => `${host}:${port}`);
@@ -23,7 +31,8 @@ test('denials that are new or repeated are told, each place once, five at most',
   assert.deepEqual(hosts([old], [denial('new.org', 1), old]), ['new.org:443']);
   const twice = [denial('a.org', 1, { path: '/x' }), denial('a.org', 1, { path: '/y' })];
   assert.deepEqual(hosts([], [...twice, denial('a.org', 1, { port: 80 })]), [
-    ...['a.org:443', 'a.org:80'],
+    'a.org:443',
+    'a.org:80',
   ]);
   const many = Array.from({ length: 9 }, (_, i) => denial(`h${i}.org`, 1));
   assert.equal(newDenials([], many).length, 5);

@@ -31,8 +31,11 @@ export function attempted(subject: Subject, attempt: number, decision: Allowed):
     allowed: true,
     policy,
     data: {
-      ...{ attempt, fence: subject.run.fence, arguments_hash: subject.argumentsHash },
-      ...{ checks: checksPassed(decision, approval === undefined ? 'none' : 'given'), ...data },
+      attempt,
+      fence: subject.run.fence,
+      arguments_hash: subject.argumentsHash,
+      checks: checksPassed(decision, approval === undefined ? 'none' : 'given'),
+      ...data,
       ...(approval === undefined ? {} : { approval }),
     },
   };
@@ -48,8 +51,10 @@ export function requested(subject: Subject, decision: Allowed): EventDraft {
     policy,
     status: 'requested',
     data: {
-      ...{ fence: subject.run.fence, arguments_hash: subject.argumentsHash },
-      ...{ checks: checksPassed(decision, 'asked'), ...data },
+      fence: subject.run.fence,
+      arguments_hash: subject.argumentsHash,
+      checks: checksPassed(decision, 'asked'),
+      ...data,
     },
   };
 }
@@ -74,8 +79,11 @@ export function denied(
     policy,
     status: 'denied',
     data: {
-      ...{ code: decision.error.code, fence: subject.run.fence },
-      ...{ arguments_hash: subject.argumentsHash, checks: decision.checks, ...data },
+      code: decision.error.code,
+      fence: subject.run.fence,
+      arguments_hash: subject.argumentsHash,
+      checks: decision.checks,
+      ...data,
     },
   };
 }

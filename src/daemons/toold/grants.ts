@@ -43,7 +43,12 @@ export function makeGrants(db: Database): Grants {
         sql.run(
           'INSERT INTO run_hosts (run_id, host, port, call_id, approval_id, granted_ms) ' +
             'VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
-          ...[runId, host, port, callId, approvalId, nowMs],
+          runId,
+          host,
+          port,
+          callId,
+          approvalId,
+          nowMs,
         ),
       );
       known.delete(runId);

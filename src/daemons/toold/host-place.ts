@@ -39,11 +39,17 @@ export function makeHostPlace(options: {
       const socket = request.hasNetwork ? await options.openWay(context.runId) : null;
       const env = socket === null ? {} : proxyEnvironment();
       const body = {
-        ...{ run_id: context.runId, fence: context.fence, agent: context.agent },
-        ...{ task_id: context.taskId, root_task_id: context.rootTaskId, level },
+        run_id: context.runId,
+        fence: context.fence,
+        agent: context.agent,
+        task_id: context.taskId,
+        root_task_id: context.rootTaskId,
+        level,
         rules: { ...paths, deny: rules.deny },
         network: { egress_socket: socket },
-        ...{ call_id: context.callId, collect: true, ...commandOf({ ...request, cwd }, env) },
+        call_id: context.callId,
+        collect: true,
+        ...commandOf({ ...request, cwd }, env),
       };
       const deadlineMs = request.wallMs + EXEC_GRACE_MS;
       const ended = new AbortController();

@@ -40,8 +40,12 @@ export function makeMarks(options: {
     const fresh = labels.filter((label) => !run.labels.has(label));
     if (fresh.length === 0) return;
     const body = {
-      ...{ run_id: run.runId, fence: run.fence, call_id: callId },
-      ...{ labels: fresh, why, part: `mark.${fresh.join('+')}` },
+      run_id: run.runId,
+      fence: run.fence,
+      call_id: callId,
+      labels: fresh,
+      why,
+      part: `mark.${fresh.join('+')}`,
     };
     const { labels: now } = await agentd.toolMark({ body }, peerOptions);
     await learn(run, now);

@@ -118,11 +118,17 @@ export function makePermissions(options: {
       const { run } = job;
       const decision = decide(
         {
-          ...{ run, grant: grantOf(run), toolIsKnown: true, argumentsProblem: undefined },
+          run,
+          grant: grantOf(run),
+          toolIsKnown: true,
+          argumentsProblem: undefined,
           suspension: suspensionOf(job),
           request: { tool: job.toolName, agent: job.request.agent, taskId: job.request.task_id },
-          ...{ callsOfToolMax: undefined, nowMs: clock.nowMs(), key: job.key },
-          ...{ progress: newProgress(), limits: options.limits },
+          callsOfToolMax: undefined,
+          nowMs: clock.nowMs(),
+          key: job.key,
+          progress: newProgress(),
+          limits: options.limits,
         },
         { again: true },
       );
@@ -146,7 +152,9 @@ export function makePermissions(options: {
 }
 
 const grantOf = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
-  ...{ tools, expiresAtMs: grantExpiresMs, callsMax },
+  tools,
+  expiresAtMs: grantExpiresMs,
+  callsMax,
 });
 
 /** A tool can want a person by itself; it cannot want less than policy. */

@@ -8,8 +8,12 @@ import { makeFinishResult } from './results.ts';
 import { type Tool, type ToolContext, tool } from './tools/tool.ts';
 
 const counted: Tool = tool({
-  ...{ name: 'test.counted', description: 'Counts.', risk: 'low', reversibility: 'read-only' },
-  ...{ idempotent: true, level: 'L0' },
+  name: 'test.counted',
+  description: 'Counts.',
+  risk: 'low',
+  reversibility: 'read-only',
+  idempotent: true,
+  level: 'L0',
   input: z.strictObject({}),
   output: z.strictObject({ count: z.int().min(0) }),
   perform: async () => ({ result: { count: 1 } }),
@@ -39,8 +43,12 @@ describe('a result', () => {
 
 describe('an output of a command that is too large', () => {
   const loud: Tool = tool({
-    ...{ name: 'test.loud', description: 'Prints.', risk: 'low', reversibility: 'read-only' },
-    ...{ idempotent: false, level: 'L0' },
+    name: 'test.loud',
+    description: 'Prints.',
+    risk: 'low',
+    reversibility: 'read-only',
+    idempotent: false,
+    level: 'L0',
     input: z.strictObject({}),
     output: z.object({ stdout: z.string(), stderr: z.string() }),
     perform: async () => ({ result: {} }),

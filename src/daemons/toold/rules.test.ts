@@ -41,7 +41,8 @@ const table: { what: string; given: Partial<CheckInput>; rule: string; code?: st
   {
     what: 'of a tool that is suspended',
     given: { suspension: 'for everybody: it printed nonsense' },
-    ...{ rule: 'toold:suspended', code: 'suspended' },
+    rule: 'toold:suspended',
+    code: 'suspended',
   },
   {
     what: 'its own names said',

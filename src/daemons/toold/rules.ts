@@ -267,8 +267,12 @@ export function decide(asked: CheckInput, { again }: { again: boolean }): Decisi
 
 export function newProgress(): Progress {
   return {
-    ...{ calls: 0, recent: [], sinceNew: 0 },
-    ...{ perTool: new Map(), keys: new Set(), outcomes: new Set() },
+    calls: 0,
+    recent: [],
+    sinceNew: 0,
+    perTool: new Map(),
+    keys: new Set(),
+    outcomes: new Set(),
   };
 }
 

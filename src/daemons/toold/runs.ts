@@ -48,7 +48,11 @@ export function makeRuns(options: {
 }): ToolRuns {
   const { db, rows, store, sockets, log, onGone } = options;
   const registry = makeRunRegistry({
-    ...{ db, rows, sockets, log, load: keptFor },
+    db,
+    rows,
+    sockets,
+    log,
+    load: keptFor,
     ended(run: ToolRun, how) {
       if (how === 'replaced') return;
       for (const controller of run.inFlight) controller.abort();

@@ -39,8 +39,14 @@ function isJwt(value: string): boolean {
 
 const KEY_NAME = '[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?';
 const SECRET_WORDS = [
-  ...['password', 'passwd', 'secret', 'api[_-]?key', 'access[_-]?key'],
-  ...['auth[_-]?token', 'access[_-]?token', 'private[_-]?token'],
+  'password',
+  'passwd',
+  'secret',
+  'api[_-]?key',
+  'access[_-]?key',
+  'auth[_-]?token',
+  'access[_-]?token',
+  'private[_-]?token',
 ];
 
 export const SHAPES: readonly Shape[] = [

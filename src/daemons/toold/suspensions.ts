@@ -59,7 +59,9 @@ async function readInForce(sql: Sql, tool: string): Promise<InForce> {
     inForce.suspended = { since: since(all.since_ms), by: all.by_principal, reason: all.reason };
   if (trees.length > 0)
     inForce.suspended_in = trees.map((row) => ({
-      ...{ task_id: row.root_task_id, since: since(row.since_ms), reason: row.reason },
+      task_id: row.root_task_id,
+      since: since(row.since_ms),
+      reason: row.reason,
     }));
   return inForce;
 }
@@ -67,14 +69,20 @@ async function readInForce(sql: Sql, tool: string): Promise<InForce> {
 export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Suspension & { by: string }) {
   return sql.run(
     'INSERT INTO tool_suspensions (tool, since_ms, by_principal, reason) VALUES (?, ?, ?, ?)',
-    ...[tool, sinceMs, by, reason],
+    tool,
+    sinceMs,
+    by,
+    reason,
   );
 }
 
 export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Suspension & { tree: string }) {
   return sql.run(
     'INSERT INTO tool_tree_suspensions (tool, root_task_id, since_ms, reason) VALUES (?, ?, ?, ?)',
-    ...[tool, tree, sinceMs, reason],
+    tool,
+    tree,
+    sinceMs,
+    reason,
   );
 }
 

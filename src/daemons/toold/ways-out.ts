@@ -37,7 +37,9 @@ export function makeEgressSessions(options: {
   /** Again and again while egressd is away: it opens what it was not told to close. */
   const retryInBackground = (what: string, work: () => Promise<void>): Promise<void> =>
     retryWithBackoff(work, {
-      ...{ isTransient: isTransient, backoffMsMax: PAUSE_MS_MAX, inBackground: true },
+      isTransient: isTransient,
+      backoffMsMax: PAUSE_MS_MAX,
+      inBackground: true,
     }).catch((error: unknown) => log.error(what, { error }));
 
   const dropNow = (runId: RunId, fence: number): Promise<void> =>
@@ -51,10 +53,14 @@ export function makeEgressSessions(options: {
       const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
       const { runId, fence, agent, taskId, rootTaskId, labels } = run;
       const body = {
-        ...{ fence, agent, task_id: taskId, root_task_id: rootTaskId },
+        fence,
+        agent,
+        task_id: taskId,
+        root_task_id: rootTaskId,
         allow: network.allow.map(narrowed),
         granted: network.granted.map(narrowed),
-        ...{ bytes_max: options.bytesMax, labels: [...labels] },
+        bytes_max: options.bytesMax,
+        labels: [...labels],
       };
       open.add(runId);
       return (await egressd.putEgress({ params: { id: runId }, body }, peerOptions)).socket;

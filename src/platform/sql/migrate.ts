@@ -50,7 +50,10 @@ export function migrate(db: DatabaseSync, { file, migrations, log }: MigrateOpti
   }
   if (copy !== undefined)
     log?.info('a database of an earlier version was brought up to date', {
-      ...{ file, from: found, to: wanted, as_it_was: copy },
+      file,
+      from: found,
+      to: wanted,
+      as_it_was: copy,
     });
 }
 

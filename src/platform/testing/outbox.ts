@@ -42,7 +42,10 @@ export async function openBench(file = newFile(), down = { is: false }): Promise
     },
   });
   return {
-    ...{ db, outbox, taken, down },
+    db,
+    outbox,
+    taken,
+    down,
     add: (name, fails = false) =>
       db.write(async (sql) => {
         const seq = await outbox.add(sql, { id: name, event: 'task.created' });

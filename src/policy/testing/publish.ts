@@ -16,7 +16,9 @@ export function publishPolicy(
     return [name, rightsOf(Manifest.parse(manifest), none)];
   });
   const content = {
-    ...{ people: null, protected: [], agents: Object.fromEntries(rights) },
+    people: null,
+    protected: [],
+    agents: Object.fromEntries(rights),
     site: site === '' ? [] : [{ file: 'test.cedar', text: site }],
   };
   mkdirSync(join(stateDir, 'policy'), { recursive: true, mode: 0o700 });

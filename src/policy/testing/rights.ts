@@ -65,8 +65,13 @@ export const call = (tool: string, context: PolicyContext = {}): Request => ({
   action: 'tool.call',
   resource: { type: 'Tool', id: tool },
   context: {
-    ...{ tool, risk: 'low', reversibility: 'reversible', idempotent: true, level: 'L1' },
-    ...{ task_id: 'task_1', root_task_id: 'task_1' },
+    tool,
+    risk: 'low',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L1',
+    task_id: 'task_1',
+    root_task_id: 'task_1',
     ...context,
   },
 });
@@ -132,8 +137,11 @@ export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
     .tuple(
       fc.constantFrom(...effects),
       fc.constantFrom(
-        ...['principal', 'principal is Agent', 'principal == Agent::"coder"'],
-        ...['principal in Group::"ours"', 'principal == Agent::"other"'],
+        'principal',
+        'principal is Agent',
+        'principal == Agent::"coder"',
+        'principal in Group::"ours"',
+        'principal == Agent::"other"',
       ),
       fc.constantFrom<[string, string]>(
         ['action', 'resource'],
@@ -149,7 +157,8 @@ export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
         ['action == Action::"net.connect"', 'resource == Host::"github.com"'],
       ),
       fc.constantFrom(
-        ...['', ' when { context.labels.contains("outside") }'],
+        '',
+        ' when { context.labels.contains("outside") }',
         ' unless { context.labels.containsAny(["secret", "personal"]) }',
       ),
     )

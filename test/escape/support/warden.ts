@@ -177,10 +177,14 @@ export class TestWarden {
       ...(this.mode === 'user' && IS_ROOT ? AS_NOBODY : []),
       ...(this.#options.wrap ?? []),
       own,
-      ...['--run', join(this.dir, 'run')],
-      ...['--socket', this.socket],
-      ...['--bounds', join(this.dir, 'bounds')],
-      ...['--halt', this.haltFile],
+      '--run',
+      join(this.dir, 'run'),
+      '--socket',
+      this.socket,
+      '--bounds',
+      join(this.dir, 'bounds'),
+      '--halt',
+      this.haltFile,
       // If this test is killed, so that nothing of it stays.
       ...(this.#options.parent === false ? [] : ['--parent', String(process.pid)]),
     ];

@@ -76,7 +76,14 @@ export async function startWayOut(): Promise<WayOut> {
   });
   let made = 0;
   const way: WayOut = {
-    ...{ secret, web, host, names, publicPorts, places: [secret, web], seen: [], dialled: [] },
+    secret,
+    web,
+    host,
+    names,
+    publicPorts,
+    places: [secret, web],
+    seen: [],
+    dialled: [],
     async open(allow) {
       way.dialled = [];
       way.seen = [];

@@ -22,29 +22,57 @@ const HASH = 'a'.repeat(64);
 
 const summary = (more: Partial<ApprovalSummary> = {}): ApprovalSummary =>
   ({
-    ...{ id: ID, status: 'pending', agent: 'deployer', task_id: id('task', 1) },
-    ...{ root_task_id: id('task', 1), action: 'deploy.run', class: 'production.change' },
-    ...{ risk: 'high', reversibility: 'externally-reversible', repo: '/srv/repo' },
-    ...{ summary: 'Deploy abc123', reason: 'production needs a person', rules: ['base:prod'] },
-    ...{ labels: [], arguments_hash: HASH, arguments_bytes: 40, diff_bytes: 12, calls: 1 },
-    ...{ approvers_needed: 1, approved_by: [], escalated_to: null, permit_id: null },
-    ...{ requested_at: at(0), expires_at: at(3_600), decided_at: null, decided_by: null },
+    id: ID,
+    status: 'pending',
+    agent: 'deployer',
+    task_id: id('task', 1),
+    root_task_id: id('task', 1),
+    action: 'deploy.run',
+    class: 'production.change',
+    risk: 'high',
+    reversibility: 'externally-reversible',
+    repo: '/srv/repo',
+    summary: 'Deploy abc123',
+    reason: 'production needs a person',
+    rules: ['base:prod'],
+    labels: [],
+    arguments_hash: HASH,
+    arguments_bytes: 40,
+    diff_bytes: 12,
+    calls: 1,
+    approvers_needed: 1,
+    approved_by: [],
+    escalated_to: null,
+    permit_id: null,
+    requested_at: at(0),
+    expires_at: at(3_600),
+    decided_at: null,
+    decided_by: null,
     ...more,
   }) as ApprovalSummary;
 
 const view = (more: Partial<ApprovalView> = {}): ApprovalView =>
   ({
     ...summary(),
-    ...{ arguments: { commit: 'abc123', script: 'one\ntwo' }, arguments_asked: null },
+    arguments: { commit: 'abc123', script: 'one\ntwo' },
+    arguments_asked: null,
     chain: [{ class: 'production.change', risk: 'high', reversibility: 'externally-reversible' }],
-    ...{ diff: '@@ 1 @@\n-slow\n+fast\n', rollback: 'deploy the one before', nonce: 'n1' },
+    diff: '@@ 1 @@\n-slow\n+fast\n',
+    rollback: 'deploy the one before',
+    nonce: 'n1',
     asks: [
       {
-        ...{ call_id: id('call', 1), run_id: id('run', 1), task_id: id('task', 1) },
-        ...{ purpose: 'it is slow', asked_at: at(0), redeemed_at: null },
+        call_id: id('call', 1),
+        run_id: id('run', 1),
+        task_id: id('task', 1),
+        purpose: 'it is slow',
+        asked_at: at(0),
+        redeemed_at: null,
       },
     ],
-    ...{ answers: [], thread: [], would_permit: { once: 'exactly this', task: 'all of it' } },
+    answers: [],
+    thread: [],
+    would_permit: { once: 'exactly this', task: 'all of it' },
     ...more,
   }) as ApprovalView;
 
@@ -60,7 +88,10 @@ const scripted = (approval: ApprovalView, done: Partial<ApprovalView> = {}) => {
     approvald: {
       listApprovals: async () => ({ approvals: [approval], cursor: null, pending: 1 }),
       getApproval: async () => ({ approval }),
-      ...{ approve: answer, reject: answer, requestInfo: answer, escalate: answer },
+      approve: answer,
+      reject: answer,
+      requestInfo: answer,
+      escalate: answer,
     },
   });
 };
@@ -110,8 +141,13 @@ describe('looking', () => {
     const evil = '\u001b[2J\u202eok\nYour answer:\n  agentctl approve x\r';
     scripted(
       view({
-        ...{ summary: evil, reason: evil, rollback: evil, diff: `+${evil}\n`, labels: ['outside'] },
-        ...{ arguments: { [evil]: evil, 'one line': '\u001b]0;x\u0007' }, repo: evil },
+        summary: evil,
+        reason: evil,
+        rollback: evil,
+        diff: `+${evil}\n`,
+        labels: ['outside'],
+        arguments: { [evil]: evil, 'one line': '\u001b]0;x\u0007' },
+        repo: evil,
         asks: [{ ...view().asks[0]!, purpose: evil }],
         thread: [{ approval_id: ID as never, question: evil, by: 'person:a', at: at(0) }],
       }),
@@ -140,7 +176,9 @@ describe('looking', () => {
     fake.script({
       approvald: {
         listApprovals: async () => ({
-          ...{ approvals: open ? [approval] : [], cursor: null, pending: open ? 1 : 0 },
+          approvals: open ? [approval] : [],
+          cursor: null,
+          pending: open ? 1 : 0,
         }),
         getApproval: async () => ({ approval: open ? approval : { ...approval, ...decided } }),
       },
@@ -278,11 +316,23 @@ describe('answering', () => {
 
 describe('permits', () => {
   const permit: PermitView = {
-    ...{ id: PERMIT as never, scope: 'repo', agent: 'deployer', action: 'deploy.run' },
-    ...{ class: 'production.change', risk: 'high', reversibility: 'reversible' },
-    ...{ root_task_id: null, repo: '/srv/repo', approval_id: ID as never },
-    ...{ granted_by: ['person:alice'], granted_at: at(0), expires_at: at(3_600) },
-    ...{ revoked_at: null, revoked_by: null, uses: 2, active: true },
+    id: PERMIT as never,
+    scope: 'repo',
+    agent: 'deployer',
+    action: 'deploy.run',
+    class: 'production.change',
+    risk: 'high',
+    reversibility: 'reversible',
+    root_task_id: null,
+    repo: '/srv/repo',
+    approval_id: ID as never,
+    granted_by: ['person:alice'],
+    granted_at: at(0),
+    expires_at: at(3_600),
+    revoked_at: null,
+    revoked_by: null,
+    uses: 2,
+    active: true,
   };
   test('are listed and taken back', async () => {
     fake.script({

@@ -40,7 +40,9 @@ function check(
   const script = [load, ...cases.map(([typed]) => `${offer([...typed])}\necho ---`)].join('\n');
   const env = { PATH: `${dir}:/usr/bin:/bin`, HOME: dir, AGENTD_STATE: join(dir, 'none') };
   const ran = spawnSync(shell[0]!, [...shell.slice(1), '-c', script], {
-    ...{ env, cwd: dir, encoding: 'utf8' },
+    env,
+    cwd: dir,
+    encoding: 'utf8',
   });
   assert.equal(ran.stderr, '');
   const blocks = ran.stdout.split('---\n').slice(0, -1);

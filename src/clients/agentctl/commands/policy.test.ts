@@ -31,13 +31,24 @@ const rule = {
   text: text.trim(),
 };
 const policy = {
-  ...{ version: 4, hash: 'a'.repeat(64), made_at: '2026-01-01T00:00:00.000Z' },
-  ...{ policies_dir: '/p', site: [], agents: 1, people: null, problems: [] },
+  version: 4,
+  hash: 'a'.repeat(64),
+  made_at: '2026-01-01T00:00:00.000Z',
+  policies_dir: '/p',
+  site: [],
+  agents: 1,
+  people: null,
+  problems: [],
 };
 const shown = {
-  ...{ agent: 'coder', version: 4, groups: ['agent-run-tests'], rules: [rule] },
+  agent: 'coder',
+  version: 4,
+  groups: ['agent-run-tests'],
+  rules: [rule],
   box: {
-    ...{ read: ['/usr'], write: ['/workspace'], deny: ['/workspace/infra'] },
+    read: ['/usr'],
+    write: ['/workspace'],
+    deny: ['/workspace/infra'],
     network: { mode: 'restricted' as const, allow: [{ host: 'github.com', port: 443 }] },
   },
 };
@@ -79,7 +90,10 @@ test('show lists the rules of an agent, its box, and with --rules the Cedar itse
 
 test('explain shows what was asked, the answer and the rules behind it', async () => {
   const denied = event(7, {
-    ...{ id: 'call_1.denied', event: 'tool.call.denied', allowed: false, agent: 'coder' },
+    id: 'call_1.denied',
+    event: 'tool.call.denied',
+    allowed: false,
+    agent: 'coder',
     policy: 'site:10-docs.cedar:1 site:gone.cedar:2',
     data: {
       answer: 'deny',
@@ -119,7 +133,10 @@ test('explain of an event that decided nothing says so', async () => {
   assert.equal(code, 2);
   assert.match(stderr, /is no decision/);
   const { policy: __, ...ended } = event(9, {
-    ...{ id: 'call_1.ended', event: 'tool.call.ended', call_id: 'call_1', data: { attempt: 2 } },
+    id: 'call_1.ended',
+    event: 'tool.call.ended',
+    call_id: 'call_1',
+    data: { attempt: 2 },
   });
   fake.script({
     'auditd-ai': { prove: async () => ({ ...proof, event: JSON.stringify(ended) }) },
@@ -130,14 +147,22 @@ test('explain of an event that decided nothing says so', async () => {
 
 test('simulate names every decision that would be another', async () => {
   const change = {
-    ...{ event: 'call_1.attempted.1', ts: '2026-01-01T00:00:00.000Z', agent: 'coder' },
-    ...{ tool: 'file.read', task_id: 'task_1', touches: ['file.read /srv/docs/a'] },
+    event: 'call_1.attempted.1',
+    ts: '2026-01-01T00:00:00.000Z',
+    agent: 'coder',
+    tool: 'file.read',
+    task_id: 'task_1',
+    touches: ['file.read /srv/docs/a'],
     recorded: { answer: 'allow' as const, rules: [] },
     today: { answer: 'allow' as const, rules: [] },
     changed: { answer: 'deny' as const, rules: ['site:10-docs.cedar:1'], reason: 'x' },
   };
   const simulation = {
-    ...{ version: 4, since: null, decisions: 12, unreadable: 1, truncated: false },
+    version: 4,
+    since: null,
+    decisions: 12,
+    unreadable: 1,
+    truncated: false,
     changes: [change],
   };
   fake.script({ agentd: { simulatePolicy: async () => ({ simulation }) } });
@@ -145,7 +170,8 @@ test('simulate names every decision that would be another', async () => {
   assert.match(stdout, /call_1\.attempted\.1/);
   assert.match(stdout, /1 decision of 12 would be another/);
   assert.deepEqual(fake.seen.at(-1)?.body, {
-    ...{ files: [{ name: '10-docs.cedar', text }], since: '2026-01-01T00:00:00.000Z' },
+    files: [{ name: '10-docs.cedar', text }],
+    since: '2026-01-01T00:00:00.000Z',
   });
   assert.deepEqual(documentOf(await run('policy', 'simulate', file, '--json')), { simulation });
 });

@@ -36,8 +36,11 @@ export async function check({ args, out, runtime }: Session): Promise<number> {
 }
 
 export const ANSWER_STYLES: Readonly<Record<string, Style>> = {
-  ...{ permit: 'green', ask: 'yellow', forbid: 'red' },
-  ...{ allow: 'green', deny: 'red' },
+  permit: 'green',
+  ask: 'yellow',
+  forbid: 'red',
+  allow: 'green',
+  deny: 'red',
 };
 const styled = (word: string) => ({ text: word, style: ANSWER_STYLES[word]! });
 

@@ -159,11 +159,15 @@ test('halt works by the file when nothing answers', async () => {
 });
 
 const tried = (name: string, detail: string, fix: string | null = null, works = false) => ({
-  ...{ name, works, detail, fix },
+  name,
+  works,
+  detail,
+  fix,
 });
 const sandboxes = {
   warden: { version: 1, mode: 'user' as const },
-  ...{ identity: 'single' as const, runner_level: 'L2' as const },
+  identity: 'single' as const,
+  runner_level: 'L2' as const,
   levels: [
     tried('L1', 'no', 'allow it'),
     tried('L2', 'tried', null, true),

@@ -56,8 +56,13 @@ test('--wait does not say that it works while a model that is dead is asked agai
       await new Promise((done) => setTimeout(done, 20));
   };
   const failed = {
-    ...{ seq: 1, event: 'model.call.ended', status: 'failed', model: 'default' },
-    ...{ task_id: id('task', 1), agent: 'planner', ts: at(1) },
+    seq: 1,
+    event: 'model.call.ended',
+    status: 'failed',
+    model: 'default',
+    task_id: id('task', 1),
+    agent: 'planner',
+    ts: at(1),
     data: { provider: 'local', error: 'provider_down' },
   } as unknown as AuditEvent;
   const ready = working({ task: { ...working().task, status: 'ready' } });
@@ -201,7 +206,8 @@ function screenOf(text: string): string[] {
 test('watch on a terminal writes the tree again in its place', async () => {
   fake.script(teamScript({ trees: [working(), working(), teamTree()] }));
   const ran = await agentctl(['task', 'watch', id('task', 1)], {
-    ...{ state: fake.stateDir, onTerminal: true },
+    state: fake.stateDir,
+    onTerminal: true,
   });
   assert.equal(ran.code, 0, ran.stdout);
   const drawn = ran.stdout.split(`${ESCAPE}J`).length - 1;

@@ -76,8 +76,16 @@ test('up starts it, says what answers, and down stops it', () =>
     assert.match(up.stdout, /agents {2}1 agent: planner\n/);
     assert.match(up.stdout, /\nNext: agentctl task create "what you want done" --wait\n$/);
     assert.deepEqual(JSON.parse(readFileSync(join(state, 'argv'), 'utf8')), [
-      ...['--state', state, '--mode', 'split', '--port', '7777', '--agents', '/some/dir'],
-      ...['--ready-fd', '3'],
+      '--state',
+      state,
+      '--mode',
+      'split',
+      '--port',
+      '7777',
+      '--agents',
+      '/some/dir',
+      '--ready-fd',
+      '3',
     ]);
     assert.ok(existsSync(join(state, 'logs', 'runtime.log')));
 

@@ -7,7 +7,10 @@ const NO_WAIT: Option = {
   help: 'come back (exit 4) as soon as it waits for a person',
 };
 const LIMIT: Option = {
-  ...{ name: 'limit', value: 'N', kind: 'count', most: 1000 },
+  name: 'limit',
+  value: 'N',
+  kind: 'count',
+  most: 1000,
   help: 'at most so many (default 50)',
 };
 const TASK_STATUSES = [

@@ -5,8 +5,15 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import { eventStep } from './describe-event.ts';
 
 const event = (more: Partial<AuditEvent>): AuditEvent => ({
-  ...{ id: 'x', ts: '2026-06-29T18:00:00Z', event: 'approval.decided', source: 'approvald' },
-  ...{ source_store: 's', source_seq: 1, seq: 1, principal: 'person:alice', tool: 'deploy.run' },
+  id: 'x',
+  ts: '2026-06-29T18:00:00Z',
+  event: 'approval.decided',
+  source: 'approvald',
+  source_store: 's',
+  source_seq: 1,
+  seq: 1,
+  principal: 'person:alice',
+  tool: 'deploy.run',
   ...more,
   data: { approval_id: 'approval_1', final: true, for: 'once', ...more.data },
 });

@@ -10,7 +10,9 @@ export function eventStep(event: AuditEvent, name: string): EventStep[] {
   if (text === undefined) return [];
   return [
     {
-      ...{ at: event.ts, kind: 'answer', text },
+      at: event.ts,
+      kind: 'answer',
+      text,
       ...(event.call_id === undefined ? {} : { call_id: event.call_id }),
       ...(event.policy === undefined ? {} : { rule: event.policy }),
     },

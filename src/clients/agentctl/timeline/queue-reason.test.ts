@@ -9,7 +9,9 @@ import { makeQueueReasons } from './queue-reason.ts';
 
 const readyTree = (more: Partial<TreeNode> = {}): TreeNode => ({
   task: task(1, { status: 'ready', assigned_to: 'coder', updated_at: at(1), ended_at: null }),
-  ...{ runs: [run(1, { status: 'queued', activations: 0 })], waits: [], children: [] },
+  runs: [run(1, { status: 'queued', activations: 0 })],
+  waits: [],
+  children: [],
   ...more,
 });
 const idle = { ready: 1, working: 0, waiting: 0, ended: 0 };

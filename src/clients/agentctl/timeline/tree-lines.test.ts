@@ -71,12 +71,21 @@ test('a model that does not answer is one line, with what to do, until the task 
   const error = { message: 'the provider local could not be reached' };
   const failed = (attempt: number) =>
     modelCall(11, {
-      ...{ attempt, model: 'default', provider: 'local', status: 'failed', usage: null },
-      ...{ cost_microusd: 0, created_at: at(attempt), error },
+      attempt,
+      model: 'default',
+      provider: 'local',
+      status: 'failed',
+      usage: null,
+      cost_microusd: 0,
+      created_at: at(attempt),
+      error,
     });
   const chapter = (more: Partial<TaskRecord>): TaskRecord => ({
     task: task(1, { status: 'working', ended_at: null }),
-    ...{ runs: [], waits: [], toolCalls: [], children: [] },
+    runs: [],
+    waits: [],
+    toolCalls: [],
+    children: [],
     modelCalls: [failed(1), failed(2), failed(3)],
     ...more,
   });

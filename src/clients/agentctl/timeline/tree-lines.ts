@@ -99,8 +99,10 @@ function troubleOf({ task, modelCalls }: TaskRecord): ModelCallView | undefined 
 }
 
 const ASKED_AGAIN: Line = {
-  ...{ text: `it is asked again; ${SEE_MODELS}`, mark: '◌' },
-  ...{ style: 'yellow', dim: false },
+  text: `it is asked again; ${SEE_MODELS}`,
+  mark: '◌',
+  style: 'yellow',
+  dim: false,
 };
 
 function marked(status: string, text: string, dim = false): Line {

@@ -8,7 +8,11 @@ import { makeTrouble } from './trouble.ts';
 
 const ended = (status: string) =>
   ({
-    ...{ event: 'model.call.ended', agent: 'planner', task_id: 'task_1', model: 'default', status },
+    event: 'model.call.ended',
+    agent: 'planner',
+    task_id: 'task_1',
+    model: 'default',
+    status,
     data: { provider: 'local', error: 'provider_down' },
   }) as unknown as AuditEvent;
 
@@ -26,7 +30,11 @@ test('told once, and again after an answer', () => {
 test('a task that is taken up to ask again is told so, until the model has answered', () => {
   const { hear, retell } = makeTrouble();
   const change = (kind: TaskChange['kind'], task_id = 'task_1'): TaskChange => ({
-    ...{ task_id, agent: 'planner', kind, text: 'planner: as it was', at: '' },
+    task_id,
+    agent: 'planner',
+    kind,
+    text: 'planner: as it was',
+    at: '',
   });
   const isKept = (one: TaskChange) => assert.equal(retell(one), one);
   isKept(change('working'));

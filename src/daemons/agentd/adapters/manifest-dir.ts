@@ -74,7 +74,10 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
 
   // Followed before it is read: a change in between is seen twice rather than never.
   const followed = followDir({
-    ...{ dir, clock, settleMs, lookEveryMs },
+    dir,
+    clock,
+    settleMs,
+    lookEveryMs,
     look(why) {
       if (why === 'told') lookUnasked(false);
       else if (turnsOpen === 0) lookUnasked(true);

@@ -37,7 +37,10 @@ export function followPolicyDir(dir: string, clock: Clock, changed: () => void):
   return {
     async read() {
       followed ??= followDir({
-        ...{ dir, clock, settleMs: 0, lookEveryMs: LOOK_EVERY_MS },
+        dir,
+        clock,
+        settleMs: 0,
+        lookEveryMs: LOOK_EVERY_MS,
         look: (why) => (why === 'told' ? changed() : void lookRegularly()),
       });
       stamp = await stampOf(dir);

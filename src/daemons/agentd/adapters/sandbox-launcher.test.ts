@@ -78,7 +78,12 @@ function fakeSandboxd() {
 }
 
 const planOf = (runId: string, onExit: (exit: RunExit) => void) => ({
-  ...{ runId, fence: 1, mode: 'live' as const, agent: 'coder', taskId: 't', rootTaskId: 't' },
+  runId,
+  fence: 1,
+  mode: 'live' as const,
+  agent: 'coder',
+  taskId: 't',
+  rootTaskId: 't',
   onExit,
 });
 

@@ -137,8 +137,12 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
       const started = await sandboxd
         .startRunner({
           body: {
-            ...{ run_id: runId as RunId, fence, mode, agent: plan.agent },
-            ...{ task_id: plan.taskId as TaskId, root_task_id: plan.rootTaskId as TaskId },
+            run_id: runId as RunId,
+            fence,
+            mode,
+            agent: plan.agent,
+            task_id: plan.taskId as TaskId,
+            root_task_id: plan.rootTaskId as TaskId,
           },
         })
         .finally(() => {
@@ -183,7 +187,10 @@ type Key = {
 };
 
 const GONE: RunExit = {
-  ...{ code: null, signal: null, stderrTail: 'sandboxd went away', wasEnded: true },
+  code: null,
+  signal: null,
+  stderrTail: 'sandboxd went away',
+  wasEnded: true,
 };
 
 /** sandboxd exists, but does not answer now: it is restarting or has too much to do. */

@@ -12,13 +12,20 @@ async function waiting(it: StoreWorld) {
   const call = callOf(run);
   const open = () =>
     it.store.openWait(call, {
-      ...{ kind: 'approval', by: ['person'], from: 'service:approvald', question: APPROVAL },
+      kind: 'approval',
+      by: ['person'],
+      from: 'service:approvald',
+      question: APPROVAL,
       expiresMs: Date.parse('2026-01-02T00:00:00Z'),
     });
   const ended = (more: object = {}) =>
     it.store.endApprovalWait({
-      ...{ approvalId: APPROVAL, run_id: run.id, call_id: call.callId },
-      ...{ outcome: 'answered', decision: 'approved', by: 'person:alice' },
+      approvalId: APPROVAL,
+      run_id: run.id,
+      call_id: call.callId,
+      outcome: 'answered',
+      decision: 'approved',
+      by: 'person:alice',
       ...more,
     });
   const park = () => it.store.park({ runId: run.id, fence: run.fence }, [call.callId]);

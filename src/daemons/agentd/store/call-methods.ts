@@ -161,15 +161,20 @@ export function callMethods(
           artifact: artifact.id,
         });
         await markTask(tx, run.task_id, artifact.labels, {
-          ...{ id: call.callId, why: `the artifact ${artifact.id}` },
-          ...{ run_id: run.id, call_id: call.callId },
+          id: call.callId,
+          why: `the artifact ${artifact.id}`,
+          run_id: run.id,
+          call_id: call.callId,
         });
         return null;
       }),
     mark: (call, labels, why) =>
       forRun(write, call, (tx, run) =>
         markTask(tx, run.task_id, labels, {
-          ...{ id: call.callId, why, run_id: run.id, call_id: call.callId },
+          id: call.callId,
+          why,
+          run_id: run.id,
+          call_id: call.callId,
         }),
       ),
   };

@@ -33,9 +33,20 @@ for (const [name, open] of Object.entries(DATABASES)) {
     const parent = await it.task();
     const run = await heldRun(it, parent.id);
     const child = {
-      ...{ id: `task_${'1'.repeat(26)}`, parent, contextId: parent.context_id, goal: 'read' },
-      ...{ createdBy: 'agent:planner', agent: 'coder', priority: 0, inputs: [], limits: {} },
-      ...{ delegation: undefined, after: [], deadlineMs: null, retryOf: null, labels: ['agent'] },
+      id: `task_${'1'.repeat(26)}`,
+      parent,
+      contextId: parent.context_id,
+      goal: 'read',
+      createdBy: 'agent:planner',
+      agent: 'coder',
+      priority: 0,
+      inputs: [],
+      limits: {},
+      delegation: undefined,
+      after: [],
+      deadlineMs: null,
+      retryOf: null,
+      labels: ['agent'],
     };
     await it.store.delegate(callOf(run), child, {}, 9);
     const childRun = await heldRun(it, child.id);
@@ -52,9 +63,16 @@ for (const [name, open] of Object.entries(DATABASES)) {
     const claimed = await it.claim();
     const runOf = (id: string) => claimed.find(({ task }) => task.id === id)!.run;
     const message = {
-      ...{ type: 'TaskProgress', contextId: one.context_id, taskId: one.id, inReplyTo: null },
-      ...{ from: 'agent:tester', to: 'agent:planner', labels: ['agent', 'outside'] as const },
-      ...{ parts: [{ kind: 'text', text: 'hi' }], text: 'hi', delivered: false },
+      type: 'TaskProgress',
+      contextId: one.context_id,
+      taskId: one.id,
+      inReplyTo: null,
+      from: 'agent:tester',
+      to: 'agent:planner',
+      labels: ['agent', 'outside'] as const,
+      parts: [{ kind: 'text', text: 'hi' }],
+      text: 'hi',
+      delivered: false,
     };
     await it.store.send({ ...message, labels: [...message.labels] }, undefined);
     await it.store.inbox({ runId: runOf(one.id).id, fence: runOf(one.id).fence }, 0);

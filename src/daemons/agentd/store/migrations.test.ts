@@ -51,7 +51,9 @@ async function fill(db: Database): Promise<void> {
     for (const [scope, key, answer] of ROWS)
       await sql.run(
         "INSERT INTO once (scope, once_key, request_hash, answer, at_ms) VALUES (?, ?, 'h', ?, 1)",
-        ...[scope, key, answer],
+        scope,
+        key,
+        answer,
       );
   });
 }

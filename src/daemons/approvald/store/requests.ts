@@ -83,7 +83,10 @@ function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow
     id: tx.newId<ApprovalId>('approval'),
     status: 'pending',
     group_key: hashJson({ ...same, hash: body.arguments_hash }),
-    ...{ agent, task_id: body.task_id, root_task_id, action },
+    agent,
+    task_id: body.task_id,
+    root_task_id,
+    action,
     ...worst,
     chain: JSON.stringify(chain),
     repo,
@@ -142,7 +145,10 @@ async function grant(
   const by = (JSON.parse(permit.granted_by) as string[]).at(-1)!;
   const row: ApprovalRow = {
     ...fresh,
-    ...{ status: 'approved', permit_id: permit.id, decided_ms: tx.nowMs, decided_by: by },
+    status: 'approved',
+    permit_id: permit.id,
+    decided_ms: tx.nowMs,
+    decided_by: by,
   };
   await insertRow(tx.sql, 'approvals', row);
   await addAsk(tx, row, body);

@@ -206,10 +206,13 @@ const list = <T>(text: string): T[] => JSON.parse(text) as T[];
 export const saidOf = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => list(row.said);
 export const labelsOf = (row: Pick<ApprovalRow, 'labels'>): Label[] => list(row.labels);
 
-/** Those of an earlier version say nothing of what each link is. */
+/** An earlier version stored links without `part` and `what`. */
+type StoredLink = Omit<ChainLink, 'part' | 'what'> & Partial<ChainLink>;
+
 export const chainOf = (row: Pick<ApprovalRow, 'chain'>): ChainLink[] =>
-  list<ChainLink>(row.chain).map((link, at) => ({
-    ...{ part: at === 0 ? ('call' as const) : ('brings' as const), what: '' },
+  list<StoredLink>(row.chain).map((link, i) => ({
+    part: i === 0 ? 'call' : 'brings',
+    what: '',
     ...link,
   }));
 

@@ -66,7 +66,10 @@ export function makeWorld(): ApprovaldWorld {
   const world: ApprovaldWorld = {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
-    ...{ events: [], told: [], waits: new Set(), endedRuns: new Set() },
+    events: [],
+    told: [],
+    waits: new Set(),
+    endedRuns: new Set(),
     gate: () => {},
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
@@ -103,9 +106,17 @@ function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
         const status = world.endedRuns.has(params.id) ? ('ended' as const) : ('parked' as const);
         return {
           run: {
-            ...{ id: params.id, task_id: derivedId<TaskId>('task', 'x'), agent: 'deployer' },
-            ...{ fence: 1, status, outcome: null, activations: 1, crashes: 0 },
-            ...{ lease_until: null, created_at: '2026-06-29T18:00:00Z', ended_at: null },
+            id: params.id,
+            task_id: derivedId<TaskId>('task', 'x'),
+            agent: 'deployer',
+            fence: 1,
+            status,
+            outcome: null,
+            activations: 1,
+            crashes: 0,
+            lease_until: null,
+            created_at: '2026-06-29T18:00:00Z',
+            ended_at: null,
           },
         };
       },
@@ -187,8 +198,14 @@ export async function hostApprovald(
     ['auditd-ai', fakeAudit(world)],
   ]);
   const host = await hostDaemon(approvald, {
-    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'k'.repeat(43), log: silentLog },
-    ...{ here, clock, random: randomBytes, newId: idMaker(clock) },
+    version: '0.0.0',
+    mode: 'embedded',
+    operatorKey: 'k'.repeat(43),
+    log: silentLog,
+    here,
+    clock,
+    random: randomBytes,
+    newId: idMaker(clock),
     stateDir: join(world.dir, 'state'),
     runtimeDir: join(world.dir, 'run'),
     config: { approvald: approvaldConfig.parse(config) },
@@ -203,7 +220,11 @@ export async function hostApprovald(
     seeing(as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` }));
   const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
   return {
-    ...{ hosted: host, toold, as, alice: person('alice'), bob: person('bob') },
+    hosted: host,
+    toold,
+    as,
+    alice: person('alice'),
+    bob: person('bob'),
     operator: seeing(as({ kind: 'operator', principal: 'person:operator' })),
     shared: seeing(as({ kind: 'operator', principal: 'person:somebody' })),
     async ask(more) {

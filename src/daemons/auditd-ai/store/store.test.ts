@@ -37,7 +37,9 @@ async function openSite(dir: string, say: Log = silentLog): Promise<Site> {
   const log = await openLog({
     dir: join(dir, 'audit'),
     clock: systemClock(),
-    ...{ origin: 'test/audit', segmentBytesMax: 1 << 20, checkpointEveryMs: 1_000 },
+    origin: 'test/audit',
+    segmentBytesMax: 1 << 20,
+    checkpointEveryMs: 1_000,
   });
   return { dir, log, index: await openIndex({ file: join(dir, 'index.sqlite'), log, say }) };
 }

@@ -16,7 +16,11 @@ export function makeDial({ timeoutMs }: { timeoutMs: number }): Dial {
   const one = (ip: Ip, port: number, signal: AbortSignal): Promise<net.Socket> =>
     new Promise((resolve, reject) => {
       const socket = net.connect({
-        ...{ host: ip.text, port, family: ip.family, noDelay: true, allowHalfOpen: true },
+        host: ip.text,
+        port,
+        family: ip.family,
+        noDelay: true,
+        allowHalfOpen: true,
         keepAlive: true,
       });
       const settle = (error?: Error): void => {

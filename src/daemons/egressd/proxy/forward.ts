@@ -58,9 +58,16 @@ function send(options: ForwardOptions, passed: Passed, wanted: Wanted): Promise<
     const start = (isAgain: boolean): void => {
       let connection: TrackedConnection | undefined;
       const order: PoolRequest = {
-        ...{ agent: pool.agent, wanted, host: wanted.host.name, port: wanted.port },
-        ...{ method: passed.method, path: passed.url, headers: passed.headers, setHost: false },
-        ...{ timeout: options.idleTimeoutMs, maxHeaderSize: HEAD_BYTES_MAX },
+        agent: pool.agent,
+        wanted,
+        host: wanted.host.name,
+        port: wanted.port,
+        method: passed.method,
+        path: passed.url,
+        headers: passed.headers,
+        setHost: false,
+        timeout: options.idleTimeoutMs,
+        maxHeaderSize: HEAD_BYTES_MAX,
       };
       const out = http.request(order);
       const onGone = (): void => void out.destroy();

@@ -78,7 +78,13 @@ export async function openProxy(options: {
       return endWith(client, fault('denied', 'there is no tunnel inside a tunnel'));
     client.setTimeout(0);
     void serveTunnel({
-      ...{ run, gate, request, client, head, log, ...limits },
+      run,
+      gate,
+      request,
+      client,
+      head,
+      log,
+      ...limits,
       handOver(socket, target, reached) {
         tunnels.set(socket, target);
         if (reached !== undefined) pool.offer(reached);

@@ -19,15 +19,22 @@ describe('a URL', () => {
     assert.equal(placeOf('http://[::1]:8080'), '::1 8080 /');
     assert.equal(placeOf('http://a.example./'), 'a.example 80 /');
     for (const text of [
-      ...['ftp://a.example/', 'a.example', '//a.example/', 'http:a.example', 'http:///a.example'],
-      ...['http://u:p@a.example/', 'http://good.test@evil.test/', 'http://good.test\\@evil.test/'],
-      ...['http://0x7f.1/', 'http://127.1/', 'http://2130706433/', 'http://%31%32%37.0.0.1/'],
-      ...[
-        'http://a.exa\tmple/',
-        'http://a.example/ x',
-        'http://a.example:99999/',
-        'http://[::1%25lo]/',
-      ],
+      'ftp://a.example/',
+      'a.example',
+      '//a.example/',
+      'http:a.example',
+      'http:///a.example',
+      'http://u:p@a.example/',
+      'http://good.test@evil.test/',
+      'http://good.test\\@evil.test/',
+      'http://0x7f.1/',
+      'http://127.1/',
+      'http://2130706433/',
+      'http://%31%32%37.0.0.1/',
+      'http://a.exa\tmple/',
+      'http://a.example/ x',
+      'http://a.example:99999/',
+      'http://[::1%25lo]/',
     ])
       assert.equal(placeOf(text), undefined, text);
   });

@@ -33,7 +33,11 @@ export function readPlace(text: string): ParseOutcome<FetchTarget> {
   if (url.username !== '' || url.password !== '') return problem('it has a user name in it');
   return {
     value: {
-      ...{ url: url.href.replace(/#.*$/, ''), isTls, host, port, path: url.pathname },
+      url: url.href.replace(/#.*$/, ''),
+      isTls,
+      host,
+      port,
+      path: url.pathname,
       pathAndQuery: `${url.pathname}${url.search}`,
     },
   };

@@ -27,8 +27,20 @@ describe('a request', () => {
   it('leaves behind what is for this hop only', () => {
     const { headers } = good(
       at('http://a.test/', [
-        ...['Proxy-Authorization', 'Basic x', 'Proxy-Connection', 'keep-alive', 'TE', 'trailers'],
-        ...['Connection', 'close, X-Mine', 'X-Mine', '1', 'Keep-Alive', '5', 'X-Theirs', '2'],
+        'Proxy-Authorization',
+        'Basic x',
+        'Proxy-Connection',
+        'keep-alive',
+        'TE',
+        'trailers',
+        'Connection',
+        'close, X-Mine',
+        'X-Mine',
+        '1',
+        'Keep-Alive',
+        '5',
+        'X-Theirs',
+        '2',
       ]),
     );
     assert.deepEqual(headers, ['Host', 'a.test', 'X-Theirs', '2']);

@@ -71,8 +71,14 @@ export const runIdOf = (name: string): RunId => derivedId<RunId>('run', name);
 export function opening(name: string, allow: EgressRule[]): PutEgressBody {
   const task_id = derivedId<TaskId>('task', name);
   return {
-    ...{ fence: 1, agent: 'coder', task_id, root_task_id: task_id, labels: [] },
-    ...{ allow, granted: [], bytes_max: 1_000_000_000 },
+    fence: 1,
+    agent: 'coder',
+    task_id,
+    root_task_id: task_id,
+    labels: [],
+    allow,
+    granted: [],
+    bytes_max: 1_000_000_000,
   };
 }
 
@@ -93,7 +99,12 @@ export async function startHost(
   const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', auditOf(audit)]]);
   const clock = options.clock ?? systemClock();
   const hosted = await hostDaemon(withNetwork(options), {
-    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
+    version: '0.0.0',
+    mode: 'embedded',
+    operatorKey: 'a key',
+    log: silentLog,
+    here,
+    clock,
     stateDir: join(dir, 'state'),
     runtimeDir: join(dir, 'run'),
     config: { egressd: egressdConfig.parse(options.config ?? {}) },
@@ -113,7 +124,10 @@ export async function startHost(
     );
   const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
   return {
-    ...{ toold, audit, dir, operator: as({ kind: 'operator', principal: 'person:alice' }) },
+    toold,
+    audit,
+    dir,
+    operator: as({ kind: 'operator', principal: 'person:alice' }),
     async open(name, allow, more) {
       const id = runIdOf(name);
       const body = { ...opening(name, allow), ...more };

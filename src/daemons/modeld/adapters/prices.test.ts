@@ -148,7 +148,11 @@ test('tools, images and things of unknown size raise the bound', () => {
 
 test('small and large sums are rounded up alike', () => {
   const row = (price: number): PriceRow => ({
-    ...{ model: 'm', input: price, output: 0, cache_read: 0, cache_write: 0 },
+    model: 'm',
+    input: price,
+    output: 0,
+    cache_read: 0,
+    cache_write: 0,
   });
   const tokens = fc.oneof(fc.nat(5_000_000), fc.nat({ max: 2 ** 31 - 1 }));
   const price = fc.oneof(fc.nat(100_000_000), fc.constantFrom(1, 1_000_000, 999_999_999));

@@ -56,7 +56,9 @@ describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no opens
   it('a certificate nobody vouches for is refused before anything is sent', async () => {
     const client = makeProviderClient({ clock: systemClock() });
     const provider = {
-      ...{ name: 'acme', dialect: 'openai' as const, baseUrl: `https://localhost:${port}` },
+      name: 'acme',
+      dialect: 'openai' as const,
+      baseUrl: `https://localhost:${port}`,
       readKey: () => 'sk-1',
     };
     await assert.rejects(

@@ -217,7 +217,12 @@ const viewsOf = ({ service }: Open): BudgetView[] =>
   service.budgets.keys().map((key) => service.budgets.view(key));
 
 const EXPECTED = [
-  ...['budget', 'provider_refused', 'provider_malformed', 'canceled', 'stopping', 'storage_full'],
+  'budget',
+  'provider_refused',
+  'provider_malformed',
+  'canceled',
+  'stopping',
+  'storage_full',
 ];
 
 async function callOnce(opened: Open, one: Caller, name: string): Promise<void> {

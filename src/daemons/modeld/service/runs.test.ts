@@ -105,7 +105,9 @@ describe('the calls of a run', () => {
     const config = {
       providers: {
         shy: {
-          ...{ dialect: 'openai', base_url: `${provider.url}/v1`, models: ['gpt-test'] },
+          dialect: 'openai',
+          base_url: `${provider.url}/v1`,
+          models: ['gpt-test'],
           labels_allowed: labelsAllowed,
         },
       },

@@ -88,7 +88,11 @@ export function makeRuns(options: {
   };
 
   const registry = makeRunRegistry<AdmitModelRunBody, Omit<ModelRun, keyof AdmittedRun>>({
-    ...{ db, rows: runRows, sockets, log, load },
+    db,
+    rows: runRows,
+    sockets,
+    log,
+    load,
     ended(run) {
       for (const call of run.inFlight) call.abort(run.ended);
     },

@@ -72,7 +72,10 @@ test('calls from before their indexes came back are found by time and by status'
          provider, upstream_model, rehearsal, purpose, request_hash, context, params,
          reserved_tokens, reserved_cost, created_ms)
        VALUES (?, ?, 1, ?, 'p', '', 'openai', 'm', 'p', 'm', 0, '', '', x'00', '', 0, 0, ?)`,
-      ...[seq, `call_${seq}`, status, createdMs],
+      seq,
+      `call_${seq}`,
+      status,
+      createdMs,
     );
   await old.writeNow((sql) => {
     add(sql, 3, 'completed', 5_000);

@@ -87,8 +87,19 @@ export function toolBinds(boxfs: string | undefined): Bind[] {
 }
 
 const SECRET_NAMES = [
-  ...['.ssh', '.gnupg', '.aws', '.azure', '.kube', '.docker', '.netrc', '.npmrc', '.pypirc'],
-  ...['.git-credentials', '.config/gh', '.config/gcloud', '.local/share/keyrings'],
+  '.ssh',
+  '.gnupg',
+  '.aws',
+  '.azure',
+  '.kube',
+  '.docker',
+  '.netrc',
+  '.npmrc',
+  '.pypirc',
+  '.git-credentials',
+  '.config/gh',
+  '.config/gcloud',
+  '.local/share/keyrings',
 ];
 const SECRET_PATHS = ['/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/etc/ssh', '/etc/agentd'];
 

@@ -36,13 +36,33 @@ const TOLD = {
 
 /** In the order of the warden's own list; itself is null. */
 const ENDED: readonly (EndedBy | null)[] = [
-  ...[null, 'wall', 'cpu', 'memory', 'output', 'pids', 'halt', 'killed', 'warden', 'lost', 'box'],
+  null,
+  'wall',
+  'cpu',
+  'memory',
+  'output',
+  'pids',
+  'halt',
+  'killed',
+  'warden',
+  'lost',
+  'box',
   'seal',
 ] as (EndedBy | null)[];
 
 const REFUSED = [
-  ...['', 'frame', 'plan', 'bounds', 'host', 'halt', 'overload', 'setup', 'probe', 'exec'],
-  ...['caller', 'box'],
+  '',
+  'frame',
+  'plan',
+  'bounds',
+  'host',
+  'halt',
+  'overload',
+  'setup',
+  'probe',
+  'exec',
+  'caller',
+  'box',
 ] as const;
 export type RefusalCode = (typeof REFUSED)[number];
 export type WardenRefusal = { code: RefusalCode; message: string; hint: string };

@@ -12,7 +12,13 @@ import type { WardenPlan } from './plan.ts';
 import { makeWarden, type Warden } from './warden.ts';
 
 const plan: WardenPlan = {
-  ...{ id: 'test', level: 2, profile: 'tool', uid: 1_000, gid: 1_000, cwd: '/', binds: [] },
+  id: 'test',
+  level: 2,
+  profile: 'tool',
+  uid: 1_000,
+  gid: 1_000,
+  cwd: '/',
+  binds: [],
   args: ['/bin/true'],
   limits: LIMITS,
 };

@@ -170,7 +170,9 @@ export function makeWarden(socketPath: string): Warden {
     const done = Promise.withResolvers<number>();
     const nothing = (): void => undefined;
     connection.ask(ASK.own, encodeOwned(owned), {
-      ...{ started: nothing, output: nothing, exit: nothing },
+      started: nothing,
+      output: nothing,
+      exit: nothing,
       owned: done.resolve,
       refused: (refusal) => done.reject(asFault(refusal)),
       gone: () => done.reject(wardenGone()),
@@ -183,7 +185,9 @@ export function makeWarden(socketPath: string): Warden {
     const done = Promise.withResolvers<{ bytes: number; entries: number }>();
     const nothing = (): void => undefined;
     connection.ask(ASK.own, encodeMeasured(path), {
-      ...{ started: nothing, output: nothing, exit: nothing },
+      started: nothing,
+      output: nothing,
+      exit: nothing,
       measured: done.resolve,
       refused: (refusal) => done.reject(asFault(refusal)),
       gone: () => done.reject(wardenGone()),

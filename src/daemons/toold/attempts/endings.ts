@@ -84,7 +84,8 @@ export function makeCallRecorder(options: {
       () => store.recordOutcome(job.callId, finished.saved, { endedMs: clock.nowMs(), ended }),
       {
         isTransient: (error) => isFull(error) && !job.signal.aborted,
-        ...{ backoffMsMax: 2_000, inBackground: true },
+        backoffMsMax: 2_000,
+        inBackground: true,
       },
     );
   };

@@ -149,9 +149,7 @@ function runIn(declared: Declaration, places: { host: CommandExecutor }) {
 
 const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_MAX);
 
-const OWN_LIMITS: ReadonlySet<string | null> = new Set([
-  ...['wall', 'output', 'cpu', 'memory', 'pids'],
-]);
+const OWN_LIMITS: ReadonlySet<string | null> = new Set(['wall', 'output', 'cpu', 'memory', 'pids']);
 
 /** What it did that was not declared of it. */
 function violationsOf({ endedBy, networkDenied }: ExecResult): Violation[] {
@@ -219,8 +217,12 @@ async function look(argv: readonly string[], context: ToolContext): Promise<Exec
     return (await openGit(context, from)).try(withoutPrograms(args));
   }
   return box.exec({
-    ...{ argv, env: { PATH, LANG: 'C.UTF-8' }, cwd: box.roots.workspace },
-    ...{ wallMs: PREVIEW_MS_MAX, outputBytesMax: OUTPUT_BYTES_MAX, signal: context.signal },
+    argv,
+    env: { PATH, LANG: 'C.UTF-8' },
+    cwd: box.roots.workspace,
+    wallMs: PREVIEW_MS_MAX,
+    outputBytesMax: OUTPUT_BYTES_MAX,
+    signal: context.signal,
   });
 }
 
@@ -244,7 +246,12 @@ export function makeCommandTool(declared: Declaration, places: { host: CommandEx
   const { name, description, risk, reversibility, idempotent, rollback, timeout_s } = declared;
   const run = runIn(declared, places);
   const made = tool({
-    ...{ name, description, risk, reversibility, idempotent, level: declared.level },
+    name,
+    description,
+    risk,
+    reversibility,
+    idempotent,
+    level: declared.level,
     timeoutMs: (timeout_s + 10) * 1_000,
     callsPerRunMax: declared.calls_per_run_max,
     isDeclared: true,

@@ -66,12 +66,21 @@ export function fakeApprovald() {
         found.said = { decision: 'changed', text: 'it is not what the person saw any more' };
       const args = found.said.edited ?? ask.arguments;
       const statement: Statement = {
-        ...{ v: 1, approval_id: params.id, call_id: body.call_id, run_id: body.run_id },
-        ...{ agent: ask.agent, task_id: ask.task_id, action: ask.action },
+        v: 1,
+        approval_id: params.id,
+        call_id: body.call_id,
+        run_id: body.run_id,
+        agent: ask.agent,
+        task_id: ask.task_id,
+        action: ask.action,
         decision: found.said.decision as Statement['decision'],
-        ...{ asked_hash: ask.arguments_hash, arguments_hash: sha256Hex(canonicalJson(args)) },
+        asked_hash: ask.arguments_hash,
+        arguments_hash: sha256Hex(canonicalJson(args)),
         diff_hash: found.said.edited || ask.diff === null ? null : sha256Hex(ask.diff),
-        ...{ by: ['person:alice'], permit_id: null, nonce: 'n', at: AT },
+        by: ['person:alice'],
+        permit_id: null,
+        nonce: 'n',
+        at: AT,
       };
       return state.forge({
         decision: found.said.decision,
@@ -93,7 +102,9 @@ export function fakeApprovald() {
     dispatch,
     /** As approvald itself would sign it, whatever it says. */
     signed: (answer: Redeemed, statement: Statement): Redeemed => ({
-      ...{ ...answer, statement, signature: key.signJson(statement) },
+      ...answer,
+      statement,
+      signature: key.signJson(statement),
     }),
     approvalOf: (callId: string): Asked | undefined => approvals.get(idOf(callId)),
     say(callId: string, said: Said): void {
@@ -105,11 +116,29 @@ export function fakeApprovald() {
 function viewOf(id: ApprovalId, { ask }: Asked): ApprovalView {
   const { call_id, run_id, purpose = '', repo, diff, rollback, chain = [], ...rest } = ask;
   return {
-    ...{ ...rest, id, status: 'pending', repo, diff, rollback, chain },
-    ...{ arguments_bytes: 0, diff_bytes: null, calls: 1, approvers_needed: 1, approved_by: [] },
-    ...{ escalated_to: null, permit_id: null, requested_at: AT },
-    ...{ expires_at: '2026-06-30T18:00:00.000Z', decided_at: null, decided_by: null },
-    ...{ arguments_asked: null, nonce: 'n', answers: [], thread: [], would_permit: {} },
+    ...rest,
+    id,
+    status: 'pending',
+    repo,
+    diff,
+    rollback,
+    chain,
+    arguments_bytes: 0,
+    diff_bytes: null,
+    calls: 1,
+    approvers_needed: 1,
+    approved_by: [],
+    escalated_to: null,
+    permit_id: null,
+    requested_at: AT,
+    expires_at: '2026-06-30T18:00:00.000Z',
+    decided_at: null,
+    decided_by: null,
+    arguments_asked: null,
+    nonce: 'n',
+    answers: [],
+    thread: [],
+    would_permit: {},
     asks: [{ call_id, run_id, task_id: ask.task_id, purpose, asked_at: AT, redeemed_at: null }],
   };
 }

@@ -148,9 +148,15 @@ function floorOf(
   peer: <T extends RouteTable>(name: string, table: T) => Client<T>,
 ): DaemonContext<TooldConfig> {
   return {
-    ...{ name: 'toold', version: '0.0.0', mode: 'split', failpoint: failpoint },
-    ...{ stateDir: world.dir, runtimeDir: world.dir },
-    ...{ clock: world.clock, log: silentLog, metrics: makeMetrics('toold') },
+    name: 'toold',
+    version: '0.0.0',
+    mode: 'split',
+    failpoint: failpoint,
+    stateDir: world.dir,
+    runtimeDir: world.dir,
+    clock: world.clock,
+    log: silentLog,
+    metrics: makeMetrics('toold'),
     config: tooldConfig.parse({ test_tools: true }),
     random: (n) => new Uint8Array(n),
     newId: idMaker(world.clock),

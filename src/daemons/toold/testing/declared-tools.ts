@@ -28,9 +28,15 @@ export function declare(text: string): Declaration {
 }
 
 const done: ExecResult = {
-  ...{ exitCode: 0, signal: null, endedBy: null, wallMs: 1, networkDenied: [] },
-  ...{ stdout: Buffer.from('done\n'), stderr: Buffer.alloc(0) },
-  ...{ stdoutTruncated: false, stderrTruncated: false },
+  exitCode: 0,
+  signal: null,
+  endedBy: null,
+  wallMs: 1,
+  networkDenied: [],
+  stdout: Buffer.from('done\n'),
+  stderr: Buffer.alloc(0),
+  stdoutTruncated: false,
+  stderrTruncated: false,
 };
 
 export function playedHost() {

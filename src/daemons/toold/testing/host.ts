@@ -30,15 +30,31 @@ import { type FakeSandboxd, nothingOutside } from './sandboxd.ts';
 export type TooldClient = Client<typeof tooldRoutes>;
 
 export const ALL_TOOLS = [
-  ...['task.delegate', 'task.finish', 'message.send', 'artifact.put', 'artifact.get'],
-  ...['person.ask', 'timer.wait', 'package.request', 'test.count_effect', 'test.echo'],
+  'task.delegate',
+  'task.finish',
+  'message.send',
+  'artifact.put',
+  'artifact.get',
+  'person.ask',
+  'timer.wait',
+  'package.request',
+  'test.count_effect',
+  'test.echo',
 ];
 
 export function admission(runId: RunId, more: Partial<AdmitToolRunBody> = {}): AdmitToolRunBody {
   const task_id = derivedId<TaskId>('task', runId);
   return {
-    ...{ fence: 1, mode: 'live', agent: 'coder', task_id, root_task_id: task_id },
-    ...{ tools: ALL_TOOLS, grant_expires_at: null, labels: [], workspace: null, max_calls: 1_000 },
+    fence: 1,
+    mode: 'live',
+    agent: 'coder',
+    task_id,
+    root_task_id: task_id,
+    tools: ALL_TOOLS,
+    grant_expires_at: null,
+    labels: [],
+    workspace: null,
+    max_calls: 1_000,
     ...more,
   };
 }
@@ -131,7 +147,12 @@ export async function hostToold(
   const clock = options.clock ?? world.clock;
   const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };
   const hosted = await hostDaemon(toold, {
-    ...{ version: '0.0.0', mode: 'embedded', operatorKey: 'a key', log: silentLog, here, clock },
+    version: '0.0.0',
+    mode: 'embedded',
+    operatorKey: 'a key',
+    log: silentLog,
+    here,
+    clock,
     stateDir: join(world.dir, 'state'),
     runtimeDir: join(world.dir, 'run'),
     config: { toold: tooldConfig.parse(given) },
@@ -147,7 +168,9 @@ export async function hostToold(
     );
   const asAgentd = as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
   return {
-    ...{ hosted, as, asAgentd },
+    hosted,
+    as,
+    asAgentd,
     operator: as({ kind: 'operator', principal: 'person:alice' }),
     async admit(name, more) {
       const id = derivedId<RunId>('run', name);
@@ -165,7 +188,10 @@ export async function hostToold(
 function testRun(id: RunId, socket: string, client: TooldClient): TooldTestRun {
   const callId = (n: number) => callIdOf(id, 't', n);
   return {
-    ...{ id, client, socket, callId },
+    id,
+    client,
+    socket,
+    callId,
     ask: (n, tool, args, more) =>
       client.call({
         body: { call_id: callId(n), tool, arguments: { ...args }, ...more } as CallRequest,

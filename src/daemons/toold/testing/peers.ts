@@ -27,8 +27,18 @@ const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact 
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
 const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
 const usedRoutes = {
-  ...{ toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact },
-  ...{ toolAsk, toolTimer, toolBreak, getWait, toolMark, runMarks, toolAwaitApproval },
+  toolDelegate,
+  toolFinish,
+  toolMessage,
+  toolPutArtifact,
+  toolGetArtifact,
+  toolAsk,
+  toolTimer,
+  toolBreak,
+  getWait,
+  toolMark,
+  runMarks,
+  toolAwaitApproval,
 };
 
 export type FakeAgentd = ReturnType<typeof fakeAgentd>;
@@ -125,9 +135,17 @@ export function fakeAgentd() {
       const { parts, type, to, in_reply_to } = body.message;
       const message = {
         id: derivedId<never>('msg', body.call_id),
-        ...{ type, to, parts, in_reply_to: in_reply_to ?? null, from: 'agent:coder' },
+        type,
+        to,
+        parts,
+        in_reply_to: in_reply_to ?? null,
+        from: 'agent:coder',
         context_id: derivedId<never>('ctx', body.run_id),
-        ...{ task_id: null, labels: [], pair_seq: 1, sent_at: AT, delivered_at: null },
+        task_id: null,
+        labels: [],
+        pair_seq: 1,
+        sent_at: AT,
+        delivered_at: null,
       };
       return { message, wait: now(wait) };
     },
@@ -137,9 +155,17 @@ export function fakeAgentd() {
         const text = body.artifact.text ?? body.artifact.base64 ?? '';
         const { name, mime_type = 'text/plain' } = body.artifact;
         const view: ArtifactView = {
-          ...{ id, ref: `artifact://${id}`, name, mime_type, size_bytes: Buffer.byteLength(text) },
-          ...{ object_hash: sha256Hex(text), created_by: 'agent:coder', task_id: null },
-          ...{ context_id: null, labels: [], created_at: AT },
+          id,
+          ref: `artifact://${id}`,
+          name,
+          mime_type,
+          size_bytes: Buffer.byteLength(text),
+          object_hash: sha256Hex(text),
+          created_by: 'agent:coder',
+          task_id: null,
+          context_id: null,
+          labels: [],
+          created_at: AT,
         };
         artifacts.set(id, { view, text });
         return view;

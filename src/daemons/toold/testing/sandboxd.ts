@@ -25,7 +25,9 @@ export function fakeSandboxd(box: Box) {
   const exec = async (body: ExecBody, signal: AbortSignal): Promise<Collected> => {
     const { argv, cwd, env, stdin_base64, limits } = body;
     const done = await box.exec({
-      ...{ argv, signal, ...(cwd === undefined ? {} : { cwd }) },
+      argv,
+      signal,
+      ...(cwd === undefined ? {} : { cwd }),
       ...(env === undefined ? {} : { env }),
       ...(stdin_base64 === undefined ? {} : { stdin: Buffer.from(stdin_base64, 'base64') }),
       ...(limits?.wall_ms === undefined ? {} : { wallMs: limits.wall_ms }),
@@ -89,8 +91,11 @@ function collected(done: ExecResult): Collected {
     stdout_base64: done.stdout.toString('base64'),
     stderr_base64: done.stderr.toString('base64'),
     usage: {
-      ...{ wall_ms: Math.round(done.wallMs), cpu_ms: 0, memory_peak_bytes: 0 },
-      ...{ stdout_bytes: done.stdout.length, stderr_bytes: done.stderr.length },
+      wall_ms: Math.round(done.wallMs),
+      cpu_ms: 0,
+      memory_peak_bytes: 0,
+      stdout_bytes: done.stdout.length,
+      stderr_bytes: done.stderr.length,
     },
   };
 }

@@ -35,8 +35,16 @@ test('shows what changed with three lines around it', () => {
       '--- a',
       '+++ a',
       '@@ -4,7 +4,8 @@',
-      ...[' line 3', ' line 4', ' line 5', '-line 6', '+line six', '+line 6.5'],
-      ...[' line 7', ' line 8', ' line 9', ''],
+      ' line 3',
+      ' line 4',
+      ' line 5',
+      '-line 6',
+      '+line six',
+      '+line 6.5',
+      ' line 7',
+      ' line 8',
+      ' line 9',
+      '',
     ].join('\n'),
   );
   assert.equal(unifiedDiff('x\n', 'x\n', names), '');

@@ -8,9 +8,13 @@ import type { AgentdClient } from './tool.ts';
 
 const none = () => Promise.reject(new Error('none'));
 const tools = makeRegistry({
-  ...{ agentd: {} as AgentdClient, egressd: { fetch: none, getFetch: none, forgetFetch: none } },
+  agentd: {} as AgentdClient,
+  egressd: { fetch: none, getFetch: none, forgetFetch: none },
   openHost: none,
-  ...{ clock: systemClock(), tests: {}, declared: () => [], appendLine: async () => {} },
+  clock: systemClock(),
+  tests: {},
+  declared: () => [],
+  appendLine: async () => {},
 }).list();
 
 test('every tool declares its risk, how it could be undone, its level and its schemas', () => {
@@ -40,7 +44,10 @@ test('what depends on the input is declared by its worst, and decided by what is
   const of = (method: string) =>
     fetch.reversibilityOf!(fetch.input.parse({ url: 'https://a.test/', method }));
   assert.deepEqual(['GET', 'HEAD', 'POST', 'DELETE'].map(of), [
-    ...['read-only', 'read-only', 'externally-reversible', 'externally-reversible'],
+    'read-only',
+    'read-only',
+    'externally-reversible',
+    'externally-reversible',
   ]);
   assert.equal(fetch.view.reversibility, 'externally-reversible');
   for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'])

@@ -16,13 +16,14 @@ const context = {
 } as ToolContext;
 
 const answerWith = (body: Buffer, more: Partial<FetchAnswer> = {}): FetchAnswer => ({
-  ...{
-    url: 'https://a.test/',
-    status: 200,
-    headers: { 'content-type': 'text/plain', server: 'x' },
-  },
-  ...{ body_base64: body.toString('base64'), size_bytes: body.length },
-  ...{ truncated: false, recorded: false, ...more },
+  url: 'https://a.test/',
+  status: 200,
+  headers: { 'content-type': 'text/plain', server: 'x' },
+  body_base64: body.toString('base64'),
+  size_bytes: body.length,
+  truncated: false,
+  recorded: false,
+  ...more,
 });
 
 type Recalled = { outcome: string; answer: FetchAnswer | null };

@@ -74,7 +74,11 @@ function resultOf(answer: FetchAnswer): Record<string, unknown> {
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
-    ...{ url, status, size_bytes, truncated, headers: Object.fromEntries(told) },
+    url,
+    status,
+    size_bytes,
+    truncated,
+    headers: Object.fromEntries(told),
     ...(text === undefined ? { base64: answer.body_base64 } : { text }),
   };
 }
@@ -132,9 +136,14 @@ export function httpTools(egressd: Fetching): Tool[] {
     async perform(input, { runId, fence, callId }) {
       const { url, method, headers, body } = input;
       const order = {
-        ...{ fence, call_id: callId, url, method, headers },
+        fence,
+        call_id: callId,
+        url,
+        method,
+        headers,
         ...(body === undefined ? {} : { body_base64: Buffer.from(body).toString('base64') }),
-        ...{ response_bytes_max: input.max_bytes, time_ms_max: TIME_MS_MAX },
+        response_bytes_max: input.max_bytes,
+        time_ms_max: TIME_MS_MAX,
         redirects_max: ONLY_READS.has(method) ? REDIRECTS_MAX : 0,
         ...decidedOf(touchOf(input)),
       };

@@ -31,24 +31,30 @@ describe('network.request', () => {
     ] as const)
       assert.equal((read(written).data as { host: string } | undefined)?.host, host, written);
     for (const written of [
-      ...['127.0.0.1', '8.8.8.8', '[::1]', '2606:4700::1111', '0x7f.1', '0177.0.0.1', '2130706433'],
-      ...[
-        'localhost',
-        'a.localhost',
-        'printer',
-        'nas.local',
-        'db.internal',
-        'x.lan',
-        'x.home.arpa',
-      ],
-      ...[
-        '*.example.com',
-        'https://example.com',
-        'example.com/a',
-        'a@example.com',
-        'example.com:80',
-      ],
-      ...['', '..', 'a..b', 'ex ample.com', '-a.example.org'],
+      '127.0.0.1',
+      '8.8.8.8',
+      '[::1]',
+      '2606:4700::1111',
+      '0x7f.1',
+      '0177.0.0.1',
+      '2130706433',
+      'localhost',
+      'a.localhost',
+      'printer',
+      'nas.local',
+      'db.internal',
+      'x.lan',
+      'x.home.arpa',
+      '*.example.com',
+      'https://example.com',
+      'example.com/a',
+      'a@example.com',
+      'example.com:80',
+      '',
+      '..',
+      'a..b',
+      'ex ample.com',
+      '-a.example.org',
     ])
       assert.equal(read(written).success, false, written);
     assert.equal((read('a.org').data as { port: number }).port, 443);

@@ -32,7 +32,10 @@ type Command = { argv: readonly string[]; cwd: string; timeoutS: number; again: 
 async function runIn(context: ToolContext, { argv, cwd, timeoutS, again }: Command) {
   const box = await context.box();
   const request = {
-    ...{ argv, cwd, env: envOf(box), wallMs: timeoutS * 1_000 },
+    argv,
+    cwd,
+    env: envOf(box),
+    wallMs: timeoutS * 1_000,
     outputBytesMax: OUTPUT_BYTES_MAX,
     signal: context.signal,
   };

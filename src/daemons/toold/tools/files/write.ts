@@ -110,7 +110,10 @@ export const writeFile = (workspace: string): Tool =>
       const expected = expected_sha256 ?? shown;
       const { created, size_bytes, sha256 } = await box.files
         .perform({
-          ...{ op: 'write', path, make_parents: true, executable },
+          op: 'write',
+          path,
+          make_parents: true,
+          executable,
           encoding: text === undefined ? 'base64' : 'utf8',
           content: text ?? base64 ?? '',
           create_only: create_only || basis?.before === ABSENT,

@@ -114,12 +114,16 @@ export const gitDiff = (workspace: string): Tool =>
     async perform({ staged, from, to, paths, stat_only, context_lines, ...input }, context) {
       const git = await openGit(context, input.repo);
       const output = await git.run([
-        ...['diff', ...PLAIN, NO_SUBMODULES, `--unified=${context_lines}`],
+        'diff',
+        ...PLAIN,
+        NO_SUBMODULES,
+        `--unified=${context_lines}`,
         ...(stat_only ? ['--stat=120'] : ['--patch']),
         ...(staged ? ['--cached'] : []),
         ...(from === undefined ? [] : ['--end-of-options', from]),
         ...(to === undefined ? [] : [to]),
-        ...['--', ...paths],
+        '--',
+        ...paths,
       ]);
       return { result: { top: git.top, ...textOf(output) } };
     },
@@ -167,10 +171,18 @@ export const gitLog = (workspace: string): Tool =>
       const git = await openGit(context, input.repo);
       const format = `--format=tformat:${FIELDS.join('%x1f')}%x1e`;
       const { stdout } = await git.run([
-        ...['log', ...PLAIN, '--no-show-signature', '--encoding=UTF-8', format],
-        ...[`--max-count=${max}`, `--skip=${skip}`],
-        ...['--end-of-options', ref, ...(since === undefined ? [] : [`^${since}`])],
-        ...['--', ...paths],
+        'log',
+        ...PLAIN,
+        '--no-show-signature',
+        '--encoding=UTF-8',
+        format,
+        `--max-count=${max}`,
+        `--skip=${skip}`,
+        '--end-of-options',
+        ref,
+        ...(since === undefined ? [] : [`^${since}`]),
+        '--',
+        ...paths,
       ]);
       return { result: { top: git.top, commits: parseCommits(stdout) } };
     },
