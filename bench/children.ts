@@ -33,7 +33,7 @@ export function profiling(): string[] {
 }
 
 export type BenchProcess = {
-  /** What it said when it was ready. */
+  /** The value of its ready message. */
   ready: unknown;
   ask(order: unknown): Promise<unknown>;
   stop(): Promise<void>;

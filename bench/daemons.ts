@@ -10,7 +10,7 @@ import { freshDir, ROOT } from '../test/support/runtime.ts';
 import { end, keep, profiling } from './children.ts';
 
 export type BenchDaemons = {
-  /** What startRuntime takes to go on with the same state. */
+  /** Passed to startRuntime to continue with the same state. */
   base: string;
   stateDir: string;
   operatorKey(): string;

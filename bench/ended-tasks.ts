@@ -1,5 +1,5 @@
-// What people look at, when there is little of it and when there is much: lists and single tasks
-// must not get slower with the past. Asked over the operator's sockets, as agentctl asks.
+// Measures lists and single tasks with little history and with much: they must not get slower as
+// history grows. Requests go over the operator sockets, as agentctl's do.
 import { rmSync } from 'node:fs';
 import { startRuntime, type TestRuntime } from '../test/support/runtime.ts';
 import type { Benchmark, Figure } from './figure.ts';

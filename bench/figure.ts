@@ -40,7 +40,7 @@ export function quantile(sorted: readonly number[], share: number): number {
 
 const ascending = (values: readonly number[]): number[] => values.toSorted((a, b) => a - b);
 
-/** What rounds gave: the median of them, between the least and the most. */
+/** Summarizes rounds: their median, minimum and maximum. */
 export function seeRounds(values: readonly number[]): Measured {
   const sorted = ascending(values);
   return {

@@ -60,7 +60,7 @@ function newTask(newId: NewId, n: number): NewTask {
   };
 }
 
-/** What toold would have said of the one call each task made. */
+/** Appends the events that toold would have sent for the one call of each task. */
 function makeCallEvents(audit: Client<typeof auditRoutes>) {
   let seq = 0;
   return async (claims: Awaited<ReturnType<AgentdStore['claimRuns']>>): Promise<void> => {

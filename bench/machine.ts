@@ -1,4 +1,4 @@
-// What the machine is and how busy it is: figures are read with this beside them.
+// Describes the machine and how busy it is, for reading the figures beside it.
 import { closeSync, fdatasyncSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -42,7 +42,7 @@ export type Machine = {
   cores: number;
   memoryBytes: number;
   node: string;
-  /** Of the minute before: more than a little means that others were measured too. */
+  /** Load average of the last minute; a high one means that other work was measured too. */
   load: number;
 };
 

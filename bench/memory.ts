@@ -7,7 +7,7 @@ export type Memory = {
   rssBytes: number;
   /** Shared pages divided among all who share them, also those outside the tree. */
   pssBytes: number;
-  /** What is private, and what several share counted once. */
+  /** Private memory, plus shared memory counted once. */
   onceBytes: number;
 };
 

@@ -32,7 +32,7 @@ export function timeSpawn(argv: readonly string[], user: User = {}): Promise<num
   });
 }
 
-// What level 2 gives, as far as its options go: it has no seccomp table, Landlock or cgroup.
+// The closest to level 2 that its options allow: no seccomp table, Landlock or cgroup.
 const BWRAP = [
   'bwrap',
   '--unshare-all',

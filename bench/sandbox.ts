@@ -1,5 +1,5 @@
-// What a box costs: an empty command through the warden beside a bare spawn and beside the
-// sandboxes of others, and a Node start in the runner's box beside a bare one.
+// Measures the cost of a box: an empty command through the warden, beside a bare spawn and other
+// sandboxes; and a Node start in a runner box, beside a bare one.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MODES, TestWarden } from '../test/escape/support/warden.ts';

@@ -266,7 +266,7 @@ await Promise.all(
       removeStaleChunks(program, before.union(new Set(written)));
   }),
 ).catch((error: unknown) => {
-  // What is wrong in the sources esbuild has printed already, with file and line.
+  // esbuild has already printed errors in the sources, with file and line.
   if (!(error instanceof Error && 'errors' in error)) throw error;
   refuse('stopped at the errors above');
 });

@@ -190,7 +190,7 @@ function judgeInside(path: string, own: string, target: string, typeOnly: boolea
 const impureNames = new Set(['performance', 'crypto', 'process', 'fetch', 'setTimeout']);
 const impureMembers = new Set(['Date.now', 'Math.random']);
 
-/** What a rules file does that the same values would not always decide alike. */
+/** Finds code in a rules file whose result does not depend on its arguments alone. */
 function judgeRules(source: Source): Finding[] {
   const found: Finding[] = [];
   const add = (start: number, what: string): void => {

@@ -38,7 +38,7 @@ fail() { # WHAT, WHAT-TO-DO
   exit 1
 }
 
-# What the target needs of the system and this machine lacks, as lines of system_needs.
+# Prints the lines of system_needs that this machine lacks for the target.
 missing_system() {
   printf '%s\n' "$system_needs" | while IFS='|' read -r command package targets why; do
     [ -n "$why" ] || continue
@@ -101,7 +101,7 @@ choose_cache() {
   cached_node=$cache/node-$pinned/node_modules/node-linux-$arch/bin/node
 }
 
-# What is on disk equals the lock, whoever installed it. Optional packages are for other machines.
+# Succeeds if the installed packages equal the lock. Optional packages are for other machines.
 packages_match() {
   [ -f node_modules/.package-lock.json ] || return 1
   [ -z "${node:-}" ] || "$node" -e '

@@ -1,5 +1,5 @@
-// What every check needs of the tree: which files belong to the project, what a TypeScript file
-// imports, and its parsed form. Judges nothing; the checks do.
+// Reads the tree for the checks: the files of the project, the imports of a TypeScript file, its
+// syntax tree.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';

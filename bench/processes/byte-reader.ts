@@ -16,7 +16,7 @@ export type ReadOrder = {
 };
 export type ReadResult = { bytes: number; ms: number; readyMs: number };
 
-/** What a TLS client of this name says first. */
+/** Returns the ClientHello of a TLS client for this server name. */
 function helloOf(serverName: string): Promise<Buffer> {
   return new Promise((resolve) => {
     const wire = new Duplex({

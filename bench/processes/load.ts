@@ -7,7 +7,7 @@ import { readMessage } from './http-message.ts';
 import { takeOrders } from './orders.ts';
 
 export type LoadTarget = ({ port: number } | { socketPath: string }) & {
-  /** What `#{20}` in a body becomes for this one. */
+  /** Replaces `#{20}` in a body. */
   tail?: string;
 };
 
@@ -23,7 +23,7 @@ export type LoadOrder = {
    */
   body: string;
   callers: number;
-  /** What is asked in this time before is not counted. */
+  /** Requests of this initial period are not counted. */
   warmUpMs?: number;
   ms: number;
 };

@@ -1,5 +1,5 @@
-// What people do on the host while a box is open must not open what the box was denied: files that
-// come, are replaced, moved or mounted there. Controls: the same box without the denial.
+// Changes on the host while a box is open must not expose what the box was denied: files created,
+// replaced, moved or mounted there. Controls: the same box without the denial.
 import assert from 'node:assert/strict';
 import {
   chmodSync,
@@ -60,7 +60,7 @@ for (const mode of MODES) {
     };
     const sh = async ({ box }: WardenBox, script: string) =>
       exited(await warden.exec(box, ['/bin/sh', '-c', script]));
-    /** What a command reads there after the change: with the denial, and without it. */
+    /** Returns what a command reads after the change: with the denial, and without it. */
     const readAfter = async (denied: string[], change: () => void, path: string) => {
       const read = (binds: Bind[]) =>
         within(binds, async (box) => {

@@ -27,7 +27,7 @@ const places = {
   secrets: [],
 };
 
-/** What stands in for a missing file is read-only: root need not care, others make it theirs. */
+/** The stand-in for a missing file is read-only: root may write it anyway, others chmod it. */
 function writeByHand(file: string, text: string): void {
   if (!IS_ROOT && existsSync(file)) chmodSync(file, 0o644);
   writeFileSync(file, text);

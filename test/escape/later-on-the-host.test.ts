@@ -73,7 +73,7 @@ for (const mode of MODES) {
         client.close();
       }
     };
-    /** What a box shows that has more than its workspace. */
+    /** A bind of a directory outside the workspace. */
     const outside = (): Bind => ({ kind: 'ro', src: warden.outside, dst: warden.outside });
     const inHost = (name: string) => readFileSync(join(warden.workspace, name), 'utf8');
 
@@ -120,7 +120,7 @@ for (const mode of MODES) {
         assert.equal((await sh(lead(name), ['protect'])).code, 0, 'control');
         rmSync(join(warden.workspace, '.git', name));
       }
-      // What stands in for the missing file says what its absence says.
+      // The stand-in for the missing file has the same meaning as its absence.
       const inBox = await sh('cat .git/commondir && git -c safe.directory="*" status --short');
       assert.match(inBox.stdout, /^\.\n/, JSON.stringify(inBox));
       assert.equal(inBox.code, 0, inBox.stderr);

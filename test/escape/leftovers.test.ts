@@ -1,4 +1,4 @@
-// What is left when a box, a client, an init, or the warden itself ends, in order or not: nothing.
+// Nothing is left behind when a box, a client, an init or the warden itself ends, cleanly or not.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -64,7 +64,7 @@ for (const mode of MODES) {
         const outcome = exited(await client.run(warden.plan(['/usr/bin/true'], { level })));
         tookMs.push(performance.now() - began);
         assert.equal(outcome.code, 0);
-        // What the machine itself takes just now, so that its other work is not held against us.
+        // Measure the machine's current speed, so that other load does not fail the test.
         if (i % 5 !== 0) continue;
         const bareBegan = performance.now();
         spawnSync('/usr/bin/true');

@@ -1,5 +1,5 @@
-// What the daemons' user can make the warden give away: directories of its own below the bounds, to
-// agents and their groups, and nothing else. Hostile: every request comes from that very user.
+// The daemons' user can make the warden chown its own directories below the bounds to agents and
+// their groups, and nothing else. Hostile: every request comes from that user.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import {
@@ -189,7 +189,7 @@ describe('the warden gives directories away', { skip }, () => {
   });
 
   it('the way out of a box is carried by the daemons’ user, without rights', async () => {
-    // Of root, and closed to that user; only what is below is its own.
+    // Owned by root and closed to that user; only its contents belong to the user.
     mkdirSync(join(warden.dir, 'closed'), { mode: 0o700 });
     const dir = make(join(warden.dir, 'closed', 'runtime'));
     const egress = join(make(join(dir, 'egress')), 'proxy.sock');

@@ -103,6 +103,6 @@ for (const mode of MODES) {
 const startAgain = (warden: TestWarden): Promise<TestWarden> =>
   eventually('another warden', () => warden.start(), 60_000);
 
-// Of a warden before this one: its janitor sweeps beside us, its boxes are on their way out.
+// True while the janitor of an earlier warden still sweeps, or its boxes are still ending.
 const hasOld = (warden: TestWarden): boolean =>
   processesOf(warden.dir).some(({ name }) => name === 'hostile');

@@ -59,7 +59,7 @@ describe('killed at every moment of an approval, in split mode', () => {
           .sort()
       : [];
 
-  /** What a patient person does: answers whatever is asked, and again when nobody heard it. */
+  /** Plays a patient person: decides every open approval, and retries when the call fails. */
   const answerAll = async (): Promise<void> => {
     const { approvals } = await runtime.approvald.listApprovals({ query: { status: 'pending' } });
     for (const { id } of approvals)

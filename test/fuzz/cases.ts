@@ -20,7 +20,7 @@ export type Aim = {
   /** Names the socket, and the seed of its cases with it. */
   name: string;
   routes: readonly Route[];
-  /** What makes a request good on this socket. */
+  /** Headers that a valid request needs on this socket. */
   headers: Record<string, string>;
 };
 
@@ -73,7 +73,7 @@ const PATHS = [
 ];
 const PARAMS = ['nobody', '..', '%2e%2e', 'a b', '\u0000', '💥', 'x'.repeat(5_000), 'task_1', '-'];
 
-/** Whether a route would take this, as far as its schemas say. */
+/** True if the route's schemas accept the request. */
 function fits(route: Route, ask: { params: unknown; query: unknown; body: unknown }): boolean {
   const takes = (part: 'params' | 'query' | 'body'): boolean =>
     route[part] === undefined

@@ -220,7 +220,7 @@ export async function readResponsesNodesWay(
   return running.map(({ reading }) => reading);
 }
 
-/** What we accepted and Node refused or understood differently, or undefined. */
+/** Describes a message that we accepted and Node rejected or read differently. */
 export function difference(ours: ParserReading, nodes: ParserReading): string | undefined {
   for (const [i, message] of ours.messages.entries()) {
     const other = nodes.messages[i];

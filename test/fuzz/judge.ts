@@ -1,5 +1,5 @@
-// Whether an answer is one that a daemon may give: well-formed, a valid success or a fault of the
-// table in its form, and never a bug.
+// Checks that a response is one that a daemon may send: well-formed, and either a valid success or
+// a fault from the table; never a bug.
 import { FAULTS, type FaultCode } from '../../src/wire/errors.ts';
 import type { RawResponse } from '../support/raw-http.ts';
 
@@ -23,7 +23,7 @@ function parsed(response: RawResponse): ErrorBody | undefined {
   }
 }
 
-/** What is wrong with the answer, or undefined. */
+/** Describes the defect of the response, if any. */
 export function judge(
   response: RawResponse,
   { isHead, dialect }: { isHead: boolean; dialect: boolean },

@@ -89,7 +89,7 @@ function caseOf(at: string, index: number): Buffer {
   return Buffer.from(text, 'latin1');
 }
 
-/** What came out must be this and nothing more: a line, headers we know, a body of that length. */
+/** Accepts only a request line, known headers and a body of the stated length. */
 function problemOf(text: string, at: string): string | undefined {
   let rest = text;
   while (rest !== '') {

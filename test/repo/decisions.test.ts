@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { projectRoot } from './fixture.ts';
 
-/** What each page must be about, in the words of §27. */
+/** The subject of each page, in the words of §27. */
 const QUESTIONS: [number: number, about: RegExp][] = [
   [1, /HTTP, gRPC or JSON-RPC/],
   [2, /memory schemas/i],

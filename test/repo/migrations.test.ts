@@ -9,7 +9,7 @@ import { ROOT } from '../support/runtime.ts';
 
 const DAEMONS = join(ROOT, 'src', 'daemons');
 
-/** Of each store, the hash of each migration. A new one gets its line here; none is changed. */
+/** The hash of each store's migrations. A new one gets a line here; none is changed. */
 const MADE: Record<string, string[]> = {
   'agentd/store/schema.ts': [
     'ebd7fbb697fc994792ba3d177cc089e80559b86ac2ad5a4a571770a32decf867',

@@ -44,7 +44,7 @@ function testNamesIn(root: string, path: string): Set<string> {
   return names;
 }
 
-/** What a document names that does not exist, one sentence each. */
+/** Returns a sentence for each test that a document names and that does not exist. */
 export function missingTests(root: string, document: string): string[] {
   const known = new Map<string, Set<string>>();
   return namedTests(readFileSync(join(root, document), 'utf8')).flatMap(({ path, name }) => {

@@ -77,7 +77,7 @@ type Parked = {
 };
 let made = 0;
 
-/** What toold does when policy wants a person: ask, open the wait; then the run parks. */
+/** Acts as toold when policy asks: requests the approval, opens the wait; then the run parks. */
 async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parked> {
   const args = { commit: 'abc123', n: made };
   const body: AskApproval = {

@@ -206,7 +206,7 @@ describe('started as root, on a state directory', { skip }, () => {
     const closed = join(base, 'closed-dir');
     mkdirSync(closed, { mode: 0o755 });
     symlinkSync(closed, join(state, 'rules'));
-    // What an operator put there as root is given to them.
+    // Files that an operator put there as root are chowned to the daemons.
     writeFileSync(join(state, 'keys', 'mine.key'), 'k\n', { mode: 0o600 });
     const config = `agentd: { starter_dir: ${join(state, 'rules')} }\n`;
     const second = await start({ base, config });

@@ -35,7 +35,7 @@ import {
 import { strangerAccepts } from '../support/stranger.ts';
 
 /**
- * What §6.6 wants to find in the log, and what it is called here. Memory, approvals, sandboxes and
+ * The events that §6.6 requires, and their names here. Memory, approvals, sandboxes and
  * network come later.
  */
 const WANTED: Record<string, AuditEvent['event']> = {

@@ -230,7 +230,7 @@ describe('a clock that jumps back', () => {
   });
 });
 
-/** What a provider may send instead of an answer. */
+/** Defective responses of a provider. */
 const FAULTY: Record<string, (response: http.ServerResponse) => void> = {
   malformed: (response) => void response.end('{"choices": [{"message": '),
   'no answer': (response) => void response.end('{"hello": "there"}'),

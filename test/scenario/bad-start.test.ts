@@ -41,7 +41,7 @@ function refusal(
   });
 }
 
-/** What a runtime that is no more has left where sockets are. */
+/** Lists what ended runtimes left in the socket directory. */
 const leftIn = (base: string): string[] => readdirSync(join(base, 'r', 'agentd'));
 
 describe('a start that must not happen', () => {

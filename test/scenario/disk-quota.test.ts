@@ -1,5 +1,5 @@
-// What a manifest allows of the disk: a command that writes more is ended, files are refused, and
-// the agent can delete and go on.
+// A manifest's disk limit is enforced: a command that writes more is ended, file writes fail, and
+// the agent can delete files and continue.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';

@@ -115,7 +115,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     for (const code of codes)
       assert.ok(['storage_full', 'audit_unavailable'].includes(code), [...codes].join(' '));
     assert.ok(codes.size > 0, 'at last it refuses');
-    // What ends meanwhile gives a little back.
+    // Work that ends meanwhile frees a little space.
     await eventually('nothing to be taken any more', async () => {
       fillDisk();
       return count(1, `last-${ended.length}`).then(
@@ -130,7 +130,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     await runtime.agentd.listTasks({ query: {} });
     await runtime.audit.events({ query: { limit: 5 } });
     fillDisk();
-    // What was recorded before there was no room may happen yet.
+    // Calls recorded before the disk was full may still happen.
     await new Promise((resolve) => setTimeout(resolve, 500));
     const was = effects().length;
     await new Promise((resolve) => setTimeout(resolve, 1_000));
@@ -145,7 +145,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
       const done = await eventually(
         `the end of ${id}`,
         async () => {
-          // What may or may not have happened is asked, and told as it was.
+          // Answer each question about an unknown outcome truthfully.
           const query = { status: 'open' as const, kind: 'question' as const };
           for (const wait of (await runtime.agentd.listWaits({ query })).waits) {
             const { call } = await runtime.toold.getCall({ params: { id: wait.call_id } });

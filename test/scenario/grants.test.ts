@@ -1,5 +1,5 @@
-// What a run may do: its manifest, less what any delegation above it left out, for no longer than
-// any of them says; and how far and to whom work may be passed on.
+// A run may do what its manifest allows, minus what any delegation above it left out, for no longer
+// than any of them allows; and work is delegated only as far, and to whom, the manifest permits.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Delegation } from '../../src/wire/agentd.ts';
@@ -39,7 +39,7 @@ describe('grants', () => {
     says(
       call('task.delegate', { agent, goal, ...(delegation === undefined ? {} : { delegation }) }),
     );
-  /** What each run was offered, by agent. */
+  /** The tools offered to each run, by agent. */
   const offered = (goal: string) =>
     (world.model.askedFor(goal)[0]!.body.tools as { function: { name: string } }[]).map(
       (tool) => tool.function.name,

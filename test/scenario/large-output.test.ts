@@ -1,5 +1,5 @@
-// What commands print is held in memory until it is an artifact. A command may print 4 MiB; what
-// that costs the runtime, alone, of the worst kind, and many at once, has a bound.
+// Command output is held in memory until it is an artifact. A command may print 4 MiB; the memory
+// this takes has a bound: for one command, for the worst content, and for many at once.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';

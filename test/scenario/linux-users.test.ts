@@ -38,7 +38,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
   let model: ScriptedModel;
   before(async () => {
     for (const [name, id] of Object.entries(ACCOUNTS)) {
-      // Of a run before this one that was cut off.
+      // Left by an earlier, interrupted run of this test.
       for (const command of ['userdel', 'groupdel']) spawnSync(command, [name]);
       host('groupadd', '-g', String(id), name);
       host('useradd', '-u', String(id), '-g', String(id), '-M', '-s', '/bin/false', name);

@@ -16,7 +16,7 @@ import {
   TEAM,
 } from '../support/scripted-world.ts';
 
-/** What a colleague can do something with, and what only a service could. */
+/** Message types for other agents, and those that only a service could handle. */
 const TO_COLLEAGUES = [
   ...([
     'TaskAccepted',

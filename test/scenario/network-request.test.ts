@@ -87,7 +87,7 @@ describe('network.request', () => {
     return egress.granted;
   };
 
-  /** What a program that opens a tunnel does, and all it shows. */
+  /** Opens a tunnel as a program would; the program shows only the status. */
   const tunnel = (host: string) => ({
     command:
       `exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT ${host}:${port} HTTP/1.1\\r\\n` +

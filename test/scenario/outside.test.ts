@@ -1,5 +1,5 @@
-// What stands outside of the daemons: sockets that only their owner reaches, logs and counters that
-// tools can read, one database per daemon, and a runner that has nothing but its sockets.
+// The runtime seen from outside: sockets that only their owner reaches, logs and metrics that tools
+// can read, one database per daemon, and a runner that has nothing but its sockets.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What a manifest says under resources is what the kernel gives the box of the agent's tools.
+// The kernel gives the box of an agent's tools the resources that the manifest states.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';

@@ -1,4 +1,4 @@
-// What models do wrong: go around in circles, write broken arguments, name tools that do not exist,
+// Models misbehave: go around in circles, write broken arguments, name tools that do not exist,
 // say nothing, talk until the window is full. The run mends it or ends with the reason, and never
 // goes on for ever.
 import assert from 'node:assert/strict';

@@ -33,7 +33,7 @@ export function buildBoxfs(build: BoxfsBuild = 'plain'): string {
 export type StartedBoxfs = {
   process: ChildProcess;
   stream: Duplex;
-  /** What it wrote to stderr; a sanitizer speaks here. */
+  /** Its stderr, where a sanitizer reports. */
   stderr(): string;
   stop(): Promise<void>;
 };

@@ -85,7 +85,7 @@ export type EchoFace = {
   dir: string;
   path: string;
   face: HttpListener;
-  /** What was logged. */
+  /** Lines that were logged. */
   lines: string[];
   /** Why each handler of /v1/slow was told to stop. */
   canceled: string[];

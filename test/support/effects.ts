@@ -39,7 +39,7 @@ reversibility: reversible
 idempotent: false
 ${more}`;
 
-/** What is asked of an agent, and how often it has happened. */
+/** The calls to make for an effect, and how often it has happened. */
 type Effect = { calls(key: string): ScriptedText['calls']; times(key: string): number };
 
 export type EffectName = 'shell' | 'write' | 'edit' | 'commit' | 'box-tool' | 'host-tool' | 'post';

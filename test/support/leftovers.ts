@@ -1,5 +1,5 @@
-// What a runtime has left on the host that it should not have once nothing is worked on: processes
-// of boxes, cgroups, mounts, sockets of runs.
+// Lists what an idle runtime must not leave on the host: processes of boxes, cgroups, mounts,
+// sockets of runs.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -7,7 +7,7 @@ export type RawTarget = { path: string } | { host: string; port: number };
 
 export type ResponseReader = {
   responses: RawResponse[];
-  /** What is wrong with the bytes, once something is. */
+  /** Describes the defect in the bytes, if any. */
   broken(): string | undefined;
   push(chunk: Buffer): void;
   /** The connection ended: a body without a length ends here, anything half is broken. */

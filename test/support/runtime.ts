@@ -42,7 +42,7 @@ export type TestRuntime = Clients & {
   runtimeDir: string;
   info: RuntimeInfo;
   operatorKey: string;
-  /** What was started: the runtime, or the keeper above it. */
+  /** The process that was started: the runtime, or the keeper above it. */
   process: ChildProcess;
   /** The process that has the daemons in it or starts them. */
   runtimePid: number;
@@ -217,7 +217,7 @@ function nodeChildOf(pid: number): number | undefined {
   });
 }
 
-/** What an earlier life of the runtime is still taking away must not be missed. */
+/** Ignores files that an earlier runtime is still removing. */
 function giveTo(uid: number, base: string): void {
   for (let triesLeft = 5; ; triesLeft--) {
     const { status, stderr } = spawnSync('chown', ['-R', `${uid}:${uid}`, base], {
@@ -254,7 +254,7 @@ function readyLine(child: ChildProcess, log: () => string): Promise<RuntimeInfo>
           `the runtime ended (${child.signalCode ?? child.exitCode}) before it was ready:\n${log()}`,
         ),
       );
-    // What it said last may still be in the pipe; what it left behind may hold the pipe for ever.
+    // Its last output may still be in the pipe; a process it left behind may hold the pipe open.
     child.once('close', ended);
     child.once('exit', () => setTimeout(ended, 10_000).unref());
   });

@@ -9,7 +9,7 @@ export type ScriptedScene = {
   goal: string;
   /** Counts from 0. */
   step: number;
-  /** What the tools answered so far, in order. */
+  /** Results of tools so far, in order. */
   results: string[];
   /** Everything the model was told, as the provider gets it. */
   messages: WireMessage[];

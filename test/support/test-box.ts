@@ -23,7 +23,7 @@ export type TestBox = {
   commands: ExecRequest[];
   /** Calls a tool as the broker would, after its input schema. */
   call(tool: Tool | undefined, input: object): Promise<Effect>;
-  /** What a person would be shown, and what it rests on. */
+  /** The preview for a person, and the state that it is based on. */
   show(tool: Tool | undefined, input: object): Promise<{ text: string; basis?: Basis }>;
   /** The result, or the error as a rejection. */
   result(tool: Tool | undefined, input: object): Promise<Record<string, unknown>>;

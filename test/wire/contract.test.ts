@@ -1,5 +1,5 @@
-// What holds of many routes at once: a key does a thing once, pages give every row once, a stream
-// goes on where it was left, and every answer names its request.
+// Rules that hold on many routes: a key acts once, pages return every row once, a stream resumes
+// where it stopped, and every response names its request.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, it } from 'node:test';
@@ -146,7 +146,7 @@ describe('pages', () => {
       await APPROVALD_ROWS.listPermits!.good(world, 'operator');
     }
     await world.tidyUp();
-    // What runners and outboxes still have to say comes before anybody counts.
+    // Wait until runners and outboxes have sent everything before counting.
     let size = -1;
     await eventually('the log to be quiet', async () => {
       const ids = new Set((await allEvents(world)).map(({ id }) => id));

@@ -74,7 +74,7 @@ function assertRefused(
   assert.ok(typeof (outcome.body as { message?: unknown }).message === 'string', what);
 }
 
-/** Of the good answers of both links: the same members, whatever their values. */
+/** The shape of a response: its members without their values. */
 const shapeOf = (value: unknown): unknown =>
   typeof value === 'object' && value !== null ? Object.keys(value).sort() : typeof value;
 

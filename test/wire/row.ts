@@ -1,4 +1,4 @@
-// What the table says of one route, and the bad inputs that follow from its schemas alone.
+// One route's row in the table, and the bad inputs that follow from its schemas alone.
 import assert from 'node:assert/strict';
 import type { FaultCode } from '../../src/wire/errors.ts';
 import type { CallerKind, Route } from '../../src/wire/route.ts';
@@ -15,7 +15,7 @@ export type RouteRow = {
   good(world: Quiet, as: CallerKind): Promise<Good>;
   check?(answer: never, good: Good): void;
   bad?: readonly Bad[];
-  /** What an id nobody has gives; `fine` when the route takes it, to make it or to look for it. */
+  /** The fault for an unknown id; `fine` if the route creates it or searches for it. */
   unknownId?: FaultCode | 'fine';
   /** `fine` when the route answers that it did nothing. */
   unknownFence?: 'fine';

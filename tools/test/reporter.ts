@@ -1,5 +1,5 @@
-// What one test file did, as JSON lines for tools/test.ts: loaded by Node's test runner in that
-// file's process. Shows nothing to people.
+// Reports the tests of one file as JSON lines for tools/test.ts; loaded by Node's test runner in
+// that file's process.
 import type { TestEvent } from 'node:test/reporters';
 import { inspect } from 'node:util';
 

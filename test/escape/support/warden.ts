@@ -268,7 +268,7 @@ export class TestWarden {
     }
   }
 
-  // What a runner sees: the libraries, Node, its program, the sockets; no workspace, no programs.
+  // The view of a runner: libraries, Node, its program, the sockets; no workspace, no programs.
   runnerPlan(words: string[], dirs: { program: string; sockets: string }): WardenPlan {
     const plan = this.plan(['/opt/node/node', ...words], { profile: 'runner' });
     // A copy: the one that runs this test may lie where only root can look.
@@ -312,7 +312,7 @@ export class TestWarden {
     }
   }
 
-  // What boxes left: processes, zombies, cgroups. Spares are counted by the warden itself.
+  // Lists leftovers of boxes: processes, zombies, cgroups. The warden itself counts spares.
   async leftovers(): Promise<Leftovers> {
     const client = await this.client();
     for (;;) {

@@ -1,5 +1,5 @@
-// What attacks on the way out share: a secret on this host that nobody may reach, a page that some
-// may, a name server that lies, and an egressd whose public addresses lead back to this machine.
+// Shared set-up of egress attacks: a secret on this host that must stay unreachable, a page that
+// some may fetch, a lying name server, and an egressd whose public addresses map to this machine.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { type EgressdTestHost, startHost } from '../../../src/daemons/egressd/testing/host.ts';
@@ -22,10 +22,10 @@ export const get = (authority: string, path = '/', host = authority) =>
 export type WayOut = {
   secret: WirePosition;
   web: WirePosition;
-  /** What the page was asked. */
+  /** Requests that the page received. */
   seen: string[];
   host: EgressdTestHost;
-  /** What egressd dialled, as `address port`. */
+  /** Addresses that egressd dialled, as `address port`. */
   dialled: string[];
   names: NameServer;
   /** Where public addresses of the tests lead: nothing leaves this machine. */
