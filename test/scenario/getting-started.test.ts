@@ -125,7 +125,7 @@ for (const [who, uid] of [
     const blocks = readBlocks(readFileSync(join(ROOT, 'docs', 'getting-started.md'), 'utf8'));
     assert.ok(blocks.length > 20, `${blocks.length} blocks`);
     const printed = follow(blocks, shell);
-    const [, demoDir] = /To remove it: rm -rf (\/var\/tmp\/agentd-demo-\w+)/.exec(printed) ?? [];
+    const [, demoDir] = /To remove them: rm -rf (\/var\/tmp\/agentd-demo-\w+)/.exec(printed) ?? [];
     assert.ok(demoDir, 'the demo was played');
     rmSync(demoDir, { recursive: true, force: true });
   });
