@@ -14,7 +14,7 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
   'wire uses Node': {
     path: 'src/wire/primitives.ts',
     lines: ["import { readFileSync } from 'node:fs';"],
-    says: /src\/wire\/words\.ts:1: imports node:fs: wire holds/,
+    says: /src\/wire\/primitives\.ts:1: imports node:fs: wire holds/,
   },
   'wire uses the floor': {
     path: 'src/wire/primitives.ts',
