@@ -1,7 +1,7 @@
 // A state directory in which many tasks have been done: written through agentd's own store and a
 // real auditd-ai, so that rows, indexes and events are those of tasks that were really run.
 import { join } from 'node:path';
-import { readManifest } from '../src/daemons/agentd/manifests.ts';
+import { readManifest } from '../src/daemons/agentd/manifests/read-manifest.ts';
 import { openStore } from '../src/daemons/agentd/store/open-store.ts';
 import { MIGRATIONS } from '../src/daemons/agentd/store/schema.ts';
 import type { AgentdStore } from '../src/daemons/agentd/store/store.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { it } from 'node:test';
-import { readManifest } from '../../src/daemons/agentd/manifests.ts';
+import { readManifest } from '../../src/daemons/agentd/manifests/read-manifest.ts';
 import { Manifest } from '../../src/wire/manifest.ts';
 import { ROOT } from '../support/runtime.ts';
 

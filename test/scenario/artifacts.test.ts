@@ -135,7 +135,7 @@ describe('artifacts', () => {
     await refusedWith('not_found', giving({ kind: 'artifact_ref', id: unknown }));
     await refusedWith('bad_request', giving({ kind: 'text' }));
     const error = await refusedWith('bad_request', giving({ kind: 'memory_ref', id: 'mem_1' }));
-    assert.match(error.message, /there is no memoryd here/);
+    assert.match(error.message, /memoryd is not available/);
     world.model.on(
       'Hand on nothing',
       says(
@@ -149,7 +149,7 @@ describe('artifacts', () => {
       ({ results }) => finishes(results.join()),
     );
     const task = await doTask(world, 'Hand on nothing', { agent: 'planner' });
-    assert.match(task.result ?? '', /there is no artifact.*there is no memoryd here/);
+    assert.match(task.result ?? '', /artifact .* not found.*memoryd is not available/);
     assert.deepEqual((await world.agentd.getTree({ params: { id: task.id } })).tree.children, []);
   });
 

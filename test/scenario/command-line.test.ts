@@ -222,7 +222,7 @@ describe('agentctl', () => {
     await fails(2, 'bad_usage', 'task', 'frobnicate');
     await fails(2, 'bad_usage', 'task', 'show', 'not-an-id');
     const plain = await run('task', 'show', nobody);
-    assert.match(plain.stderr, /^agentctl: there is no task task_0+ \(not_found\)\n\S/);
+    assert.match(plain.stderr, /^agentctl: task task_0+ not found \(not_found\)\n\S/);
     writeFileSync(join(base, 'bad.yaml'), 'agentd: { runs_live_mx: 3 }\n');
     const other = join(base, 'other');
     const bad = await run('up', '--state', other, '--config', join(base, 'bad.yaml'));

@@ -77,7 +77,7 @@ describe('runs', () => {
       assert.equal(kinds.filter((one) => one === kind).length, 1, kind);
     assert.match(
       String(events.find(({ event }) => event === 'run.crashed')?.data?.detail),
-      /no sign of life/,
+      /lease expired/,
     );
   });
 

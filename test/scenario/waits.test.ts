@@ -53,7 +53,7 @@ describe('waits', () => {
     });
     await openWait(world, slow.id, 'timer');
     const parked = await reaches(world, task.id, 'waiting');
-    assert.equal(parked.reason, 'waiting for a colleague');
+    assert.equal(parked.reason, 'waiting for a subtask');
     await assertNoProcess();
     world.clock.advance(31_000);
     const ended = await taskEnded(world, task.id);
@@ -98,7 +98,7 @@ describe('waits', () => {
       world.agentd.answerWait({ params: { id: wait.id }, body: { answer: text } });
     assert.match((await refusedWith('bad_request', answer('green'))).message, /red · blue/);
     await answer('blue');
-    assert.match((await refusedWith('conflict', answer('red'))).hint, /first answer/);
+    assert.match((await refusedWith('conflict', answer('red'))).hint, /agentctl questions/);
     assert.match((await taskEnded(world, task.id)).result ?? '', /"answer":"blue"/);
     assert.equal((await waitNow(wait.id)).answered_by, 'person:tester');
   });

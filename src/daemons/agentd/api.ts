@@ -1,4 +1,4 @@
-// agentd's routes: each takes what dispatch has checked and hands it to the part that does it.
+// Handles agentd's routes: passes each validated request to the component that does the work.
 import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
@@ -8,17 +8,17 @@ import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Agents } from './agents.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { CallHandlers } from './calls.ts';
 import type { AgentdConfig } from './config.ts';
-import type { EarlierBriefing, EarlierBriefings } from './earlier-briefings.ts';
 import type { Halt } from './halt.ts';
+import type { LegacyBriefing, LegacyBriefings } from './legacy-briefings.ts';
+import type { Agents } from './manifests/agents.ts';
 import type { MarkSync } from './mark-sync.ts';
-import { checkMessage, labelsOfMessage } from './message-rules.ts';
+import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import type { Replays } from './replay.ts';
 import type { AgentdService } from './service.ts';
-import { artifactView, messageView, runView, waitView } from './store/rows.ts';
+import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
 
 type Routes = typeof agentdRoutes;
@@ -29,21 +29,21 @@ export type ApiDeps = {
   agents: Agents;
   artifacts: Artifacts;
   calls: CallHandlers;
-  toldMarks: MarkSync;
+  markSync: MarkSync;
   replays: Replays;
-  earlierBriefings: EarlierBriefings;
+  legacyBriefings: LegacyBriefings;
   halt: Halt;
   config: AgentdConfig;
   clock: Clock;
-  serviceRunning: (name: string) => boolean;
+  isServiceRunning: (name: string) => boolean;
   failpoint: (name: string) => void;
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
-/** The same key is another thing on another route. */
-function onceOf(context: HandlerContext, route: string): IdempotencyKey | undefined {
+/** Scopes the key by caller and route, because clients choose keys freely. */
+function idempotencyKeyFor(context: HandlerContext, route: string): IdempotencyKey | undefined {
   if (context.idempotencyKey === undefined) return undefined;
   return {
     scope: `${context.caller.principal} ${route}`,
@@ -52,30 +52,30 @@ function onceOf(context: HandlerContext, route: string): IdempotencyKey | undefi
   };
 }
 
-function runKey(context: { caller: HandlerContext['caller'] }): RunKey & { caller: RunCaller } {
+function readRunKey(context: { caller: HandlerContext['caller'] }): RunKey & { caller: RunCaller } {
   const caller = context.caller as RunCaller;
   return { runId: caller.runId, fence: caller.fence, caller };
 }
 
-export function makeApi(parts: ApiDeps): Handlers<Routes> {
+export function makeApi(deps: ApiDeps): Handlers<Routes> {
   return {
-    ...parts.calls,
-    ...parts.policy,
-    ...taskHandlers(parts),
-    ...agentHandlers(parts),
-    ...threadHandlers(parts),
-    ...runHandlers(parts),
-    ...siteHandlers(parts),
+    ...deps.calls,
+    ...deps.policy,
+    ...makeTaskHandlers(deps),
+    ...makeAgentHandlers(deps),
+    ...makeThreadHandlers(deps),
+    ...makeRunHandlers(deps),
+    ...makeSiteHandlers(deps),
   };
 }
 
-function taskHandlers({ store, service, replays }: ApiDeps) {
+function makeTaskHandlers({ store, service, replays }: ApiDeps) {
   return {
     createTask: async (c: HandlerContext<Routes['createTask']>) => ({
       task: await service.createTask(
         c.body,
         c.caller.principal,
-        onceOf(c as unknown as HandlerContext, 'createTask'),
+        idempotencyKeyFor(c as unknown as HandlerContext, 'createTask'),
       ),
     }),
     async listTasks({ query }: HandlerContext<Routes['listTasks']>) {
@@ -95,18 +95,18 @@ function taskHandlers({ store, service, replays }: ApiDeps) {
         c.body.reason ?? `canceled by ${c.caller.principal}`,
         c.caller.principal,
       );
-      return { task: await store.viewOf(row) };
+      return { task: await store.viewTask(row) };
     },
     retryTask: async (c: HandlerContext<Routes['retryTask']>) => ({
       task: await service.retryTask(
         c.params.id,
         c.caller.principal,
-        onceOf(c as unknown as HandlerContext, 'retryTask'),
+        idempotencyKeyFor(c as unknown as HandlerContext, 'retryTask'),
       ),
     }),
     async assignTask(c: HandlerContext<Routes['assignTask']>) {
       return {
-        task: await store.viewOf(
+        task: await store.viewTask(
           await store.assignTask(c.params.id, c.body.agent, c.caller.principal),
         ),
       };
@@ -120,50 +120,47 @@ function taskHandlers({ store, service, replays }: ApiDeps) {
       return { runs: page.rows, cursor: page.cursor };
     },
     getRun: async (c: HandlerContext<Routes['getRun']>) => ({
-      run: runView(await store.runRow(c.params.id)),
+      run: toRunView(await store.runRow(c.params.id)),
     }),
   };
 }
 
-function agentHandlers({ store, agents }: ApiDeps) {
+function makeAgentHandlers({ store, agents }: ApiDeps) {
   const view = async (name: string) => ({ agent: (await store.agent(name)).view });
+  const setStatus =
+    (status: 'active' | 'paused' | 'stopped') =>
+    async (c: HandlerContext<Routes['pauseAgent' | 'resumeAgent' | 'stopAgent']>) => {
+      await store.setAgentStatus(c.params.name, status, c.caller.principal);
+      return view(c.params.name);
+    };
   return {
     listAgents: async () => ({
       agents: (await store.agents()).map((agent) => agent.view),
-      problems: await agents.problems(),
+      problems: await agents.listProblems(),
     }),
     async getAgent(c: HandlerContext<Routes['getAgent']>) {
       const agent = await store.agent(c.params.name);
       return { agent: agent.view, manifest: agent.spec.manifest as Record<string, unknown> };
     },
     async putAgent(c: HandlerContext<Routes['putAgent']>) {
-      await agents.put(c.params.name, c.body.manifest_yaml, {
+      await agents.putAgent(c.params.name, c.body.manifest_yaml, {
         createOnly: c.body.create_only === true,
         by: c.caller.principal,
       });
       return view(c.params.name);
     },
     async removeAgent(c: HandlerContext<Routes['removeAgent']>) {
-      await agents.remove(c.params.name, c.caller.principal);
+      await agents.removeAgent(c.params.name, c.caller.principal);
       return view(c.params.name);
     },
-    async pauseAgent(c: HandlerContext<Routes['pauseAgent']>) {
-      await store.setAgentStatus(c.params.name, 'paused', c.caller.principal);
-      return view(c.params.name);
-    },
-    async resumeAgent(c: HandlerContext<Routes['resumeAgent']>) {
-      await store.setAgentStatus(c.params.name, 'active', c.caller.principal);
-      return view(c.params.name);
-    },
-    async stopAgent(c: HandlerContext<Routes['stopAgent']>) {
-      await store.setAgentStatus(c.params.name, 'stopped', c.caller.principal);
-      return view(c.params.name);
-    },
+    pauseAgent: setStatus('paused'),
+    resumeAgent: setStatus('active'),
+    stopAgent: setStatus('stopped'),
   };
 }
 
-function threadHandlers(parts: ApiDeps) {
-  const { store, artifacts, toldMarks } = parts;
+function makeThreadHandlers(deps: ApiDeps) {
+  const { store, artifacts, markSync } = deps;
   return {
     async listWaits({ query }: HandlerContext<Routes['listWaits']>) {
       const { limit, cursor, ...filter } = query;
@@ -172,19 +169,19 @@ function threadHandlers(parts: ApiDeps) {
     },
     async getWait(c: HandlerContext<Routes['getWait']>) {
       const wait = await store.wait(c.params.id);
-      // What ended it goes to the run, and may have marked it.
-      if (c.caller.kind === 'daemon' && wait.status === 'ended') await toldMarks.sync(wait.run_id);
+      // The answer that ended the wait reaches the run and may have marked its task.
+      if (c.caller.kind === 'daemon' && wait.status === 'ended') await markSync.sync(wait.run_id);
       return { wait };
     },
     answerWait: async (c: HandlerContext<Routes['answerWait']>) => ({
-      wait: waitView(await store.answerWait(c.params.id, c.body.answer, c.caller.principal)),
+      wait: toWaitView(await store.answerWait(c.params.id, c.body.answer, c.caller.principal)),
     }),
     sendMessage: async (c: HandlerContext<Routes['sendMessage']>) => ({
       message: await sendAsPerson(
-        parts,
+        deps,
         c.body,
         c.caller.principal,
-        onceOf(c as unknown as HandlerContext, 'sendMessage'),
+        idempotencyKeyFor(c as unknown as HandlerContext, 'sendMessage'),
       ),
     }),
     async listMessages({ query }: HandlerContext<Routes['listMessages']>) {
@@ -193,13 +190,13 @@ function threadHandlers(parts: ApiDeps) {
       return { messages: page.rows, cursor: page.cursor };
     },
     async putArtifact(c: HandlerContext<Routes['putArtifact']>) {
-      const row = await artifacts.put(c.body, {
+      const row = await artifacts.save(c.body, {
         by: c.caller.principal,
         task: undefined,
         labels: ['person'],
-        once: onceOf(c as unknown as HandlerContext, 'putArtifact'),
+        once: idempotencyKeyFor(c as unknown as HandlerContext, 'putArtifact'),
       });
-      return { artifact: artifactView(row) };
+      return { artifact: toArtifactView(row) };
     },
     async listArtifacts({ query }: HandlerContext<Routes['listArtifacts']>) {
       const { limit, cursor, ...filter } = query;
@@ -207,9 +204,8 @@ function threadHandlers(parts: ApiDeps) {
       return { artifacts: page.rows, cursor: page.cursor };
     },
     async getArtifact({ params, query, caller }: HandlerContext<Routes['getArtifact']>) {
-      if (caller.kind !== 'daemon') return artifacts.get(params.id);
-      if (query.run_id === undefined) return artifacts.get(params.id);
-      return artifacts.getForTask(
+      if (caller.kind !== 'daemon' || query.run_id === undefined) return artifacts.load(params.id);
+      return artifacts.loadForTask(
         params.id,
         await store.taskRow((await store.runRow(query.run_id)).task_id),
       );
@@ -217,26 +213,23 @@ function threadHandlers(parts: ApiDeps) {
   };
 }
 
-/** A person's TaskRequest is a new task; anything else joins the thread it names. */
+/** Creates a task for a TaskRequest; other types join the thread they name. */
 async function sendAsPerson(
-  parts: ApiDeps,
+  deps: ApiDeps,
   body: SendMessage,
   from: string,
   once: IdempotencyKey | undefined,
 ) {
-  const { store, service } = parts;
-  const verdict = checkMessage({
+  const { store, service } = deps;
+  assertMessageAllowed({
     type: body.type,
     from,
     to: body.to,
     inThread: true,
     talkTo: null,
-    serviceRunning: parts.serviceRunning,
+    isServiceRunning: deps.isServiceRunning,
   });
-  if (!verdict.allow) throw fault(verdict.code, verdict.message, { hint: verdict.hint });
-  const text = body.parts
-    .map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`))
-    .join('\n');
+  const text = formatText(body.parts);
   const name = body.to.replace(/^agent:/, '');
   if (body.to.startsWith('agent:')) await store.agent(name);
   let taskId: string | null = body.task_id ?? null;
@@ -266,50 +259,50 @@ async function sendAsPerson(
       from,
       to: body.to,
       inReplyTo: body.in_reply_to ?? null,
-      labels: labelsOfMessage(from, []),
+      labels: computeMessageLabels(from, []),
       parts: body.parts,
       text,
       delivered: body.type === 'TaskRequest',
     },
     once,
   );
-  return messageView(row);
+  return toMessageView(row);
 }
 
-function runHandlers(parts: ApiDeps) {
-  const { store, toldMarks, replays, earlierBriefings, config, failpoint, release } = parts;
+function makeRunHandlers(deps: ApiDeps) {
+  const { store, markSync, replays, legacyBriefings, config, failpoint, release } = deps;
   return {
     async runBriefing(c: HandlerContext<Routes['runBriefing']>) {
-      const { caller, runId } = runKey(c);
+      const { caller, runId } = readRunKey(c);
       const run = await store.runRow(runId);
       if (caller.mode === 'live' && (run.fence !== caller.fence || run.status !== 'live'))
-        throw fault('stale_fence', `${runId} is not held by this activation any more`);
+        throw fault('stale_fence', `activation ${caller.fence} no longer holds ${runId}`);
       if (run.briefing === null) throw fault('conflict', `${runId} has no briefing yet`);
       return {
-        ...(await earlierBriefings.complete(run, JSON.parse(run.briefing) as EarlierBriefing)),
+        ...(await legacyBriefings.complete(run, JSON.parse(run.briefing) as LegacyBriefing)),
         fence: caller.fence,
         mode: caller.mode,
         beat_ms: config.lease_s * 250,
       };
     },
     async runInbox(c: HandlerContext<Routes['runInbox']>) {
-      const { caller, ...key } = runKey(c);
+      const { caller, ...key } = readRunKey(c);
       const rows =
         caller.mode === 'replay'
-          ? await store.deliveredAt(key.runId, c.body.step)
+          ? await store.deliveredMessages(key.runId, c.body.step)
           : await store.inbox(key, c.body.step);
-      if (caller.mode === 'live') await toldMarks.sync(key.runId);
-      return { messages: rows.map(messageView) };
+      if (caller.mode === 'live') await markSync.sync(key.runId);
+      return { messages: rows.map(toMessageView) };
     },
     runBeat: async (c: HandlerContext<Routes['runBeat']>) => {
-      const { caller, ...key } = runKey(c);
+      const { caller, ...key } = readRunKey(c);
       if (caller.mode === 'replay') return { lease_until: toTimestamp(Date.now() + 60_000) };
       return { lease_until: toTimestamp(await store.renewLease(key, config.lease_s * 1000)) };
     },
     async runPark(c: HandlerContext<Routes['runPark']>) {
-      const { caller, ...key } = runKey(c);
+      const { caller, ...key } = readRunKey(c);
       if (caller.mode === 'replay')
-        throw fault('replay_differs', 'the record ends while the run waits', {
+        throw fault('replay_differs', 'the record ends while the run is waiting', {
           details: { record_ends: true },
         });
       failpoint('agentd.before-park');
@@ -319,21 +312,22 @@ function runHandlers(parts: ApiDeps) {
       return { parked };
     },
     async runReplayed(c: HandlerContext<Routes['runReplayed']>) {
-      return { noted: replays.note(runKey(c).runId, c.body) };
+      return { noted: replays.submitReport(readRunKey(c).runId, c.body) };
     },
   };
 }
 
-function siteHandlers({ store, halt, agents, about }: ApiDeps) {
+function makeSiteHandlers({ store, halt, agents, about }: ApiDeps) {
   return {
     async status(): Promise<StatusView> {
       const [counts, list, halted, problems] = await Promise.all([
         store.counts(),
         store.agents(),
         store.halt(),
-        agents.problems(),
+        agents.listProblems(),
       ]);
-      const having = (status: string) => list.filter(({ row }) => row.status === status).length;
+      const countByStatus = (status: string) =>
+        list.filter(({ row }) => row.status === status).length;
       return {
         version: about.version,
         mode: about.mode,
@@ -341,7 +335,11 @@ function siteHandlers({ store, halt, agents, about }: ApiDeps) {
         started_at: about.startedAt,
         halted: halted !== undefined,
         halt_reason: halted?.reason ?? null,
-        agents: { active: having('active'), paused: having('paused'), stopped: having('stopped') },
+        agents: {
+          active: countByStatus('active'),
+          paused: countByStatus('paused'),
+          stopped: countByStatus('stopped'),
+        },
         tasks: counts.tasks,
         runs: {
           queued: counts.runs.queued ?? 0,

@@ -1,45 +1,46 @@
-// What agents store takes room of the same disk that the runtime writes down what happens on. The
-// last of it is not for them.
+// Keeps part of the disk free of artifacts, because the runtime records events and state on the
+// same disk.
 import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 
-export type ArtifactRoom = {
-  /** Throws when so many bytes, beside those that are just being stored, do not fit. */
-  during<T>(sizeBytes: number, work: () => Promise<T>): Promise<T>;
+export type ArtifactDiskReserve = {
+  /** Runs `work`. Throws if `sizeBytes`, with all pending writes, would cut into the reserve. */
+  reserveWhile<T>(sizeBytes: number, work: () => Promise<T>): Promise<T>;
 };
 
-const inMiB = (bytes: number): number => Math.max(0, Math.floor(bytes / 1_048_576));
+const toMiB = (bytes: number): number => Math.max(0, Math.floor(bytes / 1_048_576));
 
-export function makeArtifactRoom(options: {
+export function makeArtifactDiskReserve(options: {
   dir: string;
-  /** 0 keeps nothing. */
+  /** 0 disables the reserve. */
   reserveBytes: number;
   free?: (path: string) => number;
   isShort?: (path: string) => boolean;
-}): ArtifactRoom {
+}): ArtifactDiskReserve {
   const { dir, reserveBytes, free = freeBytes, isShort = isShortOfFiles } = options;
-  const hint = 'Store less. An operator can make room, or keep less: agentd.disk_reserve_bytes.';
-  let storingBytes = 0;
+  const hint = 'Store less, free disk space, or lower agentd.disk_reserve_bytes.';
+  let pendingBytes = 0;
   return {
-    async during(sizeBytes, work) {
-      const leftBytes = reserveBytes === 0 ? Number.POSITIVE_INFINITY : free(dir) - storingBytes;
-      if (leftBytes - sizeBytes < reserveBytes)
+    async reserveWhile(sizeBytes, work) {
+      const availableBytes =
+        reserveBytes === 0 ? Number.POSITIVE_INFINITY : free(dir) - pendingBytes;
+      if (availableBytes - sizeBytes < reserveBytes)
         throw fault(
           'storage_full',
-          `the disk for artifacts has ${inMiB(leftBytes)} MiB left, and ${inMiB(reserveBytes)} MiB ` +
-            'are kept from agents',
+          `the artifact disk has ${toMiB(availableBytes)} MiB free, and ${toMiB(reserveBytes)} MiB ` +
+            'are reserved for the runtime',
           { hint },
         );
       if (reserveBytes > 0 && isShort(dir)) {
         const message =
-          'the disk for artifacts takes few more files, and those are kept from agents';
+          'the artifact disk is short of inodes, and the rest are reserved for the runtime';
         throw fault('storage_full', message, { hint });
       }
-      storingBytes += sizeBytes;
+      pendingBytes += sizeBytes;
       try {
         return await work();
       } finally {
-        storingBytes -= sizeBytes;
+        pendingBytes -= sizeBytes;
       }
     },
   };

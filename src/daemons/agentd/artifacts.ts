@@ -1,5 +1,5 @@
-// Artifacts: a record that points to a content-addressed blob. A task sees those of its own thread
-// and those it was given.
+// Saves and loads artifacts: records that point to content-addressed blobs. A task sees those of
+// its own thread and those among its inputs.
 import type { NewId } from '../../platform/ids.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import {
@@ -11,12 +11,12 @@ import {
 import { fault } from '../../wire/errors.ts';
 import type { Label } from '../../wire/primitives.ts';
 import type { BlobStore } from './adapters/blob-store.ts';
-import type { ArtifactRoom } from './artifact-disk-reserve.ts';
-import { spreading } from './store/marks.ts';
+import type { ArtifactDiskReserve } from './artifact-disk-reserve.ts';
+import { filterMarks } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';
 import type { AgentdStore, RunCall } from './store/store.ts';
 
-type Maker = {
+type ArtifactSource = {
   by: string;
   task: TaskRow | undefined;
   labels: Label[];
@@ -26,50 +26,48 @@ type Maker = {
 type Content = { artifact: ArtifactView; text: string | null; base64: string | null };
 
 export type Artifacts = {
-  put(input: PutArtifact, maker: Maker): Promise<ArtifactRow>;
-  get(id: string): Promise<Content>;
-  getForTask(id: string, task: TaskRow): Promise<Content>;
-  /**
-   * Inputs that a new task could not be given are refused; `giver` may pass on what it sees. The
-   * marks they bring are the answer.
-   */
-  checkInputs(inputs: readonly TaskInput[], giver: TaskRow | undefined): Promise<Label[]>;
+  save(input: PutArtifact, source: ArtifactSource): Promise<ArtifactRow>;
+  load(id: string): Promise<Content>;
+  loadForTask(id: string, task: TaskRow): Promise<Content>;
+  /** Returns the marks that the inputs bring. Throws if `delegator` cannot see one of them. */
+  checkInputs(inputs: readonly TaskInput[], delegator: TaskRow | undefined): Promise<Label[]>;
 };
 
-const bareId = (ref: string | undefined): string => ref?.replace(/^artifact:\/\//, '') ?? '';
+const stripScheme = (ref: string | undefined): string => ref?.replace(/^artifact:\/\//, '') ?? '';
 
-function assertSeen(artifact: ArtifactView, task: TaskRow): void {
+function assertVisible(artifact: ArtifactView, task: TaskRow): void {
   if (artifact.context_id === task.context_id) return;
   const inputs = JSON.parse(task.inputs) as TaskInput[];
-  if (inputs.some(({ kind, id }) => kind === 'artifact_ref' && bareId(id) === artifact.id)) return;
-  throw fault('denied', `${artifact.id} belongs to another thread of work`, {
-    hint: 'Ask whoever has it to pass it on as an input.',
+  if (inputs.some(({ kind, id }) => kind === 'artifact_ref' && stripScheme(id) === artifact.id))
+    return;
+  throw fault('denied', `${artifact.id} belongs to another thread`, {
+    hint: 'Ask its owner to pass it as an input.',
   });
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
-function bytesOf(input: PutArtifact): Buffer {
+function decodeContent(input: PutArtifact): Buffer {
   if ((input.text === undefined) === (input.base64 === undefined))
-    throw fault('bad_request', 'an artifact has either text or base64');
+    throw fault('bad_request', 'an artifact needs either text or base64');
   const bytes =
     input.text === undefined
       ? Buffer.from(input.base64!, 'base64')
       : Buffer.from(input.text, 'utf8');
   if (bytes.length > artifactSizeBytesMax)
-    throw fault('too_large', `an artifact may have at most ${artifactSizeBytesMax} bytes`);
+    throw fault('too_large', `an artifact may have up to ${artifactSizeBytesMax} bytes`);
   return bytes;
 }
 
 export function makeArtifacts({
   store,
   blobs,
-  room,
+  diskReserve,
   newId,
 }: {
   store: AgentdStore;
   blobs: BlobStore;
-  room: ArtifactRoom;
+  diskReserve: ArtifactDiskReserve;
   newId: NewId;
 }): Artifacts {
   const read = async (artifact: ArtifactView): Promise<Content> => {
@@ -83,15 +81,17 @@ export function makeArtifacts({
     }
   };
   return {
-    async put(input, maker) {
-      const bytes = bytesOf(input);
-      const keep = () => blobs.put(bytes);
-      // A person sees for themselves whether there is room.
-      const { hash } = await (maker.call === undefined ? keep() : room.during(bytes.length, keep));
+    async save(input, source) {
+      const bytes = decodeContent(input);
+      const storeBlob = () => blobs.put(bytes);
+      // The reserve protects the disk from agents, not from people.
+      const { hash } = await (source.call === undefined
+        ? storeBlob()
+        : diskReserve.reserveWhile(bytes.length, storeBlob));
       const labels = [
         ...new Set<Label>([
-          ...(maker.task === undefined ? [] : (JSON.parse(maker.task.labels) as Label[])),
-          ...maker.labels,
+          ...(source.task === undefined ? [] : (JSON.parse(source.task.labels) as Label[])),
+          ...source.labels,
         ]),
       ];
       return store.putArtifact(
@@ -103,34 +103,38 @@ export function makeArtifacts({
             (input.text === undefined ? 'application/octet-stream' : 'text/plain'),
           sizeBytes: bytes.length,
           hash,
-          createdBy: maker.by,
-          taskId: maker.task?.id ?? null,
-          contextId: maker.task?.context_id ?? null,
+          createdBy: source.by,
+          taskId: source.task?.id ?? null,
+          contextId: source.task?.context_id ?? null,
           labels,
         },
-        maker.call,
-        maker.once,
+        source.call,
+        source.once,
       );
     },
-    get: async (id) => read(await store.artifact(id)),
-    async getForTask(id, task) {
+    load: async (id) => read(await store.artifact(id)),
+    async loadForTask(id, task) {
       const artifact = await store.artifact(id);
-      assertSeen(artifact, task);
+      assertVisible(artifact, task);
       return read(artifact);
     },
-    async checkInputs(inputs, giver) {
+    async checkInputs(inputs, delegator) {
       const marks = new Set<Label>();
       for (const { kind, id, text } of inputs) {
         if (kind === 'text' && text === undefined)
-          throw fault('bad_request', 'an input of kind text needs its text');
+          throw fault('bad_request', 'an input of kind text needs text');
         if (kind === 'memory_ref')
-          throw fault('bad_request', `the memory ${id} cannot be given: there is no memoryd here`, {
-            hint: 'Give it as a text or as an artifact.',
-          });
+          throw fault(
+            'bad_request',
+            `the memory ${id} cannot be an input: memoryd is not available`,
+            {
+              hint: 'Pass it as text or as an artifact.',
+            },
+          );
         if (kind !== 'artifact_ref') continue;
-        const artifact = await store.artifact(bareId(id));
-        if (giver !== undefined) assertSeen(artifact, giver);
-        for (const label of spreading(artifact.labels)) marks.add(label);
+        const artifact = await store.artifact(stripScheme(id));
+        if (delegator !== undefined) assertVisible(artifact, delegator);
+        for (const label of filterMarks(artifact.labels)) marks.add(label);
       }
       return [...marks];
     },

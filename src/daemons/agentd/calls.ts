@@ -1,28 +1,29 @@
-// What toold does here on behalf of a run: give work to a colleague, finish, write, store, ask,
-// wait. Each happens once per call, and only while the run is held by the activation that asks.
+// Handles what toold requests for a run: delegate, finish, send messages, store artifacts, ask,
+// wait. Each happens once per call, and only while the requesting activation holds the run.
 import type { Clock } from '../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { Client } from '../../platform/link.ts';
-import { delegationProblems, grantOf } from '../../policy/capabilities.ts';
+import { delegationProblems } from '../../policy/capabilities.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
 import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { Label } from '../../wire/primitives.ts';
+import { grantFor } from './activations.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import type { MarkSync } from './mark-sync.ts';
-import { checkMessage, labelsOfMessage } from './message-rules.ts';
+import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
 import {
-  artifactView,
   type MessageRow,
-  messageView,
   type RunRow,
   type TaskRow,
+  toArtifactView,
+  toMessageView,
+  toWaitView,
   type WaitRow,
-  waitView,
 } from './store/rows.ts';
 import type { AgentdStore, RunCall } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
@@ -50,10 +51,10 @@ export type CallDeps = {
   newId: NewId;
   artifacts: Artifacts;
   modeld: Client<typeof modeldRoutes>;
-  toldMarks: MarkSync;
-  serviceRunning: (name: string) => boolean;
-  limitsOf: (task: TaskRow) => Promise<TaskLimits>;
-  /** The run has ended: its process must go. */
+  markSync: MarkSync;
+  isServiceRunning: (name: string) => boolean;
+  limitsFor: (task: TaskRow) => Promise<TaskLimits>;
+  /** Ends the process of a run that has ended. */
   release: (run: { runId: string; fence: number }) => void;
   failpoint: (name: string) => void;
 };
@@ -61,11 +62,11 @@ export type CallDeps = {
 const RESULT_INLINE_MAX = 32_768;
 const APPROVAL_SLACK_MS = 60_000;
 
-type Made = { task: TaskRow; wait: WaitRow | null };
-type Sent = { message: MessageRow; wait: WaitRow | null };
-type ForRun = { run_id: string; fence: number; call_id: string };
+type DelegateResult = { task: TaskRow; wait: WaitRow | null };
+type SendResult = { message: MessageRow; wait: WaitRow | null };
+type RunCallBody = { run_id: string; fence: number; call_id: string };
 
-function runCall(body: ForRun, part?: string): RunCall {
+function toRunCall(body: RunCallBody, part?: string): RunCall {
   const { fence, ...rest } = body;
   return {
     runId: body.run_id,
@@ -76,58 +77,50 @@ function runCall(body: ForRun, part?: string): RunCall {
   };
 }
 
-export function makeCalls(parts: CallDeps): CallHandlers {
-  const { store, config, clock, newId } = parts;
+export function makeCalls(deps: CallDeps): CallHandlers {
+  const { store, config, clock, newId } = deps;
 
-  const runAndTask = async (body: ForRun): Promise<{ run: RunRow; task: TaskRow }> => {
+  const findRunAndTask = async (body: RunCallBody): Promise<{ run: RunRow; task: TaskRow }> => {
     const run = await store.runRow(body.run_id);
     return { run, task: await store.taskRow(run.task_id) };
   };
 
-  const grantOfRun = async (task: TaskRow, agent: string): Promise<string[]> => {
-    const [{ spec }, ancestry] = await Promise.all([store.agent(agent), store.ancestry(task.id)]);
-    const delegations = ancestry
-      .filter((row) => row.delegation !== null)
-      .map((row) => JSON.parse(row.delegation!));
-    return grantOf({ tools: spec.tools, delegations }).tools;
-  };
-
-  const showMade = async (made: Made) => ({
-    task: await store.viewOf(made.task),
-    wait: made.wait === null ? null : waitView(made.wait),
+  const viewDelegation = async ({ task, wait }: DelegateResult) => ({
+    task: await store.viewTask(task),
+    wait: wait === null ? null : toWaitView(wait),
   });
-  const showSent = (sent: Sent) => ({
-    message: messageView(sent.message),
-    wait: sent.wait === null ? null : waitView(sent.wait),
+  const viewSent = ({ message, wait }: SendResult) => ({
+    message: toMessageView(message),
+    wait: wait === null ? null : toWaitView(wait),
   });
 
   return {
     async toolDelegate({ body }: HandlerContext<Routes['toolDelegate']>) {
-      const before = await store.recallCall<Made>(runCall(body));
-      if (before !== undefined) return showMade(before);
-      const { run, task } = await runAndTask(body);
+      const recorded = await store.findRecordedCall<DelegateResult>(toRunCall(body));
+      if (recorded !== undefined) return viewDelegation(recorded);
+      const { run, task } = await findRunAndTask(body);
       const { spec } = await store.agent(run.agent);
       if (spec.team.delegateTo !== null && !spec.team.delegateTo.includes(body.agent)) {
-        throw fault('denied', `${run.agent} may not give work to ${body.agent}`, {
-          hint: `It may ask: ${spec.team.delegateTo.join(', ')}.`,
+        throw fault('denied', `${run.agent} may not delegate to ${body.agent}`, {
+          hint: `Delegate to one of: ${spec.team.delegateTo.join(', ')}.`,
         });
       }
       if (body.agent === run.agent)
         throw fault('denied', 'an agent cannot delegate to itself', {
-          hint: 'Do it yourself, or ask a colleague.',
+          hint: 'Do it yourself, or delegate to another agent.',
         });
       if (task.depth + 1 > config.delegation_depth_max)
-        throw fault('limit', `work may be passed on at most ${config.delegation_depth_max} times`);
-      const marks = await parts.artifacts.checkInputs(body.inputs ?? [], task);
-      if (body.delegation !== undefined) {
-        const problems = delegationProblems(
-          await grantOfRun(task, run.agent),
-          body.delegation,
-          clock.nowMs(),
+        throw fault(
+          'limit',
+          `work may be delegated up to ${config.delegation_depth_max} levels deep`,
         );
+      const marks = await deps.artifacts.checkInputs(body.inputs ?? [], task);
+      if (body.delegation !== undefined) {
+        const { tools } = await grantFor(store, run.agent, task);
+        const problems = delegationProblems(tools, body.delegation, clock.nowMs());
         if (problems.length > 0)
           throw fault('denied', problems.join('; '), {
-            hint: 'Delegate only what this run itself may do.',
+            hint: 'Delegate only tools that this run may call.',
           });
       }
       const child: NewTask = {
@@ -141,7 +134,7 @@ export function makeCalls(parts: CallDeps): CallHandlers {
         inputs: body.inputs ?? [],
         limits: clampToParent(
           (body.limits ?? {}) as TaskLimits,
-          await parts.limitsOf(task),
+          await deps.limitsFor(task),
         ) as Record<string, unknown>,
         delegation: body.delegation,
         after: [],
@@ -149,63 +142,59 @@ export function makeCalls(parts: CallDeps): CallHandlers {
         retryOf: null,
         labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), ...marks, 'agent'])],
       };
-      parts.failpoint('agentd.before-delegate');
-      const made = await store.delegate(
-        runCall(body),
+      deps.failpoint('agentd.before-delegate');
+      const result = await store.delegate(
+        toRunCall(body),
         child,
         body.wait ? {} : undefined,
         config.children_max,
       );
-      parts.failpoint('agentd.after-delegate');
-      return showMade(made);
+      deps.failpoint('agentd.after-delegate');
+      return viewDelegation(result);
     },
 
     async toolFinish({ body }) {
-      const before = await store.recallCall<TaskRow>(runCall(body));
-      if (before !== undefined) return { task: await store.viewOf(before) };
-      const { run, task } = await runAndTask(body);
-      const rehearsal = await answeredByRehearsal(parts.modeld, task.id);
+      const recorded = await store.findRecordedCall<TaskRow>(toRunCall(body));
+      if (recorded !== undefined) return { task: await store.viewTask(recorded) };
+      const { run, task } = await findRunAndTask(body);
+      const rehearsal = await usedRehearsal(deps.modeld, task.id);
       const failed = body.status === 'failed';
       const long = Buffer.byteLength(body.result) > RESULT_INLINE_MAX;
       const stored = long
-        ? await parts.artifacts.put(
+        ? await deps.artifacts.save(
             { name: 'result.txt', mime_type: 'text/plain', text: body.result },
-            { by: `agent:${run.agent}`, task, labels: ['agent'], call: runCall(body, 'result') },
+            { by: `agent:${run.agent}`, task, labels: ['agent'], call: toRunCall(body, 'result') },
           )
         : undefined;
       const result = long
         ? `${body.result.slice(0, RESULT_INLINE_MAX / 2)}\n… (the whole result is artifact://${stored!.id})`
         : body.result;
-      parts.failpoint('agentd.before-finish');
-      const row = await store.finish(runCall(body), {
+      const artifactId = stored?.id ?? body.artifacts?.[0];
+      deps.failpoint('agentd.before-finish');
+      const row = await store.finish(toRunCall(body), {
         status: body.status,
         reason: null,
         result,
-        resultRef:
-          stored === undefined
-            ? body.artifacts?.[0] === undefined
-              ? null
-              : `artifact://${body.artifacts[0]}`
-            : `artifact://${stored.id}`,
+        resultRef: artifactId === undefined ? null : `artifact://${artifactId}`,
         rehearsal,
         by: `agent:${run.agent}`,
         error: failed
           ? {
               code: body.error_code ?? 'failed',
               message: body.result.slice(0, 2_000),
-              hint: hintAfter(body.error_code, body.result, run.task_id),
+              hint: failureHint(body.error_code, body.result, run.task_id),
             }
           : null,
       });
-      parts.failpoint('agentd.after-finish');
-      parts.release({ runId: body.run_id, fence: body.fence });
-      return { task: await store.viewOf(row) };
+      deps.failpoint('agentd.after-finish');
+      deps.release({ runId: body.run_id, fence: body.fence });
+      return { task: await store.viewTask(row) };
     },
 
     async toolMessage({ body }) {
-      const before = await store.recallCall<Sent>(runCall(body));
-      if (before !== undefined) return showSent(before);
-      const { run, task } = await runAndTask(body);
+      const recorded = await store.findRecordedCall<SendResult>(toRunCall(body));
+      if (recorded !== undefined) return viewSent(recorded);
+      const { run, task } = await findRunAndTask(body);
       const { spec } = await store.agent(run.agent);
       const from = `agent:${run.agent}`;
       const to = body.message.to;
@@ -213,21 +202,17 @@ export function makeCalls(parts: CallDeps): CallHandlers {
         to.startsWith('agent:') &&
         (await store.tasks({ context_id: task.context_id, assigned_to: to.slice(6) }, { limit: 1 }))
           .rows.length > 0;
-      const verdict = checkMessage({
+      assertMessageAllowed({
         type: body.message.type,
         from,
         to,
         inThread,
         talkTo: spec.team.talkTo,
-        serviceRunning: parts.serviceRunning,
+        isServiceRunning: deps.isServiceRunning,
       });
-      if (!verdict.allow) throw fault(verdict.code, verdict.message, { hint: verdict.hint });
       if (to.startsWith('agent:')) await store.agent(to.slice(6));
-      const text = body.message.parts
-        .map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`))
-        .join('\n');
       const sent = await store.sendFromRun(
-        runCall(body),
+        toRunCall(body),
         {
           type: body.message.type,
           contextId: task.context_id,
@@ -235,58 +220,58 @@ export function makeCalls(parts: CallDeps): CallHandlers {
           from,
           to,
           inReplyTo: body.message.in_reply_to ?? null,
-          labels: labelsOfMessage(from, JSON.parse(task.labels) as Label[]),
+          labels: computeMessageLabels(from, JSON.parse(task.labels) as Label[]),
           parts: body.message.parts,
-          text,
+          text: formatText(body.message.parts),
           delivered: false,
         },
         body.wait_reply
           ? { expiresMs: clock.nowMs() + (body.expires_in_s ?? 3_600) * 1000 }
           : undefined,
       );
-      return showSent(sent);
+      return viewSent(sent);
     },
 
     async toolPutArtifact({ body }) {
-      const { run, task } = await runAndTask(body);
-      const row = await parts.artifacts.put(body.artifact, {
+      const { run, task } = await findRunAndTask(body);
+      const row = await deps.artifacts.save(body.artifact, {
         by: `agent:${run.agent}`,
         task,
         labels: ['agent'],
-        call: runCall(body),
+        call: toRunCall(body),
       });
-      return { artifact: artifactView(row) };
+      return { artifact: toArtifactView(row) };
     },
 
     async toolGetArtifact({ body }) {
-      const { task } = await runAndTask(body);
-      const content = await parts.artifacts.getForTask(body.id, task);
-      await store.noteRead(runCall(body), content.artifact);
-      await parts.toldMarks.sync(body.run_id);
+      const { task } = await findRunAndTask(body);
+      const content = await deps.artifacts.loadForTask(body.id, task);
+      await store.recordArtifactRead(toRunCall(body), content.artifact);
+      await deps.markSync.sync(body.run_id);
       return content;
     },
 
     async toolAsk({ body }) {
-      const wait = await store.openWait(runCall(body, body.wait_key), {
+      const wait = await store.openWait(toRunCall(body, body.wait_key), {
         kind: 'question',
         by: ['person'],
         question: body.question,
         choices: body.choices ?? [],
         expiresMs: clock.nowMs() + (body.expires_in_s ?? config.question_expires_s) * 1000,
       });
-      return { wait: waitView(wait) };
+      return { wait: toWaitView(wait) };
     },
 
     async toolAwaitApproval({ body }) {
-      const wait = await store.openWait(runCall(body), {
+      const wait = await store.openWait(toRunCall(body), {
         kind: 'approval',
         by: ['person'],
         from: 'service:approvald',
         question: body.approval_id,
-        // approvald ends it in time; this is for when it cannot.
+        // A fallback: approvald normally ends the wait before this.
         expiresMs: Date.parse(body.expires_at) + APPROVAL_SLACK_MS,
       });
-      return { wait: waitView(wait) };
+      return { wait: toWaitView(wait) };
     },
 
     approvalEnded: async ({ params, body }) => ({
@@ -294,20 +279,20 @@ export function makeCalls(parts: CallDeps): CallHandlers {
     }),
 
     async toolTimer({ body }) {
-      const wait = await store.openWait(runCall(body), {
+      const wait = await store.openWait(toRunCall(body), {
         kind: 'timer',
         by: ['service:agentd'],
         dueMs: clock.nowMs() + Math.ceil(body.after_s * 1000),
       });
-      return { wait: waitView(wait) };
+      return { wait: toWaitView(wait) };
     },
 
     async toolMark({ body }) {
-      await store.mark(runCall(body, body.part), body.labels, body.why);
-      return { labels: await parts.toldMarks.sync(body.run_id) };
+      await store.mark(toRunCall(body, body.part), body.labels, body.why);
+      return { labels: await deps.markSync.sync(body.run_id) };
     },
 
-    runMarks: async ({ params }) => ({ labels: await parts.toldMarks.sync(params.id) }),
+    runMarks: async ({ params }) => ({ labels: await deps.markSync.sync(params.id) }),
 
     toolBreak: async ({ body }) => ({
       ended: await store.breakRun({ runId: body.run_id, fence: body.fence }, body.reason),
@@ -315,8 +300,7 @@ export function makeCalls(parts: CallDeps): CallHandlers {
   };
 }
 
-/** Every result says whether a real model or the rehearsal gave the answers. */
-async function answeredByRehearsal(
+async function usedRehearsal(
   modeld: Client<typeof modeldRoutes>,
   taskId: string,
 ): Promise<boolean> {
@@ -324,11 +308,11 @@ async function answeredByRehearsal(
   return rows.some((row) => row.provider === 'rehearsal');
 }
 
-/** What to do about the reason, where the table has it, and how to have it done after that. */
-function hintAfter(code: string | undefined, said: string, taskId: string): string {
-  if (code === 'limit' || (code === 'budget' && said.includes(taskId)))
-    return 'A retry has the same limits. With higher ones: agentctl task create --help';
+/** Combines the error table's hint, if there is one, with how to retry. */
+function failureHint(code: string | undefined, result: string, taskId: string): string {
+  if (code === 'limit' || (code === 'budget' && result.includes(taskId)))
+    return 'A retry has the same limits; to raise them: agentctl task create --help';
   const isKnown = code !== undefined && Object.hasOwn(FAULTS, code);
   const first = isKnown ? `${FAULTS[code as FaultCode].hint} ` : '';
-  return `${first}To have it tried again: agentctl task retry ${taskId}`;
+  return `${first}To retry: agentctl task retry ${taskId}`;
 }

@@ -1,12 +1,12 @@
-// agentd's section of the configuration: limits of the site. Every field has a safe default.
+// Defines agentd's section of the configuration. Every field has a safe default.
 import * as z from 'zod';
 
 export const agentdConfig = z.strictObject({
-  /** Runs that may have a process at the same time. */
+  /** Maximum number of runs with a process. */
   runs_live_max: z.int().min(1).max(1_000).default(16),
-  /** A runner that gives no sign of life for so long is taken for dead. */
+  /** A runner that sends no heartbeat for this long is considered dead. */
   lease_s: z.int().min(5).max(3_600).default(60),
-  /** Crashes of one run, without getting further, before its task fails. */
+  /** Crashes of one run without progress before its task fails. */
   crashes_max: z.int().min(0).max(100_000).default(8),
   delegation_depth_max: z.int().min(1).max(64).default(8),
   children_max: z.int().min(1).max(10_000).default(100),
@@ -15,7 +15,7 @@ export const agentdConfig = z.strictObject({
     .min(1)
     .max(31_536_000)
     .default(7 * 86_400),
-  /** Limits of a task where neither it nor its agent says otherwise. */
+  /** Defaults for tasks whose own limits and whose agent's limits are unset. */
   limits: z
     .strictObject({
       max_steps: z.int().min(1).max(10_000).default(50),
@@ -24,15 +24,15 @@ export const agentdConfig = z.strictObject({
       max_time_s: z.int().min(1).max(31_536_000).default(86_400),
     })
     .prefault({}),
-  /** So much of the disk is kept from what agents store as artifacts; 0 keeps nothing. */
+  /** Disk space that artifacts may not use; 0 disables the reserve. */
   disk_reserve_bytes: z.int().min(0).default(536_870_912),
-  /** A directory of manifests; the starter team when absent. */
+  /** The directory of manifests; if unset, STATE/agents with the starter team. */
   agents_dir: z.string().max(4_096).optional(),
-  /** A directory of the site's own rules (*.cedar); STATE/policies when absent. */
+  /** The directory of the site's rules (*.cedar); STATE/policies if unset. */
   policies_dir: z.string().max(4_096).optional(),
   /**
-   * Who may answer what: people and their roles (approver, admin, or words of the site's rules).
-   * Nobody named: whoever holds a key of this runtime may answer everything.
+   * People and their roles (approver, admin, or names used in the site's rules). If unset, anyone
+   * with a key of this runtime may decide every approval.
    */
   people: z
     .record(
@@ -45,7 +45,7 @@ export const agentdConfig = z.strictObject({
       }),
     )
     .optional(),
-  /** A directory with the starter team's manifests. Set by whoever starts the daemon. */
+  /** The directory of the starter team's manifests. Set by the process that starts the daemon. */
   starter_dir: z.string().max(4_096).optional(),
 });
 export type AgentdConfig = z.output<typeof agentdConfig>;

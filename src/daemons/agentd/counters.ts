@@ -1,5 +1,4 @@
-// What happened here as counters for /metrics, from the events that were written. How many calls,
-// tokens and how much money it took is counted where that is spent.
+// Counts committed events for /metrics. Calls, tokens and cost are counted by toold and modeld.
 import type { Metrics } from '../../platform/metrics.ts';
 import type { EventDraft } from '../../wire/events.ts';
 

@@ -1,4 +1,4 @@
-// agentd as a value: the one file that knows all its parts.
+// Assembles agentd: opens its store, connects its components, and defines how it starts and stops.
 import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
@@ -12,43 +12,40 @@ import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { openBlobStore } from './adapters/blob-store.ts';
-import { followHaltFile, type HaltFile } from './adapters/halt-file.ts';
+import { type HaltFile, pollHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
-import { makeAgents, prepareAgentsDir } from './agents.ts';
 import { makeApi } from './api.ts';
-import { makeArtifactRoom } from './artifact-disk-reserve.ts';
+import { makeArtifactDiskReserve } from './artifact-disk-reserve.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { countEvents } from './counters.ts';
-import { makeManifestReader } from './declared-tools.ts';
-import { makeEarlierBriefings } from './earlier-briefings.ts';
 import { type Halt, makeHalt } from './halt.ts';
+import { makeLegacyBriefings } from './legacy-briefings.ts';
+import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
+import { makeDailyBudgets } from './manifests/daily-budgets.ts';
+import { makeManifestReader } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
-import { makePublisher } from './policy.ts';
-import { policyHandlers } from './policy-routes.ts';
-import { makeQuotas } from './quotas.ts';
+import { makePolicyHandlers } from './policy/handlers.ts';
+import { makePublisher } from './policy/publisher.ts';
 import { makeReplays } from './replay.ts';
 import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
-import { withdrawCanceled } from './withdrawals.ts';
+import { withdrawApprovals } from './withdraw-approvals.ts';
 
-/**
- * Services that messages can be addressed to, beside the agents and people. None of them takes any
- * yet.
- */
-const serviceRunning = (): boolean => false;
+/** No service accepts messages yet. */
+const isServiceRunning = (): boolean => false;
 
-async function start(floor: DaemonContext<AgentdConfig>) {
-  const { config, clock, newId, log, stateDir } = floor;
-  const toold = floor.peer('toold', tooldRoutes);
-  const modeld = floor.peer('modeld', modeldRoutes);
-  const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
-  const approvald = floor.peer('approvald', approvaldRoutes);
-  const audit = floor.peer('auditd-ai', auditRoutes);
+async function start(context: DaemonContext<AgentdConfig>) {
+  const { config, clock, newId, log, stateDir } = context;
+  const toold = context.peer('toold', tooldRoutes);
+  const modeld = context.peer('modeld', modeldRoutes);
+  const sandboxd = context.peer('sandboxd', sandboxdRoutes);
+  const approvald = context.peer('approvald', approvaldRoutes);
+  const audit = context.peer('auditd-ai', auditRoutes);
   let service: AgentdService | undefined;
   let activations: LiveActivations | undefined;
   let manifests: ManifestDir | undefined;
@@ -62,15 +59,15 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     log,
     append: (events) => audit.append({ body: { events } }),
     onCommitted(committed) {
-      countEvents(floor.metrics, committed.events);
-      withdrawCanceled(approvald, committed.events, log);
+      countEvents(context.metrics, committed.events);
+      withdrawApprovals(approvald, committed.events, log);
       service?.onCommitted(committed);
     },
   });
   const dir = join(stateDir, 'objects');
   const blobs = await openBlobStore({ dir });
-  const room = makeArtifactRoom({ dir, reserveBytes: config.disk_reserve_bytes });
-  const artifacts = makeArtifacts({ store, blobs, room, newId });
+  const diskReserve = makeArtifactDiskReserve({ dir, reserveBytes: config.disk_reserve_bytes });
+  const artifacts = makeArtifacts({ store, blobs, diskReserve, newId });
   service = makeService({
     store,
     config,
@@ -83,20 +80,20 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     checkWorkspace: async (path) => void (await sandboxd.checkWorkspace({ body: { path } })),
   });
   const launcher = makeSandboxLauncher({ sandboxd, log });
-  const quotas = makeQuotas(modeld);
+  const dailyBudgets = makeDailyBudgets(modeld);
   activations = makeActivations({
     store,
     config,
     log,
     toold,
     modeld,
-    runSockets: floor.runSockets,
+    runSockets: context.runSockets,
     launcher,
-    limitsOf: service.limitsOf,
+    limitsFor: service.limitsFor,
     schedule: service.schedule,
-    failpoint: floor.failpoint,
+    failpoint: context.failpoint,
     async readArtifactText(id) {
-      const { artifact, text } = await artifacts.get(id);
+      const { artifact, text } = await artifacts.load(id);
       return {
         name: artifact.name,
         text: text ?? `(${artifact.mime_type}, ${artifact.size_bytes} bytes)`,
@@ -109,9 +106,7 @@ async function start(floor: DaemonContext<AgentdConfig>) {
   const readManifest = makeManifestReader({ toold, log });
   const policiesDir = config.policies_dir ?? ownDir(join(stateDir, 'policies'));
   const policyDir = followPolicyDir(policiesDir, clock, () => {
-    publisher
-      .rescan()
-      .catch((error: unknown) => log.error('policy could not be published', { error }));
+    publisher.rescan().catch((error: unknown) => log.error('publishing policy failed', { error }));
   });
   const publisher = makePublisher({
     stateDir,
@@ -120,14 +115,15 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     readSite: policyDir.read,
     people: config.people ?? null,
     protectedDirs: [stateDir, agentsDir, policiesDir],
-    onPublished: ({ version, hash }) => store.runtimeEvent('policy.loaded', { version, hash }),
-    onRefused: (refused) => store.runtimeEvent('policy.refused', refused),
+    onPublished: ({ version, hash }) =>
+      store.recordRuntimeEvent('policy.loaded', { version, hash }),
+    onRefused: (refused) => store.recordRuntimeEvent('policy.refused', refused),
   });
   const agents = makeAgents({
     store,
     dir: agentsDir,
     manifests: () => manifests!,
-    quotas,
+    dailyBudgets,
     log,
     publish: publisher.setAgents,
     readManifest,
@@ -142,25 +138,25 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     clock,
     log,
     inForce,
-    onChange: agents.apply,
+    onChange: agents.applyManifests,
   });
-  await agents.apply(manifests.current());
+  await agents.applyManifests(manifests.current());
   halt = makeHalt({
     store,
     file: () => haltFile!,
     stopRunners: async () => (await activations?.stopAll()) ?? 0,
     log,
   });
-  haltFile = followHaltFile(
+  haltFile = pollHaltFile(
     join(stateDir, 'HALT'),
     () =>
       void halt
-        .follow()
-        .catch((error: unknown) => log.error('the halt file could not be followed', { error })),
+        .checkFile()
+        .catch((error: unknown) => log.error('checking the halt file failed', { error })),
   );
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
-  const toldMarks = makeMarkSync({ store, modeld, toold });
+  const markSync = makeMarkSync({ store, modeld, toold });
   const calls = makeCalls({
     store,
     config,
@@ -168,15 +164,15 @@ async function start(floor: DaemonContext<AgentdConfig>) {
     newId,
     artifacts,
     modeld,
-    toldMarks,
-    serviceRunning,
-    limitsOf: service.limitsOf,
+    markSync,
+    isServiceRunning,
+    limitsFor: service.limitsFor,
     release,
-    failpoint: floor.failpoint,
+    failpoint: context.failpoint,
   });
   const about = {
-    version: floor.version,
-    mode: floor.mode,
+    version: context.version,
+    mode: context.mode,
     stateDir,
     startedAt: toTimestamp(clock.nowMs()),
   };
@@ -184,44 +180,47 @@ async function start(floor: DaemonContext<AgentdConfig>) {
   return {
     handlers: makeApi({
       store,
-      policy: policyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
+      policy: makePolicyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
       service,
       agents,
       artifacts,
       calls,
-      toldMarks,
+      markSync,
       replays,
-      earlierBriefings: makeEarlierBriefings({ store, modeld, toold }),
+      legacyBriefings: makeLegacyBriefings({ store, modeld, toold }),
       halt,
       config,
       clock,
-      serviceRunning,
-      failpoint: floor.failpoint,
+      isServiceRunning,
+      failpoint: context.failpoint,
       release,
       about,
     }),
     async begin() {
       const swept = await launcher.stopAll();
-      if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
-      floor.runSockets.sweep();
+      if (swept > 0) log.warn('ended runners left from before the restart', { runners: swept });
+      context.runSockets.sweep();
       await halt.resume();
-      await store.runtimeEvent('runtime.started', { version: floor.version, mode: floor.mode });
+      await store.recordRuntimeEvent('runtime.started', {
+        version: context.version,
+        mode: context.mode,
+      });
       await service?.begin();
-      void activations?.dismissLeft().catch((error: unknown) => {
-        log.warn('runs of an earlier life may still have their sockets', { error });
+      void activations?.dismissStale().catch((error: unknown) => {
+        log.warn('dismissing runs from before the restart failed', { error });
       });
     },
     async drain() {
       await service?.drain();
-      // Given back before their processes are ended, so that a stop is not taken for a crash.
-      await store.recoverRuns('the runtime stops');
+      // Requeue before ending the processes, so that their exits do not count as crashes.
+      await store.recoverRuns('runtime shutting down');
       await activations?.stopAll();
     },
     async stop() {
       manifests?.close();
       policyDir.stop();
       haltFile?.stop();
-      await store.runtimeEvent('runtime.stopped', {});
+      await store.recordRuntimeEvent('runtime.stopped', {});
       await store.close();
     },
   };

@@ -1,6 +1,5 @@
-// What waits for what among tasks: circles, who may start, and what an ending does to those that
-// come after. Pure: it sees the tasks it is given. Ending children with their parent is the
-// store's.
+// Decides task dependencies: finds cycles, and whether a task is ready, blocked or rejected. Pure.
+// Ending children with their parent is the store's job.
 import type { TaskStatus } from '../../wire/agentd.ts';
 import { isEnded } from './rules.ts';
 
@@ -12,9 +11,9 @@ export type TaskNode = {
 };
 
 /**
- * The circle a new task would close, from it and back to it, or undefined. A task waits for what it
- * comes after, and a parent for its children; so a child that comes after its own parent would wait
- * for ever. `tasks` are those that have not ended: an ended one holds nobody up.
+ * Returns the cycle that a new task would close, from the task back to itself, or undefined. A task
+ * waits for its dependencies and a parent for its children, so a child that depends on its own
+ * parent would wait forever. Ended tasks block nothing.
  */
 export function findCycle(
   draft: Pick<TaskNode, 'id' | 'parentTaskId' | 'after'>,
@@ -61,12 +60,12 @@ export type Readiness =
   | { status: 'blocked'; by: string[]; reason: string }
   | { status: 'rejected'; by: string; reason: string };
 
-/** Whether a task may start, given what it comes after. One blocker that ended badly decides. */
-export function readinessOf(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]): Readiness {
-  const lost = blockers.find(({ status }) => isEnded(status) && status !== 'completed');
-  if (lost !== undefined) {
-    const reason = `${lost.id}, which it comes after, is ${lost.status}`;
-    return { status: 'rejected', by: lost.id, reason };
+/** Returns `rejected` if any dependency ended without completing. */
+export function decideReadiness(blockers: readonly Pick<TaskNode, 'id' | 'status'>[]): Readiness {
+  const failed = blockers.find(({ status }) => isEnded(status) && status !== 'completed');
+  if (failed !== undefined) {
+    const reason = `its dependency ${failed.id} is ${failed.status}`;
+    return { status: 'rejected', by: failed.id, reason };
   }
   const by = blockers.filter(({ status }) => status !== 'completed').map(({ id }) => id);
   return by.length === 0

@@ -1,31 +1,31 @@
-// The kill switch: one command or one file ends every agent process, and none starts until it is
-// lifted. It acts first and records after: a disk that takes nothing must not keep agents running.
+// The kill switch: a command or the file HALT ends every agent process, and none starts until it is
+// lifted. It acts first and records afterwards, so a full disk cannot keep agents running.
 import type { Log } from '../../platform/log.ts';
 import type { HaltFile } from './adapters/halt-file.ts';
 import type { AgentdStore } from './store/store.ts';
 
 export type Halt = {
-  /** Why everything is halted; undefined when it is not. */
+  /** Returns undefined while not halted. */
   reason(): string | undefined;
   set(reason: string, by: string): Promise<number>;
   lift(by: string): Promise<void>;
-  /** At start: what was in force goes on. */
+  /** Restores the recorded halt at startup. */
   resume(): Promise<void>;
-  /** Looks whether the file came or went without a command. */
-  follow(): Promise<void>;
+  /** Halts if the file appeared, lifts the halt if it was removed. */
+  checkFile(): Promise<void>;
 };
 
-export type HaltParts = {
+export type HaltDeps = {
   store: AgentdStore;
   file: () => HaltFile;
-  /** Ends every runner and says how many there were. */
+  /** Ends every runner and returns how many there were. */
   stopRunners: () => Promise<number>;
   log: Log;
 };
 
-const RECORD_AGAIN_MS = 1_000;
+const RETRY_DELAY_MS = 1_000;
 
-export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
+export function makeHalt({ store, file, stopRunners, log }: HaltDeps): Halt {
   let reason: string | undefined;
 
   const record = async (why: string, by: string): Promise<void> => {
@@ -33,10 +33,10 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
       file().set(why);
       await store.setHalt(why, by);
     } catch (error) {
-      log.error('the halt is in force but could not be recorded; trying again', { error });
+      log.error('recording the halt failed; it is in force, retrying', { error });
       setTimeout(() => {
         if (reason !== undefined) void record(why, by);
-      }, RECORD_AGAIN_MS).unref();
+      }, RETRY_DELAY_MS).unref();
     }
   };
 
@@ -44,7 +44,7 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
     try {
       file().set(why);
     } catch (error) {
-      log.error('the halt file could not be written; runners are ended all the same', { error });
+      log.error('writing the halt file failed; runners are ended anyway', { error });
     }
   };
 
@@ -52,7 +52,7 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
     reason: () => reason,
     async set(why, by) {
       reason ??= why;
-      // The warden looks at the file and ends every box, whether or not sandboxd answers.
+      // The warden polls the file and ends every box, even if sandboxd does not respond.
       writeFile(why);
       const stopped = await stopRunners();
       await record(why, by);
@@ -64,11 +64,11 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
       await store.liftHalt(by);
     },
     async resume() {
-      reason = (await store.halt())?.reason ?? file().present();
+      reason = (await store.halt())?.reason ?? file().readReason();
       if (reason !== undefined) await record(reason, 'service:agentd');
     },
-    async follow() {
-      const inFile = file().present();
+    async checkFile() {
+      const inFile = file().readReason();
       if (inFile !== undefined && reason === undefined) {
         log.warn('halted by the file HALT', { reason: inFile });
         await halt.set(inFile, 'person:file');
@@ -77,8 +77,8 @@ export function makeHalt({ store, file, stopRunners, log }: HaltParts): Halt {
         reason !== undefined &&
         (await store.halt()) !== undefined
       ) {
-        // Only a halt that was recorded, file and all, is lifted by taking the file away.
-        log.warn('the file HALT is gone; going on');
+        // A halt that is not yet recorded may have no file; only a recorded one is lifted this way.
+        log.warn('resumed: the file HALT was removed');
         await halt.lift('person:file');
       }
     },

@@ -1,11 +1,11 @@
-// Who may write what to whom: each rule from both sides, and that no label is ever washed off.
+// Message rules: who may write what to whom, and no label is ever lost.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { MESSAGE_TYPES, type MessageType } from '../../wire/agentd.ts';
 import { FAULTS } from '../../wire/errors.ts';
 import { Label } from '../../wire/primitives.ts';
-import { checkMessage, labelsOfMessage, type MessageInput } from './message-rules.ts';
+import { checkMessage, computeMessageLabels, type MessageInput } from './message-rules.ts';
 
 const usual: MessageInput = {
   type: 'TaskProgress',
@@ -13,11 +13,11 @@ const usual: MessageInput = {
   to: 'agent:planner',
   inThread: true,
   talkTo: null,
-  serviceRunning: () => false,
+  isServiceRunning: () => false,
 };
 
-/** `allow`, or the code of the refusal. */
-function verdict(change: Partial<MessageInput>): string {
+/** Returns `allow` or the fault code. */
+function decide(change: Partial<MessageInput>): string {
   const decision = checkMessage({ ...usual, ...change });
   if (decision.allow) return 'allow';
   assert.ok(decision.code in FAULTS);
@@ -31,44 +31,44 @@ const SERVICES: Partial<Record<MessageType, string>> = {
   ToolRequest: 'toold',
   ApprovalRequest: 'approvald',
 };
-const spoken = MESSAGE_TYPES.filter((type) => !(type in SERVICES) && type !== 'TaskRequest');
+const COMMON_TYPES = MESSAGE_TYPES.filter((type) => !(type in SERVICES) && type !== 'TaskRequest');
 
-test('within its thread an agent may write every type that is spoken', () => {
-  assert.equal(spoken.length, 7);
-  for (const type of spoken) assert.equal(verdict({ type }), 'allow', type);
+test('within its thread an agent may write every common type', () => {
+  assert.equal(COMMON_TYPES.length, 7);
+  for (const type of COMMON_TYPES) assert.equal(decide({ type }), 'allow', type);
 });
 
 test('outside its thread an agent writes only to those its manifest names', () => {
-  assert.equal(verdict({ inThread: false }), 'denied');
-  assert.equal(verdict({ inThread: false, talkTo: [] }), 'denied');
-  assert.equal(verdict({ inThread: false, talkTo: ['researcher'] }), 'denied');
-  assert.equal(verdict({ inThread: false, talkTo: ['planner'] }), 'allow');
-  assert.equal(verdict({ inThread: true, talkTo: [] }), 'allow');
+  assert.equal(decide({ inThread: false }), 'denied');
+  assert.equal(decide({ inThread: false, talkTo: [] }), 'denied');
+  assert.equal(decide({ inThread: false, talkTo: ['researcher'] }), 'denied');
+  assert.equal(decide({ inThread: false, talkTo: ['planner'] }), 'allow');
+  assert.equal(decide({ inThread: true, talkTo: [] }), 'allow');
 });
 
-test('nobody writes to itself', () => {
-  assert.equal(verdict({ to: 'agent:coder', talkTo: ['coder'] }), 'bad_request');
-  assert.equal(verdict({ from: 'person:alice', to: 'person:alice' }), 'bad_request');
+test('no principal writes to itself', () => {
+  assert.equal(decide({ to: 'agent:coder', talkTo: ['coder'] }), 'bad_request');
+  assert.equal(decide({ from: 'person:alice', to: 'person:alice' }), 'bad_request');
 });
 
 test('a TaskRequest is written by persons to agents; agents use task.delegate', () => {
   const type = 'TaskRequest';
-  assert.equal(verdict({ type, from: 'person:alice' }), 'allow');
-  assert.equal(verdict({ type, from: 'person:alice', to: 'person:bob' }), 'bad_request');
+  assert.equal(decide({ type, from: 'person:alice' }), 'allow');
+  assert.equal(decide({ type, from: 'person:alice', to: 'person:bob' }), 'bad_request');
   for (const from of ['agent:coder', 'external:a2a:partner', 'service:toold']) {
-    assert.equal(verdict({ type, from, talkTo: ['planner'] }), 'denied', from);
+    assert.equal(decide({ type, from, talkTo: ['planner'] }), 'denied', from);
   }
 });
 
-test('a type that is for a service goes there, and says so when the service is absent', () => {
+test('a type for a service goes only there, and is unavailable when the service is absent', () => {
   for (const [type, name] of Object.entries(SERVICES) as [MessageType, string][]) {
     const to = `service:${name}`;
-    const serviceRunning = (asked: string) => asked === name;
+    const isServiceRunning = (other: string) => other === name;
     for (const from of ['agent:coder', 'person:alice']) {
-      assert.equal(verdict({ type, from }), 'bad_request');
-      assert.equal(verdict({ type, from, to: 'service:modeld', serviceRunning }), 'bad_request');
-      assert.equal(verdict({ type, from, to }), 'unavailable');
-      assert.equal(verdict({ type, from, to, serviceRunning }), 'allow');
+      assert.equal(decide({ type, from }), 'bad_request');
+      assert.equal(decide({ type, from, to: 'service:modeld', isServiceRunning }), 'bad_request');
+      assert.equal(decide({ type, from, to }), 'unavailable');
+      assert.equal(decide({ type, from, to, isServiceRunning }), 'allow');
     }
     const decision = checkMessage({ ...usual, type, to });
     assert.ok(
@@ -77,33 +77,33 @@ test('a type that is for a service goes there, and says so when the service is a
   }
 });
 
-test('a service takes its own types and signs of life, nothing else', () => {
-  const memoryd = { to: 'service:memoryd', serviceRunning: () => true };
-  for (const type of spoken) {
+test('a service accepts only its own types, errors and heartbeats', () => {
+  const memoryd = { to: 'service:memoryd', isServiceRunning: () => true };
+  for (const type of COMMON_TYPES) {
     const expected = type === 'Error' || type === 'Heartbeat' ? 'allow' : 'bad_request';
-    assert.equal(verdict({ ...memoryd, type }), expected, type);
+    assert.equal(decide({ ...memoryd, type }), expected, type);
   }
 });
 
 test('a person may write to any agent, agents and services to persons', () => {
-  assert.equal(verdict({ from: 'person:bob', inThread: false }), 'allow');
-  assert.equal(verdict({ to: 'person:alice', inThread: false }), 'allow');
-  assert.equal(verdict({ from: 'service:agentd', to: 'person:alice', inThread: false }), 'allow');
+  assert.equal(decide({ from: 'person:bob', inThread: false }), 'allow');
+  assert.equal(decide({ to: 'person:alice', inThread: false }), 'allow');
+  assert.equal(decide({ from: 'service:agentd', to: 'person:alice', inThread: false }), 'allow');
 });
 
-test('outsiders write only in threads they are part of, and cannot be written to', () => {
+test('external senders write only in their threads, and cannot be written to', () => {
   const from = 'external:a2a:partner';
-  assert.equal(verdict({ from, inThread: false }), 'denied');
-  assert.equal(verdict({ from }), 'allow');
-  assert.equal(verdict({ to: from }), 'unavailable');
+  assert.equal(decide({ from, inThread: false }), 'denied');
+  assert.equal(decide({ from }), 'allow');
+  assert.equal(decide({ to: from }), 'unavailable');
 });
 
-test('the label says who wrote', () => {
-  assert.deepEqual(labelsOfMessage('person:alice'), ['person']);
-  assert.deepEqual(labelsOfMessage('agent:coder'), ['agent']);
-  assert.deepEqual(labelsOfMessage('service:toold'), ['tool']);
-  assert.deepEqual(labelsOfMessage('external:mail:x@example.org'), ['outside']);
-  assert.deepEqual(labelsOfMessage('agent:coder', ['secret', 'own', 'outside', 'person']), [
+test('the label names the kind of sender', () => {
+  assert.deepEqual(computeMessageLabels('person:alice'), ['person']);
+  assert.deepEqual(computeMessageLabels('agent:coder'), ['agent']);
+  assert.deepEqual(computeMessageLabels('service:toold'), ['tool']);
+  assert.deepEqual(computeMessageLabels('external:mail:x@example.org'), ['outside']);
+  assert.deepEqual(computeMessageLabels('agent:coder', ['secret', 'own', 'outside', 'person']), [
     'person',
     'agent',
     'outside',
@@ -111,12 +111,12 @@ test('the label says who wrote', () => {
   ]);
 });
 
-test('no label of the sending run is washed off, however often the text is passed on', () => {
+test('no label of the sending run is lost, however often the text is passed on', () => {
   const labels = fc.uniqueArray(fc.constantFrom(...Label.options));
   const agents = fc.array(fc.constantFrom('agent:a', 'agent:b', 'agent:c'), { minLength: 1 });
   fc.assert(
     fc.property(labels, agents, (marked, path) => {
-      const last = path.reduce((held, from) => labelsOfMessage(from, held), marked);
+      const last = path.reduce((labels, from) => computeMessageLabels(from, labels), marked);
       for (const label of marked) assert.ok(last.includes(label === 'own' ? 'agent' : label));
       assert.ok(last.includes('agent'));
       assert.equal(new Set(last).size, last.length);

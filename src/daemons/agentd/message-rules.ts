@@ -1,30 +1,26 @@
-// Who may send which message to whom, and the labels it carries. Pure: the service looks up the
-// facts, and stores and delivers what is allowed.
-import type { MessageType } from '../../wire/agentd.ts';
-import type { FaultCode } from '../../wire/errors.ts';
+// Decides who may send which message to whom, and the labels it carries. Pure.
+import type { MessageType, SendMessage } from '../../wire/agentd.ts';
+import { type FaultCode, fault } from '../../wire/errors.ts';
 import type { Label, Principal } from '../../wire/primitives.ts';
 
 export type MessageInput = {
-  /** As somebody writes it; what task.delegate itself sends does not come through here. */
+  /** The TaskRequest that task.delegate sends is not checked here. */
   type: MessageType;
   from: Principal;
   to: Principal;
-  /**
-   * Of an agent's message, which stays in its own thread: the receiver has a part in that thread.
-   */
+  /** The receiver takes part in the sending agent's thread. */
   inThread: boolean;
-  /** The sending agent's manifest: whom else it may write to. */
+  /** Other agents that the sending agent's manifest lets it write to. */
   talkTo: readonly string[] | null;
-  /** Whether a service takes messages now. */
-  serviceRunning: (name: string) => boolean;
+  isServiceRunning: (name: string) => boolean;
 };
 
 export type MessageDecision =
   | { allow: true }
   | { allow: false; code: FaultCode; message: string; hint?: string };
 
-/** The service a type is for. No other party can do anything with it. */
-const SERVICE_OF: Partial<Record<MessageType, string>> = {
+/** The only receiver of each of these types. */
+const SERVICE_BY_TYPE: Partial<Record<MessageType, string>> = {
   MemoryRecallRequest: 'memoryd',
   MemoryWriteProposal: 'memoryd',
   ApprovalRequest: 'approvald',
@@ -37,10 +33,14 @@ function refuse(code: FaultCode, message: string, hint?: string): MessageDecisio
   return { allow: false, code, message, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** agent:coder → agent and coder. */
-function split(principal: Principal): { kind: string; name: string } {
+function parsePrincipal(principal: Principal): { kind: string; name: string } {
   const at = principal.indexOf(':');
   return { kind: principal.slice(0, at), name: principal.slice(at + 1) };
+}
+
+export function assertMessageAllowed(input: MessageInput): void {
+  const decision = checkMessage(input);
+  if (!decision.allow) throw fault(decision.code, decision.message, { hint: decision.hint });
 }
 
 export function checkMessage(input: MessageInput): MessageDecision {
@@ -49,60 +49,66 @@ export function checkMessage(input: MessageInput): MessageDecision {
   return decision.allow ? checkParties(input) : decision;
 }
 
-/** Some types have a way of their own, or one service that they are for. */
-function checkType({ type, from, to, serviceRunning }: MessageInput): MessageDecision {
-  const [sender, receiver] = [split(from), split(to)];
+function checkType({ type, from, to, isServiceRunning }: MessageInput): MessageDecision {
+  const [sender, receiver] = [parsePrincipal(from), parsePrincipal(to)];
   if (type === 'TaskRequest' && (sender.kind !== 'person' || receiver.kind !== 'agent')) {
     return sender.kind === 'person'
       ? refuse('bad_request', `a TaskRequest goes to an agent, not to ${to}`)
       : refuse('denied', `${from} cannot write a TaskRequest`, 'Use task.delegate.');
   }
-  const service = SERVICE_OF[type];
+  const service = SERVICE_BY_TYPE[type];
   if (service !== undefined && to !== `service:${service}`) {
     return refuse('bad_request', `a ${type} goes to service:${service}, not to ${to}`);
   }
   if (receiver.kind !== 'service') return allowed;
-  if (!serviceRunning(receiver.name)) return absent(type, receiver.name);
+  if (!isServiceRunning(receiver.name)) return refuseAbsentService(type, receiver.name);
   if (service === undefined && type !== 'Error' && type !== 'Heartbeat') {
-    return refuse('bad_request', `${to} takes no ${type}`);
+    return refuse('bad_request', `${to} accepts no ${type}`);
   }
   return allowed;
 }
 
-function absent(type: MessageType, service: string): MessageDecision {
+function refuseAbsentService(type: MessageType, service: string): MessageDecision {
   return refuse(
     'unavailable',
-    `a ${type} cannot be delivered: ${service} takes no messages here`,
-    type === 'ToolRequest' ? 'Call the tool itself.' : 'Go on without it.',
+    `a ${type} cannot be delivered: ${service} accepts no messages`,
+    type === 'ToolRequest' ? 'Call the tool directly.' : 'Continue without it.',
   );
 }
 
 function checkParties({ from, to, inThread, talkTo }: MessageInput): MessageDecision {
-  const [sender, receiver] = [split(from), split(to)];
+  const [sender, receiver] = [parsePrincipal(from), parsePrincipal(to)];
   if (receiver.kind === 'external') {
-    return refuse('unavailable', `${to} cannot be reached: no gateway carries messages out`);
+    return refuse(
+      'unavailable',
+      `${to} cannot be reached: there is no gateway for external messages`,
+    );
   }
   if (sender.kind === 'external' && !inThread) {
-    return refuse('denied', `${from} has no part in this thread`, 'Ask with a new task.');
+    return refuse('denied', `${from} is not in this thread`, 'Create a new task.');
   }
   if (sender.kind !== 'agent' || receiver.kind !== 'agent' || inThread) return allowed;
   if (talkTo?.includes(receiver.name) === true) return allowed;
   return refuse(
     'denied',
     `${from} may not write to ${to}: it is neither in this thread nor in team.talkTo`,
-    'Write to whoever gave you the task, or ask a person to change the manifest.',
+    'Write to the agent that delegated the task, or ask a person to change the manifest.',
   );
 }
+
+/** Returns the text of a message; parts of other kinds are shown as `[kind]`. */
+export const formatText = (parts: SendMessage['parts']): string =>
+  parts.map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`)).join('\n');
 
 const ORDER: readonly Label[] = ['person', 'agent', 'tool', 'outside', 'secret', 'personal'];
 
 /**
- * The labels of a message: where it comes from, and everything the sending run was marked with. A
- * label says what a text may contain; having `person` among them makes nothing more trusted.
+ * Returns the label of the sender's kind and all labels of the sending run. Labels say what a text
+ * may contain: `person` among them makes it no more trusted.
  */
-export function labelsOfMessage(from: Principal, runLabels: readonly Label[] = []): Label[] {
-  const { kind } = split(from);
-  // `own` is what the sender's text is to the sender; to everybody else it is an agent's.
+export function computeMessageLabels(from: Principal, runLabels: readonly Label[] = []): Label[] {
+  const { kind } = parsePrincipal(from);
+  // The sender's own text is an agent's text to every receiver.
   const labels = new Set<Label>(runLabels.map((label) => (label === 'own' ? 'agent' : label)));
   if (kind === 'person') labels.add('person');
   else if (kind === 'agent') labels.add('agent');

@@ -1,26 +1,25 @@
-// Replaying a task: its last run is run again in a runner that gets only recorded answers. Whatever
-// the runner would now ask differently shows as a difference; nothing is done and nothing is
-// recorded.
+// Replays an ended task: runs it again in a runner that gets only recorded responses, and reports
+// where its requests differ from the record. Nothing is executed or recorded.
 import type { Client } from '../../platform/link.ts';
 import type { ReplayView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { LiveActivations } from './activations.ts';
-import type { Launched } from './adapters/sandbox-launcher.ts';
+import type { RunnerProcess } from './adapters/sandbox-launcher.ts';
 import type { AgentdStore } from './store/store.ts';
 
-export type Replayed = {
+export type ReplayReport = {
   calls: number;
   differences: ReplayView['differences'];
-  /** The runner asked for more than was recorded. */
+  /** The runner made a request past the end of the record. */
   record_ended?: boolean | undefined;
   result: string | null;
 };
 export type Replays = {
   replay(taskId: string): Promise<ReplayView>;
-  /** Told by the replaying runner. */
-  note(runId: string, replayed: Replayed): boolean;
+  /** Takes the replaying runner's report. Returns false if no replay is open. */
+  submitReport(runId: string, report: ReplayReport): boolean;
 };
 
 const REPLAY_MS_MAX = 25_000;
@@ -34,59 +33,60 @@ export function makeReplays({
   activations: LiveActivations;
   toold: Pick<Client<typeof tooldRoutes>, 'listCalls'>;
 }): Replays {
-  const open = new Map<string, (replayed: Replayed) => void>();
+  const open = new Map<string, (report: ReplayReport) => void>();
 
-  const replayRun = async (runId: string, taskId: string): Promise<Replayed> => {
-    // The dismissal of the activation that ended the task would take away the replay's sockets too.
-    await activations.gone(runId);
+  const replayRun = async (runId: string, taskId: string): Promise<ReplayReport> => {
+    // Dismissing the activation that ended the task would close the replay's sockets too.
+    await activations.waitUntilGone(runId);
     const [run, task] = await Promise.all([store.runRow(runId), store.taskRow(taskId)]);
     await activations.admit(run, task, 'replay');
-    const told = Promise.withResolvers<Replayed>();
-    open.set(runId, told.resolve);
+    const report = Promise.withResolvers<ReplayReport>();
+    open.set(runId, report.resolve);
     const late = fault('deadline', `the replay took longer than ${REPLAY_MS_MAX / 1000} s`);
-    const timer = setTimeout(() => told.reject(late), REPLAY_MS_MAX);
-    let launched: Launched | undefined;
+    const timer = setTimeout(() => report.reject(late), REPLAY_MS_MAX);
+    let launched: RunnerProcess | undefined;
     try {
       launched = await activations.launch(run, task, 'replay', ({ code, signal, stderrTail }) => {
-        const how = `exit ${code ?? signal}: ${stderrTail.slice(-300)}`;
-        told.reject(fault('internal', `the replaying runner ended without a word (${how})`));
+        const detail = `exit ${code ?? signal}: ${stderrTail.slice(-300)}`;
+        report.reject(fault('internal', `the replaying runner ended without a report (${detail})`));
       });
-      await launched.tell(JSON.stringify(launched.sockets));
-      return await told.promise;
+      await launched.sendLine(JSON.stringify(launched.sockets));
+      return await report.promise;
     } finally {
       clearTimeout(timer);
       open.delete(runId);
       await activations.dismiss(runId, run.fence, 'replay');
-      await launched?.kill('the replay is over');
+      await launched?.kill('the replay has ended');
     }
   };
 
-  /** A run that was ended by others (canceled, broken, out of time) has a record that just ends. */
-  const hasFinished = async (runId: RunId): Promise<boolean> => {
+  /** The record of a run that was canceled, stopped or timed out has no task.finish call. */
+  const hasFinishCall = async (runId: RunId): Promise<boolean> => {
     const { calls } = await toold.listCalls({ query: { run_id: runId, tool: 'task.finish' } });
     return calls.some(({ status }) => status === 'completed');
   };
 
   return {
-    note(runId, replayed) {
-      const waiting = open.get(runId);
-      waiting?.(replayed);
-      return waiting !== undefined;
+    submitReport(runId, report) {
+      const resolve = open.get(runId);
+      resolve?.(report);
+      return resolve !== undefined;
     },
     async replay(taskId) {
       const task = await store.task(taskId);
       if (task.ended_at === null)
-        throw fault('conflict', `${taskId} has not ended yet`, { hint: 'Replay it when it has.' });
+        throw fault('conflict', `${taskId} has not ended`, {
+          hint: 'Replay it after it has ended.',
+        });
       const runs = (await store.runs({ task_id: taskId }, { limit: 1_000 })).rows.filter(
         (run) => run.activations > 0,
       );
       const run = runs.find((candidate) => candidate.outcome === 'completed') ?? runs[0];
-      if (run === undefined)
-        throw fault('conflict', `${taskId} never ran, so there is nothing to replay`);
-      if (open.has(run.id)) throw fault('conflict', `${taskId} is being replayed already`);
+      if (run === undefined) throw fault('conflict', `${taskId} has no run to replay`);
+      if (open.has(run.id)) throw fault('conflict', `${taskId} is already being replayed`);
       const replayed = await replayRun(run.id, taskId);
-      const isCutOff = replayed.record_ended === true && !(await hasFinished(run.id));
-      const differences = isCutOff ? [] : replayed.differences;
+      const isTruncated = replayed.record_ended === true && !(await hasFinishCall(run.id));
+      const differences = isTruncated ? [] : replayed.differences;
       const resultSame =
         task.status !== 'completed' || task.result_ref !== null || replayed.result === task.result;
       return {

@@ -1,4 +1,4 @@
-// What agentd decides, as pure functions: values in, decision out.
+// Pure decisions about tasks: when one has ended, its limits, its default agent, crash backoff.
 import type { TaskStatus } from '../../wire/agentd.ts';
 
 const ENDED: ReadonlySet<string> = new Set<TaskStatus>([
@@ -12,8 +12,8 @@ export function isEnded(status: string): boolean {
   return ENDED.has(status);
 }
 
-/** The pause before a crashed run is started again: doubles from 100 ms, at most 10 s. */
-export function crashPauseMs(crashes: number): number {
+/** Returns the delay before a crashed run restarts: doubles from 100 ms, up to 10 s. */
+export function crashBackoffMs(crashes: number): number {
   return Math.min(100 * 2 ** Math.max(0, crashes - 1), 10_000);
 }
 
@@ -24,19 +24,17 @@ export type TaskLimits = {
   max_time_s?: number | undefined;
 };
 
-/** What the task says; where it says nothing, its agent; where that is silent too, the site. */
+/** For each limit, the task takes precedence over its agent, and the agent over the site. */
 export function effectiveLimits(task: TaskLimits, agent: TaskLimits, site: TaskLimits): TaskLimits {
-  const pick = (name: keyof TaskLimits): number | undefined =>
-    task[name] ?? agent[name] ?? site[name];
   const result: TaskLimits = {};
   for (const name of ['max_steps', 'max_tokens', 'max_cost_microusd', 'max_time_s'] as const) {
-    const value = pick(name);
+    const value = task[name] ?? agent[name] ?? site[name];
     if (value !== undefined) result[name] = value;
   }
   return result;
 }
 
-/** A child never gets more of a limit than its parent has. */
+/** A child's limits never exceed its parent's. */
 export function clampToParent(child: TaskLimits, parent: TaskLimits): TaskLimits {
   const result: TaskLimits = { ...child };
   for (const name of ['max_tokens', 'max_cost_microusd', 'max_time_s'] as const) {
@@ -46,7 +44,7 @@ export function clampToParent(child: TaskLimits, parent: TaskLimits): TaskLimits
   return result;
 }
 
-/** Who takes a task that names nobody. */
+/** Returns the agent for a task that names none. */
 export function defaultAgent(names: readonly string[]): string | undefined {
   if (names.includes('planner')) return 'planner';
   return names.length === 1 ? names[0] : undefined;

@@ -1,7 +1,5 @@
-// The steps of agentd's jobs, in order: a task is created, claimed, started, parked, woken, ended.
-// What is decided is in rules; what lasts is in the store; processes and peers are reached through
-// small interfaces.
-
+// Creates and retries tasks, and runs the scheduler that claims and starts runs. Decisions are in
+// the rules files, durable state is in the store.
 import { isTransient } from '../../platform/backoff.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
@@ -21,7 +19,7 @@ import type { AgentdStore } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
 import type { CommittedWrite } from './store/tx.ts';
 
-/** Starts and stops the process of one activation, with its sockets. */
+/** Starts and stops activations: a process with its sockets. */
 export type Activations = {
   start(claim: Claim): Promise<void>;
   stop(run: { runId: string; fence: number }, reason: string): Promise<void>;
@@ -37,35 +35,35 @@ export type AgentdServiceDeps = {
   activations: () => Activations;
   haltReason: () => string | undefined;
   checkInputs: Artifacts['checkInputs'];
-  /** Throws when no box would be given this directory. */
+  /** Throws if no box may mount this directory. */
   checkWorkspace: (path: string) => Promise<void>;
 };
 
 export type AgentdService = {
   createTask(input: CreateTask, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
   retryTask(id: string, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
-  /** Something changed that may let a run start. */
+  /** Wakes the scheduler, because a run may now be able to start. */
   schedule(): void;
   onCommitted(committed: CommittedWrite): void;
-  limitsOf(task: TaskRow): Promise<TaskLimits>;
+  limitsFor(task: TaskRow): Promise<TaskLimits>;
   begin(): Promise<void>;
   drain(): Promise<void>;
 };
 
-export function makeService(parts: AgentdServiceDeps): AgentdService {
-  const { store, config, clock, newId, log } = parts;
-  /** Until the runs of the process before this one are recovered, none is started. */
+export function makeService(deps: AgentdServiceDeps): AgentdService {
+  const { store, config, clock, newId, log } = deps;
+  /** No run starts before the runs of the previous process are requeued. */
   let hasRecovered = false;
 
-  const limitsOf = async (task: TaskRow): Promise<TaskLimits> => {
+  const limitsFor = async (task: TaskRow): Promise<TaskLimits> => {
     const agent =
       task.assigned_to === null ? {} : (await store.agent(task.assigned_to)).spec.limits;
     return effectiveLimits(JSON.parse(task.limits) as TaskLimits, agent, config.limits);
   };
 
   const claimAndStart = async (): Promise<void> => {
-    if (parts.haltReason() !== undefined) return;
-    const slots = config.runs_live_max - parts.activations().liveCount();
+    if (deps.haltReason() !== undefined) return;
+    const slots = config.runs_live_max - deps.activations().liveCount();
     const claims = await store.claimRuns({
       slots,
       leaseMs: config.lease_s * 1000,
@@ -73,13 +71,13 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
         effectiveLimits(JSON.parse(task.limits) as TaskLimits, agent, config.limits).max_time_s,
     });
     for (const claim of claims) {
-      parts
+      deps
         .activations()
         .start(claim)
         .catch(async (error: unknown) => {
-          log.error('an activation could not start', { run: claim.run.id, error });
+          log.error('starting an activation failed', { run: claim.run.id, error });
           await store
-            .activationEnded(
+            .endActivation(
               { runId: claim.run.id, fence: claim.run.fence },
               {
                 detail: `could not start: ${(error as Error).message}`,
@@ -89,64 +87,61 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
               },
             )
             .catch((failure: unknown) =>
-              log.error('and could not be given back', { run: claim.run.id, error: failure }),
+              log.error('requeueing the run failed', { run: claim.run.id, error: failure }),
             );
         });
     }
   };
 
-  /** Nobody waits for a process that hangs. */
-  const stopUnwaited = (run: { runId: string; fence: number }, reason: string): void => {
-    parts
+  /** Does not wait, because the process may hang. */
+  const stopInBackground = (run: { runId: string; fence: number }, reason: string): void => {
+    deps
       .activations()
       .stop(run, reason)
-      .catch((error: unknown) =>
-        log.error('a runner could not be stopped', { run: run.runId, error }),
-      );
+      .catch((error: unknown) => log.error('stopping a runner failed', { run: run.runId, error }));
   };
 
   const scheduler = makeWakeLoop({
     clock,
     async work() {
       const next = await store.nextDueMs();
-      const due =
-        next !== undefined && next <= clock.nowMs() ? (await store.processDue()).expiredLeases : [];
-      for (const run of due) {
-        log.warn('a runner gave no sign of life', { run: run.id });
+      const expired = next !== undefined && next <= clock.nowMs() ? await store.processDue() : [];
+      for (const run of expired) {
+        log.warn('runner lease expired', { run: run.id });
         const key = { runId: run.id, fence: run.fence };
-        const detail = 'it gave no sign of life';
-        await store.activationEnded(key, { detail, crashesMax: config.crashes_max, counts: true });
-        stopUnwaited(key, detail);
+        const detail = 'lease expired without a heartbeat';
+        await store.endActivation(key, { detail, crashesMax: config.crashes_max, counts: true });
+        stopInBackground(key, detail);
       }
       await claimAndStart();
       return store.nextDueMs();
     },
     backoffMs: { min: 100, max: 1_000 },
-    onError: (error) => log.error('scheduling failed; trying again', { error }),
+    onError: (error) => log.error('scheduling failed; retrying', { error }),
   });
   const schedule = (): void => {
     if (hasRecovered) scheduler.wake();
   };
 
-  const newTaskFrom = async (input: CreateTask, by: string): Promise<NewTask> => {
+  const buildTask = async (input: CreateTask, by: string): Promise<NewTask> => {
     const parent =
       input.parent_task_id === undefined ? undefined : await store.taskRow(input.parent_task_id);
     const agents = await store.agents();
-    // Also one that is paused: then that is said, and nobody else gets what was meant for it.
+    // The default may be paused: the task is then refused rather than given to another agent.
     const agent = input.agent ?? defaultAgent(agents.map(({ row }) => row.name));
     if (agent === undefined)
-      throw fault('bad_request', 'the task names no agent and there is no planner to take it', {
+      throw fault('bad_request', 'the task names no agent and there is no default agent', {
         hint: 'Name one with --agent; see agentctl list.',
       });
-    assertContext(input.context_id, parent);
-    const marks = await parts.checkInputs(input.inputs ?? [], undefined);
+    assertSameThread(input.context_id, parent);
+    const marks = await deps.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
     if (input.workspace !== undefined && parent !== undefined)
-      throw fault('bad_request', 'a part of a task works in the workspace of the whole', {
-        hint: 'Leave the workspace out, or the parent task.',
+      throw fault('bad_request', 'a subtask uses the workspace of its root task', {
+        hint: 'Omit either the workspace or the parent task.',
       });
-    if (input.workspace !== undefined) await parts.checkWorkspace(input.workspace);
-    assertAhead(input.deadline);
+    if (input.workspace !== undefined) await deps.checkWorkspace(input.workspace);
+    assertFutureDeadline(input.deadline);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
       id: newId('task'),
@@ -159,7 +154,7 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
       inputs: input.inputs ?? [],
       limits: (parent === undefined
         ? limits
-        : clampToParent(limits, await limitsOf(parent))) as Record<string, unknown>,
+        : clampToParent(limits, await limitsFor(parent))) as Record<string, unknown>,
       delegation: input.delegation,
       after: input.after ?? [],
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
@@ -174,54 +169,54 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
     };
   };
 
-  /** A person may pass on anything there is, in words that mean something. */
+  /** A person may delegate any known tool. */
   const assertDelegation = (delegation: Delegation | undefined): void => {
     const problems =
       delegation === undefined ? [] : delegationProblems(ALL_TOOLS, delegation, clock.nowMs());
     if (problems.length > 0) throw fault('bad_request', `delegation: ${problems.join('; ')}`);
   };
 
-  const assertAhead = (deadline: string | undefined): void => {
+  const assertFutureDeadline = (deadline: string | undefined): void => {
     if (deadline === undefined || Date.parse(deadline) > clock.nowMs()) return;
-    throw fault('bad_request', `the deadline ${deadline} is past`, {
-      hint: 'Name a time to come, such as 2h from now.',
+    throw fault('bad_request', `the deadline ${deadline} has passed`, {
+      hint: 'Give a time in the future.',
     });
   };
 
-  const assertContext = (contextId: string | undefined, parent: TaskRow | undefined): void => {
+  const assertSameThread = (contextId: string | undefined, parent: TaskRow | undefined): void => {
     if (contextId === undefined || parent === undefined || parent.context_id === contextId) return;
-    throw fault('bad_request', 'context_id must be that of the parent task');
+    throw fault('bad_request', 'context_id must match the parent task');
   };
 
-  /** Work is taken only while it can be recorded and nobody has stopped it. */
-  const assertAuditAccepting = (): void => {
+  /** Throws while the audit log accepts no events or the runtime is halted. */
+  const assertAcceptingWork = (): void => {
     store.outbox.assertAuditAccepting();
-    const why = parts.haltReason();
-    if (why !== undefined) throw fault('halted', `everything is halted: ${why}`);
+    const reason = deps.haltReason();
+    if (reason !== undefined) throw fault('halted', `the runtime is halted: ${reason}`);
   };
 
   return {
-    limitsOf,
+    limitsFor,
     schedule,
     onCommitted({ endedRuns, mayStart }) {
-      for (const run of endedRuns) stopUnwaited(run, 'it has ended');
+      for (const run of endedRuns) stopInBackground(run, 'its run has ended');
       if (mayStart) schedule();
     },
     async createTask(input, by, once) {
-      const before = once === undefined ? undefined : await store.recall<TaskRow>(once);
-      if (before !== undefined) return store.viewOf(before);
-      assertAuditAccepting();
-      const row = await store.createTask(await newTaskFrom(input, by), once);
-      return store.viewOf(row);
+      const recorded = once === undefined ? undefined : await store.findRecorded<TaskRow>(once);
+      if (recorded !== undefined) return store.viewTask(recorded);
+      assertAcceptingWork();
+      const row = await store.createTask(await buildTask(input, by), once);
+      return store.viewTask(row);
     },
     async retryTask(id, by, once) {
-      assertAuditAccepting();
+      assertAcceptingWork();
       const old = await store.task(id);
       if (old.ended_at === null)
         throw fault('conflict', `${id} has not ended; it is ${old.status}`, {
           hint: `agentctl task cancel ${id}`,
         });
-      const task = await newTaskFrom(
+      const task = await buildTask(
         {
           goal: old.goal,
           agent: old.assigned_to ?? undefined,
@@ -234,7 +229,7 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
         } as CreateTask,
         by,
       );
-      return store.viewOf(
+      return store.viewTask(
         await store.createTask(
           { ...task, retryOf: id },
           once ?? { scope: `retry ${by}`, key: task.id, requestHash: hashJson(id) },
@@ -242,8 +237,8 @@ export function makeService(parts: AgentdServiceDeps): AgentdService {
       );
     },
     async begin() {
-      const lost = await store.recoverRuns();
-      if (lost > 0) log.info('runs of an earlier life are taken up again', { runs: lost });
+      const recovered = await store.recoverRuns();
+      if (recovered > 0) log.info('resuming runs from before the restart', { runs: recovered });
       hasRecovered = true;
       schedule();
     },

@@ -1,27 +1,27 @@
-// The file HALT: being there is what counts.
+// The file HALT halts by existing.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { followHaltFile } from './halt-file.ts';
+import { pollHaltFile } from './halt-file.ts';
 
-test('halts by being there, with its text as the reason, readable or not', (t) => {
+test('halts by existing, with its text as the reason, readable or not', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'halt-'));
   const file = join(dir, 'HALT');
-  const halt = followHaltFile(file, () => {});
+  const halt = pollHaltFile(file, () => {});
   t.after(() => {
     halt.stop();
     rmSync(dir, { recursive: true });
   });
-  assert.equal(halt.present(), undefined);
-  halt.set('a person said so');
-  assert.equal(halt.present(), 'a person said so');
+  assert.equal(halt.readReason(), undefined);
+  halt.set('maintenance');
+  assert.equal(halt.readReason(), 'maintenance');
   halt.lift();
-  assert.equal(halt.present(), undefined);
+  assert.equal(halt.readReason(), undefined);
   writeFileSync(file, '');
-  assert.equal(halt.present(), 'the file HALT is there');
+  assert.equal(halt.readReason(), 'the file HALT exists');
   rmSync(file);
   mkdirSync(file);
-  assert.equal(halt.present(), 'the file HALT is there', 'what cannot be read halts too');
+  assert.equal(halt.readReason(), 'the file HALT exists', 'an unreadable file halts too');
 });

@@ -1,27 +1,26 @@
-// The file a person can create when nothing answers: while STATE/HALT is there, everything is
-// halted.
+// Reads, writes and polls STATE/HALT. While it exists the runtime is halted, so a person can halt
+// it even when no daemon responds.
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 export type HaltFile = {
-  present(): string | undefined;
+  /** Returns undefined if the file does not exist. */
+  readReason(): string | undefined;
   set(reason: string): void;
   lift(): void;
   stop(): void;
 };
 
 /**
- * Looking costs microseconds. The directory is not watched: the databases are in it too, and every
- * write to one of them would wake whoever watches. The warden, which is told of new names only,
- * ends the processes at once.
+ * Polled rather than watched: the databases are in the same directory, and each write to one would
+ * wake the watcher. The warden watches for new names and ends the processes at once.
  */
-const LOOK_EVERY_MS = 250;
+const POLL_INTERVAL_MS = 250;
 
-/** Calls `look` so often that it sees soon when the file came or went. */
-export function followHaltFile(file: string, look: () => void): HaltFile {
-  const timer = setInterval(look, LOOK_EVERY_MS);
+export function pollHaltFile(file: string, onPoll: () => void): HaltFile {
+  const timer = setInterval(onPoll, POLL_INTERVAL_MS);
   timer.unref();
   return {
-    present: () => (existsSync(file) ? reasonIn(file) || 'the file HALT is there' : undefined),
+    readReason: () => (existsSync(file) ? readText(file) || 'the file HALT exists' : undefined),
     set(reason) {
       if (!existsSync(file)) writeFileSync(file, `${reason}\n`, { mode: 0o600, flush: true });
     },
@@ -34,8 +33,8 @@ export function followHaltFile(file: string, look: () => void): HaltFile {
   };
 }
 
-/** Whoever made it may have made it unreadable for us: it halts all the same. */
-function reasonIn(file: string): string {
+/** An unreadable file halts too. */
+function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
   } catch {

@@ -1,4 +1,4 @@
-// A real directory of manifests: what is read, what is followed, and what must never stop the rest.
+// The directory of manifests: reading, watching, and files that must not affect the others.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -23,7 +23,7 @@ import { type ManifestDirOptions, type ManifestSet, openManifestDir } from './ma
 const text = (name: string, more = '') =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata:\n  name: ${name}\nspec: {}\n${more}`;
 
-async function makePlace(
+async function makeFixture(
   t: TestContext,
   files: Record<string, string>,
   options: Partial<ManifestDirOptions> = {},
@@ -51,9 +51,9 @@ async function makePlace(
   });
   const names = (set = manifests.current()) => set.agents.map(({ agent }) => agent.name);
   const troubled = (set = manifests.current()) => set.problems.map(({ file }) => file);
-  /** Lets time pass until the set in force is like this; the test's end is the only limit. */
-  const until = async (isSo: (set: ManifestSet) => boolean): Promise<void> => {
-    while (!isSo(manifests.current())) {
+  /** Advances the clock until the current set matches; the test's timeout is the only limit. */
+  const until = async (matches: (set: ManifestSet) => boolean): Promise<void> => {
+    while (!matches(manifests.current())) {
       await sleep(5, undefined, { signal: t.signal });
       clock.advance(100);
     }
@@ -61,8 +61,8 @@ async function makePlace(
   return { root, dir, write, clock, sets, open, manifests, names, troubled, until };
 }
 
-test('each manifest is read, each broken one named with its line', async (t) => {
-  const { manifests, names, dir } = await makePlace(t, {
+test('each manifest is read, each broken one is reported with its line', async (t) => {
+  const { manifests, names, dir } = await makeFixture(t, {
     'coder.yaml': text('coder'),
     'tester.yml': text('tester'),
     'broken.yaml': text('broken').replace('spec: {}', 'spec:\n  modell: x'),
@@ -84,40 +84,40 @@ test('each manifest is read, each broken one named with its line', async (t) => 
   assert.equal(agents[0]!.agent.hash, sha256Hex(text('coder')));
 });
 
-test('what is no readable text file is named and stops nobody', async (t) => {
-  const place = await makePlace(t, { 'good.yaml': text('good') });
-  place.write('binary.yaml', Buffer.from([0xff, 0xfe, 0x00]));
-  place.write('huge.yaml', `${text('huge')}# ${'x'.repeat(300_000)}`);
-  mkdirSync(join(place.dir, 'folder.yaml'));
-  symlinkSync('/nowhere/at/all', join(place.dir, 'link.yaml'));
-  execFileSync('/bin/sh', ['-c', 'mkfifo "$0"', join(place.dir, 'pipe.yaml')]);
-  await place.manifests.rescan();
-  assert.deepEqual(place.names(), ['good']);
-  const said = place.manifests.current().problems.map(({ file, message }) => [file, message]);
+test('a file that is not readable text is reported and affects no other', async (t) => {
+  const fixture = await makeFixture(t, { 'good.yaml': text('good') });
+  fixture.write('binary.yaml', Buffer.from([0xff, 0xfe, 0x00]));
+  fixture.write('huge.yaml', `${text('huge')}# ${'x'.repeat(300_000)}`);
+  mkdirSync(join(fixture.dir, 'folder.yaml'));
+  symlinkSync('/nowhere/at/all', join(fixture.dir, 'link.yaml'));
+  execFileSync('/bin/sh', ['-c', 'mkfifo "$0"', join(fixture.dir, 'pipe.yaml')]);
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.names(), ['good']);
+  const problems = fixture.manifests.current().problems.map(({ file, message }) => [file, message]);
   const expected: [string, RegExp][] = [
     ['binary.yaml', /not valid UTF-8/],
-    ['folder.yaml', /not a file/],
+    ['folder.yaml', /not a regular file/],
     ['huge.yaml', /at most 262144/],
     ['link.yaml', /cannot be read/],
-    ['pipe.yaml', /not a file/],
+    ['pipe.yaml', /not a regular file/],
   ];
-  assert.equal(said.length, expected.length);
+  assert.equal(problems.length, expected.length);
   for (const [i, [name, message]] of expected.entries()) {
-    assert.equal(said[i]![0], join(place.dir, name));
-    assert.match(said[i]![1]!, message);
+    assert.equal(problems[i]![0], join(fixture.dir, name));
+    assert.match(problems[i]![1]!, message);
   }
 });
 
 test('a link to a manifest is a manifest', async (t) => {
-  const place = await makePlace(t, {});
-  writeFileSync(join(place.root, 'elsewhere'), text('linked'));
-  symlinkSync(join(place.root, 'elsewhere'), join(place.dir, 'linked.yaml'));
-  await place.manifests.rescan();
-  assert.deepEqual(place.names(), ['linked']);
+  const fixture = await makeFixture(t, {});
+  writeFileSync(join(fixture.root, 'elsewhere'), text('linked'));
+  symlinkSync(join(fixture.root, 'elsewhere'), join(fixture.dir, 'linked.yaml'));
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.names(), ['linked']);
 });
 
-test('changes are followed: added, changed, broken, repaired, removed', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a') }, { lookEveryMs: 1e12 });
+test('changes are reported: added, changed, broken, repaired, removed', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a') }, { pollIntervalMs: 1e12 });
   const has = (name: string, content?: string) => (set: ManifestSet) => {
     const found = set.agents.find(({ agent }) => agent.name === name);
     if (content === undefined) return found === undefined;
@@ -125,100 +125,100 @@ test('changes are followed: added, changed, broken, repaired, removed', async (t
   };
   const isBroken = (set: ManifestSet) => set.problems.length > 0;
 
-  place.write('b.yaml', text('b'));
-  await place.until(has('b', text('b')));
-  assert.deepEqual(place.names(), ['a', 'b']);
+  fixture.write('b.yaml', text('b'));
+  await fixture.until(has('b', text('b')));
+  assert.deepEqual(fixture.names(), ['a', 'b']);
 
-  place.write('a.yaml', text('a', '# changed\n'));
-  await place.until(has('a', text('a', '# changed\n')));
+  fixture.write('a.yaml', text('a', '# changed\n'));
+  await fixture.until(has('a', text('a', '# changed\n')));
 
-  place.write('a.yaml', 'apiVersion: [\n');
-  await place.until(isBroken);
-  assert.ok(has('a', text('a', '# changed\n'))(place.manifests.current()));
-  assert.deepEqual([...new Set(place.troubled())], [join(place.dir, 'a.yaml')]);
+  fixture.write('a.yaml', 'apiVersion: [\n');
+  await fixture.until(isBroken);
+  assert.ok(has('a', text('a', '# changed\n'))(fixture.manifests.current()));
+  assert.deepEqual([...new Set(fixture.troubled())], [join(fixture.dir, 'a.yaml')]);
 
-  place.write('a.yaml', text('a'));
-  await place.until((set) => !isBroken(set));
-  assert.ok(has('a', text('a'))(place.manifests.current()));
+  fixture.write('a.yaml', text('a'));
+  await fixture.until((set) => !isBroken(set));
+  assert.ok(has('a', text('a'))(fixture.manifests.current()));
 
   // As editors save: a new file, renamed over the old one.
-  place.write('.b.tmp', text('b', '# edited\n'));
-  renameSync(join(place.dir, '.b.tmp'), join(place.dir, 'b.yaml'));
-  await place.until(has('b', text('b', '# edited\n')));
+  fixture.write('.b.tmp', text('b', '# edited\n'));
+  renameSync(join(fixture.dir, '.b.tmp'), join(fixture.dir, 'b.yaml'));
+  await fixture.until(has('b', text('b', '# edited\n')));
 
-  rmSync(join(place.dir, 'b.yaml'));
-  await place.until(has('b'));
-  assert.deepEqual(place.names(), ['a']);
-  assert.equal(place.manifests.current(), place.sets.at(-1));
+  rmSync(join(fixture.dir, 'b.yaml'));
+  await fixture.until(has('b'));
+  assert.deepEqual(fixture.names(), ['a']);
+  assert.equal(fixture.manifests.current(), fixture.sets.at(-1));
 });
 
-test('without a change nothing is told, however often it looks', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a'), 'bad.yaml': 'x: 1\n' });
+test('without a change nothing is reported, however often it scans', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a'), 'bad.yaml': 'x: 1\n' });
   for (let i = 0; i < 5; i++) {
-    place.clock.advance(5_000);
-    await place.manifests.rescan();
+    fixture.clock.advance(5_000);
+    await fixture.manifests.rescan();
   }
-  place.write('a.yaml', text('a'));
-  await place.manifests.rescan();
-  assert.deepEqual(place.sets, []);
+  fixture.write('a.yaml', text('a'));
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.sets, []);
 });
 
-test('the regular look finds what watching did not tell', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a') }, { settleMs: 3_600_000 });
-  place.write('a.yaml', text('a', '# more\n'));
-  place.clock.advance(4_999);
-  assert.equal(place.sets.length, 0);
-  place.clock.advance(1);
-  while (place.sets.length === 0) await sleep(5, undefined, { signal: t.signal });
-  assert.equal(place.sets[0]!.agents[0]!.agent.hash, sha256Hex(text('a', '# more\n')));
+test('polling finds what watching missed', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a') }, { settleMs: 3_600_000 });
+  fixture.write('a.yaml', text('a', '# more\n'));
+  fixture.clock.advance(4_999);
+  assert.equal(fixture.sets.length, 0);
+  fixture.clock.advance(1);
+  while (fixture.sets.length === 0) await sleep(5, undefined, { signal: t.signal });
+  assert.equal(fixture.sets[0]!.agents[0]!.agent.hash, sha256Hex(text('a', '# more\n')));
 });
 
-test('a change that keeps size and time is found when somebody asks', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a', '# 1\n') }, { settleMs: 3_600_000 });
-  const file = join(place.dir, 'a.yaml');
+test('a rescan finds a change that keeps size and time', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a', '# 1\n') }, { settleMs: 3_600_000 });
+  const file = join(fixture.dir, 'a.yaml');
   const { atime, mtime } = statSync(file);
-  place.write('a.yaml', text('a', '# 2\n'));
+  fixture.write('a.yaml', text('a', '# 2\n'));
   utimesSync(file, atime, mtime);
-  await place.manifests.rescan();
-  assert.equal(place.manifests.current().agents[0]!.agent.hash, sha256Hex(text('a', '# 2\n')));
+  await fixture.manifests.rescan();
+  assert.equal(fixture.manifests.current().agents[0]!.agent.hash, sha256Hex(text('a', '# 2\n')));
 });
 
-test('a directory that goes changes nothing; the one that comes back is followed', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a') });
-  renameSync(place.dir, `${place.dir}.away`);
-  await place.manifests.rescan();
-  assert.deepEqual(place.names(), ['a']);
-  assert.deepEqual(place.troubled(), [place.dir]);
-  mkdirSync(place.dir);
-  place.write('a.yaml', text('a'));
-  place.write('b.yaml', text('b'));
-  await place.until(({ agents, problems }) => agents.length === 2 && problems.length === 0);
-  place.write('c.yaml', text('c'));
-  await place.until(({ agents }) => agents.length === 3);
+test('a removed directory changes nothing; when recreated it is watched again', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a') });
+  renameSync(fixture.dir, `${fixture.dir}.away`);
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.names(), ['a']);
+  assert.deepEqual(fixture.troubled(), [fixture.dir]);
+  mkdirSync(fixture.dir);
+  fixture.write('a.yaml', text('a'));
+  fixture.write('b.yaml', text('b'));
+  await fixture.until(({ agents, problems }) => agents.length === 2 && problems.length === 0);
+  fixture.write('c.yaml', text('c'));
+  await fixture.until(({ agents }) => agents.length === 3);
 });
 
-test('a directory that is not there is a problem and no crash', async (t) => {
-  const place = await makePlace(t, {});
-  const dir = join(place.root, 'none');
-  const manifests = await place.open({ dir });
+test('a missing directory is a problem, not a crash', async (t) => {
+  const fixture = await makeFixture(t, {});
+  const dir = join(fixture.root, 'none');
+  const manifests = await fixture.open({ dir });
   manifests.close();
   assert.deepEqual(manifests.current().agents, []);
   assert.equal(manifests.current().problems[0]!.file, dir);
 });
 
-test('a file broken while nobody ran keeps the agent that was in force before', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a') });
-  const inForce = place.manifests.current().agents;
-  place.write('a.yaml', 'broken');
-  const next = await place.open({ inForce });
+test('a file that broke while agentd was down keeps the agent that was in force', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a') });
+  const inForce = fixture.manifests.current().agents;
+  fixture.write('a.yaml', 'broken');
+  const next = await fixture.open({ inForce });
   next.close();
-  assert.deepEqual(place.names(next.current()), ['a']);
-  assert.deepEqual([...new Set(place.troubled(next.current()))], [join(place.dir, 'a.yaml')]);
+  assert.deepEqual(fixture.names(next.current()), ['a']);
+  assert.deepEqual([...new Set(fixture.troubled(next.current()))], [join(fixture.dir, 'a.yaml')]);
 });
 
-test('a set that could not be taken is offered again', async (t) => {
+test('a set that could not be applied is reported again', async (t) => {
   let offered = 0;
-  const place = await makePlace(
+  const fixture = await makeFixture(
     t,
     { 'a.yaml': text('a') },
     {
@@ -228,23 +228,23 @@ test('a set that could not be taken is offered again', async (t) => {
       },
     },
   );
-  place.write('b.yaml', text('b'));
-  await assert.rejects(place.manifests.rescan(), /busy/);
-  assert.deepEqual(place.names(), ['a']);
+  fixture.write('b.yaml', text('b'));
+  await assert.rejects(fixture.manifests.rescan(), /busy/);
+  assert.deepEqual(fixture.names(), ['a']);
   while (offered < 3) {
     await sleep(5, undefined, { signal: t.signal });
-    place.clock.advance(5_000);
+    fixture.clock.advance(5_000);
   }
-  await place.manifests.rescan();
-  assert.deepEqual(place.names(), ['a', 'b']);
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.names(), ['a', 'b']);
   assert.equal(offered, 3);
 });
 
-test('after close nothing more is told', async (t) => {
-  const place = await makePlace(t, { 'a.yaml': text('a') });
-  place.manifests.close();
-  place.write('b.yaml', text('b'));
-  place.clock.advance(60_000);
-  await place.manifests.rescan();
-  assert.deepEqual(place.sets, []);
+test('after close nothing is reported', async (t) => {
+  const fixture = await makeFixture(t, { 'a.yaml': text('a') });
+  fixture.manifests.close();
+  fixture.write('b.yaml', text('b'));
+  fixture.clock.advance(60_000);
+  await fixture.manifests.rescan();
+  assert.deepEqual(fixture.sets, []);
 });

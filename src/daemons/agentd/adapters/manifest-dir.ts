@@ -1,5 +1,5 @@
-// A directory of manifests: read, watched, and told as one whole set whenever anything about it
-// changes. What a manifest means is manifests.ts's, which ones are in force is manifest-set.ts's.
+// Reads and watches the directory of manifests, and reports the whole set on every change.
+// manifests/read-manifest.ts parses a file, manifests/manifest-set.ts decides what is in force.
 import { constants, type Stats, statSync } from 'node:fs';
 import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,36 +10,38 @@ import type { Log } from '../../../platform/log.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
 import { followDir } from '../../../platform/watch-dir.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
-import type { ReadManifest } from '../declared-tools.ts';
+import type { ReadManifest } from '../manifests/declared-tools.ts';
 import {
   type FiledAgent,
   type ManifestSet,
   mergeManifests,
   type Reading,
-} from '../manifest-set.ts';
-import { type ManifestResult, manifestSizeBytesMax, readManifest, tooLarge } from '../manifests.ts';
+} from '../manifests/manifest-set.ts';
+import {
+  type ManifestResult,
+  manifestSizeBytesMax,
+  readManifest,
+  tooLargeProblem,
+} from '../manifests/read-manifest.ts';
 
 export type ManifestDirOptions = {
   dir: string;
   clock: Clock;
   log: Log;
   read?: ReadManifest;
-  /**
-   * What was in force before this process started, so that a file broken meanwhile changes nothing.
-   */
+  /** The set before this process started; used for files that have broken since. */
   inForce?: readonly FiledAgent[];
-  /** Gets each later set. When it fails, the same set is offered again at the next look. */
+  /** Gets each later set. If it fails, it gets the set again at the next scan. */
   onChange: (set: ManifestSet) => Promise<void> | void;
-  /** Changes that come together are told together. */
+  /** Changes within this time are reported together. */
   settleMs?: number;
-  /** A look without being told, for where watching does not work. */
-  lookEveryMs?: number;
+  /** For file systems that cannot be watched. */
+  pollIntervalMs?: number;
 };
 
 export type ManifestDir = {
-  /** The set that was read first, then the one that was last told. */
   current(): ManifestSet;
-  /** Looks now; returns when what was found has been told. */
+  /** Resolves when the changes found have been reported. */
   rescan(): Promise<void>;
   close(): void;
 };
@@ -47,51 +49,51 @@ export type ManifestDir = {
 export type { ManifestSet };
 
 export async function openManifestDir(options: ManifestDirOptions): Promise<ManifestDir> {
-  const { dir, clock, log, settleMs = 100, lookEveryMs = 5_000 } = options;
+  const { dir, clock, log, settleMs = 100, pollIntervalMs = 5_000 } = options;
   const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));
   let current: ManifestSet = { agents: [...(options.inForce ?? [])], problems: [] };
   let closed = false;
-  const inTurn = makeMutex();
-  let turnsOpen = 0;
+  const withLock = makeMutex();
+  let pendingScans = 0;
 
-  const takeTurn = (work: () => Promise<void>): Promise<void> => {
-    turnsOpen++;
-    return inTurn(work).finally(() => turnsOpen--);
+  const withScanLock = (work: () => Promise<void>): Promise<void> => {
+    pendingScans++;
+    return withLock(work).finally(() => pendingScans--);
   };
-  const look = (trustStat: boolean): Promise<void> =>
-    takeTurn(async () => {
+  const scan = (trustStat: boolean): Promise<void> =>
+    withScanLock(async () => {
       if (closed) return;
       const set = await reader.read(current.agents, trustStat);
       if (closed || isSameSet(set, current)) return;
       await options.onChange(set);
       current = set;
     });
-  const lookUnasked = (trustStat: boolean): void => {
-    look(trustStat).catch((error: unknown) =>
-      log.error('changed manifests could not be taken over; trying again', { dir, error }),
+  const scanInBackground = (trustStat: boolean): void => {
+    scan(trustStat).catch((error: unknown) =>
+      log.error('applying changed manifests failed; retrying', { dir, error }),
     );
   };
 
-  // Followed before it is read: a change in between is seen twice rather than never.
-  const followed = followDir({
+  // Watched before it is read, so that a change in between is not missed.
+  const watcher = followDir({
     dir,
     clock,
     settleMs,
-    lookEveryMs,
+    lookEveryMs: pollIntervalMs,
     look(why) {
-      if (why === 'told') lookUnasked(false);
-      else if (turnsOpen === 0) lookUnasked(true);
+      if (why === 'told') scanInBackground(false);
+      else if (pendingScans === 0) scanInBackground(true);
     },
   });
-  await takeTurn(async () => {
+  await withScanLock(async () => {
     current = await reader.read(current.agents, false);
   });
   return {
     current: () => current,
-    rescan: () => look(false),
+    rescan: () => scan(false),
     close() {
       closed = true;
-      followed.close();
+      watcher.close();
     },
   };
 }
@@ -108,15 +110,15 @@ function isSameSet(a: ManifestSet, b: ManifestSet): boolean {
   );
 }
 
-type Known = { stamp: string; hash: string; result: ManifestResult };
+type CachedManifest = { stamp: string; hash: string; result: ManifestResult };
 
-const STATS_PER_TURN = 100;
+const FILES_PER_TICK = 100;
 
 const formatStamp = ({ dev, ino, size, mtimeMs, ctimeMs }: Stats): string =>
   `${dev} ${ino} ${size} ${mtimeMs} ${ctimeMs}`;
 
-/** Tells whether the file is still the one that was read; undefined when it cannot be looked at. */
-function stampOf(file: string): string | undefined {
+/** Returns undefined if the file does not exist or cannot be read. */
+function readStamp(file: string): string | undefined {
   try {
     const found = statSync(file, { throwIfNoEntry: false });
     return found === undefined ? undefined : formatStamp(found);
@@ -126,66 +128,66 @@ function stampOf(file: string): string | undefined {
 }
 
 function makeReader(dir: string, readText: ReadManifest) {
-  let known = new Map<string, Known>();
+  let cache = new Map<string, CachedManifest>();
   return {
-    /** With `trustStat`, a file whose time and size are the same is not read again. */
+    /** With `trustStat`, a file with unchanged time and size is not read again. */
     async read(inForce: readonly FiledAgent[], trustStat: boolean): Promise<ManifestSet> {
       let names: string[];
       try {
         names = await readdir(dir);
       } catch (error) {
-        return { agents: [...inForce], problems: [unreadable(dir, error)] };
+        return { agents: [...inForce], problems: [unreadableProblem(dir, error)] };
       }
-      const next = new Map<string, Known>();
+      const next = new Map<string, CachedManifest>();
       const readings: Reading[] = [];
-      for (const name of names.filter((one) => /^[^.].*\.ya?ml$/.test(one)).sort()) {
+      for (const name of names.filter((entry) => /^[^.].*\.ya?ml$/.test(entry)).sort()) {
         const file = join(dir, name);
-        // What was wrong may be right now: a tool that it names may have been declared since.
-        const last = known.get(file);
+        // A broken manifest may be valid now: a tool that it names may have been declared since.
+        const last = cache.get(file);
         const before = last?.result.ok === true ? last : undefined;
-        const isSame = trustStat && before !== undefined && stampOf(file) === before.stamp;
-        const found = isSame ? before : await readOne(file, before, readText);
-        // Looks that find nothing new leave no garbage behind, but give others a turn.
-        if (next.size % STATS_PER_TURN === 0) await setImmediate();
+        const isSame = trustStat && before !== undefined && readStamp(file) === before.stamp;
+        const found = isSame ? before : await readManifestFile(file, before, readText);
+        // Yields regularly, because checking unchanged files is synchronous.
+        if (next.size % FILES_PER_TICK === 0) await setImmediate();
         if (found === undefined) continue;
         next.set(file, found);
         readings.push({ file, result: found.result });
       }
-      known = next;
+      cache = next;
       return mergeManifests(readings, inForce);
     },
   };
 }
 
-/** undefined: the file has gone since the directory was listed. */
-async function readOne(
+/** Returns undefined if the file was removed after the directory was listed. */
+async function readManifestFile(
   file: string,
-  before: Known | undefined,
+  before: CachedManifest | undefined,
   readText: ReadManifest,
-): Promise<Known | undefined> {
-  const refuse = (problem: FileProblem): Known => ({
+): Promise<CachedManifest | undefined> {
+  const refuse = (problem: FileProblem): CachedManifest => ({
     stamp: '',
     hash: '',
     result: { ok: false, problems: [problem] },
   });
   let handle: FileHandle | undefined;
   try {
-    // Without O_NONBLOCK, opening a pipe would wait for ever for somebody to write into it.
+    // Without O_NONBLOCK, opening a named pipe would block until it has a writer.
     handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     const stats = await handle.stat();
     if (!stats.isFile()) {
-      return refuse({ file, line: null, message: 'is not a file', hint: 'Remove it.' });
+      return refuse({ file, line: null, message: 'not a regular file', hint: 'Remove it.' });
     }
     const stamp = formatStamp(stats);
-    if (stats.size > manifestSizeBytesMax) return refuse(tooLarge(file, stats.size));
+    if (stats.size > manifestSizeBytesMax) return refuse(tooLargeProblem(file, stats.size));
     const text = decode(await readUpTo(handle, stats.size + 1));
-    if (text === undefined) return refuse(notText(file));
+    if (text === undefined) return refuse(notTextProblem(file));
     const hash = sha256Hex(text);
     if (hash === before?.hash) return { ...before, stamp };
     return { stamp, hash, result: await readText(text, file) };
   } catch (error) {
-    if (await hasGone(file, error)) return undefined;
-    return refuse(unreadable(file, error));
+    if (await isRemoved(file, error)) return undefined;
+    return refuse(unreadableProblem(file, error));
   } finally {
     await handle?.close();
   }
@@ -208,8 +210,8 @@ function decode(bytes: Buffer): string | undefined {
   }
 }
 
-/** A link that points to nothing is still there, and a problem. */
-async function hasGone(file: string, error: unknown): Promise<boolean> {
+/** A dangling symbolic link still exists, and is a problem. */
+async function isRemoved(file: string, error: unknown): Promise<boolean> {
   if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return false;
   return lstat(file).then(
     () => false,
@@ -217,11 +219,11 @@ async function hasGone(file: string, error: unknown): Promise<boolean> {
   );
 }
 
-function notText(file: string): FileProblem {
-  return { file, line: null, message: 'is not valid UTF-8', hint: 'Save the file as UTF-8 text.' };
+function notTextProblem(file: string): FileProblem {
+  return { file, line: null, message: 'not valid UTF-8', hint: 'Save the file as UTF-8 text.' };
 }
 
-function unreadable(file: string, error: unknown): FileProblem {
+function unreadableProblem(file: string, error: unknown): FileProblem {
   return {
     file,
     line: null,

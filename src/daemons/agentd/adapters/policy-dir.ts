@@ -1,5 +1,5 @@
-// The directory of the site's own rules: read whole, and followed. What a file means and which ones
-// are in force is policy.ts's.
+// Reads and watches the directory of the site's rules. policy/publisher.ts decides which files are
+// in force.
 import { readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,26 +12,26 @@ import type { FileProblem } from '../../../wire/primitives.ts';
 export type PolicyReading = {
   /** Sorted by name. */
   files: { file: string; text: string }[];
-  /** Files that could not be read: they are there, so what they said before stays. */
+  /** Files that could not be read. They exist, so their previous version stays in force. */
   unread: FileProblem[];
 };
 
 export type PolicyDir = { read(): Promise<PolicyReading>; stop(): void };
 
-const LOOK_EVERY_MS = 500;
+const POLL_INTERVAL_MS = 500;
 const OTHERS_WRITE = 0o002;
 
-/** Calls `changed` when anything may be different. A directory that is not there has no rules. */
-export function followPolicyDir(dir: string, clock: Clock, changed: () => void): PolicyDir {
+/** Calls `onChange` when a file may have changed. A missing directory has no rules. */
+export function followPolicyDir(dir: string, clock: Clock, onChange: () => void): PolicyDir {
   let stamp = '';
   let stopped = false;
-  const inTurn = makeMutex();
-  const lookRegularly = (): Promise<void> =>
-    inTurn(async () => {
-      const now = await stampOf(dir);
+  const withLock = makeMutex();
+  const poll = (): Promise<void> =>
+    withLock(async () => {
+      const now = await readStamp(dir);
       if (stopped || now === stamp) return;
       stamp = now;
-      changed();
+      onChange();
     });
   let followed: { close(): void } | undefined;
   return {
@@ -40,10 +40,10 @@ export function followPolicyDir(dir: string, clock: Clock, changed: () => void):
         dir,
         clock,
         settleMs: 0,
-        lookEveryMs: LOOK_EVERY_MS,
-        look: (why) => (why === 'told' ? changed() : void lookRegularly()),
+        lookEveryMs: POLL_INTERVAL_MS,
+        look: (why) => (why === 'told' ? onChange() : void poll()),
       });
-      stamp = await stampOf(dir);
+      stamp = await readStamp(dir);
       return readAll(dir);
     },
     stop() {
@@ -53,7 +53,7 @@ export function followPolicyDir(dir: string, clock: Clock, changed: () => void):
   };
 }
 
-async function namesIn(dir: string): Promise<string[]> {
+async function listNames(dir: string): Promise<string[]> {
   try {
     return (await readdir(dir)).filter((name) => /^[^.].*\.cedar$/.test(name)).sort();
   } catch (error) {
@@ -62,9 +62,9 @@ async function namesIn(dir: string): Promise<string[]> {
   }
 }
 
-async function stampOf(dir: string): Promise<string> {
+async function readStamp(dir: string): Promise<string> {
   try {
-    const names = await namesIn(dir);
+    const names = await listNames(dir);
     const stats = names.map((name) => {
       const stat = statSync(join(dir, name), { bigint: true, throwIfNoEntry: false });
       return `${name} ${stat?.ino} ${stat?.mtimeNs} ${stat?.ctimeNs} ${stat?.size}`;
@@ -77,7 +77,7 @@ async function stampOf(dir: string): Promise<string> {
 
 async function readAll(dir: string): Promise<PolicyReading> {
   const reading: PolicyReading = { files: [], unread: [] };
-  for (const file of await namesIn(dir)) {
+  for (const file of await listNames(dir)) {
     const problem = readInto(reading, dir, file);
     if (problem !== undefined) reading.unread.push({ file, line: null, ...problem });
   }
@@ -91,18 +91,18 @@ function readInto(
 ): { message: string; hint: string } | undefined {
   if (!isSiteFileName(file))
     return {
-      message: 'its name is not one for a rule file',
+      message: 'not a valid name for a rule file',
       hint: 'Use letters, digits, dots and dashes, as in 10-prod.cedar.',
     };
   const path = join(dir, file);
   try {
     const stat = statSync(path);
-    if (!stat.isFile()) return { message: 'is not a file', hint: 'Remove it.' };
+    if (!stat.isFile()) return { message: 'not a regular file', hint: 'Remove it.' };
     if (stat.size > SITE_FILE_BYTES_MAX)
       return { message: `has ${stat.size} bytes`, hint: `Keep it below ${SITE_FILE_BYTES_MAX}.` };
-    // Whoever can write the rules can do everything.
+    // Write access to the rules is equivalent to full control.
     if ((stat.mode & OTHERS_WRITE) !== 0)
-      return { message: 'can be written by anybody', hint: `chmod o-w ${path}` };
+      return { message: 'can be written by any user', hint: `chmod o-w ${path}` };
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
     files.push({ file, text: text.decode(readFileSync(path)) });
     return undefined;

@@ -1,5 +1,5 @@
-// Runners through sandboxd: every end is told once, also one that comes before the answer to its
-// start, and those of a sandboxd that is gone are gone.
+// Runners through sandboxd: every end is reported once, also one that arrives before the response
+// to its start, and runners end with their sandboxd.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLog } from '../../../platform/log.ts';
@@ -9,17 +9,17 @@ import { makeSandboxLauncher, type RunExit } from './sandbox-launcher.ts';
 
 type Sandboxd = Parameters<typeof makeSandboxLauncher>[0]['sandboxd'];
 
-/** A sandboxd that remembers what it started, and dies when told to. */
+/** Records what it starts; die() simulates a restart. */
 function fakeSandboxd() {
   let epoch = 'life_1';
   let last = 0;
-  let isAway = false;
+  let isDown = false;
   let ends: RunnerEnded[] = [];
   let wake = Promise.withResolvers<void>();
   const started: { run_id: string; fence: number; mode: string }[] = [];
-  const told: string[] = [];
+  const lines: string[] = [];
   const failures: Error[] = [];
-  let beforeAnswer = (): Promise<void> => Promise.resolve();
+  let beforeResponse = (): Promise<void> => Promise.resolve();
   const end = (run_id: string, how: Partial<RunnerEnd> = {}, fence = 1): void => {
     const whole = { code: 0, signal: null, ended_by: null, stderr_tail: '', ...how };
     ends.push({ seq: ++last, run_id, fence, mode: 'live', end: whole } as RunnerEnded);
@@ -28,22 +28,22 @@ function fakeSandboxd() {
   };
   const client = {
     async startRunner({ body }: { body: (typeof started)[number] }) {
-      if (isAway) throw fault('unavailable', 'away');
+      if (isDown) throw fault('unavailable', 'down');
       started.push(body);
       const life = epoch;
-      await beforeAnswer();
+      await beforeResponse();
       return { pid: 7, epoch: life, sockets: { agentd: 'a', toold: 't', modeld: 'm' } };
     },
     async runnerEnds({ query }: { query: { after: number; epoch?: string } }) {
-      if (isAway) throw fault('unavailable', 'away');
+      if (isDown) throw fault('unavailable', 'down');
       if ((query.epoch ?? epoch) !== epoch) return { epoch, ends: [...ends] };
       ends = ends.filter(({ seq }) => seq > query.after);
       if (ends.length === 0) await wake.promise;
-      if (isAway) throw fault('unavailable', 'cut off');
+      if (isDown) throw fault('unavailable', 'cut off');
       return { epoch, ends: [...ends] };
     },
     async tellRunner({ body }: { body: { line: string } }) {
-      told.push(body.line);
+      lines.push(body.line);
       return { told: true };
     },
     async endRunner({ params }: { params: { id: string } }) {
@@ -57,18 +57,18 @@ function fakeSandboxd() {
   return {
     client: client as unknown as Sandboxd,
     started,
-    told,
+    lines,
     end,
     failures,
     before: (work: () => Promise<void>) => {
-      beforeAnswer = work;
+      beforeResponse = work;
     },
     die() {
-      isAway = true;
+      isDown = true;
       wake.resolve();
       wake = Promise.withResolvers();
       setTimeout(() => {
-        isAway = false;
+        isDown = false;
         epoch = 'life_2';
         ends = [];
         last = 0;
@@ -77,7 +77,7 @@ function fakeSandboxd() {
   };
 }
 
-const planOf = (runId: string, onExit: (exit: RunExit) => void) => ({
+const makePlan = (runId: string, onExit: (exit: RunExit) => void) => ({
   runId,
   fence: 1,
   mode: 'live' as const,
@@ -91,22 +91,22 @@ describe('the sandbox launcher', () => {
   const start = async (runId: string, sandboxd = fakeSandboxd(), log = silentLog) => {
     const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log });
     const exit = Promise.withResolvers<RunExit>();
-    const launched = await launcher.start(planOf(runId, exit.resolve));
+    const launched = await launcher.start(makePlan(runId, exit.resolve));
     return { sandboxd, launcher, launched, exit: exit.promise };
   };
 
-  it('starts, tells, and says how it ended, with the name of the signal', async () => {
+  it('starts, sends lines, and reports the exit with the name of the signal', async () => {
     const { sandboxd, launched, exit } = await start('run_1');
     assert.equal(launched.pid, 7);
     assert.deepEqual(launched.sockets, { agentd: 'a', toold: 't', modeld: 'm' });
-    await launched.tell('go');
-    assert.deepEqual(sandboxd.told, ['go']);
+    await launched.sendLine('go');
+    assert.deepEqual(sandboxd.lines, ['go']);
     sandboxd.end('run_1', { code: null, signal: 11, stderr_tail: 'oh' });
-    const expected = { code: null, signal: 'SIGSEGV', stderrTail: 'oh', wasEnded: false };
+    const expected = { code: null, signal: 'SIGSEGV', stderrTail: 'oh', wasKilled: false };
     assert.deepEqual(await exit, expected);
   });
 
-  it('an end that comes before the start was answered is not lost', async () => {
+  it('an end that arrives before the response to the start is not lost', async () => {
     const sandboxd = fakeSandboxd();
     const { launcher } = await start('run_0', sandboxd);
     sandboxd.before(async () => {
@@ -114,19 +114,19 @@ describe('the sandbox launcher', () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
     });
     const exit = Promise.withResolvers<RunExit>();
-    await launcher.start(planOf('run_1', exit.resolve));
+    await launcher.start(makePlan('run_1', exit.resolve));
     assert.equal((await exit.promise).code, 70);
     sandboxd.end('run_0');
   });
 
-  it('what sandboxd held is lost with it, and that is no crash of the run', async () => {
+  it('runners end with their sandboxd, and that is no crash of the run', async () => {
     const { sandboxd, exit } = await start('run_1');
     sandboxd.die();
-    assert.equal((await exit).wasEnded, true);
+    assert.equal((await exit).wasKilled, true);
   });
 
   it('an end by the warden, a halt or a kill is no crash; one by a limit or unexplained is', async () => {
-    for (const [ended_by, wasEnded] of [
+    for (const [ended_by, wasKilled] of [
       ['warden', true],
       ['halt', true],
       ['killed', true],
@@ -135,41 +135,43 @@ describe('the sandbox launcher', () => {
     ] as const) {
       const { sandboxd, exit } = await start('run_1');
       sandboxd.end('run_1', { code: null, signal: 9, ended_by });
-      assert.equal((await exit).wasEnded, wasEnded, ended_by);
+      assert.equal((await exit).wasKilled, wasKilled, ended_by);
     }
   });
 
-  it('kill returns when the process is gone', async () => {
+  it('kill resolves when the process has exited', async () => {
     const { launched, exit } = await start('run_1');
     await launched.kill('for a test');
     assert.equal((await exit).signal, 'SIGKILL');
   });
 
-  it('kill asks again while sandboxd fails, and says what is not usual', async () => {
+  it('kill retries while sandboxd fails, and logs unexpected errors', async () => {
     const sandboxd = fakeSandboxd();
     sandboxd.failures.push(fault('overloaded', 'busy'), fault('internal', 'a bug'));
-    const said: string[] = [];
-    const log = { ...silentLog, error: (message: string) => void said.push(message) };
+    const logged: string[] = [];
+    const log = { ...silentLog, error: (message: string) => void logged.push(message) };
     const { launched, exit } = await start('run_1', sandboxd, log);
     await launched.kill('for a test');
     assert.equal((await exit).signal, 'SIGKILL');
     assert.deepEqual(sandboxd.failures, []);
-    assert.deepEqual(said, ['a runner could not be ended; asking again']);
+    assert.deepEqual(logged, ['ending a runner failed; retrying']);
   });
 
-  it('kill returns when what held the process is gone with it', async () => {
+  it('kill resolves when sandboxd exits', async () => {
     const { sandboxd, launched, exit } = await start('run_1');
-    sandboxd.failures.push(...Array.from({ length: 1_000 }, () => fault('unavailable', 'away')));
+    sandboxd.failures.push(...Array.from({ length: 1_000 }, () => fault('unavailable', 'down')));
     sandboxd.die();
     await launched.kill('for a test');
-    assert.equal((await exit).wasEnded, true);
+    assert.equal((await exit).wasKilled, true);
   });
 
-  it('a start that is refused is thrown, and nothing is waited for', async () => {
+  it('start throws when it is refused', async () => {
     const sandboxd = fakeSandboxd();
     sandboxd.before(() => Promise.reject(fault('level_unavailable', 'no L2 here')));
     const launcher = makeSandboxLauncher({ sandboxd: sandboxd.client, log: silentLog });
-    await assert.rejects(launcher.start(planOf('run_1', () => {})), { code: 'level_unavailable' });
+    await assert.rejects(launcher.start(makePlan('run_1', () => {})), {
+      code: 'level_unavailable',
+    });
     assert.equal(await launcher.stopAll(), 3);
   });
 });

@@ -1,7 +1,7 @@
-// Starts and ends the processes of runs, each in its own sandbox, by asking sandboxd. Waiting for
-// the end of one is also what keeps it alive: when agentd is gone, sandboxd ends its runners.
+// Starts and ends runner processes through sandboxd, each in its own box. Polling for their ends
+// also keeps them alive: when agentd stops polling, sandboxd ends its runners.
 import { constants } from 'node:os';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -15,8 +15,8 @@ export type RunExit = {
   code: number | null;
   signal: string | null;
   stderrTail: string;
-  /** Not by itself: it was killed, or what held it (sandboxd, the warden) went away. */
-  wasEnded: boolean;
+  /** It was killed, or sandboxd or the warden exited. */
+  wasKilled: boolean;
 };
 
 export type LaunchPlan = {
@@ -26,25 +26,25 @@ export type LaunchPlan = {
   agent: string;
   taskId: string;
   rootTaskId: string;
-  /** Called once, when the process is gone. */
+  /** Called once, when the process has exited. */
   onExit: (exit: RunExit) => void;
 };
 
-export type Launched = {
+export type RunnerProcess = {
   pid: number;
-  /** Where it finds its daemons, as it sees them. */
+  /** Paths inside the runner's box. */
   sockets: Sockets;
-  /** Hands it a line; what it was not given at its start it learns so. */
-  tell(line: string): Promise<void>;
-  /** Ends it; returns when it is gone. */
+  /** Sends a line to its standard input. */
+  sendLine(line: string): Promise<void>;
+  /** Resolves when the process has exited. */
   kill(reason: string): Promise<void>;
 };
 
 export type Launcher = {
-  start(plan: LaunchPlan): Promise<Launched>;
+  start(plan: LaunchPlan): Promise<RunnerProcess>;
   /**
-   * Ends every process and returns when all are gone, those of an earlier agentd too. Starting goes
-   * on to be possible.
+   * Ends every process, also those of a previous agentd. Resolves to their number when all have
+   * exited. New ones can still be started.
    */
   stopAll(): Promise<number>;
 };
@@ -54,77 +54,82 @@ type Sandboxd = Pick<
   'startRunner' | 'runnerEnds' | 'tellRunner' | 'endRunner' | 'endRunners'
 >;
 
-const AGAIN_MS = 50;
-const FAILED_AGAIN_MS = 1_000;
-const AWAY_MS_MAX = 10_000;
+const RETRY_DELAY_MS = 50;
+const FAILURE_DELAY_MS = 1_000;
+const OUTAGE_MS_MAX = 10_000;
 
 export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log: Log }): Launcher {
-  const live = new Map<string, { epoch: string; over: (exit: RunExit) => void }>();
-  /** Ends of those whose start has not been answered yet. */
+  const live = new Map<string, { epoch: string; onEnd: (exit: RunExit) => void }>();
+  /** Ends that arrived before the response to their start. */
   const early = new Map<string, RunExit>();
   let starting = 0;
   let watching = false;
-  // Kept from one watch to the next: an end that was told is not told again.
+  // Kept across watches, so that no end is reported twice.
   let after = 0;
   let epoch = '';
 
-  /** Being away is usual and soon over; anything else is said, and is not asked again at once. */
-  const pauseAfter = async (error: unknown, what: string, about: object): Promise<void> => {
-    const known = isBusy(error);
-    if (!known) log.error(what, { ...about, error });
-    await pause(known ? AGAIN_MS : FAILED_AGAIN_MS);
+  /** Transient errors are expected and retried soon; others are logged and retried later. */
+  const delayAfterError = async (
+    error: unknown,
+    message: string,
+    details: object,
+  ): Promise<void> => {
+    const expected = isBusy(error);
+    if (!expected) log.error(message, { ...details, error });
+    await sleep(expected ? RETRY_DELAY_MS : FAILURE_DELAY_MS);
   };
 
-  /** Asks for as long as there are any. One of another life of sandboxd went with that life. */
+  /** Polls while any runner is live. Runners of a previous sandboxd process ended with it. */
   const watch = async (): Promise<void> => {
     while (live.size > 0) {
       try {
-        const told = await sandboxd.runnerEnds({ query: { after, epoch } });
-        if (told.epoch !== epoch) after = 0;
-        epoch = told.epoch;
-        for (const { seq, run_id, fence, mode, end } of told.ends) {
+        const response = await sandboxd.runnerEnds({ query: { after, epoch } });
+        if (response.epoch !== epoch) after = 0;
+        epoch = response.epoch;
+        for (const { seq, run_id, fence, mode, end } of response.ends) {
           after = Math.max(after, seq);
-          const name = nameOf(run_id, fence, mode);
-          if (live.has(name)) live.get(name)?.over(exitOf(end));
-          else if (starting > 0) early.set(name, exitOf(end));
+          const name = formatName(run_id, fence, mode);
+          if (live.has(name)) live.get(name)?.onEnd(toRunExit(end));
+          else if (starting > 0) early.set(name, toRunExit(end));
         }
-        for (const entry of [...live.values()]) if (entry.epoch !== epoch) entry.over(GONE);
+        for (const entry of [...live.values()])
+          if (entry.epoch !== epoch) entry.onEnd(SANDBOXD_LOST);
       } catch (error) {
-        await pauseAfter(error, 'sandboxd cannot be asked for its runners', {});
+        await delayAfterError(error, 'polling runner ends failed', {});
       }
     }
   };
-  const keepWatching = (): void => {
+  const ensureWatching = (): void => {
     if (watching) return;
     watching = true;
     void watch().finally(() => {
       watching = false;
-      if (live.size > 0) keepWatching();
+      if (live.size > 0) ensureWatching();
     });
   };
 
-  /** Resolves when it is gone; from then on its name is free. */
-  const ended = (name: string, startedIn: string): Promise<RunExit> => {
+  /** Resolves when the runner has exited. */
+  const waitForEnd = (name: string, startedIn: string): Promise<RunExit> => {
     const before = early.get(name);
     if (before !== undefined) return Promise.resolve(before);
     const { promise, resolve } = Promise.withResolvers<RunExit>();
-    const over = (exit: RunExit): void => {
+    const onEnd = (exit: RunExit): void => {
       live.delete(name);
       resolve(exit);
     };
-    live.set(name, { epoch: startedIn, over });
-    keepWatching();
+    live.set(name, { epoch: startedIn, onEnd });
+    ensureWatching();
     return promise;
   };
 
-  /** Asks until it is asked for or gone: a sandboxd that fails now may still hold it. */
-  const askForEnd = async (name: string, key: Key): Promise<void> => {
+  /** Retries until sandboxd accepts or the runner has exited: it may outlive the failure. */
+  const requestEnd = async (name: string, key: Key): Promise<void> => {
     while (live.has(name)) {
       try {
         await sandboxd.endRunner(key);
         return;
       } catch (error) {
-        await pauseAfter(error, 'a runner could not be ended; asking again', { runner: name });
+        await delayAfterError(error, 'ending a runner failed; retrying', { runner: name });
       }
     }
   };
@@ -132,7 +137,7 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
   return {
     async start(plan) {
       const { runId, fence, mode } = plan;
-      const name = nameOf(runId, fence, mode);
+      const name = formatName(runId, fence, mode);
       starting++;
       const started = await sandboxd
         .startRunner({
@@ -151,55 +156,60 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
       const { pid, sockets } = started;
       if (epoch === '') epoch = started.epoch;
       const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
-      const gone = ended(name, started.epoch).then((exit) => {
+      const exited = waitForEnd(name, started.epoch).then((exit) => {
         if (starting === 0) early.clear();
         try {
           plan.onExit(exit);
         } catch (error) {
-          log.error('the end of a runner could not be handled', { run: runId, error });
+          log.error('handling the exit of a runner failed', { run: runId, error });
         }
       });
       return {
         pid,
         sockets,
-        async tell(line) {
+        async sendLine(line) {
           await sandboxd.tellRunner({ ...key, body: { line } });
         },
         async kill(reason) {
           log.info('ending a runner', { run: runId, fence, pid, reason });
-          await askForEnd(name, key);
-          await gone;
+          await requestEnd(name, key);
+          await exited;
         },
       };
     },
     async stopAll() {
-      const patience = { isTransient: isBusy, backoffMsMax: AGAIN_MS, timeoutMs: AWAY_MS_MAX };
-      return (await retryWithBackoff(() => sandboxd.endRunners({}), patience)).ended;
+      const backoff = {
+        isTransient: isBusy,
+        backoffMsMax: RETRY_DELAY_MS,
+        timeoutMs: OUTAGE_MS_MAX,
+      };
+      return (await retryWithBackoff(() => sandboxd.endRunners({}), backoff)).ended;
     },
   };
 }
 
-const nameOf = (runId: string, fence: number, mode: string): string => `${runId}.${fence}.${mode}`;
+const formatName = (runId: string, fence: number, mode: string): string =>
+  `${runId}.${fence}.${mode}`;
 
 type Key = {
   params: { id: RunId };
   query: { fence: number; mode: 'live' | 'replay' };
 };
 
-const GONE: RunExit = {
+const SANDBOXD_LOST: RunExit = {
   code: null,
   signal: null,
-  stderrTail: 'sandboxd went away',
-  wasEnded: true,
+  stderrTail: 'sandboxd exited',
+  wasKilled: true,
 };
 
-/** sandboxd exists, but does not answer now: it is restarting or has too much to do. */
+/** sandboxd is restarting or overloaded. */
 const isBusy = (error: unknown): boolean =>
   error instanceof Fault && ['unavailable', 'overloaded', 'deadline'].includes(error.code);
 
-function exitOf({ code, signal, ended_by, stderr_tail }: RunnerEnd): RunExit {
+function toRunExit({ code, signal, ended_by, stderr_tail }: RunnerEnd): RunExit {
   const by = ended_by === null || ended_by === 'lost' ? '' : `ended by ${ended_by}: `;
-  const wasEnded = ended_by === 'warden' || ended_by === 'halt' || ended_by === 'killed';
+  const wasKilled = ended_by === 'warden' || ended_by === 'halt' || ended_by === 'killed';
   const name = Object.entries(constants.signals).find(([, number]) => number === signal)?.[0];
-  return { code, signal: name ?? null, stderrTail: `${by}${stderr_tail}`, wasEnded };
+  return { code, signal: name ?? null, stderrTail: `${by}${stderr_tail}`, wasKilled };
 }

@@ -1,7 +1,9 @@
-// Agents inside a transaction: what their manifests say, and whether they may work.
-
-import { agentNames, agentNotFound } from '../agent-not-found.ts';
-import type { DeclaredAgent } from '../manifests.ts';
+// Writes agents within a transaction: their manifests and status. Also builds their not-found
+// fault.
+import { nearest } from '../../../platform/did-you-mean.ts';
+import type { Sql } from '../../../platform/sql/database.ts';
+import { type Fault, fault } from '../../../wire/errors.ts';
+import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import type { AgentRow, RunRow } from './rows.ts';
 import { requeueRun } from './runs.ts';
 import type { AgentdTx } from './tx.ts';
@@ -9,9 +11,7 @@ import type { AgentdTx } from './tx.ts';
 export type LoadedAgent = { spec: DeclaredAgent; file: string | null };
 export type AgentSet = { agents: LoadedAgent[] };
 
-/**
- * The manifests now in force. An agent whose manifest is gone takes no new work; what it did stays.
- */
+/** An agent whose manifest was removed accepts no new work; its history stays. */
 export async function applyAgents(tx: AgentdTx, set: AgentSet): Promise<void> {
   const known = new Map(
     (await tx.sql.all<AgentRow>('SELECT * FROM agents')).map((row) => [row.name, row]),
@@ -25,7 +25,7 @@ export async function applyAgents(tx: AgentdTx, set: AgentSet): Promise<void> {
       row.manifest_hash !== agent.spec.hash ||
       row.manifest_file !== agent.file
     )
-      await write(tx, agent, row);
+      await writeAgent(tx, agent, row);
   }
   for (const row of known.values()) {
     if (row.status !== 'removed' && row.manifest_file !== null)
@@ -34,7 +34,7 @@ export async function applyAgents(tx: AgentdTx, set: AgentSet): Promise<void> {
 }
 
 export async function putAgent(tx: AgentdTx, agent: LoadedAgent, by: string): Promise<void> {
-  await write(
+  await writeAgent(
     tx,
     agent,
     await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', agent.spec.name),
@@ -42,7 +42,7 @@ export async function putAgent(tx: AgentdTx, agent: LoadedAgent, by: string): Pr
   );
 }
 
-async function write(
+async function writeAgent(
   tx: AgentdTx,
   agent: LoadedAgent,
   row: AgentRow | undefined,
@@ -77,23 +77,23 @@ async function write(
   });
 }
 
-const EVENT_OF = {
+const EVENT_BY_STATUS = {
   active: 'agent.resumed',
   paused: 'agent.paused',
   stopped: 'agent.stopped',
   removed: 'agent.removed',
 } as const;
 
-/** Pausing lets live runs go on; stopping gives them back, to go on when the agent is resumed. */
+/** Pausing lets live runs continue; stopping requeues them until the agent is resumed. */
 export async function setAgentStatus(
   tx: AgentdTx,
   name: string,
-  status: keyof typeof EVENT_OF,
+  status: keyof typeof EVENT_BY_STATUS,
   by: string,
 ): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', name);
   if (row === undefined || (row.status === 'removed' && status !== 'removed'))
-    throw agentNotFound(name, await agentNames(tx.sql));
+    throw agentNotFound(name, await listAgentNames(tx.sql));
   if (row.status === status) return;
   await tx.sql.run(
     'UPDATE agents SET status = ?, updated_ms = ? WHERE name = ?',
@@ -101,7 +101,12 @@ export async function setAgentStatus(
     tx.nowMs,
     name,
   );
-  await tx.event({ id: tx.newId('agent'), event: EVENT_OF[status], principal: by, agent: name });
+  await tx.event({
+    id: tx.newId('agent'),
+    event: EVENT_BY_STATUS[status],
+    principal: by,
+    agent: name,
+  });
   if (status !== 'stopped' && status !== 'removed') return;
   const runs = await tx.sql.all<RunRow>(
     "SELECT * FROM runs WHERE status = 'live' AND agent = ?",
@@ -111,4 +116,15 @@ export async function setAgentStatus(
     tx.endedRuns.push({ runId: run.id, fence: run.fence });
     await requeueRun(tx, run, { detail: `the agent was ${status}`, counts: false, crashesMax: 0 });
   }
+}
+
+export function agentNotFound(name: string, known: readonly string[]): Fault {
+  const near = nearest(name, known);
+  const guess = near === undefined ? '' : `; did you mean ${near}?`;
+  return fault('not_found', `agent ${name} not found${guess}`, { hint: 'See agentctl list.' });
+}
+
+export async function listAgentNames(sql: Sql): Promise<string[]> {
+  const rows = await sql.all<{ name: string }>("SELECT name FROM agents WHERE status <> 'removed'");
+  return rows.map(({ name }) => name);
 }

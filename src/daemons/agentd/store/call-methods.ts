@@ -1,37 +1,37 @@
-// The store's methods for what runs and people ask for: work, results, messages, answers,
-// artifacts. Each is one transaction, and each call of a run happens once.
+// The store's methods for requests of runs and people: delegation, results, messages, answers,
+// artifacts. Each is one transaction, and each call of a run takes effect once.
 import { type IdempotencyKey, onceByKey } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
-import { liveRun } from './runs.ts';
+import { findLiveRun } from './runs.ts';
 import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
-import { createChecked } from './task-methods.ts';
+import { insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { AgentdTx, AgentdWriteTx } from './tx.ts';
-import { endWait, findWait, openWait, rootOf } from './waits.ts';
+import { type AgentdTx, type AgentdWriteTx, insertRow } from './tx.ts';
+import { endWait, findRoot, findWait, openWait } from './waits.ts';
 
-export const onceFor = (call: RunCall): IdempotencyKey => ({
+export const callKey = (call: RunCall): IdempotencyKey => ({
   scope: `run-call ${call.runId}`,
   key: call.part === undefined ? call.callId : `${call.callId}/${call.part}`,
   requestHash: call.requestHash,
 });
-/** What was done before is answered from the record, also when the run has moved on since. */
-const forRun = <T>(
+/** A recorded call returns its recorded result, even if the run has a newer activation. */
+const onceForRun = <T>(
   write: AgentdWriteTx,
   call: RunCall,
   work: (tx: AgentdTx, run: RunRow) => Promise<T>,
 ): Promise<T> =>
   write((tx) =>
-    onceByKey(tx.sql, onceFor(call), tx.nowMs, async () =>
-      work(tx, await liveRun(tx, call.runId, call.fence)),
+    onceByKey(tx.sql, callKey(call), tx.nowMs, async () =>
+      work(tx, await findLiveRun(tx, call.runId, call.fence)),
     ),
   );
 
-export function callMethods(
+export function makeCallMethods(
   write: AgentdWriteTx,
 ): Pick<
   AgentdStore,
@@ -43,14 +43,14 @@ export function callMethods(
   | 'answerWait'
   | 'endApprovalWait'
   | 'putArtifact'
-  | 'noteRead'
+  | 'recordArtifactRead'
   | 'mark'
 > {
   return {
     delegate: (call, task, wait, childrenMax) =>
-      forRun(write, call, async (tx, run) => {
-        await assertFewer(tx, run.task_id, childrenMax);
-        const row = await createChecked(tx, task);
+      onceForRun(write, call, async (tx, run) => {
+        await assertChildrenBelow(tx, run.task_id, childrenMax);
+        const row = await insertCheckedTask(tx, task);
         await insertMessage(tx, {
           type: 'TaskRequest',
           contextId: row.context_id,
@@ -77,18 +77,15 @@ export function callMethods(
         };
       }),
     finish: (call, ending) =>
-      forRun(write, call, async (tx, run) => {
+      onceForRun(write, call, async (tx, run) => {
         await endTask(tx, await findTask(tx, run.task_id), { ...ending, winner: run.id });
-        // The process that asked for this is still waiting for its answer; it ends by itself.
-        tx.endedRuns.splice(
-          0,
-          tx.endedRuns.length,
-          ...tx.endedRuns.filter((ended) => ended.runId !== run.id),
-        );
+        // The requesting process still waits for the response; it exits by itself.
+        const others = tx.endedRuns.filter((ended) => ended.runId !== run.id);
+        tx.endedRuns.splice(0, tx.endedRuns.length, ...others);
         return findTask(tx, run.task_id);
       }),
     sendFromRun: (call, message, wait) =>
-      forRun(write, call, async (tx, run) => {
+      onceForRun(write, call, async (tx, run) => {
         const row = await insertMessage(tx, message);
         if (wait === undefined) return { message: row, wait: null };
         return {
@@ -107,18 +104,18 @@ export function callMethods(
     send: (message, once) =>
       write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => insertMessage(tx, message))),
     openWait: (call, wait) =>
-      forRun(write, call, (tx, run) => openWait(tx, { ...wait, run, callId: call.callId })),
+      onceForRun(write, call, (tx, run) => openWait(tx, { ...wait, run, callId: call.callId })),
     answerWait: (id, answer, by) =>
       write(async (tx) => {
         const wait = await findWait(tx, id);
         if (wait.status !== 'open')
-          throw fault('conflict', `${id} has ended already (${wait.outcome})`, {
-            hint: 'The first answer counts.',
+          throw fault('conflict', `${id} has already ended (${wait.outcome})`, {
+            hint: 'See agentctl questions for open ones.',
           });
         if (wait.kind !== 'question')
           throw fault(
             'conflict',
-            `${id} waits for ${wait.kind === 'child' ? 'a task' : `a ${wait.kind}`}, not for an answer`,
+            `${id} is not a question; it waits for ${wait.kind === 'child' ? 'a task' : `a ${wait.kind}`}`,
           );
         const choices = JSON.parse(wait.choices) as string[];
         if (choices.length > 0 && !choices.includes(answer))
@@ -129,7 +126,7 @@ export function callMethods(
     endApprovalWait: ({ approvalId, run_id, call_id, outcome, decision, by }) =>
       write(async (tx) => {
         const run = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', run_id);
-        if (run === undefined) throw fault('not_found', `there is no run ${run_id}`);
+        if (run === undefined) throw fault('not_found', `run ${run_id} not found`);
         const wait = await tx.sql.one<WaitRow>(
           "SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND kind = 'approval' AND question = ?",
           run_id,
@@ -143,51 +140,52 @@ export function callMethods(
       }),
     putArtifact: (artifact, call, once) =>
       write((tx) =>
-        onceByKey(tx.sql, call === undefined ? once : onceFor(call), tx.nowMs, async () => {
-          if (call !== undefined) await liveRun(tx, call.runId, call.fence);
+        onceByKey(tx.sql, call === undefined ? once : callKey(call), tx.nowMs, async () => {
+          if (call !== undefined) await findLiveRun(tx, call.runId, call.fence);
           return insertArtifact(tx, artifact, call);
         }),
       ),
-    noteRead: (call, artifact) =>
-      forRun(write, call, async (tx, run) => {
+    recordArtifactRead: (call, artifact) =>
+      onceForRun(write, call, async (tx, run) => {
         await tx.event({
           id: `${call.callId}.read`,
           event: 'artifact.read',
           principal: `agent:${run.agent}`,
           task_id: run.task_id,
-          ...(await rootOf(tx, run.task_id)),
+          ...(await findRoot(tx, run.task_id)),
           run_id: run.id,
           call_id: call.callId,
           artifact: artifact.id,
         });
-        await markTask(tx, run.task_id, artifact.labels, {
-          id: call.callId,
-          why: `the artifact ${artifact.id}`,
-          run_id: run.id,
-          call_id: call.callId,
-        });
+        await markByCall(tx, call, run, artifact.labels, `artifact ${artifact.id}`);
         return null;
       }),
     mark: (call, labels, why) =>
-      forRun(write, call, (tx, run) =>
-        markTask(tx, run.task_id, labels, {
-          id: call.callId,
-          why,
-          run_id: run.id,
-          call_id: call.callId,
-        }),
-      ),
+      onceForRun(write, call, (tx, run) => markByCall(tx, call, run, labels, why)),
   };
 }
 
-/** Counted where they are made: several calls of one step come at the same time. */
-async function assertFewer(tx: AgentdTx, taskId: string, childrenMax: number): Promise<void> {
+const markByCall = (
+  tx: AgentdTx,
+  { callId }: RunCall,
+  run: RunRow,
+  labels: readonly Label[],
+  why: string,
+): Promise<Label[]> =>
+  markTask(tx, run.task_id, labels, { id: callId, why, run_id: run.id, call_id: callId });
+
+/** Counted in the same transaction, because calls of one step are concurrent. */
+async function assertChildrenBelow(
+  tx: AgentdTx,
+  taskId: string,
+  childrenMax: number,
+): Promise<void> {
   const counted = await tx.sql.one<{ n: number }>(
     'SELECT COUNT(*) AS n FROM tasks WHERE parent_task_id = ?',
     taskId,
   );
   if (Number(counted?.n ?? 0) >= childrenMax)
-    throw fault('limit', `a task may have at most ${childrenMax} children`);
+    throw fault('limit', `a task may have up to ${childrenMax} subtasks`);
 }
 
 async function insertArtifact(
@@ -207,18 +205,14 @@ async function insertArtifact(
     labels: JSON.stringify(a.labels),
     created_ms: tx.nowMs,
   };
-  const names = Object.keys(row);
-  await tx.sql.run(
-    `INSERT INTO artifacts (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
-    ...(Object.values(row) as (string | number | null)[]),
-  );
+  await insertRow(tx.sql, 'artifacts', row);
   await tx.event({
     id: `${row.id}.stored`,
     event: 'artifact.stored',
     principal: row.created_by,
     artifact: row.id,
     data: { sha256: row.object_hash, bytes: row.size_bytes },
-    ...(row.task_id === null ? {} : { task_id: row.task_id, ...(await rootOf(tx, row.task_id)) }),
+    ...(row.task_id === null ? {} : { task_id: row.task_id, ...(await findRoot(tx, row.task_id)) }),
     ...(call === undefined ? {} : { run_id: call.runId, call_id: call.callId }),
   });
   return row;

@@ -1,13 +1,12 @@
-// Dependencies as a property: whatever order tasks end in, the store leaves them as looking at
-// everything again and again would.
+// Dependencies as a property: for any order of task ends, the store agrees with a naive fixpoint.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { callOf, DATABASES, done, world } from './testing.ts';
+import { DATABASES, done, makeCall, world } from './testing.ts';
 
 type Node = { id: string; after: string[] };
 
-/** Looks at every held task again and again until nothing changes. */
+/** Re-evaluates every blocked task until nothing changes. */
 function settle(tasks: readonly Node[], status: Map<string, string>): void {
   for (let changed = true; changed; ) {
     changed = false;
@@ -42,9 +41,9 @@ test('[K83] ends free or reject exactly those that come after', async () => {
         const chosen = open[pick % Math.max(1, open.length)];
         if (chosen === undefined) break;
         if (completes && status.get(chosen.id) === 'ready') {
-          const [held] = await claim(1);
-          await store.finish(callOf(held!.run), done('x'));
-          status.set(held!.task.id, 'completed');
+          const [claimed] = await claim(1);
+          await store.finish(makeCall(claimed!.run), done('x'));
+          status.set(claimed!.task.id, 'completed');
         } else {
           await store.cancelTask(chosen.id, 'not wanted', 'person:a');
           status.set(chosen.id, 'canceled');

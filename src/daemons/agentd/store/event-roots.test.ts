@@ -1,15 +1,15 @@
-// Every event about a task names the root of its tree, on both databases.
+// Every event about a task names the root task, on both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { callOf, DATABASES, world } from './testing.ts';
+import { DATABASES, makeCall, world } from './testing.ts';
 
 for (const [name, open] of Object.entries(DATABASES))
-  test(`events of waits, messages and artifacts name the root of their tree on ${name}`, async () => {
+  test(`events of waits, messages and artifacts name their root task on ${name}`, async () => {
     const { store, task, claim, events } = await world(open);
     const root = await task({ agent: 'coder' });
     const part = await task({ parent: root, contextId: root.context_id });
-    const held = (await claim()).find((one) => one.task.id === part.id)!;
-    const call = () => callOf(held.run);
+    const claimed = (await claim()).find(({ task }) => task.id === part.id)!;
+    const call = () => makeCall(claimed.run);
     const message = {
       type: 'TaskProgress',
       contextId: root.context_id,
@@ -23,7 +23,7 @@ for (const [name, open] of Object.entries(DATABASES))
       delivered: false,
     };
     await store.send(message, undefined);
-    await store.inbox({ runId: held.run.id, fence: held.run.fence }, 0);
+    await store.inbox({ runId: claimed.run.id, fence: claimed.run.fence }, 0);
     const wait = await store.openWait(call(), { kind: 'question', by: ['person'], question: '?' });
     await store.answerWait(wait.id, 'yes', 'person:alice');
     const artifact = {
@@ -38,7 +38,7 @@ for (const [name, open] of Object.entries(DATABASES))
       labels: ['agent' as const],
     };
     await store.putArtifact(artifact, call(), undefined);
-    await store.noteRead(call(), artifact);
+    await store.recordArtifactRead(call(), artifact);
     assert.ok(await store.outbox.drain(20_000));
     const found = events.filter((event) => /^(wait|message|artifact)\./.test(event.event));
     assert.deepEqual(

@@ -1,37 +1,39 @@
-// Marks: whatever brought outside text in, the task is marked, once, and the mark goes on with
-// results, messages and artifacts. On both databases.
+// Marks: a task is marked once by outside text, and the mark spreads with results, messages and
+// artifacts. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { callOf, DATABASES, done, type StoreWorld, world } from './testing.ts';
+import { DATABASES, done, makeCall, type StoreWorld, world } from './testing.ts';
 
-const labelsOf = async ({ store }: StoreWorld, id: string): Promise<string[]> =>
+const readLabels = async ({ store }: StoreWorld, id: string): Promise<string[]> =>
   JSON.parse((await store.taskRow(id)).labels) as string[];
-const heldRun = async (it: StoreWorld, taskId: string) =>
-  (await it.claim()).find((one) => one.task.id === taskId)!.run;
+const claimRun = async (it: StoreWorld, taskId: string) =>
+  (await it.claim()).find(({ task }) => task.id === taskId)!.run;
 
 for (const [name, open] of Object.entries(DATABASES)) {
-  test(`[R10] [R401] a mark grows, is told once, and plain provenance marks nobody, on ${name}`, async () => {
+  test(`[R10] [R401] a mark is added once with one event, and other labels mark nothing, on ${name}`, async () => {
     const it = await world(open);
     const task = await it.task();
-    const run = await heldRun(it, task.id);
-    assert.deepEqual(await it.store.mark(callOf(run), ['tool', 'agent'], 'a tool'), []);
-    assert.deepEqual(await labelsOf(it, task.id), ['person']);
-    assert.deepEqual(await it.store.mark(callOf(run), ['outside', 'tool'], 'a page'), ['outside']);
-    assert.deepEqual(await it.store.mark(callOf(run), ['outside'], 'another page'), []);
-    assert.deepEqual(await labelsOf(it, task.id), ['person', 'outside']);
+    const run = await claimRun(it, task.id);
+    assert.deepEqual(await it.store.mark(makeCall(run), ['tool', 'agent'], 'a tool'), []);
+    assert.deepEqual(await readLabels(it, task.id), ['person']);
+    assert.deepEqual(await it.store.mark(makeCall(run), ['outside', 'tool'], 'a page'), [
+      'outside',
+    ]);
+    assert.deepEqual(await it.store.mark(makeCall(run), ['outside'], 'another page'), []);
+    assert.deepEqual(await readLabels(it, task.id), ['person', 'outside']);
     assert.ok(await it.store.outbox.drain(20_000));
-    const told = it.events.filter(({ event }) => event === 'run.marked');
+    const marked = it.events.filter(({ event }) => event === 'run.marked');
     assert.deepEqual(
-      told.map(({ task_id, run_id, status, data }) => [task_id, run_id, status, data]),
+      marked.map(({ task_id, run_id, status, data }) => [task_id, run_id, status, data]),
       [[task.id, run.id, 'outside', { why: 'a page' }]],
     );
     await it.store.close();
   });
 
-  test(`[R10] [R401] the result of a marked child marks whoever waits for it, on ${name}`, async () => {
+  test(`[R10] [R401] the result of a marked subtask marks the waiting task, on ${name}`, async () => {
     const it = await world(open);
     const parent = await it.task();
-    const run = await heldRun(it, parent.id);
+    const run = await claimRun(it, parent.id);
     const child = {
       id: `task_${'1'.repeat(26)}`,
       parent,
@@ -48,24 +50,24 @@ for (const [name, open] of Object.entries(DATABASES)) {
       retryOf: null,
       labels: ['agent'],
     };
-    await it.store.delegate(callOf(run), child, {}, 9);
-    const childRun = await heldRun(it, child.id);
-    await it.store.mark(callOf(childRun), ['outside'], 'a page');
-    assert.deepEqual(await labelsOf(it, parent.id), ['person'], 'not before it has the result');
-    await it.store.finish(callOf(childRun), done('a summary'));
-    assert.deepEqual(await labelsOf(it, parent.id), ['person', 'outside']);
+    await it.store.delegate(makeCall(run), child, {}, 9);
+    const childRun = await claimRun(it, child.id);
+    await it.store.mark(makeCall(childRun), ['outside'], 'a page');
+    assert.deepEqual(await readLabels(it, parent.id), ['person'], 'not before it has the result');
+    await it.store.finish(makeCall(childRun), done('a summary'));
+    assert.deepEqual(await readLabels(it, parent.id), ['person', 'outside']);
     await it.store.close();
   });
 
   test(`[R10] [R401] messages and artifacts mark who reads them, on ${name}`, async () => {
     const it = await world(open);
-    const [one, two] = [await it.task(), await it.task({ agent: 'coder' })];
+    const [first, second] = [await it.task(), await it.task({ agent: 'coder' })];
     const claimed = await it.claim();
-    const runOf = (id: string) => claimed.find(({ task }) => task.id === id)!.run;
+    const findRun = (id: string) => claimed.find(({ task }) => task.id === id)!.run;
     const message = {
       type: 'TaskProgress',
-      contextId: one.context_id,
-      taskId: one.id,
+      contextId: first.context_id,
+      taskId: first.id,
       inReplyTo: null,
       from: 'agent:tester',
       to: 'agent:planner',
@@ -75,11 +77,11 @@ for (const [name, open] of Object.entries(DATABASES)) {
       delivered: false,
     };
     await it.store.send({ ...message, labels: [...message.labels] }, undefined);
-    await it.store.inbox({ runId: runOf(one.id).id, fence: runOf(one.id).fence }, 0);
-    assert.deepEqual(await labelsOf(it, one.id), ['person', 'outside']);
+    await it.store.inbox({ runId: findRun(first.id).id, fence: findRun(first.id).fence }, 0);
+    assert.deepEqual(await readLabels(it, first.id), ['person', 'outside']);
     const artifact = { id: `artifact_${'2'.repeat(26)}`, labels: ['secret' as const] };
-    await it.store.noteRead(callOf(runOf(two.id)), artifact);
-    assert.deepEqual(await labelsOf(it, two.id), ['person', 'secret']);
+    await it.store.recordArtifactRead(makeCall(findRun(second.id)), artifact);
+    assert.deepEqual(await readLabels(it, second.id), ['person', 'secret']);
     await it.store.close();
   });
 }

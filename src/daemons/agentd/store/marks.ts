@@ -1,30 +1,30 @@
-// Marks inside a transaction: the labels of a task that say what its runs have seen. They only
-// ever grow, and everything that a marked run makes or sends carries them on.
+// Marks tasks within a transaction. Marks are only ever added, and everything that a marked run
+// creates or sends carries them.
 import { type Label, MARKS } from '../../../wire/primitives.ts';
 import { isEnded } from '../rules.ts';
 import type { TaskRow } from './rows.ts';
 import type { AgentdTx } from './tx.ts';
 
-export const spreading = (labels: readonly string[]): Label[] =>
+export const filterMarks = (labels: readonly string[]): Label[] =>
   MARKS.filter((mark) => labels.includes(mark));
 
-/** `by` names what brought the mark, so that the events tell where it came from. */
+/** Returns the added marks. `by` names their source, for the event. */
 export async function markTask(
   tx: AgentdTx,
   taskId: string,
   labels: readonly string[],
   by: { id: string; why: string; run_id?: string; call_id?: string },
 ): Promise<Label[]> {
-  const wanted = spreading(labels);
-  if (wanted.length === 0) return [];
+  const marks = filterMarks(labels);
+  if (marks.length === 0) return [];
   const task = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', taskId);
   if (task === undefined || isEnded(task.status)) return [];
-  const has = JSON.parse(task.labels) as string[];
-  const added = wanted.filter((label) => !has.includes(label));
+  const existing = JSON.parse(task.labels) as string[];
+  const added = marks.filter((label) => !existing.includes(label));
   if (added.length === 0) return [];
   await tx.sql.run(
     'UPDATE tasks SET labels = ? WHERE id = ?',
-    JSON.stringify([...has, ...added]),
+    JSON.stringify([...existing, ...added]),
     taskId,
   );
   const { id, why, ...source } = by;

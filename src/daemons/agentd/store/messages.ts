@@ -1,11 +1,12 @@
-// Messages inside a transaction: numbered per pair, so that each is delivered once and in order.
-// What a step of a run was given is recorded, so that the same step sees the same messages when it
-// runs again.
+// Stores and delivers messages within a transaction. They are numbered per pair, so each is
+// delivered once and in order. Deliveries are recorded per step, so a replayed step gets the same
+// messages.
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
-import type { AgentdTx } from './tx.ts';
-import { endWaitsForMessage, rootOf } from './waits.ts';
+import { runEventIds } from './task-rows.ts';
+import { type AgentdTx, insertRow } from './tx.ts';
+import { endWaitsForMessage, findRoot } from './waits.ts';
 
 export type NewMessage = {
   type: string;
@@ -17,7 +18,7 @@ export type NewMessage = {
   labels: Label[];
   parts: unknown[];
   text: string;
-  /** Already handed over by another way, such as the result of a wait. */
+  /** Already delivered another way, such as by the result of a wait. */
   delivered: boolean;
 };
 
@@ -43,44 +44,23 @@ export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<
     sent_ms: tx.nowMs,
     delivered_ms: message.delivered || answered ? tx.nowMs : null,
   };
-  const names = Object.keys(row);
-  await tx.sql.run(
-    `INSERT INTO messages (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
-    ...(Object.values(row) as (string | number | null)[]),
-  );
+  await insertRow(tx.sql, 'messages', row);
   await tx.event({
     id: `${id}.sent`,
     event: 'message.sent',
     principal: message.from,
     ...(message.taskId === null
       ? {}
-      : { task_id: message.taskId, ...(await rootOf(tx, message.taskId)) }),
+      : { task_id: message.taskId, ...(await findRoot(tx, message.taskId)) }),
     status: message.type,
     data: { to: message.to, bytes: row.parts.length, pair_seq: row.pair_seq },
   });
   return row;
 }
 
-export async function sendSystemMessage(
-  tx: AgentdTx,
-  m: { type: string; task: TaskRow; from: string; to: string; text: string; delivered: boolean },
-): Promise<void> {
-  const labels: Label[] = [...new Set<Label>(['agent', ...(JSON.parse(m.task.labels) as Label[])])];
-  await insertMessage(tx, {
-    type: m.type,
-    contextId: m.task.context_id,
-    taskId: m.task.id,
-    from: m.from,
-    to: m.to,
-    inReplyTo: null,
-    labels,
-    parts: [{ kind: 'text', text: m.text }],
-    text: m.text,
-    delivered: m.delivered,
-  });
-}
-
-/** An agent may have several runs in one thread: a result goes to the one that asked for it. */
+/**
+ * An agent may have several runs in one thread; a result goes to the run that delegated the task.
+ */
 const WAITING_FOR_RUN = `
 SELECT m.id, m.labels, m.from_principal FROM messages m LEFT JOIN tasks t ON t.id = m.task_id
   LEFT JOIN tasks asked ON asked.id = t.parent_task_id AND asked.assigned_to = ?
@@ -88,7 +68,7 @@ WHERE m.to_principal = ? AND m.context_id = ? AND m.delivered_ms IS NULL
   AND (m.type NOT IN ('TaskResult', 'TaskRejected') OR asked.id IS NULL OR asked.id = ?)
 ORDER BY m.id LIMIT 100`;
 
-export async function inboxForStep(
+export async function deliverInbox(
   tx: AgentdTx,
   run: RunRow,
   task: TaskRow,
@@ -107,7 +87,7 @@ export async function inboxForStep(
       task.context_id,
       task.id,
     );
-    // A new step is progress: crashes before it do not add up with those after it.
+    // A new step is progress, so earlier crashes no longer count.
     await tx.sql.run('UPDATE runs SET crashes = 0 WHERE id = ? AND crashes > 0', run.id);
     for (const { id, labels, from_principal: from } of waiting) {
       await tx.sql.run(
@@ -120,10 +100,7 @@ export async function inboxForStep(
       await tx.event({
         id: `${id}.delivered`,
         event: 'message.delivered',
-        agent: run.agent,
-        task_id: task.id,
-        root_task_id: task.root_task_id,
-        run_id: run.id,
+        ...runEventIds(task, run),
         data: { message: id, step },
       });
       const why = `a message from ${from}`;

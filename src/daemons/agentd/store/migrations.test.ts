@@ -1,5 +1,5 @@
-// A database that the first release wrote: what was answered under a key is found under it again,
-// so that neither a run nor a client that asks again does a thing twice.
+// A database of the first release: recorded responses are still found under their keys, so that a
+// repeated request of a run or client has no second effect.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { PGlite } from '@electric-sql/pglite';
 import type { Database, Migrations } from '../../../platform/sql/database.ts';
 import { openPostgres, type PostgresClient } from '../../../platform/sql/postgres.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
-import { onceFor } from './call-methods.ts';
+import { callKey } from './call-methods.ts';
 import { MIGRATIONS } from './schema.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'agentd-m-'));
@@ -21,7 +21,7 @@ const CALL = 'call_1000001xzq9xdbvws3t9aq5dr6';
 const OF_OTHER = 'call_1002011sfj08e5qre7n3fg3fgb';
 const OF_NOBODY = 'call_10000000000000000000000000';
 
-/** Scope, key and answer as the first release wrote them, and the scope now. */
+/** Scope, key and response as the first release wrote them, and the current scope. */
 const ROWS: [scope: string, key: string, answer: string, now: string][] = [
   ['run-call', CALL, '{"task":{}}', `run-call ${RUN}`],
   ['run-call', `${CALL}/result`, '{"id":"artifact_1"}', `run-call ${RUN}`],
@@ -76,7 +76,7 @@ for (const [name, make] of Object.entries(databases)) {
   describe(`agentd's database of the first release, on ${name}`, () => {
     const open = make();
 
-    it('answers are found under the scope they are looked for now', async () => {
+    it('recorded responses are found under the current scope', async () => {
       const old = await open(MIGRATIONS.slice(0, 1));
       await fill(old);
       await old.close();
@@ -88,7 +88,7 @@ for (const [name, make] of Object.entries(databases)) {
       const wanted = ROWS.map(([, key, answer, now]) => [key, answer, now]);
       assert.deepEqual(seen.sort(), wanted.sort());
       const call = { runId: RUN, fence: 2, callId: CALL, requestHash: 'h' };
-      assert.equal(onceFor(call).scope, `run-call ${RUN}`);
+      assert.equal(callKey(call).scope, `run-call ${RUN}`);
       await db.close();
     });
   });

@@ -1,15 +1,15 @@
-// Opens agentd's store: puts the methods of the files beside this one together over one database.
+// Opens agentd's store: combines the methods of the other files over one database.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { recallOnce } from '../../../platform/sql/idempotency.ts';
-import { callMethods, onceFor } from './call-methods.ts';
-import { runMethods } from './run-methods.ts';
+import { callKey, makeCallMethods } from './call-methods.ts';
+import { makeRunMethods } from './run-methods.ts';
 import type { AgentdStore } from './store.ts';
-import { agentMethods, taskMethods } from './task-methods.ts';
-import { timeMethods } from './time-methods.ts';
+import { makeAgentMethods, makeTaskMethods } from './task-methods.ts';
+import { makeTimeMethods } from './time-methods.ts';
 import { type CommittedWrite, makeWriteTx } from './tx.ts';
 import { makeViews } from './views.ts';
 
@@ -34,13 +34,13 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
   const write = makeWriteTx({ ...options, outbox });
   return {
     ...makeViews(db, clock),
-    recall: (once) => db.read((sql) => recallOnce(sql, once)),
-    recallCall: (call) => db.read((sql) => recallOnce(sql, onceFor(call))),
-    ...agentMethods(write),
-    ...taskMethods(write),
-    ...runMethods(write),
-    ...callMethods(write),
-    ...timeMethods(write),
+    findRecorded: (once) => db.read((sql) => recallOnce(sql, once)),
+    findRecordedCall: (call) => db.read((sql) => recallOnce(sql, callKey(call))),
+    ...makeAgentMethods(write),
+    ...makeTaskMethods(write),
+    ...makeRunMethods(write),
+    ...makeCallMethods(write),
+    ...makeTimeMethods(write),
     outbox,
     async close() {
       await outbox.drain(2_000);

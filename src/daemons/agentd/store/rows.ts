@@ -1,4 +1,4 @@
-// Rows of agentd's tables, and how each becomes what the wire shows.
+// Row types of agentd's tables, and their conversion to wire views.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type {
   ArtifactView,
@@ -116,7 +116,7 @@ export const time = (ms: number | null): string | null =>
   ms === null ? null : toTimestamp(Number(ms));
 export const parse = (text: string | null): unknown => (text === null ? null : JSON.parse(text));
 
-export function taskView(row: TaskRow, after: string[]): TaskView {
+export function toTaskView(row: TaskRow, after: string[]): TaskView {
   return {
     ...row,
     after,
@@ -133,7 +133,7 @@ export function taskView(row: TaskRow, after: string[]): TaskView {
   } as unknown as TaskView;
 }
 
-export function runView(row: RunRow): RunView {
+export function toRunView(row: RunRow): RunView {
   return {
     id: row.id,
     task_id: row.task_id,
@@ -149,7 +149,7 @@ export function runView(row: RunRow): RunView {
   } as RunView;
 }
 
-export function waitView(row: WaitRow): WaitView {
+export function toWaitView(row: WaitRow): WaitView {
   return {
     id: row.id,
     run_id: row.run_id,
@@ -172,7 +172,7 @@ export function waitView(row: WaitRow): WaitView {
   } as WaitView;
 }
 
-export function messageView(row: MessageRow): MessageView {
+export function toMessageView(row: MessageRow): MessageView {
   return {
     id: row.id,
     type: row.type,
@@ -189,7 +189,7 @@ export function messageView(row: MessageRow): MessageView {
   } as MessageView;
 }
 
-export function artifactView(row: ArtifactRow): ArtifactView {
+export function toArtifactView(row: ArtifactRow): ArtifactView {
   return {
     id: row.id,
     ref: `artifact://${row.id}`,

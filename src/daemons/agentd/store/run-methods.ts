@@ -1,18 +1,17 @@
-// The store's methods for runs: claiming, beating, parking, giving back. Each is one transaction.
-
+// The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
 import { forgetOnce } from '../../../platform/sql/idempotency.ts';
-import { inboxForStep } from './messages.ts';
+import { deliverInbox } from './messages.ts';
 import type { RunRow } from './rows.ts';
-import { claimRuns, findRun, liveRun, requeueRun } from './runs.ts';
+import { claimRuns, findLiveRun, findRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
 import type { AgentdWriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
 
-const ONCE_KEPT_MS = 30 * 86_400_000;
+const IDEMPOTENCY_WINDOW_MS = 30 * 86_400_000;
 
-export function runMethods(
+export function makeRunMethods(
   write: AgentdWriteTx,
 ): Pick<
   AgentdStore,
@@ -21,7 +20,7 @@ export function runMethods(
   | 'renewLease'
   | 'inbox'
   | 'park'
-  | 'activationEnded'
+  | 'endActivation'
   | 'recoverRuns'
   | 'breakRun'
 > {
@@ -41,7 +40,7 @@ export function runMethods(
     renewLease: (key, leaseMs) =>
       write(
         async (tx) => {
-          await liveRun(tx, key.runId, key.fence);
+          await findLiveRun(tx, key.runId, key.fence);
           await tx.sql.run(
             'UPDATE runs SET lease_until_ms = ? WHERE id = ?',
             tx.nowMs + leaseMs,
@@ -54,34 +53,34 @@ export function runMethods(
     inbox: (key, step) =>
       write(
         async (tx) => {
-          const run = await liveRun(tx, key.runId, key.fence);
-          return inboxForStep(tx, run, await findTask(tx, run.task_id), step);
+          const run = await findLiveRun(tx, key.runId, key.fence);
+          return deliverInbox(tx, run, await findTask(tx, run.task_id), step);
         },
         { mayStart: false },
       ),
     park: (key, callIds) =>
-      write(async (tx) => parkRun(tx, await liveRun(tx, key.runId, key.fence), callIds)),
-    activationEnded: (key, crash) =>
+      write(async (tx) => parkRun(tx, await findLiveRun(tx, key.runId, key.fence), callIds)),
+    endActivation: (key, crash) =>
       write(async (tx) => {
         const run = await findRun(tx, key.runId);
         if (run.status === 'live' && run.fence === key.fence) await requeueRun(tx, run, crash);
       }),
-    recoverRuns: (why = 'the runtime ended while it ran') =>
+    recoverRuns: (reason = 'the runtime ended while it ran') =>
       write(async (tx) => {
         const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
         for (const run of runs)
           await requeueRun(tx, run, {
-            detail: why,
+            detail: reason,
             counts: false,
             crashesMax: 0,
           });
-        // A clock set back meanwhile must not keep crashed runs waiting for hours.
+        // If the clock was set back, crashed runs must not wait for hours.
         await tx.sql.run(
           "UPDATE runs SET not_before_ms = ? WHERE status = 'queued' AND not_before_ms > ?",
           tx.nowMs + 10_000,
           tx.nowMs + 10_000,
         );
-        await forgetOnce(tx.sql, tx.nowMs - ONCE_KEPT_MS);
+        await forgetOnce(tx.sql, tx.nowMs - IDEMPOTENCY_WINDOW_MS);
         return runs.length;
       }),
     breakRun: (key, reason) =>

@@ -1,37 +1,36 @@
-// Runs inside a transaction: claiming with a lease and a fence, giving back, recovering after a
-// crash.
+// Claims runs with a lease and a fence, and requeues them, within a transaction.
 import { fault } from '../../../wire/errors.ts';
-import type { DeclaredAgent } from '../manifests.ts';
-import { crashPauseMs, isEnded, type TaskLimits } from '../rules.ts';
+import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { crashBackoffMs, isEnded, type TaskLimits } from '../rules.ts';
 import type { RunRow, TaskRow } from './rows.ts';
-import { findTask, setStatus } from './task-rows.ts';
+import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { endTask } from './tasks.ts';
 import type { AgentdTx } from './tx.ts';
 
 export async function findRun(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<RunRow> {
   const row = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
-  if (row === undefined) throw fault('not_found', `there is no run ${id}`);
+  if (row === undefined) throw fault('not_found', `run ${id} not found`);
   return row;
 }
 
-/** The run, if this activation is the one that holds it. */
-export async function liveRun(
+/** Throws unless this activation holds the run. */
+export async function findLiveRun(
   tx: Pick<AgentdTx, 'sql'>,
   id: string,
   fence: number,
 ): Promise<RunRow> {
   const run = await findRun(tx, id);
   if (run.status !== 'live' || run.fence !== fence)
-    throw fault('stale_fence', `${id} is not held by activation ${fence} any more`);
+    throw fault('stale_fence', `activation ${fence} no longer holds ${id}`);
   return run;
 }
 
-/** `counts` when the run itself is to blame: so many of them end its task. */
+/** `counts` if the run itself is at fault; more than `crashesMax` of those fail its task. */
 export type Crash = { detail: string; counts: boolean; crashesMax: number; pauseMs?: number };
 
 export type Claim = { run: RunRow; task: TaskRow; first: boolean };
 
-/** So many of each agent that a busy one hides nobody; briefings stay where they are. */
+/** Limited per agent, so that a busy agent does not hide others. Briefings are not read. */
 const CANDIDATES = `
 SELECT * FROM (
   SELECT r.id, r.task_id, r.agent, r.priority, r.fence, r.status, r.outcome, r.activations, r.crashes,
@@ -45,7 +44,6 @@ SELECT * FROM (
 export type ClaimOptions = {
   slots: number;
   leaseMs: number;
-  /** How long a task may take, from what it and its agent's manifest say. */
   maxTimeS: (task: TaskRow, agent: TaskLimits) => number | undefined;
 };
 
@@ -69,12 +67,12 @@ export async function claimRuns(tx: AgentdTx, options: ClaimOptions): Promise<Cl
     const { replicas, limits } = JSON.parse(agent_spec) as DeclaredAgent;
     if (busy >= replicas) continue;
     live.set(run.agent, busy + 1);
-    claims.push(await claimOne(tx, run, limits, options));
+    claims.push(await claimRun(tx, run, limits, options));
   }
   return claims;
 }
 
-async function claimOne(
+async function claimRun(
   tx: AgentdTx,
   run: RunRow,
   agent: TaskLimits,
@@ -97,43 +95,33 @@ async function claimOne(
   const task = await findTask(tx, run.task_id);
   const maxTimeS = options.maxTimeS(task, agent);
   if (first && maxTimeS !== undefined) {
-    // The least of them: a second run of the task gets no more time than the first left it.
+    // A second run of the task gets no more time than the first one left.
     task.expires_ms = Math.min(
       task.expires_ms ?? Number.MAX_SAFE_INTEGER,
       tx.nowMs + maxTimeS * 1000,
     );
     await tx.sql.run('UPDATE tasks SET expires_ms = ? WHERE id = ?', task.expires_ms, task.id);
   }
-  await setStatus(tx, task, 'working', null);
-  const base = {
-    agent: run.agent,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    run_id: run.id,
-  };
-  if (first) await tx.event({ id: `${task.id}.started.${run.id}`, event: 'task.started', ...base });
+  await setTaskStatus(tx, task, 'working', null);
+  const ids = runEventIds(task, run);
+  if (first) await tx.event({ id: `${task.id}.started.${run.id}`, event: 'task.started', ...ids });
   await tx.event({
     id: `${run.id}.started.${run.fence}`,
     event: first ? 'run.started' : 'run.restarted',
-    ...base,
+    ...ids,
     data: { fence: run.fence },
   });
   return { run, task, first };
 }
 
-/**
- * An activation is over and the run is neither parked nor ended: the process crashed or was lost.
- */
+/** Requeues a run whose activation ended without parking or ending it, or fails its task. */
 export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promise<void> {
   const task = await findTask(tx, run.task_id);
   const crashes = run.crashes + (crash.counts ? 1 : 0);
   await tx.event({
     id: `${run.id}.${crash.counts ? 'crashed' : 'released'}.${run.fence}`,
     event: crash.counts ? 'run.crashed' : 'run.released',
-    agent: run.agent,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    run_id: run.id,
+    ...runEventIds(task, run),
     data: { fence: run.fence, detail: crash.detail.slice(0, 500) },
   });
   if (crash.counts && crashes > crash.crashesMax) {
@@ -149,7 +137,7 @@ export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promi
     });
     return;
   }
-  const notBefore = tx.nowMs + (crash.counts ? crashPauseMs(crashes) : (crash.pauseMs ?? 0));
+  const notBefore = tx.nowMs + (crash.counts ? crashBackoffMs(crashes) : (crash.pauseMs ?? 0));
   await tx.sql.run(
     "UPDATE runs SET status = 'queued', lease_until_ms = NULL, crashes = ?, not_before_ms = ? WHERE id = ?",
     crashes,
@@ -157,5 +145,5 @@ export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promi
     run.id,
   );
   if (!isEnded(task.status))
-    await setStatus(tx, task, 'ready', crash.counts ? 'its runner crashed; starting again' : null);
+    await setTaskStatus(tx, task, 'ready', crash.counts ? 'its runner crashed; restarting' : null);
 }

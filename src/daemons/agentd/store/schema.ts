@@ -1,14 +1,14 @@
-// agentd's tables, in SQL that SQLite and PostgreSQL both take. Times are milliseconds since 1970,
-// lists and objects are JSON text, booleans are 0 or 1. The place of a migration in the list is its
-// version; one that was released stays as it is.
+// Defines agentd's tables, in SQL for both SQLite and PostgreSQL. Times are milliseconds since
+// 1970, lists and objects are JSON text, booleans are 0 or 1. A migration's index is its version;
+// released migrations never change.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { ONCE_TABLE } from '../../../platform/sql/idempotency.ts';
 
 /**
- * What was answered under a key is looked for under the route that it came by, and for a call under
- * its run. The calls of a run end with the last twenty characters of its id. A quote inside a text
- * is written as \" in JSON, so the names of members cannot be taken for something else.
+ * Narrows the scope of recorded responses from the caller to caller and route, and for a run's
+ * calls to the run. A run's call ids end with the last twenty characters of its id. JSON escapes
+ * quotes in text, so matching a quoted member name is unambiguous.
  */
 const NARROWER_SCOPES = `
 CREATE INDEX runs_by_tail ON runs (substr(id, 11));

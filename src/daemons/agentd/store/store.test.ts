@@ -1,9 +1,8 @@
-// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same
-// outcomes.
+// The store on SQLite and on PostgreSQL (PGlite): the same transactions, the same outcomes.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NewTask } from './tasks.ts';
-import { callOf, DATABASES, done, faultCode, world } from './testing.ts';
+import { DATABASES, done, faultCode, makeCall, world } from './testing.ts';
 
 for (const [name, open] of Object.entries(DATABASES)) {
   describe(`agentd's store on ${name}`, () => {
@@ -15,7 +14,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       assert.equal(first.run.fence, 1);
       assert.equal((await store.task(id)).status, 'working');
       assert.deepEqual(await claim(), []);
-      await store.finish(callOf(first.run), done('42'));
+      await store.finish(makeCall(first.run), done('42'));
       const ended = await store.task(id);
       assert.equal(ended.status, 'completed');
       assert.equal(ended.result, '42');
@@ -32,7 +31,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('keeps the order of priority and the limit of replicas', async () => {
+    it('claims by priority, up to the number of replicas', async () => {
       const { store, task, claim } = await world(open);
       await task({ agent: 'coder' });
       const high = await task({ agent: 'coder', priority: 5 });
@@ -46,8 +45,8 @@ for (const [name, open] of Object.entries(DATABASES)) {
     it('parks for a child, holds no lease, and wakes with a higher fence', async () => {
       const { store, task, claim } = await world(open);
       const parent = await task();
-      const [held] = await claim();
-      const call = callOf(held!.run);
+      const [claimed] = await claim();
+      const call = makeCall(claimed!.run);
       const child: NewTask = {
         id: `task_${'1'.repeat(26)}`,
         parent,
@@ -70,26 +69,29 @@ for (const [name, open] of Object.entries(DATABASES)) {
         made.task.id,
         'the same call delegates once',
       );
-      assert.equal(await store.park({ runId: held!.run.id, fence: 1 }, [call.callId]), true);
+      assert.equal(await store.park({ runId: claimed!.run.id, fence: 1 }, [call.callId]), true);
       assert.equal((await store.task(parent.id)).status, 'waiting');
       const [childClaim] = await claim();
       assert.equal(childClaim!.task.id, made.task.id);
-      await store.finish(callOf(childClaim!.run), { ...done('part done'), by: 'agent:coder' });
+      await store.finish(makeCall(childClaim!.run), { ...done('part done'), by: 'agent:coder' });
       const [woken] = await claim();
-      assert.equal(woken!.run.id, held!.run.id);
+      assert.equal(woken!.run.id, claimed!.run.id);
       assert.equal(woken!.run.fence, 2);
       const wait = await store.wait(made.wait!.id);
       assert.equal(wait.outcome, 'completed');
       assert.equal(wait.answer?.result, 'part done');
-      await assert.rejects(store.finish(callOf(held!.run), done('late')), faultCode('stale_fence'));
+      await assert.rejects(
+        store.finish(makeCall(claimed!.run), done('late')),
+        faultCode('stale_fence'),
+      );
       await store.close();
     });
 
-    it('does not park when everything waited for has ended already', async () => {
+    it('does not park when every wait has already ended', async () => {
       const { store, task, claim, advance } = await world(open);
       await task();
-      const [held] = await claim();
-      const call = callOf(held!.run);
+      const [claimed] = await claim();
+      const call = makeCall(claimed!.run);
       await store.openWait(call, {
         kind: 'timer',
         by: ['service:agentd'],
@@ -97,15 +99,15 @@ for (const [name, open] of Object.entries(DATABASES)) {
       });
       advance(2_000);
       await store.processDue();
-      assert.equal(await store.park({ runId: held!.run.id, fence: 1 }, [call.callId]), false);
+      assert.equal(await store.park({ runId: claimed!.run.id, fence: 1 }, [call.callId]), false);
       await store.close();
     });
 
     it('answers a question once and only with one of its choices', async () => {
       const { store, task, claim } = await world(open);
       await task();
-      const [held] = await claim();
-      const wait = await store.openWait(callOf(held!.run), {
+      const [claimed] = await claim();
+      const wait = await store.openWait(makeCall(claimed!.run), {
         kind: 'question',
         by: ['person'],
         question: 'which?',
@@ -127,7 +129,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       const b = await task({ after: [a.id] });
       const c = await task({ after: [b.id] });
       assert.equal((await store.task(b.id)).status, 'blocked');
-      await store.finish(callOf((await claim())[0]!.run), done('a'));
+      await store.finish(makeCall((await claim())[0]!.run), done('a'));
       assert.equal((await store.task(b.id)).status, 'ready');
       await store.cancelTask(b.id, 'not wanted', 'person:alice');
       const rejected = await store.task(c.id);
@@ -137,7 +139,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('refuses a child that would come after its own ancestor', async () => {
+    it('refuses a child that depends on its own ancestor', async () => {
       const { store, task } = await world(open);
       const root = await task();
       const child = await task({ parent: root });
@@ -152,17 +154,17 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('cancels the whole tree and tells whose processes must go', async () => {
+    it('cancels the whole tree and reports which processes to stop', async () => {
       const { store, task, claim, ended } = await world(open);
       const root = await task();
-      const [held] = await claim();
+      const [claimed] = await claim();
       const child = await task({ parent: root, agent: 'coder' });
       const [childClaim] = await claim();
       await store.cancelTask(root.id, 'stop', 'person:alice');
       assert.equal((await store.task(child.id)).status, 'canceled');
       assert.deepEqual(
         new Set(ended.map((run) => run.runId)),
-        new Set([held!.run.id, childClaim!.run.id]),
+        new Set([claimed!.run.id, childClaim!.run.id]),
       );
       await assert.rejects(store.cancelTask(root.id, 'again', 'person:alice'), faultCode('ended'));
       await store.close();
@@ -172,10 +174,10 @@ for (const [name, open] of Object.entries(DATABASES)) {
       const { store, task, claim, advance } = await world(open);
       const { id } = await task();
       for (let crash = 1; crash <= 3; crash++) {
-        const [held] = await claim();
-        assert.equal(held!.run.fence, crash);
-        await store.activationEnded(
-          { runId: held!.run.id, fence: crash },
+        const [claimed] = await claim();
+        assert.equal(claimed!.run.fence, crash);
+        await store.endActivation(
+          { runId: claimed!.run.id, fence: crash },
           { detail: 'boom', crashesMax: 2, counts: true },
         );
         assert.deepEqual(await claim(), [], 'not before the pause is over');
@@ -193,7 +195,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.addRun(id);
       const claims = await claim();
       assert.equal(claims.length, 2);
-      await store.finish(callOf(claims[1]!.run), done('second was faster'));
+      await store.finish(makeCall(claims[1]!.run), done('second was faster'));
       assert.equal((await store.runRow(claims[0]!.run.id)).outcome, 'lost');
       assert.equal((await store.runRow(claims[1]!.run.id)).outcome, 'completed');
       assert.deepEqual(
@@ -206,7 +208,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     it('numbers messages per pair and shows a step the same ones again', async () => {
       const { store, task, claim } = await world(open);
       const root = await task();
-      const [held] = await claim();
+      const [claimed] = await claim();
       const send = (text: string) =>
         store.send(
           {
@@ -223,10 +225,10 @@ for (const [name, open] of Object.entries(DATABASES)) {
           },
           undefined,
         );
-      const one = await send('one');
-      const two = await send('two');
-      assert.deepEqual([one.pair_seq, two.pair_seq].map(Number), [1, 2]);
-      const key = { runId: held!.run.id, fence: 1 };
+      const sentFirst = await send('one');
+      const sentSecond = await send('two');
+      assert.deepEqual([sentFirst.pair_seq, sentSecond.pair_seq].map(Number), [1, 2]);
+      const key = { runId: claimed!.run.id, fence: 1 };
       const first = await store.inbox(key, 0);
       await send('three');
       assert.deepEqual(
@@ -238,7 +240,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('answers the same idempotency key with the same task and refuses another request under it', async () => {
+    it('returns the same task for the same idempotency key and refuses a different request', async () => {
       const { store } = await world(open);
       const base = {
         parent: undefined,
@@ -266,14 +268,14 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('halts: live runs are given back, nothing is claimed until it is lifted', async () => {
+    it('halts: live runs are requeued, nothing is claimed until it is lifted', async () => {
       const { store, task, claim, ended } = await world(open);
       await task();
-      const [held] = await claim();
+      const [claimed] = await claim();
       assert.equal(await store.setHalt('enough', 'person:alice'), 1);
       assert.deepEqual(
         ended.map((run) => run.runId),
-        [held!.run.id],
+        [claimed!.run.id],
       );
       assert.deepEqual(await claim(), []);
       await store.liftHalt('person:alice');
@@ -281,7 +283,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('ends a task whose time is over and names the moment that is due next', async () => {
+    it('ends a task whose time limit is reached and returns the next due time', async () => {
       const { store, task, claim, advance } = await world(open);
       const { id } = await task({ deadlineMs: Date.parse('2026-01-01T00:10:00Z') });
       await claim();
@@ -289,21 +291,21 @@ for (const [name, open] of Object.entries(DATABASES)) {
       advance(11 * 60_000);
       const due = await store.processDue();
       assert.equal((await store.task(id)).error?.code, 'limit');
-      assert.deepEqual(due.expiredLeases, []);
+      assert.deepEqual(due, []);
       await store.close();
     });
 
-    it('refuses work for agents that are missing or paused, and gives back what a stopped one held', async () => {
+    it('refuses work for missing or paused agents, and requeues the runs of a stopped one', async () => {
       const { store, task, claim, ended } = await world(open);
       await assert.rejects(task({ agent: 'nobody' }), faultCode('not_found'));
       await store.setAgentStatus('tester', 'paused', 'person:alice');
       await assert.rejects(task({ agent: 'tester' }), faultCode('agent_paused'));
       await task();
-      const [held] = await claim();
+      const [claimed] = await claim();
       await store.setAgentStatus('planner', 'stopped', 'person:alice');
       assert.deepEqual(
         ended.map((run) => run.runId),
-        [held!.run.id],
+        [claimed!.run.id],
       );
       assert.deepEqual(await claim(), []);
       await store.setAgentStatus('planner', 'active', 'person:alice');
@@ -311,7 +313,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('takes up live runs of an earlier life without counting a crash', async () => {
+    it('requeues live runs after a restart without counting a crash', async () => {
       const { store, task, claim } = await world(open);
       await task();
       await claim();

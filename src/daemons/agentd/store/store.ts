@@ -1,6 +1,5 @@
-// What agentd's store offers: each method is one transaction named by its intent. Time is compared
-// in here. What the transactions do is in the files beside this one, which open-store.ts puts
-// together; views for reading are in views.ts.
+// The interface of agentd's store: each method is one transaction named by its intent.
+// open-store.ts combines the implementations; reads are in views.ts.
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { Label } from '../../../wire/primitives.ts';
@@ -13,11 +12,8 @@ import type { Views } from './views.ts';
 import type { NewWait } from './waits.ts';
 
 export type RunKey = { runId: string; fence: number };
-/** A call that toold makes for a run: it happens once, whatever is asked again. */
-/** `part` tells apart several things that one call needs done. */
+/** A call of toold for a run; a repeat has no effect. `part` distinguishes several per call. */
 export type RunCall = RunKey & { callId: string; part?: string; requestHash: string };
-
-export type Due = { expiredLeases: RunRow[] };
 
 export type AgentdStore = Views & {
   outbox: Outbox;
@@ -29,18 +25,18 @@ export type AgentdStore = Views & {
     by: string,
   ): Promise<void>;
   createTask(task: NewTask, once: IdempotencyKey | undefined): Promise<TaskRow>;
-  /** What was answered before under this key; a different request under it is refused. */
-  recall<T>(once: IdempotencyKey): Promise<T | undefined>;
-  recallCall<T>(call: RunCall): Promise<T | undefined>;
+  /** Returns the recorded response for this key. Throws if the request differs. */
+  findRecorded<T>(once: IdempotencyKey): Promise<T | undefined>;
+  findRecordedCall<T>(call: RunCall): Promise<T | undefined>;
   addRun(taskId: string): Promise<string>;
   claimRuns(options: ClaimOptions): Promise<Claim[]>;
   saveBriefing(runId: string, briefing: unknown): Promise<void>;
   renewLease(key: RunKey, leaseMs: number): Promise<number>;
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;
   park(key: RunKey, callIds: string[]): Promise<boolean>;
-  activationEnded(key: RunKey, crash: Crash): Promise<void>;
-  /** Gives back every live run without counting a crash; how many there were. */
-  recoverRuns(why?: string): Promise<number>;
+  endActivation(key: RunKey, crash: Crash): Promise<void>;
+  /** Requeues every live run without counting a crash, and returns how many there were. */
+  recoverRuns(reason?: string): Promise<number>;
   delegate(
     call: RunCall,
     task: NewTask,
@@ -57,22 +53,23 @@ export type AgentdStore = Views & {
   send(message: NewMessage, once: IdempotencyKey | undefined): Promise<MessageRow>;
   openWait(call: RunCall, wait: Omit<NewWait, 'run' | 'callId'>): Promise<WaitRow>;
   answerWait(id: string, answer: string, by: string): Promise<WaitRow>;
-  /** False when the call does not wait for it yet. */
+  /** Returns false if the call is not waiting for it yet. */
   endApprovalWait(ended: ApprovalEnded): Promise<boolean>;
   putArtifact(
     artifact: NewArtifact,
     call: RunCall | undefined,
     once: IdempotencyKey | undefined,
   ): Promise<ArtifactRow>;
-  noteRead(call: RunCall, artifact: { id: string; labels: Label[] }): Promise<null>;
-  /** What the call brought into the run marks its task; what was new. */
+  recordArtifactRead(call: RunCall, artifact: { id: string; labels: Label[] }): Promise<null>;
+  /** Marks the run's task and returns the marks that were new. */
   mark(call: RunCall, labels: readonly Label[], why: string): Promise<Label[]>;
   cancelTask(id: string, reason: string, by: string): Promise<TaskRow>;
   assignTask(id: string, agent: string, by: string): Promise<TaskRow>;
-  processDue(): Promise<Due>;
+  /** Ends due waits and tasks, and returns live runs whose lease has expired. */
+  processDue(): Promise<RunRow[]>;
   setHalt(reason: string, by: string): Promise<number>;
   liftHalt(by: string): Promise<void>;
-  runtimeEvent(
+  recordRuntimeEvent(
     event: 'runtime.started' | 'runtime.stopped' | 'policy.loaded' | 'policy.refused',
     data: Record<string, string | number>,
   ): Promise<void>;

@@ -1,20 +1,19 @@
-// The store's methods for agents and tasks: each is one transaction.
+// The store's methods for agents and tasks; each is one transaction.
 import { onceByKey } from '../../../platform/sql/idempotency.ts';
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { agentNames, agentNotFound } from '../agent-not-found.ts';
 import { findCycle, type TaskNode } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
-import { applyAgents, putAgent, setAgentStatus } from './agents.ts';
+import { agentNotFound, applyAgents, listAgentNames, putAgent, setAgentStatus } from './agents.ts';
 import type { AgentRow, TaskRow } from './rows.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
 import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 
-const CIRCLE_NODES_MAX = 5_000;
+const CYCLE_NODES_MAX = 5_000;
 
-export function agentMethods(
+export function makeAgentMethods(
   write: AgentdWriteTx,
 ): Pick<AgentdStore, 'applyAgents' | 'putAgent' | 'setAgentStatus'> {
   return {
@@ -24,12 +23,12 @@ export function agentMethods(
   };
 }
 
-export function taskMethods(
+export function makeTaskMethods(
   write: AgentdWriteTx,
 ): Pick<AgentdStore, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask'> {
   return {
     createTask: (task, once) =>
-      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => createChecked(tx, task))),
+      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => insertCheckedTask(tx, task))),
     addRun: (taskId) =>
       write(async (tx) => {
         const task = await findTask(tx, taskId);
@@ -39,7 +38,7 @@ export function taskMethods(
     cancelTask: (id, reason, by) =>
       write(async (tx) => {
         const task = await findTask(tx, id);
-        if (isEnded(task.status)) throw fault('ended', `${id} is ${task.status} already`);
+        if (isEnded(task.status)) throw fault('ended', `${id} is already ${task.status}`);
         await endTask(tx, task, {
           status: 'canceled',
           reason,
@@ -47,7 +46,7 @@ export function taskMethods(
           error: {
             code: 'canceled',
             message: reason,
-            hint: 'Create or retry the task if it is still wanted.',
+            hint: 'Create or retry the task if it is still needed.',
           },
         });
         return findTask(tx, id);
@@ -58,8 +57,8 @@ export function taskMethods(
         if (isEnded(task.status))
           throw fault('ended', `${id} is ${task.status}`, { hint: `agentctl task retry ${id}` });
         if (task.status === 'working' || task.status === 'waiting')
-          throw fault('conflict', `${id} is in the hands of ${task.assigned_to}`, {
-            hint: 'Cancel it first, or let it end.',
+          throw fault('conflict', `${id} is being worked on by ${task.assigned_to}`, {
+            hint: 'Cancel it first, or wait until it ends.',
           });
         await assertActive(tx, agent);
         await reassign(tx, task, agent);
@@ -79,25 +78,25 @@ export function taskMethods(
 async function assertActive(tx: AgentdTx, agent: string): Promise<void> {
   const row = await tx.sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', agent);
   if (row === undefined || row.status === 'removed')
-    throw agentNotFound(agent, await agentNames(tx.sql));
+    throw agentNotFound(agent, await listAgentNames(tx.sql));
   if (row.status !== 'active')
-    throw fault('agent_paused', `the agent ${agent} is ${row.status}`, {
-      hint: `Let it work again: agentctl resume ${agent}`,
+    throw fault('agent_paused', `agent ${agent} is ${row.status}`, {
+      hint: `agentctl resume ${agent}`,
     });
 }
 
-export async function createChecked(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
+export async function insertCheckedTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
   await assertActive(tx, task.agent);
   if (task.parent !== undefined) {
     const parent = await findTask(tx, task.parent.id);
     if (isEnded(parent.status)) throw fault('ended', `the parent ${parent.id} is ${parent.status}`);
-    await assertNoCircle(tx, { id: task.id, parentTaskId: parent.id, after: task.after });
+    await assertNoCycle(tx, { id: task.id, parentTaskId: parent.id, after: task.after });
   }
   return insertTask(tx, task);
 }
 
-/** What waits for what, from the new task on: a circle would wait for ever. */
-async function assertNoCircle(
+/** Tasks in a dependency cycle would wait forever. */
+async function assertNoCycle(
   tx: AgentdTx,
   draft: { id: string; parentTaskId: string | null; after: string[] },
 ): Promise<void> {
@@ -123,10 +122,9 @@ async function assertNoCircle(
       status: row.status as TaskStatus,
     });
     queue.push(...after, ...children.map((child) => child.id));
-    if (nodes.size > CIRCLE_NODES_MAX)
-      throw fault('limit', 'too many tasks hang together to look for circles');
+    if (nodes.size > CYCLE_NODES_MAX)
+      throw fault('limit', `more than ${CYCLE_NODES_MAX} connected tasks to check for cycles`);
   }
-  const circle = findCycle(draft, nodes.values());
-  if (circle !== undefined)
-    throw fault('cycle', `the tasks would wait for each other for ever: ${circle.join(' → ')}`);
+  const cycle = findCycle(draft, nodes.values());
+  if (cycle !== undefined) throw fault('cycle', `dependency cycle: ${cycle.join(' → ')}`);
 }

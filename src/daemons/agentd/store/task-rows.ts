@@ -1,17 +1,25 @@
-// Finds a task's row and sets its status, with the counts per agent and status that go with it.
+// Finds a task's row, and sets its status together with the counts per agent and status.
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { TaskRow } from './rows.ts';
+import type { RunRow, TaskRow } from './rows.ts';
 import type { AgentdTx } from './tx.ts';
 
 export async function findTask(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<TaskRow> {
   const row = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `there is no task ${id}`, { hint: 'See agentctl task list.' });
+    throw fault('not_found', `task ${id} not found`, { hint: 'See agentctl task list.' });
   return row;
 }
 
-export async function countTask(
+/** Returns the ids that events about a run carry. */
+export const runEventIds = (task: TaskRow, run: RunRow) => ({
+  agent: run.agent,
+  task_id: task.id,
+  root_task_id: task.root_task_id,
+  run_id: run.id,
+});
+
+export async function addToTaskCount(
   tx: AgentdTx,
   agent: string | null,
   status: string,
@@ -26,15 +34,15 @@ export async function countTask(
   );
 }
 
-export async function setStatus(
+export async function setTaskStatus(
   tx: AgentdTx,
   task: TaskRow,
   status: TaskStatus,
   reason: string | null,
 ): Promise<void> {
   if (task.status !== status) {
-    await countTask(tx, task.assigned_to, task.status, -1);
-    await countTask(tx, task.assigned_to, status, 1);
+    await addToTaskCount(tx, task.assigned_to, task.status, -1);
+    await addToTaskCount(tx, task.assigned_to, status, 1);
   }
   await tx.sql.run(
     'UPDATE tasks SET status = ?, reason = ?, updated_ms = ? WHERE id = ?',

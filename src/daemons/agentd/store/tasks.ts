@@ -1,16 +1,16 @@
-// Tasks inside a transaction: making them, moving them from status to status, ending them, and
-// everything an ending sets off (runs, waits, children, dependants, the message to whoever asked).
-
+// Creates, reassigns and ends tasks within a transaction. Ending a task also ends its runs, waits
+// and subtasks, settles its dependents and notifies its creator.
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Readiness, readinessOf } from '../dependency-rules.ts';
+import type { Label } from '../../../wire/primitives.ts';
+import { decideReadiness, type Readiness } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
-import { sendSystemMessage } from './messages.ts';
+import { insertMessage } from './messages.ts';
 import type { RunRow, TaskRow } from './rows.ts';
-import { countTask, findTask, setStatus } from './task-rows.ts';
-import type { AgentdTx } from './tx.ts';
-import { cancelWaitsOfRun, endWait, waitsOnChild } from './waits.ts';
+import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
+import { type AgentdTx, insertRow } from './tx.ts';
+import { cancelRunWaits, endWait, findWaitsOnChild } from './waits.ts';
 
 export type NewTask = {
   id: string;
@@ -26,14 +26,14 @@ export type NewTask = {
   after: string[];
   deadlineMs: number | null;
   retryOf: string | null;
-  /** Of a tree's first task; the others work where it does. */
+  /** Only for a root task; subtasks use its workspace. */
   workspace?: string | undefined;
   labels: string[];
 };
 
 export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
-  const found = await readiness(tx, task.after);
-  const { status } = found;
+  const ready = await checkReadiness(tx, task.after);
+  const { status } = ready;
   const row: TaskRow = {
     id: task.id,
     parent_task_id: task.parent?.id ?? null,
@@ -44,7 +44,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     created_by: task.createdBy,
     assigned_to: task.agent,
     status,
-    reason: found.status === 'blocked' ? found.reason : null,
+    reason: ready.status === 'blocked' ? ready.reason : null,
     priority: task.priority,
     inputs: JSON.stringify(task.inputs),
     limits: JSON.stringify(task.limits),
@@ -65,12 +65,8 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     updated_ms: tx.nowMs,
     ended_ms: null,
   };
-  const names = Object.keys(row);
-  await tx.sql.run(
-    `INSERT INTO tasks (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
-    ...(Object.values(row) as (string | number | null)[]),
-  );
-  await countTask(tx, row.assigned_to, status, 1);
+  await insertRow(tx.sql, 'tasks', row);
+  await addToTaskCount(tx, row.assigned_to, status, 1);
   for (const after of task.after)
     await tx.sql.run(
       'INSERT INTO task_deps (task_id, after_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
@@ -94,18 +90,18 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
   return row;
 }
 
-/** Ready, or blocked by what; a blocker that ended badly can never be waited for. */
-async function readiness(
+/** Throws if a dependency ended without completing. */
+async function checkReadiness(
   tx: AgentdTx,
   after: string[],
 ): Promise<Exclude<Readiness, { status: 'rejected' }>> {
   const blockers: { id: string; status: TaskStatus }[] = [];
   for (const id of after)
     blockers.push({ id, status: (await findTask(tx, id)).status as TaskStatus });
-  const found = readinessOf(blockers);
-  if (found.status === 'rejected')
-    throw fault('conflict', found.reason, { hint: 'Retry that task first, or leave it out.' });
-  return found;
+  const ready = decideReadiness(blockers);
+  if (ready.status === 'rejected')
+    throw fault('conflict', ready.reason, { hint: 'Retry that task first, or omit it.' });
+  return ready;
 }
 
 export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
@@ -124,8 +120,8 @@ export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
 }
 
 export async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Promise<void> {
-  await countTask(tx, task.assigned_to, task.status, -1);
-  await countTask(tx, agent, task.status, 1);
+  await addToTaskCount(tx, task.assigned_to, task.status, -1);
+  await addToTaskCount(tx, agent, task.status, 1);
   await tx.sql.run(
     'UPDATE tasks SET assigned_to = ?, updated_ms = ? WHERE id = ?',
     agent,
@@ -137,7 +133,7 @@ export async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Prom
     "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
     task.id,
   );
-  // A run that has begun knows and has done things as another agent: a new one starts clean.
+  // A started run acted as the other agent, so the new agent gets a new run.
   for (const run of queued) await endRun(tx, task, run, { outcome: 'lost', by: 'service:agentd' });
   if (queued.length > 0) await queueRun(tx, task);
 }
@@ -149,16 +145,16 @@ export type Ending = {
   resultRef?: string | null;
   error?: { code: string; message: string; hint: string } | null;
   rehearsal?: boolean;
-  /** The run that brought the result; the others of the task are lost. */
+  /** The run that produced the result; the task's other runs are lost. */
   winner?: string | undefined;
   by: string;
 };
 
-export async function endTask(tx: AgentdTx, given: TaskRow, ending: Ending): Promise<void> {
-  // Read again: another ending in this transaction may have reached it first.
-  const task = await findTask(tx, given.id);
+export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promise<void> {
+  // Read again, because this transaction may already have ended it.
+  const task = await findTask(tx, row.id);
   if (isEnded(task.status)) return;
-  await setStatus(tx, task, ending.status, ending.reason);
+  await setTaskStatus(tx, task, ending.status, ending.reason);
   await tx.sql.run(
     'UPDATE tasks SET result = ?, result_ref = ?, error = ?, rehearsal = ?, ended_ms = ?, expires_ms = NULL WHERE id = ?',
     ending.result ?? null,
@@ -189,8 +185,8 @@ export async function endTask(tx: AgentdTx, given: TaskRow, ending: Ending): Pro
     },
   });
   if (ending.status !== 'completed') await cancelChildren(tx, task);
-  await tellAsker(tx, task, ending);
-  await settleDependants(tx, task);
+  await notifyRequester(tx, task, ending);
+  await settleDependents(tx, task);
 }
 
 async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
@@ -198,10 +194,10 @@ async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<voi
     "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
     task.id,
   );
-  const own = ending.status === 'rejected' ? 'canceled' : ending.status;
+  const outcome = ending.status === 'rejected' ? 'canceled' : ending.status;
   for (const run of runs) {
     const isWinner = ending.winner === undefined || run.id === ending.winner;
-    await endRun(tx, task, run, { outcome: isWinner ? own : 'lost', by: ending.by });
+    await endRun(tx, task, run, { outcome: isWinner ? outcome : 'lost', by: ending.by });
   }
 }
 
@@ -217,21 +213,18 @@ async function endRun(
     tx.nowMs,
     run.id,
   );
-  await cancelWaitsOfRun(tx, run.id);
+  await cancelRunWaits(tx, run.id);
   if (run.status === 'live') tx.endedRuns.push({ runId: run.id, fence: run.fence });
   await tx.event({
     id: `${run.id}.ended`,
     event: 'run.ended',
     principal: by,
-    agent: run.agent,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    run_id: run.id,
+    ...runEventIds(task, run),
     status: outcome,
   });
 }
 
-/** Through children that have ended too: what they started must not go on. */
+/** Descends through ended children too, because their subtasks may still run. */
 async function cancelChildren(tx: AgentdTx, task: TaskRow, status = task.status): Promise<void> {
   const children = await tx.sql.all<TaskRow>(
     'SELECT * FROM tasks WHERE parent_task_id = ?',
@@ -248,12 +241,9 @@ async function cancelChildren(tx: AgentdTx, task: TaskRow, status = task.status)
   }
 }
 
-/**
- * The answer goes to the run that waits for it; an agent that did not wait finds it among its
- * messages.
- */
-async function tellAsker(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
-  const waits = await waitsOnChild(tx, task.id);
+/** Ends the waits for the task. An agent that does not wait gets the result as a message. */
+async function notifyRequester(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
+  const waits = await findWaitsOnChild(tx, task.id);
   const answer = {
     task_id: task.id,
     agent: task.assigned_to,
@@ -263,10 +253,10 @@ async function tellAsker(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<v
     error: ending.error ?? null,
     reason: ending.reason,
   };
-  const marks = JSON.parse(task.labels) as string[];
+  const labels = JSON.parse(task.labels) as string[];
   for (const wait of waits) {
     const why = `the result of ${task.id}`;
-    await markTask(tx, wait.task_id, marks, { id: task.id, why, run_id: wait.run_id });
+    await markTask(tx, wait.task_id, labels, { id: task.id, why, run_id: wait.run_id });
     await endWait(tx, wait, {
       outcome: ending.status === 'completed' ? 'completed' : 'failed',
       answer,
@@ -274,45 +264,49 @@ async function tellAsker(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<v
     });
   }
   if (task.created_by.startsWith('agent:') && task.assigned_to !== null) {
-    const text = ending.result ?? ending.error?.message ?? ending.reason ?? ending.status;
-    await sendSystemMessage(tx, {
+    const text = truncate(ending.result ?? ending.error?.message ?? ending.reason ?? ending.status);
+    await insertMessage(tx, {
       type: ending.status === 'rejected' ? 'TaskRejected' : 'TaskResult',
-      task,
+      contextId: task.context_id,
+      taskId: task.id,
       from: `agent:${task.assigned_to}`,
       to: task.created_by,
-      text: clip(text),
+      inReplyTo: null,
+      labels: [...new Set(['agent', ...labels])] as Label[],
+      parts: [{ kind: 'text', text }],
+      text,
       delivered: waits.length > 0,
     });
   }
 }
 
-const clip = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
+const truncate = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
 
-async function settleDependants(tx: AgentdTx, task: TaskRow): Promise<void> {
+async function settleDependents(tx: AgentdTx, task: TaskRow): Promise<void> {
   const rows = await tx.sql.all<TaskRow>(
     "SELECT t.* FROM task_deps d JOIN tasks t ON t.id = d.task_id WHERE d.after_id = ? AND t.status = 'blocked'",
     task.id,
   );
-  for (const dependant of rows) {
+  for (const dependent of rows) {
     const blockers = await tx.sql.all<{ id: string; status: TaskStatus }>(
       'SELECT t.id, t.status FROM task_deps d JOIN tasks t ON t.id = d.after_id WHERE d.task_id = ?',
-      dependant.id,
+      dependent.id,
     );
-    const found = readinessOf(blockers);
-    if (found.status === 'rejected') {
-      await endTask(tx, dependant, {
+    const ready = decideReadiness(blockers);
+    if (ready.status === 'rejected') {
+      await endTask(tx, dependent, {
         status: 'rejected',
-        reason: found.reason,
+        reason: ready.reason,
         by: 'service:agentd',
         error: {
           code: 'conflict',
-          message: found.reason,
+          message: ready.reason,
           hint: 'Retry that task, then create this one again.',
         },
       });
-    } else if (found.status === 'ready') {
-      await setStatus(tx, dependant, 'ready', null);
-      await queueRun(tx, dependant);
+    } else if (ready.status === 'ready') {
+      await setTaskStatus(tx, dependent, 'ready', null);
+      await queueRun(tx, dependent);
     }
   }
 }

@@ -1,5 +1,4 @@
-// The store's suite, run on SQLite and on PostgreSQL (PGlite): the same transactions, the same
-// outcomes.
+// Test support for the store's tests, which run on SQLite and on PostgreSQL (PGlite).
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +12,7 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { openPostgres, type PostgresClient } from '../../../platform/sql/postgres.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { readManifest } from '../manifests.ts';
+import { readManifest } from '../manifests/read-manifest.ts';
 import { openStore } from './open-store.ts';
 import type { TaskRow } from './rows.ts';
 import { MIGRATIONS } from './schema.ts';
@@ -24,7 +23,7 @@ import type { EndedRun } from './tx.ts';
 const dir = mkdtempSync(join(tmpdir(), 'agentd-store-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 
-/** Starting PGlite takes longer than a test: one serves them all, emptied before each. */
+/** Shared and emptied before each test, because starting PGlite is slow. */
 const pglite = PGlite.create();
 async function freshPostgres(): Promise<Database> {
   const client = (await pglite) as unknown as PostgresClient;
@@ -54,7 +53,7 @@ export type StoreWorld = {
   claim(slots?: number): ReturnType<AgentdStore['claimRuns']>;
 };
 
-function agentOf(name: string, more = ''): { spec: never; file: string } {
+function declareAgent(name: string, more = ''): { spec: never; file: string } {
   const read = readManifest(
     `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name} }\nspec: { tools: { allow: [task.delegate] }${more} }\n`,
     `${name}.yaml`,
@@ -77,7 +76,11 @@ export async function world(open: () => Promise<Database>): Promise<StoreWorld> 
     onCommitted: ({ endedRuns }) => void ended.push(...endedRuns),
   });
   await store.applyAgents({
-    agents: [agentOf('planner'), agentOf('coder', ', replicas: 2'), agentOf('tester')],
+    agents: [
+      declareAgent('planner'),
+      declareAgent('coder', ', replicas: 2'),
+      declareAgent('tester'),
+    ],
   });
   const task = (over: Partial<NewTask> = {}) =>
     store.createTask(
@@ -111,7 +114,7 @@ export async function world(open: () => Promise<Database>): Promise<StoreWorld> 
 }
 
 let calls = 0;
-export const callOf = (run: { id: string; fence: number }): RunCall => ({
+export const makeCall = (run: { id: string; fence: number }): RunCall => ({
   runId: run.id,
   fence: run.fence,
   callId: `call_${String(calls++).padStart(26, '0')}`,

@@ -1,4 +1,4 @@
-// The store's methods that time and the operator drive: what is due, halt, the runtime's events.
+// The store's methods for due times, halt and runtime events.
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
@@ -7,9 +7,9 @@ import { endTask } from './tasks.ts';
 import type { AgentdWriteTx } from './tx.ts';
 import { endWait } from './waits.ts';
 
-export function timeMethods(
+export function makeTimeMethods(
   write: AgentdWriteTx,
-): Pick<AgentdStore, 'processDue' | 'setHalt' | 'liftHalt' | 'runtimeEvent'> {
+): Pick<AgentdStore, 'processDue' | 'setHalt' | 'liftHalt' | 'recordRuntimeEvent'> {
   return {
     processDue: () =>
       write(async (tx) => {
@@ -31,7 +31,7 @@ export function timeMethods(
         );
         for (const task of tasks) {
           const byDeadline = task.deadline_ms !== null && Number(task.deadline_ms) <= tx.nowMs;
-          const message = byDeadline ? 'its deadline has passed' : 'its time limit is reached';
+          const message = byDeadline ? 'deadline passed' : 'time limit reached';
           await endTask(tx, await findTask(tx, task.id), {
             status: 'failed',
             reason: message,
@@ -39,16 +39,14 @@ export function timeMethods(
             error: {
               code: 'limit',
               message,
-              hint: 'Retry it with more time: agentctl task create … --max-time.',
+              hint: 'Create it again with more time: agentctl task create … --max-time.',
             },
           });
         }
-        return {
-          expiredLeases: await tx.sql.all<RunRow>(
-            "SELECT * FROM runs WHERE status = 'live' AND lease_until_ms <= ?",
-            tx.nowMs,
-          ),
-        };
+        return tx.sql.all<RunRow>(
+          "SELECT * FROM runs WHERE status = 'live' AND lease_until_ms <= ?",
+          tx.nowMs,
+        );
       }),
     setHalt: (reason, by) =>
       write(async (tx) => {
@@ -76,7 +74,7 @@ export function timeMethods(
         if ((await tx.sql.run('DELETE FROM halt')) > 0)
           await tx.event({ id: tx.newId('halt'), event: 'halt.lifted', principal: by });
       }),
-    runtimeEvent: (event, data) =>
+    recordRuntimeEvent: (event, data) =>
       write((tx) => tx.event({ id: tx.newId('rt'), event, principal: 'service:agentd', data })),
   };
 }

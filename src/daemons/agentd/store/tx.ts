@@ -1,5 +1,5 @@
-// One transaction of agentd's store: statements, the time it happens at, events that go with it,
-// and what must be done outside once it is durable (processes to stop).
+// Runs one transaction of agentd's store: its time, its events, and the processes to stop once it
+// is durable.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -13,12 +13,12 @@ export type AgentdTx = {
   nowMs: number;
   newId: NewId;
   event(draft: EventDraft): Promise<void>;
-  /** Live runs that this transaction ended: their processes must go. */
+  /** Live runs that this transaction ended; their processes are stopped after the commit. */
   endedRuns: EndedRun[];
 };
 
 export type CommittedWrite = { endedRuns: EndedRun[]; events: EventDraft[]; mayStart: boolean };
-/** `mayStart: false` when what is written cannot let another run start. */
+/** `mayStart: false` if the write cannot let another run start. */
 export type AgentdWriteTx = <T>(
   work: (tx: AgentdTx) => Promise<T>,
   options?: { mayStart: boolean },
@@ -60,4 +60,17 @@ export function makeWriteTx({
     onCommitted({ endedRuns, events, mayStart });
     return value;
   };
+}
+
+export async function insertRow(
+  sql: Sql,
+  table: string,
+  row: Record<string, string | number | null>,
+): Promise<void> {
+  const names = Object.keys(row);
+  const marks = names.map(() => '?').join(', ');
+  await sql.run(
+    `INSERT INTO ${table} (${names.join(', ')}) VALUES (${marks})`,
+    ...Object.values(row),
+  );
 }

@@ -1,5 +1,4 @@
-// Reading agentd's store: one task or many, trees, agents, counts. Lists are newest first, by
-// keyset.
+// Reads agentd's store: tasks, trees, agents, counts. Lists are newest first, paged by keyset.
 import type { Clock } from '../../../platform/clock.ts';
 import { readIdCursor } from '../../../platform/page.ts';
 import type { Database, Sql, Value } from '../../../platform/sql/database.ts';
@@ -13,21 +12,21 @@ import type {
   WaitView,
 } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import { agentNames, agentNotFound } from '../agent-not-found.ts';
-import type { DeclaredAgent } from '../manifests.ts';
+import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { agentNotFound, listAgentNames } from './agents.ts';
 import {
   type AgentRow,
   type ArtifactRow,
-  artifactView,
   type MessageRow,
-  messageView,
   type RunRow,
-  runView,
   type TaskRow,
-  taskView,
   time,
+  toArtifactView,
+  toMessageView,
+  toRunView,
+  toTaskView,
+  toWaitView,
   type WaitRow,
-  waitView,
 } from './rows.ts';
 import { findRun } from './runs.ts';
 import { findTask } from './task-rows.ts';
@@ -35,29 +34,25 @@ import { findWait } from './waits.ts';
 
 export type ListPage<T> = { rows: T[]; cursor: string | null };
 export type ListOptions = { limit: number; cursor?: string | undefined };
+type ListFilter = Record<string, string | undefined>;
+type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
 
 export type Views = {
   taskRow(id: string): Promise<TaskRow>;
   task(id: string): Promise<TaskView>;
-  viewOf(row: TaskRow): Promise<TaskView>;
-  tasks(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<TaskView>>;
+  viewTask(row: TaskRow): Promise<TaskView>;
+  tasks: ListViews<TaskView>;
   tree(id: string): Promise<TreeNode>;
   /** The task, then its parent, up to the root. */
   ancestry(id: string): Promise<TaskRow[]>;
   runRow(id: string): Promise<RunRow>;
-  runs(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<RunView>>;
+  runs: ListViews<RunView>;
   wait(id: string): Promise<WaitView>;
-  waits(filter: Record<string, string | undefined>, page: ListOptions): Promise<ListPage<WaitView>>;
-  messages(
-    filter: Record<string, string | undefined>,
-    page: ListOptions,
-  ): Promise<ListPage<MessageView>>;
-  /** What a step of a run was given, for looking again. */
-  deliveredAt(runId: string, step: number): Promise<MessageRow[]>;
-  artifacts(
-    filter: Record<string, string | undefined>,
-    page: ListOptions,
-  ): Promise<ListPage<ArtifactView>>;
+  waits: ListViews<WaitView>;
+  messages: ListViews<MessageView>;
+  /** Returns the messages recorded for a step, for replays. */
+  deliveredMessages(runId: string, step: number): Promise<MessageRow[]>;
+  artifacts: ListViews<ArtifactView>;
   artifact(id: string): Promise<ArtifactView>;
   agents(): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }[]>;
   agent(name: string): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }>;
@@ -67,20 +62,20 @@ export type Views = {
     waitsOpen: number;
   }>;
   halt(): Promise<{ reason: string } | undefined>;
-  /** Runs that ended last, so many, and those that are parked: none needs its sockets. */
-  lastAtRest(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
-  /** When something is due by time alone: a timer, an expiry, a lease, a pause that ends. */
+  /** Returns all parked runs and the `count` most recently ended ones. */
+  listStoppedRuns(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
+  /** Returns when the next timer, expiry, lease or backoff is due. */
   nextDueMs(): Promise<number | undefined>;
 };
 
-const TREE_MAX = 2_000;
+const TREE_TASKS_MAX = 2_000;
 
-async function list<R extends { id: string }>(
+async function listRows<R extends { id: string }>(
   sql: Sql,
   table: string,
-  filter: Record<string, string | undefined>,
+  filter: ListFilter,
   page: ListOptions,
-): Promise<{ rows: R[]; cursor: string | null }> {
+): Promise<ListPage<R>> {
   const where: string[] = [];
   const values: Value[] = [];
   for (const [column, value] of Object.entries(filter)) {
@@ -103,59 +98,55 @@ async function list<R extends { id: string }>(
   return { rows, cursor: rows.length === limit ? rows[rows.length - 1]!.id : null };
 }
 
-async function withDeps(sql: Sql, rows: TaskRow[]): Promise<TaskView[]> {
+async function readTaskViews(sql: Sql, rows: TaskRow[]): Promise<TaskView[]> {
   const views: TaskView[] = [];
   for (const row of rows) {
     const deps = await sql.all<{ after_id: string }>(
       'SELECT after_id FROM task_deps WHERE task_id = ? ORDER BY after_id',
       row.id,
     );
-    views.push(
-      taskView(
-        row,
-        deps.map((dep) => dep.after_id),
-      ),
-    );
+    const after = deps.map((dep) => dep.after_id);
+    views.push(toTaskView(row, after));
   }
   return views;
 }
 
 export function makeViews(db: Database, clock: Clock): Views {
-  const page =
+  const listViews =
     <R extends { id: string }, V>(table: string, view: (row: R) => V) =>
-    (filter: Record<string, string | undefined>, options: ListOptions) =>
+    (filter: ListFilter, options: ListOptions) =>
       db.read(async (sql) => {
-        const { rows, cursor } = await list<R>(sql, table, filter, options);
+        const { rows, cursor } = await listRows<R>(sql, table, filter, options);
         return { rows: rows.map(view), cursor };
       });
   return {
-    ...agentViews(db),
+    ...makeAgentViews(db),
     taskRow: (id) => db.read((sql) => findTask({ sql }, id)),
-    task: (id) => db.read(async (sql) => (await withDeps(sql, [await findTask({ sql }, id)]))[0]!),
-    viewOf: (row) => db.read(async (sql) => (await withDeps(sql, [row]))[0]!),
+    task: (id) =>
+      db.read(async (sql) => (await readTaskViews(sql, [await findTask({ sql }, id)]))[0]!),
+    viewTask: (row) => db.read(async (sql) => (await readTaskViews(sql, [row]))[0]!),
     tasks: (filter, options) =>
       db.read(async (sql) => {
-        const { rows, cursor } = await list<TaskRow>(sql, 'tasks', filter, options);
-        return { rows: await withDeps(sql, rows), cursor };
+        const { rows, cursor } = await listRows<TaskRow>(sql, 'tasks', filter, options);
+        return { rows: await readTaskViews(sql, rows), cursor };
       }),
     tree: (id) => db.read((sql) => readTree(sql, id)),
     ancestry: (id) =>
       db.read(async (sql) => {
-        const rows = [await findTask({ sql }, id)];
-        for (
-          let parent = rows[0]!.parent_task_id;
-          parent !== null;
-          parent = rows[rows.length - 1]!.parent_task_id
-        )
-          rows.push(await findTask({ sql }, parent));
+        let row = await findTask({ sql }, id);
+        const rows = [row];
+        while (row.parent_task_id !== null) {
+          row = await findTask({ sql }, row.parent_task_id);
+          rows.push(row);
+        }
         return rows;
       }),
     runRow: (id) => db.read((sql) => findRun({ sql }, id)),
-    runs: page<RunRow, RunView>('runs', runView),
-    wait: (id) => db.read(async (sql) => waitView(await findWait({ sql }, id))),
-    waits: page<WaitRow, WaitView>('waits', waitView),
-    messages: page<MessageRow, MessageView>('messages', messageView),
-    deliveredAt: (runId, step) =>
+    runs: listViews<RunRow, RunView>('runs', toRunView),
+    wait: (id) => db.read(async (sql) => toWaitView(await findWait({ sql }, id))),
+    waits: listViews<WaitRow, WaitView>('waits', toWaitView),
+    messages: listViews<MessageRow, MessageView>('messages', toMessageView),
+    deliveredMessages: (runId, step) =>
       db.read((sql) =>
         sql.all<MessageRow>(
           'SELECT * FROM messages WHERE delivered_run = ? AND delivered_step = ? ORDER BY id',
@@ -163,18 +154,18 @@ export function makeViews(db: Database, clock: Clock): Views {
           step,
         ),
       ),
-    artifacts: page<ArtifactRow, ArtifactView>('artifacts', artifactView),
+    artifacts: listViews<ArtifactRow, ArtifactView>('artifacts', toArtifactView),
     artifact: (id) =>
       db.read(async (sql) => {
         const row = await sql.one<ArtifactRow>('SELECT * FROM artifacts WHERE id = ?', id);
         if (row === undefined)
-          throw fault('not_found', `there is no artifact ${id}`, {
+          throw fault('not_found', `artifact ${id} not found`, {
             hint: 'See agentctl artifact list.',
           });
-        return artifactView(row);
+        return toArtifactView(row);
       }),
     halt: () => db.read((sql) => sql.one<{ reason: string }>('SELECT reason FROM halt')),
-    lastAtRest: (count) =>
+    listStoppedRuns: (count) =>
       db.read(async (sql) => {
         const newest = "SELECT id, fence FROM runs WHERE status = 'ended' ORDER BY ended_ms DESC";
         return [
@@ -182,12 +173,12 @@ export function makeViews(db: Database, clock: Clock): Views {
           ...(await sql.all<RunRow>("SELECT id, fence FROM runs WHERE status = 'parked'")),
         ];
       }),
-    nextDueMs: () => db.read((sql) => nextDue(sql, clock.nowMs())),
+    nextDueMs: () => db.read((sql) => readNextDue(sql, clock.nowMs())),
   };
 }
 
-function agentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
-  const viewAll = async (sql: Sql, rows: AgentRow[]) => {
+function makeAgentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
+  const buildViews = async (sql: Sql, rows: AgentRow[]) => {
     const counts = await sql.all<{ agent: string; status: string; n: number }>(
       'SELECT agent, status, n FROM task_counts',
     );
@@ -224,7 +215,7 @@ function agentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
   return {
     agents: () =>
       db.read(async (sql) =>
-        viewAll(
+        buildViews(
           sql,
           await sql.all<AgentRow>("SELECT * FROM agents WHERE status <> 'removed' ORDER BY name"),
         ),
@@ -232,8 +223,8 @@ function agentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'> {
     agent: (name) =>
       db.read(async (sql) => {
         const row = await sql.one<AgentRow>('SELECT * FROM agents WHERE name = ?', name);
-        if (row === undefined) throw agentNotFound(name, await agentNames(sql));
-        return (await viewAll(sql, [row]))[0]!;
+        if (row === undefined) throw agentNotFound(name, await listAgentNames(sql));
+        return (await buildViews(sql, [row]))[0]!;
       }),
     counts: () =>
       db.read(async (sql) => {
@@ -263,7 +254,7 @@ async function readTree(sql: Sql, id: string): Promise<TreeNode> {
     const rows = await sql.all<TaskRow>(
       'SELECT * FROM tasks WHERE parent_task_id = ? ORDER BY id LIMIT ?',
       node.task.id,
-      TREE_MAX - count,
+      TREE_TASKS_MAX - count,
     );
     for (const row of rows) {
       const child = await readNode(sql, row);
@@ -276,29 +267,26 @@ async function readTree(sql: Sql, id: string): Promise<TreeNode> {
 }
 
 async function readNode(sql: Sql, row: TaskRow): Promise<TreeNode> {
-  const [task] = await withDeps(sql, [row]);
+  const [task] = await readTaskViews(sql, [row]);
   const runs = await sql.all<RunRow>('SELECT * FROM runs WHERE task_id = ? ORDER BY id', row.id);
   const waits = await sql.all<WaitRow>('SELECT * FROM waits WHERE task_id = ? ORDER BY id', row.id);
-  return { task: task!, runs: runs.map(runView), waits: waits.map(waitView), children: [] };
+  return { task: task!, runs: runs.map(toRunView), waits: waits.map(toWaitView), children: [] };
 }
 
-async function nextDue(sql: Sql, nowMs: number): Promise<number | undefined> {
-  const queries = [
-    "SELECT MIN(next_ms) AS at FROM waits WHERE status = 'open' AND next_ms IS NOT NULL",
-    'SELECT MIN(expires_ms) AS at FROM tasks WHERE ended_ms IS NULL AND expires_ms IS NOT NULL',
-    "SELECT MIN(lease_until_ms) AS at FROM runs WHERE status = 'live'",
-  ];
-  const times: number[] = [];
-  for (const text of queries) {
-    const at = (await sql.one<{ at: number | null }>(text))?.at;
-    if (at !== null && at !== undefined) times.push(Number(at));
-  }
-  const paused = (
-    await sql.one<{ at: number | null }>(
+async function readNextDue(sql: Sql, nowMs: number): Promise<number | undefined> {
+  const queries: [string, ...number[]][] = [
+    ["SELECT MIN(next_ms) AS at FROM waits WHERE status = 'open' AND next_ms IS NOT NULL"],
+    ['SELECT MIN(expires_ms) AS at FROM tasks WHERE ended_ms IS NULL AND expires_ms IS NOT NULL'],
+    ["SELECT MIN(lease_until_ms) AS at FROM runs WHERE status = 'live'"],
+    [
       "SELECT MIN(not_before_ms) AS at FROM runs WHERE status = 'queued' AND not_before_ms > ?",
       nowMs,
-    )
-  )?.at;
-  if (paused !== null && paused !== undefined) times.push(Number(paused));
+    ],
+  ];
+  const times: number[] = [];
+  for (const [text, ...values] of queries) {
+    const at = (await sql.one<{ at: number | null }>(text, ...values))?.at;
+    if (at !== null && at !== undefined) times.push(Number(at));
+  }
   return times.length === 0 ? undefined : Math.min(...times);
 }

@@ -1,13 +1,12 @@
-// Waits inside a transaction: the one way to park a run. A wait holds no process; when the last one
-// that a parked run needs has ended, the run is queued again.
-
+// Opens and ends waits within a transaction. A parked run has no process; when the last wait that
+// it needs has ended, it is queued.
 import { fault } from '../../../wire/errors.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
-import { findTask, setStatus } from './task-rows.ts';
-import type { AgentdTx } from './tx.ts';
+import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
+import { type AgentdTx, insertRow } from './tx.ts';
 
 export type NewWait = {
   run: RunRow;
@@ -23,8 +22,8 @@ export type NewWait = {
   expiresMs?: number;
 };
 
-/** For events: so that whoever asks for a tree of tasks finds all of it. */
-export async function rootOf(
+/** Events carry the root task, so that they can be queried by tree. */
+export async function findRoot(
   tx: Pick<AgentdTx, 'sql'>,
   taskId: string,
 ): Promise<{ root_task_id?: string }> {
@@ -60,17 +59,13 @@ export async function openWait(tx: AgentdTx, wait: NewWait): Promise<WaitRow> {
     opened_ms: tx.nowMs,
     ended_ms: null,
   };
-  const names = Object.keys(row);
-  await tx.sql.run(
-    `INSERT INTO waits (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`,
-    ...(Object.values(row) as (string | number | null)[]),
-  );
+  await insertRow(tx.sql, 'waits', row);
   await tx.event({
     id: `${row.id}.opened`,
     event: 'wait.opened',
     agent: wait.run.agent,
     task_id: row.task_id,
-    ...(await rootOf(tx, row.task_id)),
+    ...(await findRoot(tx, row.task_id)),
     run_id: row.run_id,
     call_id: row.call_id,
     status: row.kind,
@@ -107,7 +102,7 @@ export async function endWait(tx: AgentdTx, wait: WaitRow, ending: WaitEnding): 
     event: 'wait.ended',
     principal: ending.by,
     task_id: wait.task_id,
-    ...(await rootOf(tx, wait.task_id)),
+    ...(await findRoot(tx, wait.task_id)),
     run_id: wait.run_id,
     call_id: wait.call_id,
     status: ending.outcome,
@@ -131,11 +126,11 @@ async function wakeIfDone(tx: AgentdTx, runId: string): Promise<void> {
     'SELECT t.* FROM runs r JOIN tasks t ON t.id = r.task_id WHERE r.id = ?',
     runId,
   );
-  if (task !== undefined && !isEnded(task.status)) await setStatus(tx, task, 'ready', null);
+  if (task !== undefined && !isEnded(task.status)) await setTaskStatus(tx, task, 'ready', null);
 }
 
 const WAITING_FOR: Record<string, string> = {
-  child: 'a colleague',
+  child: 'a subtask',
   question: "a person's answer",
   approval: 'an approval',
   message: 'a reply',
@@ -144,10 +139,7 @@ const WAITING_FOR: Record<string, string> = {
   auth: 'a sign-in',
 };
 
-/**
- * True when the run now holds no process and waits; false when everything it waited for has ended
- * already.
- */
+/** Returns false, without parking, if every wait has already ended. */
 export async function parkRun(tx: AgentdTx, run: RunRow, callIds: string[]): Promise<boolean> {
   const kinds = new Set<string>();
   for (const callId of callIds) {
@@ -168,23 +160,17 @@ export async function parkRun(tx: AgentdTx, run: RunRow, callIds: string[]): Pro
   );
   const task = await findTask(tx, run.task_id);
   const reason = `waiting for ${[...kinds].join(' and ')}`;
-  await setStatus(tx, task, 'waiting', reason);
+  await setTaskStatus(tx, task, 'waiting', reason);
   await tx.event({
     id: `${run.id}.parked.${run.fence}`,
     event: 'run.parked',
-    agent: run.agent,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    run_id: run.id,
+    ...runEventIds(task, run),
     data: { fence: run.fence, waits: callIds.length },
   });
   await tx.event({
     id: `${task.id}.waiting.${run.id}.${run.fence}`,
     event: 'task.waiting',
-    agent: run.agent,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    run_id: run.id,
+    ...runEventIds(task, run),
     status: reason,
   });
   return true;
@@ -193,18 +179,18 @@ export async function parkRun(tx: AgentdTx, run: RunRow, callIds: string[]): Pro
 export async function findWait(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<WaitRow> {
   const row = await tx.sql.one<WaitRow>('SELECT * FROM waits WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `there is no wait ${id}`, { hint: 'See agentctl questions.' });
+    throw fault('not_found', `wait ${id} not found`, { hint: 'See agentctl questions.' });
   return row;
 }
 
-export function waitsOnChild(tx: AgentdTx, taskId: string): Promise<WaitRow[]> {
+export function findWaitsOnChild(tx: AgentdTx, taskId: string): Promise<WaitRow[]> {
   return tx.sql.all<WaitRow>(
     "SELECT * FROM waits WHERE child_task_id = ? AND status = 'open'",
     taskId,
   );
 }
 
-/** A message ends the waits of whoever waits for this sender in this thread. */
+/** Ends waits for a message from this sender in this thread. Returns false if there were none. */
 export async function endWaitsForMessage(
   tx: AgentdTx,
   message: {
@@ -225,10 +211,10 @@ export async function endWaitsForMessage(
     message.to.replace(/^agent:/, ''),
     message.contextId,
   );
-  const mine = waits.filter(
+  const matching = waits.filter(
     (wait) => message.inReplyTo === null || wait.message_id === message.inReplyTo,
   );
-  for (const wait of mine) {
+  for (const wait of matching) {
     const why = `a message from ${message.from}`;
     await markTask(tx, wait.task_id, message.labels, { id: message.id, why, run_id: wait.run_id });
     await endWait(tx, wait, {
@@ -237,10 +223,10 @@ export async function endWaitsForMessage(
       by: message.from,
     });
   }
-  return mine.length > 0;
+  return matching.length > 0;
 }
 
-export async function cancelWaitsOfRun(tx: AgentdTx, runId: string): Promise<void> {
+export async function cancelRunWaits(tx: AgentdTx, runId: string): Promise<void> {
   const waits = await tx.sql.all<WaitRow>(
     "SELECT * FROM waits WHERE run_id = ? AND status = 'open'",
     runId,

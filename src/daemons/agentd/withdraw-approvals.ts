@@ -1,5 +1,5 @@
-// Telling approvald that a call does not wait for people any more, because its run has ended. Told
-// once: what does not arrive, approvald finds out when it looks at the runs that wait.
+// Notifies approvald that calls of an ended run no longer wait for approval. Sent once, without
+// retry: approvald also polls the runs that its open approvals belong to.
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
@@ -8,7 +8,7 @@ import type { CallId, RunId } from '../../wire/primitives.ts';
 
 type Approvald = Pick<Client<typeof approvaldRoutes>, 'withdrawApprovals'>;
 
-export function withdrawCanceled(
+export function withdrawApprovals(
   approvald: Approvald,
   events: readonly EventDraft[],
   log: Log,
@@ -21,7 +21,7 @@ export function withdrawCanceled(
       reason: 'the run has ended',
     };
     approvald.withdrawApprovals({ body }).catch((error: unknown) => {
-      log.debug('approvald was not told that a run has ended', { run_id, error });
+      log.debug('notifying approvald that a run ended failed', { run_id, error });
     });
   }
 }

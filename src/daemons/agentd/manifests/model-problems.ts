@@ -1,19 +1,19 @@
-// Manifests whose model nobody offers: a call of such an agent is answered by the default model,
-// and nobody meant that. While only the rehearsal answers, every name is as good as another.
-import { nearest } from '../../platform/did-you-mean.ts';
-import type { AgentView } from '../../wire/agentd.ts';
-import type { ModelView, ProviderView } from '../../wire/modeld.ts';
-import type { FileProblem } from '../../wire/primitives.ts';
+// Finds manifests whose model no provider offers, because their calls go to the default model
+// instead. With only the rehearsal available every name is accepted.
+import { nearest } from '../../../platform/did-you-mean.ts';
+import type { AgentView } from '../../../wire/agentd.ts';
+import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
 
-type Offered = {
+type AvailableModels = {
   models: readonly Pick<ModelView, 'name' | 'rehearsal' | 'is_default'>[];
   providers: readonly Pick<ProviderView, 'name'>[];
 };
-type Named = Pick<AgentView, 'name' | 'model' | 'manifest_file'>;
+type AgentModel = Pick<AgentView, 'name' | 'model' | 'manifest_file'>;
 
-export function modelProblems(
-  agents: readonly Named[],
-  { models, providers }: Offered,
+export function findModelProblems(
+  agents: readonly AgentModel[],
+  { models, providers }: AvailableModels,
 ): FileProblem[] {
   if (models.every(({ rehearsal }) => rehearsal)) return [];
   const known = models.map(({ name }) => name);
@@ -21,13 +21,13 @@ export function modelProblems(
     name === 'default' ||
     known.includes(name) ||
     providers.some((provider) => name.startsWith(`${provider.name}/`));
-  const standIn = models.find(({ is_default }) => is_default)?.name;
+  const defaultModel = models.find(({ is_default }) => is_default)?.name;
   return agents
     .filter(({ model }) => !isKnown(model))
     .map(({ name, model, manifest_file }) => {
       const near = nearest(model, known);
       const guess = near === undefined ? '' : `; did you mean ${near}?`;
-      const instead = standIn === undefined ? '' : `; ${standIn} answers instead`;
+      const instead = defaultModel === undefined ? '' : `; ${defaultModel} is used instead`;
       return {
         file: manifest_file ?? name,
         line: null,

@@ -1,40 +1,39 @@
-// A changed policy over the recorded past: every decision about a call that would be another.
-// What was asked is read back from the audit events; the record of a call fills in what they leave
-// out.
-import type { Client } from '../../platform/link.ts';
-import type { Policy } from '../../policy/decide.ts';
-import { type RecordedDecision, readDecision } from '../../policy/recorded.ts';
-import type { SimulationView } from '../../wire/agentd.ts';
-import type { auditRoutes } from '../../wire/auditd-ai.ts';
-import type { AuditEvent } from '../../wire/events.ts';
-import { CallId } from '../../wire/primitives.ts';
-import type { tooldRoutes } from '../../wire/toold.ts';
+// Replays recorded decisions against a changed policy and reports those that would change. Requests
+// are read from audit events; toold's record of a call supplies its URL.
+import type { Client } from '../../../platform/link.ts';
+import type { Policy } from '../../../policy/decide.ts';
+import { type RecordedDecision, readDecision } from '../../../policy/recorded.ts';
+import type { SimulationView } from '../../../wire/agentd.ts';
+import type { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import { CallId } from '../../../wire/primitives.ts';
+import type { tooldRoutes } from '../../../wire/toold.ts';
 
-const KINDS = [
+const EVENT_KINDS = [
   'tool.call.attempted',
   'tool.call.waiting',
   'tool.call.denied',
   'model.call.attempted',
   'model.call.refused',
 ] as const;
-/** Of each kind, so that the answer comes in time. */
+/** Per kind, to limit how long a simulation takes. */
 const EVENTS_MAX = 10_000;
 const CHANGES_MAX = 1_000;
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 
 type Audit = Pick<Client<typeof auditRoutes>, 'events'>;
 type Toold = Pick<Client<typeof tooldRoutes>, 'getCall'>;
 
-export async function simulate(parts: {
+export async function simulate(deps: {
   today: Policy;
   changed: Policy;
   audit: Audit;
   toold: Toold;
   since: string | null;
 }): Promise<SimulationView> {
-  const { today, changed, since } = parts;
+  const { today, changed, since } = deps;
   await Promise.all([today.warm(), changed.warm()]);
-  const { events, truncated } = await readPast(parts.audit, since);
+  const { events, truncated } = await readPast(deps.audit, since);
   const view: SimulationView = {
     version: today.version,
     since,
@@ -46,20 +45,20 @@ export async function simulate(parts: {
   const needsUrl = [today, changed].some(({ bundle }) =>
     bundle.site.some(({ text }) => text.includes('url_path')),
   );
-  let turns = 0;
+  let processed = 0;
   for (const event of events) {
-    const url = needsUrl ? await urlOf(parts.toold, event) : undefined;
+    const url = needsUrl ? await readUrl(deps.toold, event) : undefined;
     const past = readDecision(event, url === undefined ? {} : { url });
     if (past === undefined) continue;
-    // Long pasts must not hold up everything else that this process does.
-    if (++turns % 200 === 0) await new Promise((resolve) => setImmediate(resolve));
+    // Yields regularly, so that a long history does not block this process.
+    if (++processed % 200 === 0) await new Promise((resolve) => setImmediate(resolve));
     if (!past.isWhole) {
       view.unreadable++;
       continue;
     }
     view.decisions++;
-    const answer = await changed.decideAll(past.requests);
-    if (answer.answer === past.answer) continue;
+    const decision = await changed.decideAll(past.requests);
+    if (decision.answer === past.answer) continue;
     if (view.changes.length >= CHANGES_MAX) {
       view.truncated = true;
       continue;
@@ -71,32 +70,32 @@ export async function simulate(parts: {
       agent: past.agent,
       tool: past.tool,
       task_id: past.taskId,
-      touches: touchesOf(past),
+      touches: formatTouches(past),
       recorded: { answer: past.answer, rules: past.rules },
       today: { answer: now.answer, rules: now.rules },
-      changed: { answer: answer.answer, rules: answer.rules, reason: answer.reason },
+      changed: { answer: decision.answer, rules: decision.rules, reason: decision.reason },
     });
   }
   return view;
 }
 
-const touchesOf = ({ requests }: RecordedDecision): string[] =>
+const formatTouches = ({ requests }: RecordedDecision): string[] =>
   requests
     .filter(({ action }) => action !== 'tool.call')
     .map(({ action, resource }) => `${action} ${resource.id}`);
 
-/** Each call once, by the first event that tells of a decision about it; oldest first. */
+/** Returns the first event with a decision for each call, oldest first. */
 async function readPast(
   audit: Audit,
   since: string | null,
 ): Promise<{ events: AuditEvent[]; truncated: boolean }> {
   const found: AuditEvent[] = [];
   let truncated = false;
-  for (const event of KINDS) {
+  for (const event of EVENT_KINDS) {
     let cursor: string | null | undefined;
     let read = 0;
     do {
-      const query = { event, order: 'desc', limit: PAGE } as const;
+      const query = { event, order: 'desc', limit: PAGE_SIZE } as const;
       const page = await audit.events({
         query: cursor === undefined || cursor === null ? query : { ...query, cursor },
       });
@@ -116,7 +115,7 @@ async function readPast(
   return { events: [...first.values()], truncated };
 }
 
-async function urlOf(toold: Toold, event: AuditEvent): Promise<string | undefined> {
+async function readUrl(toold: Toold, event: AuditEvent): Promise<string | undefined> {
   const id = CallId.safeParse(event.call_id);
   const touchesNet = Object.values(event.data ?? {}).some(
     (value) => typeof value === 'string' && value.startsWith('["net.connect"'),
@@ -126,7 +125,7 @@ async function urlOf(toold: Toold, event: AuditEvent): Promise<string | undefine
     const { call } = await toold.getCall({ params: { id: id.data } });
     return typeof call.arguments.url === 'string' ? call.arguments.url : undefined;
   } catch {
-    // The record may be gone; the host and the port still tell most of it.
+    // The record may be gone; the event still has the host and port.
     return undefined;
   }
 }

@@ -1,10 +1,9 @@
-// Which manifests are in force: broken, doubled, renamed and swapped files, and that nothing valid
-// is lost.
+// Which manifests are in force after files break, conflict, are renamed or swapped.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { type FiledAgent, mergeManifests, type Reading } from './manifest-set.ts';
-import { readManifest } from './manifests.ts';
+import { readManifest } from './read-manifest.ts';
 
 const text = (name: string, more = '{}') =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata:\n  name: ${name}\nspec: ${more}\n`;
@@ -29,25 +28,25 @@ test('good files load beside a broken one, sorted by name', () => {
   assert.deepEqual(troubled, ['b']);
 });
 
-test('a file that breaks keeps its agent as it was, and says so', () => {
+test('a broken file keeps its agent as it was, and its hint says so', () => {
   const { agents, set } = merge([broken('a')], force(good('a', 'coder')));
   assert.deepEqual(agents, ['a=coder']);
-  assert.match(set.problems[0]!.hint, /Until then the agent coder stays as it was\.$/);
+  assert.match(set.problems[0]!.hint, /Until then agent coder stays as it was\.$/);
 });
 
-test('a file that is gone takes its agent along', () => {
+test('removing a file removes its agent', () => {
   assert.deepEqual(merge([], force(good('a', 'coder'))).agents, []);
 });
 
-test('of two with one name the first by file name wins, and the other is named', () => {
+test('of two agents with one name the first by file name wins, and the other is a problem', () => {
   const { agents, set } = merge([good('a', 'coder'), good('b', 'coder')]);
   assert.deepEqual(agents, ['a=coder']);
   assert.equal(set.problems.length, 1);
   assert.equal(set.problems[0]!.file, 'b');
-  assert.equal(set.problems[0]!.message, 'the agent coder is declared by a already');
+  assert.equal(set.problems[0]!.message, 'agent coder is already declared by a');
 });
 
-test('of two with one name the one in force wins, broken or not, while it is there', () => {
+test('of two agents with one name the one in force wins, broken or not', () => {
   const before = force(good('b', 'coder'));
   assert.deepEqual(merge([good('a', 'coder'), good('b', 'coder')], before).agents, ['b=coder']);
   const halfBroken = merge([good('a', 'coder'), broken('b')], before);
@@ -56,14 +55,14 @@ test('of two with one name the one in force wins, broken or not, while it is the
   assert.deepEqual(merge([good('a', 'coder')], before).agents, ['a=coder']);
 });
 
-test('two files may swap their agents, or hand one over', () => {
+test('two files may swap their agents', () => {
   const before = force(good('a', 'coder'), good('b', 'tester'));
   const swapped = merge([good('a', 'tester'), good('b', 'coder')], before);
   assert.deepEqual(swapped.agents, ['b=coder', 'a=tester']);
   assert.deepEqual(swapped.troubled, []);
 });
 
-test('a file that takes a name in use keeps what it had', () => {
+test('a file that changes to a name in use keeps its previous agent', () => {
   const before = force(good('a', 'coder'), good('b', 'tester'));
   const { agents, troubled } = merge([good('a', 'tester'), good('b', 'tester')], before);
   assert.deepEqual(agents, ['a=coder', 'b=tester']);
@@ -73,13 +72,13 @@ test('a file that takes a name in use keeps what it had', () => {
 test('two agents never share a Linux user', () => {
   const { agents, set } = merge([good('a', 'coder'), good('b', 'x', '{ linuxUser: agent-coder }')]);
   assert.deepEqual(agents, ['a=coder']);
-  assert.match(set.problems[0]!.message, /agent-coder is the user of coder already/);
+  assert.match(set.problems[0]!.message, /agent-coder already belongs to agent coder/);
   const before = force(good('b', 'x', '{ linuxUser: agent-coder }'));
   const later = merge([good('a', 'coder'), good('b', 'x', '{ linuxUser: agent-coder }')], before);
   assert.deepEqual(later.agents, ['b=x']);
 });
 
-test('one that lost its name to a file that is refused itself is taken at once', () => {
+test('an agent that lost its name to a file that is itself refused is accepted', () => {
   const before = force(good('f2', 'c', '{ linuxUser: agent-a }'));
   const { agents, troubled } = merge(
     [good('f0', 'b'), good('f1', 'c'), good('f2', 'c', '{ linuxUser: agent-b }'), good('f3', 'a')],
@@ -98,17 +97,21 @@ const reading = fc.oneof(
 );
 const directory = fc.array(fc.option(reading, { nil: undefined }), { minLength: 4, maxLength: 4 });
 
-test('whatever happens to the files: unique, stable, refused ones named, no good one lost', () => {
+test('any sequence of file changes: names are unique, the set is stable, every refused file is a problem', () => {
   fc.assert(
     fc.property(fc.array(directory, { minLength: 1, maxLength: 5 }), (days) => {
       let inForce: FiledAgent[] = [];
       for (const day of days) {
-        const readings = day.flatMap((one, i) => {
+        const readings = day.flatMap((entry, i) => {
           const file = `f${i}`;
-          if (one === undefined) return [];
-          if (one === 'broken') return [broken(file)];
+          if (entry === undefined) return [];
+          if (entry === 'broken') return [broken(file)];
           return [
-            good(file, one.name, one.user === undefined ? '{}' : `{ linuxUser: ${one.user} }`),
+            good(
+              file,
+              entry.name,
+              entry.user === undefined ? '{}' : `{ linuxUser: ${entry.user} }`,
+            ),
           ];
         });
         const set = mergeManifests(readings, inForce);
@@ -118,11 +121,13 @@ test('whatever happens to the files: unique, stable, refused ones named, no good
         const users = set.agents.map(({ agent }) => agent.linuxUser);
         assert.equal(new Set(users).size, users.length);
         for (const { file, result } of readings) {
-          const loaded = set.agents.find((one) => one.file === file);
+          const loaded = set.agents.find((agent) => agent.file === file);
           const isNew = result.ok && loaded?.agent.hash === result.agent.hash;
           assert.equal(isNew, !set.problems.some((problem) => problem.file === file));
           if (loaded !== undefined && !isNew) {
-            assert.ok(inForce.some((one) => one.file === file && one.agent === loaded.agent));
+            assert.ok(
+              inForce.some((before) => before.file === file && before.agent === loaded.agent),
+            );
           }
         }
         assert.ok(set.agents.every(({ file }) => files.includes(file)));

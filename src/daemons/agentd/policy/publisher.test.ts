@@ -1,21 +1,21 @@
-// Publishing policy: what changes is in the next bundle, what is broken is not, and the past can be
-// asked what a change would have meant.
+// Publishing policy: changes are in the next bundle, broken files are not, and a change can be
+// simulated on recorded decisions.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { manualClock, systemClock } from '../../platform/clock.ts';
-import type { HandlerContext } from '../../platform/dispatch.ts';
-import { silentLog } from '../../platform/log.ts';
-import { readBundle } from '../../policy/bundle-file.ts';
-import { recordDecision } from '../../policy/recorded.ts';
-import type { policyRoutes } from '../../wire/agentd/policy.ts';
-import type { AuditEvent } from '../../wire/events.ts';
-import { followPolicyDir } from './adapters/policy-dir.ts';
-import { readManifest } from './manifests.ts';
-import { bundleFileOf, makePublisher, type RefusedBundle } from './policy.ts';
-import { policyHandlers } from './policy-routes.ts';
+import { manualClock, systemClock } from '../../../platform/clock.ts';
+import type { HandlerContext } from '../../../platform/dispatch.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { readBundle } from '../../../policy/bundle-file.ts';
+import { recordDecision } from '../../../policy/recorded.ts';
+import type { policyRoutes } from '../../../wire/agentd/policy.ts';
+import type { AuditEvent } from '../../../wire/events.ts';
+import { followPolicyDir } from '../adapters/policy-dir.ts';
+import { readManifest } from '../manifests/read-manifest.ts';
+import { makePolicyHandlers } from './handlers.ts';
+import { bundlePath, makePublisher, type RefusedBundle } from './publisher.ts';
 
 type Routes = typeof policyRoutes;
 
@@ -57,7 +57,7 @@ function makeSite(t: TestContext) {
     writeFileSync(join(rulesDir, name), text, { mode: 0o600 });
   };
   const read = () => {
-    const found = readBundle(bundleFileOf(root));
+    const found = readBundle(bundlePath(root));
     assert.ok(found.ok);
     return found.bundle;
   };
@@ -72,7 +72,7 @@ test('a bundle is published when something changes, private, and not otherwise',
   const site = makeSite(t);
   const publisher = site.open();
   await publisher.setAgents([manifest('coder', { tools: { allow: ['git.read'] } })]);
-  assert.equal(statSync(bundleFileOf(site.root)).mode & 0o777, 0o600);
+  assert.equal(statSync(bundlePath(site.root)).mode & 0o777, 0o600);
   await publisher.setAgents([manifest('coder', { tools: { allow: ['git.read'] } })]);
   await publisher.rescan();
   assert.deepEqual(site.versions, [1]);
@@ -85,7 +85,7 @@ test('a bundle is published when something changes, private, and not otherwise',
   assert.equal(site.read().agents.coder?.tools, undefined, 'revoked with the manifest');
 });
 
-test('a broken file keeps what it said before, is named with its line, and harms no other', async (t) => {
+test('a broken file keeps its previous version, is reported with its line, and affects no other', async (t) => {
   const site = makeSite(t);
   const publisher = site.open();
   site.write('10-docs.cedar', noDocs);
@@ -106,7 +106,7 @@ test('a broken file keeps what it said before, is named with its line, and harms
   assert.equal(site.refusals.length, 1);
   assert.match(site.refusals[0]!.first, /^10-docs\.cedar:2: /);
   await publisher.rescan();
-  assert.equal(site.refusals.length, 1, 'the same is shouted once');
+  assert.equal(site.refusals.length, 1, 'the same problem is reported once');
   rmSync(join(site.rulesDir, '10-docs.cedar'));
   await publisher.rescan();
   assert.deepEqual(publisher.problems(), []);
@@ -116,7 +116,7 @@ test('a broken file keeps what it said before, is named with its line, and harms
   );
 });
 
-test('after a restart a file that broke meanwhile still says what it said', async (t) => {
+test('a file that broke before a restart keeps its published version', async (t) => {
   const site = makeSite(t);
   site.write('10-docs.cedar', noDocs);
   await site.open().setAgents([manifest('coder')]);
@@ -127,13 +127,13 @@ test('after a restart a file that broke meanwhile still says what it said', asyn
   assert.equal(again.problems().length, 1);
 });
 
-test('nothing starts with rules that were never understood', async (t) => {
+test('refuses to start with a rule file that was never valid', async (t) => {
   const site = makeSite(t);
   site.write('10-docs.cedar', broken);
   await assert.rejects(site.open().setAgents([manifest('coder')]), { code: 'bad_config' });
 });
 
-test('a rule file that anybody can write is not taken', async (t) => {
+test('a world-writable rule file is refused', async (t) => {
   const site = makeSite(t);
   const publisher = site.open();
   await publisher.setAgents([manifest('coder')]);
@@ -141,16 +141,16 @@ test('a rule file that anybody can write is not taken', async (t) => {
   chmodSync(join(site.rulesDir, '10-docs.cedar'), 0o666);
   await publisher.rescan();
   assert.deepEqual(site.read().site, []);
-  assert.match(publisher.problems()[0]!.message, /anybody/);
+  assert.match(publisher.problems()[0]!.message, /any user/);
 });
 
-test('the directory is followed: a new file is told', async (t) => {
+test('the directory is watched: a new file is reported', async (t) => {
   const site = makeSite(t);
   const changed = Promise.withResolvers<void>();
   const dir = followPolicyDir(site.rulesDir, systemClock(), changed.resolve);
   t.after(() => dir.stop());
   await dir.read();
-  const late = setTimeout(() => changed.reject(new Error('not told')), 10_000);
+  const late = setTimeout(() => changed.reject(new Error('not reported')), 10_000);
   site.write('10-docs.cedar', noDocs);
   await changed.promise;
   clearTimeout(late);
@@ -186,29 +186,29 @@ async function withPast(t: TestContext, events: AuditEvent[]) {
   const publisher = site.open();
   const tools = { allow: ['file.read'] };
   await publisher.setAgents([manifest('coder', { tools, filesystem: { read: ['/srv/docs'] } })]);
-  return policyHandlers({
+  return makePolicyHandlers({
     publisher,
     policiesDir: site.rulesDir,
     clock: manualClock(0),
     readManifest: async (text, file) => readManifest(text, file),
     audit: {
       events: async ({ query }) => ({
-        events: events.filter((one) => one.event === query?.event).toReversed(),
+        events: events.filter((entry) => entry.event === query?.event).toReversed(),
         cursor: null,
       }),
     },
     toold: {
       getCall: async () => {
-        throw new Error('not asked');
+        throw new Error('unexpected call');
       },
     },
   });
 }
 
-const asked = <R extends keyof Routes>(more: object) =>
+const request = <R extends keyof Routes>(more: object) =>
   more as unknown as HandlerContext<Routes[R]>;
 
-test('a changed rule names each decision of the past that would be another', async (t) => {
+test('a simulation reports each recorded decision that would change', async (t) => {
   const handlers = await withPast(t, [
     event(1, reads('/srv/docs/a')),
     event(2, reads('/usr/share/b')),
@@ -220,9 +220,9 @@ test('a changed rule names each decision of the past that would be another', asy
     files: [{ name: '10-docs.cedar', text: noDocs }],
     since: '2026-01-01T00:00:00Z',
   };
-  const answer = await handlers.simulatePolicy(asked<'simulatePolicy'>({ body }));
-  assert.ok('simulation' in answer);
-  const { simulation } = answer;
+  const response = await handlers.simulatePolicy(request<'simulatePolicy'>({ body }));
+  assert.ok('simulation' in response);
+  const { simulation } = response;
   assert.equal(simulation.decisions, 2);
   assert.deepEqual(
     simulation.changes.map(({ event: id, recorded, today, changed }) => [
@@ -236,27 +236,29 @@ test('a changed rule names each decision of the past that would be another', asy
   );
 });
 
-test('a file that would not be taken is not tried on the past', async (t) => {
+test('an invalid file is not simulated', async (t) => {
   const handlers = await withPast(t, []);
   const body = { files: [{ name: '10-docs.cedar', text: broken }] };
-  await assert.rejects(async () => handlers.simulatePolicy(asked<'simulatePolicy'>({ body })), {
+  await assert.rejects(async () => handlers.simulatePolicy(request<'simulatePolicy'>({ body })), {
     code: 'bad_request',
   });
 });
 
-test('check tells of rules and manifests alike; show tells every rule and the box', async (t) => {
+test('check reports problems of rules and manifests; show lists every rule and the box', async (t) => {
   const handlers = await withPast(t, []);
   const files = [
     { name: '10-docs.cedar', text: broken },
     { name: 'odd.yaml', text: 'apiVersion: agentd/v1\nkind: Agent\nmetadta: { name: odd }\n' },
   ];
-  const { check } = (await handlers.checkPolicy(asked<'checkPolicy'>({ body: { files } }))) as {
+  const { check } = (await handlers.checkPolicy(request<'checkPolicy'>({ body: { files } }))) as {
     check: { problems: { file: string; line: number | null }[] };
   };
   const where = check.problems.map(({ file, line }) => `${file}:${line}`);
   assert.ok(where.includes('10-docs.cedar:1'), where.join());
   assert.ok(where.includes('odd.yaml:3'), where.join());
-  const shown = (await handlers.showPolicy(asked<'showPolicy'>({ params: { name: 'coder' } }))) as {
+  const shown = (await handlers.showPolicy(
+    request<'showPolicy'>({ params: { name: 'coder' } }),
+  )) as {
     rules: { id: string; text: string }[];
     box: { read: string[] };
   };
@@ -264,7 +266,7 @@ test('check tells of rules and manifests alike; show tells every rule and the bo
   assert.match(own!.text, /Path::"\/srv\/docs"/);
   assert.ok(shown.box.read.includes('/srv/docs'));
   await assert.rejects(
-    async () => handlers.showPolicy(asked<'showPolicy'>({ params: { name: 'nobody' } })),
+    async () => handlers.showPolicy(request<'showPolicy'>({ params: { name: 'missing' } })),
     { code: 'not_found' },
   );
 });

@@ -1,12 +1,11 @@
-// Manifests as people write them: the published example, the defaults, and every way to get one
-// wrong.
+// Reading manifests: the published example, the defaults, and every kind of mistake.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { EXAMPLE_MANIFEST } from '../../../test/support/example-manifest.ts';
-import { sha256Hex } from '../../platform/json.ts';
-import { manifestSizeBytesMax, readManifest } from './manifests.ts';
+import { EXAMPLE_MANIFEST } from '../../../../test/support/example-manifest.ts';
+import { sha256Hex } from '../../../platform/json.ts';
+import { manifestSizeBytesMax, readManifest } from './read-manifest.ts';
 
 const head = 'apiVersion: agentd/v1\nkind: Agent\n';
 const named = (name: string) => `${head}metadata:\n  name: ${name}\n`;
@@ -52,7 +51,7 @@ test('the example of the source document loads unchanged', () => {
   assert.equal(agent.hash, sha256Hex(EXAMPLE_MANIFEST));
 });
 
-test('the least manifest gets safe defaults', () => {
+test('a minimal manifest gets safe defaults', () => {
   const agent = agentIn(`${named('helper')}  description: Reads things.\nspec: {}\n`);
   assert.equal(agent.linuxUser, 'agent-helper');
   assert.equal(agent.model, 'default');
@@ -68,7 +67,7 @@ test('the least manifest gets safe defaults', () => {
   assert.equal(agentIn(`${named('helper')}spec: {}\n`).persona, 'You are helper.');
 });
 
-test('limits, budget and team come out in integers and wire units', () => {
+test('limits and budgets are converted to integers in wire units', () => {
   const agent = agentIn(`${named('planner')}spec:
   limits: { maxSteps: 12, maxTokens: 8000, maxCostUsd: 0.29, maxTimeS: 60 }
   budget: { tokensPerDay: 5, costUsdPerDay: 1.1 }
@@ -84,7 +83,7 @@ test('limits, budget and team come out in integers and wire units', () => {
   assert.deepEqual(agent.team, { delegateTo: ['coder'], talkTo: [] });
 });
 
-test('sizes are read as systemd reads them', () => {
+test('sizes use powers of 1024, as in systemd', () => {
   const disk = agentIn(`${named('a')}spec:\n  resources: { disk: 2G }\n`).resources.diskBytes;
   assert.equal(disk, 2 * 1024 ** 3);
   const bytes = (memory: string) =>
@@ -96,7 +95,7 @@ test('sizes are read as systemd reads them', () => {
   assert.equal(bytes('4194304'), 4_194_304);
 });
 
-test('the same word in allow and deny is fine, and denied', () => {
+test('a capability in both allow and deny is denied', () => {
   const agent = agentIn(`${named('a')}spec:\n  tools: { allow: [git.read], deny: [git.read] }\n`);
   assert.deepEqual(agent.capabilities, []);
   assert.ok(!agent.tools.includes('git.diff'));
@@ -113,7 +112,7 @@ test('an unknown key is named with its line and the nearest known key', () => {
   });
 });
 
-test('an unknown capability is named with its line and the nearest known word', () => {
+test('an unknown capability is named with its line and the nearest known one', () => {
   assert.deepEqual(problemsIn(EXAMPLE_MANIFEST.replace('- tests.run', '- test.run')), [
     {
       file: 'a.yaml',
@@ -124,22 +123,22 @@ test('an unknown capability is named with its line and the nearest known word', 
   ]);
   const [far] = problemsIn(EXAMPLE_MANIFEST.replace('- delete.recursive', '- moon.landing'));
   assert.equal(far?.line, 47);
-  assert.match(far?.hint ?? '', /^Known words: .*git\.read/);
+  assert.match(far?.hint ?? '', /^Known capabilities: .*git\.read/);
 });
 
-test('what could never work is refused with a reason', () => {
+test('values that could never work are refused with a reason', () => {
   const cases: [string, number, RegExp][] = [
-    [`${named('a')}spec:\n  linuxUser: root\n`, 6, /no agent runs as root/],
+    [`${named('a')}spec:\n  linuxUser: root\n`, 6, /cannot run as root/],
     [`${named('a'.repeat(31))}spec: {}\n`, 4, /more than 32 characters/],
     [`${named('a')}spec:\n  tools: { deny: [team.basic] }\n`, 6, /team\.basic cannot be denied/],
     [`${named('a')}spec:\n  filesystem:\n    read:\n      - /srv/../etc\n`, 8, /goes up with/],
     [`${named('a')}spec:\n  filesystem: { read: [/srv//a] }\n`, 6, /two slashes/],
     [`${named('a')}spec:\n  filesystem: { deny: ['/srv/**/.env'] }\n`, 6, /is a pattern/],
-    [`${named('a')}spec:\n  filesystem: { write: [/etc/app/] }\n`, 6, /\/etc is never for agents/],
+    [`${named('a')}spec:\n  filesystem: { write: [/etc/app/] }\n`, 6, /never get access to \/etc/],
     [`${named('a')}spec:\n  network: { allow: ['127.1'] }\n`, 6, /address in an odd form/],
     [`${named('a')}spec:\n  resources: { memory: 4 }\n`, 6, /4 is less than 1M/],
-    [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too much/],
-    [`${named('a')}spec:\n  resources: { disk: 4K }\n`, 6, /4K is less than 1M, nothing fits/],
+    [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too large/],
+    [`${named('a')}spec:\n  resources: { disk: 4K }\n`, 6, /4K is less than 1M/],
   ];
   for (const [text, line, message] of cases) {
     const [problem, ...rest] = problemsIn(text);
@@ -160,7 +159,7 @@ test('one file declares one agent', () => {
   assert.equal(agentIn(`---\n${named('a')}spec: {}\n`).name, 'a');
 });
 
-test('text that is no manifest is refused with words, whatever it is', () => {
+test('text that is no manifest is a problem with message and hint, whatever it is', () => {
   const texts = [
     '',
     'hello',
@@ -184,7 +183,7 @@ test('text that is no manifest is refused with words, whatever it is', () => {
   }
 });
 
-test('what does not fit is told in our words', () => {
+test('type errors are reported in plain messages', () => {
   const text = `${named('x')}spec:\n  replicas: many\n  tools: { allow: git.read }\n  team: boss\n`;
   assert.deepEqual(
     problemsIn(text).map(({ line, message }) => `${line}: ${message}`),
@@ -204,14 +203,14 @@ test('an empty manifest is one problem', () => {
   }
 });
 
-test('a manifest that is too large is not even parsed', () => {
+test('a manifest that is too large is not parsed', () => {
   const text = `${named('a')}spec: {}\n# ${'ä'.repeat(manifestSizeBytesMax / 2)}\n`;
   const [problem] = problemsIn(text);
   assert.match(problem?.message ?? '', /at most 262144/);
 });
 
-test('the starter team loads; only its planner gives out work', () => {
-  const dir = join(import.meta.dirname, '../../../presets/starter');
+test('the starter team loads; only its planner delegates', () => {
+  const dir = join(import.meta.dirname, '../../../../presets/starter');
   const agents = readdirSync(dir).map((file) => {
     const agent = agentIn(readFileSync(join(dir, file), 'utf8'));
     assert.equal(file, `${agent.name}.yaml`);

@@ -1,34 +1,29 @@
-// The agents in force: read from a directory of manifests, followed as the files change, written
-// there by the operator. A broken manifest keeps the old one in force and is named among the
-// problems.
+// Applies manifests: stores agents, publishes their policy and budgets, and writes or removes the
+// operator's manifest files. A broken manifest is reported and the previous version stays in force.
 import { accessSync, constants, cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Client } from '../../platform/link.ts';
-import type { Log } from '../../platform/log.ts';
-import { writeAtomically } from '../../platform/state-dir.ts';
-import { fault } from '../../wire/errors.ts';
-import type { modeldRoutes } from '../../wire/modeld.ts';
-import type { FileProblem } from '../../wire/primitives.ts';
-import type { ManifestDir } from './adapters/manifest-dir.ts';
+import type { Client } from '../../../platform/link.ts';
+import type { Log } from '../../../platform/log.ts';
+import { writeAtomically } from '../../../platform/state-dir.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { modeldRoutes } from '../../../wire/modeld.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
+import type { ManifestDir } from '../adapters/manifest-dir.ts';
+import type { AgentdStore } from '../store/store.ts';
+import type { DailyBudgets } from './daily-budgets.ts';
 import type { ReadManifest } from './declared-tools.ts';
 import type { ManifestSet } from './manifest-set.ts';
-import { modelProblems } from './model-names.ts';
-import type { Quotas } from './quotas.ts';
-import type { AgentdStore } from './store/store.ts';
+import { findModelProblems } from './model-problems.ts';
 
 export type Agents = {
-  /** Also with models that nobody offers now. */
-  problems(): Promise<FileProblem[]>;
-  put(name: string, yaml: string, options: { createOnly: boolean; by: string }): Promise<void>;
-  remove(name: string, by: string): Promise<void>;
-  /** The manifests changed. */
-  apply(set: ManifestSet): Promise<void>;
+  /** Also reports models that no provider offers. */
+  listProblems(): Promise<FileProblem[]>;
+  putAgent(name: string, yaml: string, options: { createOnly: boolean; by: string }): Promise<void>;
+  removeAgent(name: string, by: string): Promise<void>;
+  applyManifests(set: ManifestSet): Promise<void>;
 };
 
-/**
- * Where manifests are when nobody said otherwise: a copy of the starter team that people can
- * change.
- */
+/** Fills an empty directory with a copy of the starter team. */
 export function prepareAgentsDir(dir: string, starterDir: string | undefined): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const isEmpty = !readdirSync(dir).some((name) => /\.ya?ml$/.test(name));
@@ -36,16 +31,16 @@ export function prepareAgentsDir(dir: string, starterDir: string | undefined): v
     cpSync(starterDir, dir, { recursive: true });
 }
 
-/** People wait for the answer, and the models are the least of it. */
-const soon = { deadlineMs: 2_000 };
+/** Listing agents must not wait long for modeld. */
+const LIST_MODELS_OPTIONS = { deadlineMs: 2_000 };
 
-/** A directory that an operator named may be for reading only. */
+/** A configured directory may be read-only. */
 function assertWritable(dir: string): void {
   try {
     accessSync(dir, constants.W_OK);
   } catch (cause) {
-    throw fault('denied', `agentd may not write to ${dir}, where the manifests are`, {
-      hint: 'Change the file there yourself: agentd follows it. Or give that directory to its user.',
+    throw fault('denied', `agentd may not write to the manifest directory ${dir}`, {
+      hint: 'Edit the file there directly, or make the directory writable for the user of agentd.',
       cause,
     });
   }
@@ -55,7 +50,7 @@ export function makeAgents({
   store,
   dir,
   manifests,
-  quotas,
+  dailyBudgets,
   publish,
   readManifest,
   modeld,
@@ -64,49 +59,48 @@ export function makeAgents({
   store: AgentdStore;
   dir: string;
   manifests: () => ManifestDir;
-  quotas: Quotas;
-  /** Resolves when what these agents may is what the deciding daemons will read. */
+  dailyBudgets: DailyBudgets;
+  /** Resolves when the policy of these agents is on disk. */
   publish: (agents: ManifestSet['agents']) => Promise<void>;
   readManifest: ReadManifest;
   modeld: Pick<Client<typeof modeldRoutes>, 'listModels'>;
   log: Log;
 }): Agents {
   let problems: FileProblem[] = [];
-  const apply = async (set: ManifestSet): Promise<void> => {
+  const applyManifests = async (set: ManifestSet): Promise<void> => {
     problems = set.problems;
     await store.applyAgents({
       agents: set.agents.map(({ agent, file }) => ({ spec: agent, file })),
     });
     await publish(set.agents);
     for (const { agent } of set.agents)
-      quotas.tell(agent).catch((error: unknown) =>
-        log.warn('a budget could not be told; it is before the next run', {
+      dailyBudgets.sync(agent).catch((error: unknown) =>
+        log.warn('sending a daily budget to modeld failed', {
           agent: agent.name,
           error,
         }),
       );
   };
-  const fileOf = async (name: string): Promise<string | undefined> => {
+  const findManifestFile = async (name: string): Promise<string | undefined> => {
     const found = (await store.agents()).find(({ row }) => row.name === name);
     return found?.row.manifest_file ?? undefined;
   };
   return {
-    async problems() {
-      // When modeld does not answer, that is told where models are told of, not here.
-      const offered = await modeld.listModels({}, soon).catch((error: unknown) => {
-        log.warn('the models could not be asked for', { error });
+    async listProblems() {
+      const available = await modeld.listModels({}, LIST_MODELS_OPTIONS).catch((error: unknown) => {
+        log.warn('listing models failed', { error });
         return undefined;
       });
-      if (offered === undefined) return problems;
+      if (available === undefined) return problems;
       const views = (await store.agents()).map(({ view }) => view);
-      return [...problems, ...modelProblems(views, offered)];
+      return [...problems, ...findModelProblems(views, available)];
     },
-    apply,
-    async put(name, yaml, { createOnly, by }) {
-      const existing = await fileOf(name);
+    applyManifests,
+    async putAgent(name, yaml, { createOnly, by }) {
+      const existing = await findManifestFile(name);
       if (createOnly && existing !== undefined)
-        throw fault('conflict', `there is an agent ${name} already`, {
-          hint: `Change it: agentctl agent update ${name}`,
+        throw fault('conflict', `agent ${name} already exists`, {
+          hint: `To change it: agentctl agent update ${name}`,
         });
       const file = existing ?? join(dir, `${name}.yaml`);
       const read = await readManifest(yaml, file);
@@ -121,15 +115,15 @@ export function makeAgents({
       }
       if (read.agent.name !== name)
         throw fault('bad_manifest', `the manifest declares ${read.agent.name}, not ${name}`, {
-          hint: 'Give it the same name as the command.',
+          hint: 'Set metadata.name to the name in the command.',
         });
       assertWritable(dir);
       writeAtomically(file, yaml);
       await store.putAgent({ spec: read.agent, file }, by);
       await manifests().rescan();
     },
-    async remove(name, by) {
-      const file = await fileOf(name);
+    async removeAgent(name, by) {
+      const file = await findManifestFile(name);
       if (file !== undefined) assertWritable(dir);
       await store.setAgentStatus(name, 'removed', by);
       if (file !== undefined) rmSync(file, { force: true });

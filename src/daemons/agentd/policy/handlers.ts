@@ -1,27 +1,27 @@
-// What people ask of policy: what is in force, what a file would mean, what an agent may, what a
-// change would have meant for the past. Publishing is policy.ts's, deciding src/policy's.
-import { type Clock, toTimestamp } from '../../platform/clock.ts';
-import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
-import type { Client } from '../../platform/link.ts';
-import { boxRulesOf } from '../../policy/box-rules.ts';
-import type { Bundle } from '../../policy/bundle.ts';
-import { makePolicy, type Policy } from '../../policy/decide.ts';
-import type { Rule } from '../../policy/rule.ts';
-import { splitRules } from '../../policy/rule-text.ts';
-import { isSiteFileName } from '../../policy/site.ts';
-import type { policyRoutes } from '../../wire/agentd/policy.ts';
-import type { PolicyCheckView, PolicyFile, RuleView } from '../../wire/agentd.ts';
-import type { auditRoutes } from '../../wire/auditd-ai.ts';
-import { fault } from '../../wire/errors.ts';
-import type { tooldRoutes } from '../../wire/toold.ts';
-import { agentNotFound } from './agent-not-found.ts';
-import type { ReadManifest } from './declared-tools.ts';
-import type { Publisher } from './policy.ts';
-import { simulate } from './policy-simulate.ts';
+// Handles the policy routes: show the policy in force, check files, show an agent's rules, simulate
+// a change on recorded decisions. publisher.ts publishes policy, src/policy decides.
+import { type Clock, toTimestamp } from '../../../platform/clock.ts';
+import type { HandlerContext, Handlers } from '../../../platform/dispatch.ts';
+import type { Client } from '../../../platform/link.ts';
+import { boxRulesOf } from '../../../policy/box-rules.ts';
+import type { Bundle } from '../../../policy/bundle.ts';
+import { makePolicy, type Policy } from '../../../policy/decide.ts';
+import type { Rule } from '../../../policy/rule.ts';
+import { splitRules } from '../../../policy/rule-text.ts';
+import { isSiteFileName } from '../../../policy/site.ts';
+import type { policyRoutes } from '../../../wire/agentd/policy.ts';
+import type { PolicyCheckView, PolicyFile, RuleView } from '../../../wire/agentd.ts';
+import type { auditRoutes } from '../../../wire/auditd-ai.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { tooldRoutes } from '../../../wire/toold.ts';
+import type { ReadManifest } from '../manifests/declared-tools.ts';
+import { agentNotFound } from '../store/agents.ts';
+import { formatProblem, type Publisher } from './publisher.ts';
+import { simulate } from './simulate.ts';
 
 type Routes = typeof policyRoutes;
 
-export function policyHandlers(parts: {
+export function makePolicyHandlers(deps: {
   publisher: Publisher;
   policiesDir: string;
   clock: Clock;
@@ -29,16 +29,16 @@ export function policyHandlers(parts: {
   toold: Pick<Client<typeof tooldRoutes>, 'getCall'>;
   readManifest: ReadManifest;
 }): Handlers<Routes> {
-  const { publisher, clock } = parts;
-  // The same rules are read by Cedar once for as long as they are in force.
-  let made: Policy | undefined;
-  const inForce = (): Policy => {
+  const { publisher, clock } = deps;
+  // Cached, because Cedar parses the rules once per policy.
+  let cached: Policy | undefined;
+  const currentPolicy = (): Policy => {
     const bundle = publisher.bundle();
-    if (made?.hash !== bundle.hash || made.version !== bundle.version)
-      made = makePolicy(bundle, clock);
-    return made;
+    if (cached?.hash !== bundle.hash || cached.version !== bundle.version)
+      cached = makePolicy(bundle, clock);
+    return cached;
   };
-  const check = (files: readonly PolicyFile[]) => checkFiles(publisher, parts.readManifest, files);
+  const check = (files: readonly PolicyFile[]) => checkFiles(publisher, deps.readManifest, files);
   return {
     async getPolicy() {
       const { version, hash, made_at, site, agents, people } = publisher.bundle();
@@ -48,7 +48,7 @@ export function policyHandlers(parts: {
           hash,
           made_at,
           people,
-          policies_dir: parts.policiesDir,
+          policies_dir: deps.policiesDir,
           site: site.map(({ file, text }) => ({ file, rules: splitRules(text).length })),
           agents: Object.keys(agents).length,
           problems: publisher.problems(),
@@ -60,7 +60,7 @@ export function policyHandlers(parts: {
     }),
     async showPolicy(c: HandlerContext<Routes['showPolicy']>) {
       const { name } = c.params;
-      const policy = inForce();
+      const policy = currentPolicy();
       const rights = policy.bundle.agents[name];
       if (rights === undefined || !Object.hasOwn(policy.bundle.agents, name))
         throw agentNotFound(name, Object.keys(policy.bundle.agents));
@@ -70,25 +70,24 @@ export function policyHandlers(parts: {
         agent: name,
         version: policy.version,
         groups: rights.groups ?? [],
-        rules: (await policy.rulesOf(`agent:${name}`)).map(ruleView),
+        rules: (await policy.rulesOf(`agent:${name}`)).map(toRuleView),
         box: { read, write, deny, network: { mode, allow } },
       };
     },
     async simulatePolicy(c: HandlerContext<Routes['simulatePolicy']>) {
       const { problems } = await check(c.body.files);
-      if (problems.length > 0) {
-        const { file, line, message, hint } = problems[0]!;
-        throw fault('bad_request', `${file}${line === null ? '' : `:${line}`}: ${message}`, {
-          hint,
+      const [first] = problems;
+      if (first !== undefined)
+        throw fault('bad_request', formatProblem(first), {
+          hint: first.hint,
           details: { problems },
         });
-      }
       const changed = makePolicy(withFiles(publisher.bundle(), c.body.files), clock);
       const simulation = await simulate({
-        today: inForce(),
+        today: currentPolicy(),
         changed,
-        audit: parts.audit,
-        toold: parts.toold,
+        audit: deps.audit,
+        toold: deps.toold,
         since: c.body.since ?? null,
       });
       return { simulation };
@@ -96,7 +95,7 @@ export function policyHandlers(parts: {
   };
 }
 
-function ruleView({ id, effect, ask, why, untilMs, from, text }: Rule): RuleView {
+function toRuleView({ id, effect, ask, why, untilMs, from, text }: Rule): RuleView {
   return {
     id,
     effect: ask === null ? effect : 'ask',
@@ -123,25 +122,25 @@ async function checkFiles(
     } else {
       const { rules, problems, warnings } = await publisher.check({ file, text });
       view.files.push({ file, kind: 'policy', rules });
-      view.problems.push(...nameProblems(file), ...problems);
+      view.problems.push(...checkName(file), ...problems);
       view.warnings.push(...warnings);
     }
   }
   return view;
 }
 
-function nameProblems(file: string): PolicyCheckView['problems'] {
+function checkName(file: string): PolicyCheckView['problems'] {
   if (isSiteFileName(file)) return [];
-  const message = 'files of other names are not read as rules';
-  return [{ file, line: null, message, hint: 'Name it as in 10-prod.cedar.' }];
+  const message = 'not a valid name for a rule file';
+  return [{ file, line: null, message, hint: 'Rename it, for example to 10-prod.cedar.' }];
 }
 
-/** Files of the same name are replaced, others added. */
+/** Replaces files of the same name and adds the others. */
 function withFiles(bundle: Bundle, files: readonly PolicyFile[]): Bundle {
-  const site = new Map(bundle.site.map((one) => [one.file, one]));
+  const site = new Map(bundle.site.map((siteFile) => [siteFile.file, siteFile]));
   for (const { name: file, text } of files) {
     if (isManifest(file))
-      throw fault('bad_request', `${file} is a manifest; rules are tried on the past`, {
+      throw fault('bad_request', `${file} is a manifest; only rule files can be simulated`, {
         hint: 'Give a .cedar file.',
       });
     site.set(file, { file, text });
