@@ -143,7 +143,7 @@ describe('requests that are wrong', () => {
     await refused({ goal: 3 }, 'bad_request', /goal/);
     await refused({ goal: '' }, 'bad_request', /goal: must say what to do/);
     await refused({ goal: 'x', gaol: 'y' }, 'bad_request', /unknown key gaol/);
-    await refused({ goal: 'x', agent: 'nobody' }, 'not_found', /no agent nobody/);
+    await refused({ goal: 'x', agent: 'nobody' }, 'not_found', /agent nobody not found/);
     const strange = `task_${'0'.repeat(26)}` as TaskId;
     await refused({ goal: 'x', after: [strange] }, 'not_found', new RegExp(strange));
     await assert.rejects(runtime.agentd.getTask({ params: { id: strange } }), {
@@ -174,7 +174,7 @@ describe('requests that are wrong', () => {
       await runtime.agentd.pauseAgent({ params: { name } });
       await assert.rejects(runtime.agentd.createTask({ body }), (error: Fault) => {
         assert.equal(error.code, 'agent_paused');
-        assert.equal(error.message, `the agent ${name} is paused`);
+        assert.equal(error.message, `agent ${name} is paused`);
         assert.equal(error.hint, `agentctl resume ${name}`);
         return true;
       });

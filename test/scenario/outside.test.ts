@@ -128,8 +128,7 @@ describe('from outside', () => {
     }
     await eventually(
       'the end of the runner in the log',
-      async () =>
-        /a runner ended/.test(readFileSync(join(logs, 'agentd.log'), 'utf8')) || undefined,
+      async () => /runner exited/.test(readFileSync(join(logs, 'agentd.log'), 'utf8')) || undefined,
     );
   });
 

@@ -59,17 +59,13 @@ function decodeContent(input: PutArtifact): Buffer {
   return bytes;
 }
 
-export function makeArtifacts({
-  store,
-  blobs,
-  diskReserve,
-  newId,
-}: {
+export function makeArtifacts(deps: {
   store: AgentdStore;
   blobs: BlobStore;
   diskReserve: ArtifactDiskReserve;
   newId: NewId;
 }): Artifacts {
+  const { store, blobs, diskReserve, newId } = deps;
   const read = async (artifact: ArtifactView): Promise<Content> => {
     const bytes = await blobs.get(artifact.object_hash);
     if (!/^text\/|json|yaml|xml|javascript/.test(artifact.mime_type))

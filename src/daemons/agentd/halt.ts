@@ -52,7 +52,7 @@ export function makeHalt({ store, file, stopRunners, log }: HaltDeps): Halt {
     reason: () => reason,
     async set(why, by) {
       reason ??= why;
-      // The warden polls the file and ends every box, even if sandboxd does not respond.
+      // The warden watches the file and ends every box, even if sandboxd does not respond.
       writeFile(why);
       const stopped = await stopRunners();
       await record(why, by);

@@ -22,15 +22,12 @@ export type LegacyBriefings = {
 /** Some calls list no tools, so several may have to be read. */
 const CALLS_READ_MAX = 100;
 
-export function makeLegacyBriefings({
-  store,
-  modeld,
-  toold,
-}: {
+export function makeLegacyBriefings(deps: {
   store: AgentdStore;
   modeld: Pick<Client<typeof modeldRoutes>, 'listCalls' | 'getCall'>;
   toold: Pick<Client<typeof tooldRoutes>, 'listTools'>;
 }): LegacyBriefings {
+  const { store, modeld, toold } = deps;
   const findShownTools = async (runId: RunId): Promise<ToolSpec[] | undefined> => {
     const query = { run_id: runId, limit: CALLS_READ_MAX };
     const { calls } = await modeld.listCalls({ query });

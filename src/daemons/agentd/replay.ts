@@ -24,15 +24,12 @@ export type Replays = {
 
 const REPLAY_MS_MAX = 25_000;
 
-export function makeReplays({
-  store,
-  activations,
-  toold,
-}: {
+export function makeReplays(deps: {
   store: AgentdStore;
   activations: LiveActivations;
   toold: Pick<Client<typeof tooldRoutes>, 'listCalls'>;
 }): Replays {
+  const { store, activations, toold } = deps;
   const open = new Map<string, (report: ReplayReport) => void>();
 
   const replayRun = async (runId: string, taskId: string): Promise<ReplayReport> => {

@@ -18,7 +18,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import { silentLog } from '../../../platform/log.ts';
-import { type ManifestDirOptions, type ManifestSet, openManifestDir } from './manifest-dir.ts';
+import type { ManifestSet } from '../manifests/manifest-set.ts';
+import { type ManifestDirOptions, openManifestDir } from './manifest-dir.ts';
 
 const text = (name: string, more = '') =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata:\n  name: ${name}\nspec: {}\n${more}`;

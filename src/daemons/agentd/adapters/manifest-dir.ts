@@ -46,8 +46,6 @@ export type ManifestDir = {
   close(): void;
 };
 
-export type { ManifestSet };
-
 export async function openManifestDir(options: ManifestDirOptions): Promise<ManifestDir> {
   const { dir, clock, log, settleMs = 100, pollIntervalMs = 5_000 } = options;
   const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));

@@ -46,16 +46,7 @@ function assertWritable(dir: string): void {
   }
 }
 
-export function makeAgents({
-  store,
-  dir,
-  manifests,
-  dailyBudgets,
-  publish,
-  readManifest,
-  modeld,
-  log,
-}: {
+export function makeAgents(deps: {
   store: AgentdStore;
   dir: string;
   manifests: () => ManifestDir;
@@ -66,6 +57,7 @@ export function makeAgents({
   modeld: Pick<Client<typeof modeldRoutes>, 'listModels'>;
   log: Log;
 }): Agents {
+  const { store, dir, manifests, dailyBudgets, publish, readManifest, modeld, log } = deps;
   let problems: FileProblem[] = [];
   const applyManifests = async (set: ManifestSet): Promise<void> => {
     problems = set.problems;

@@ -30,7 +30,7 @@ export function makePolicyHandlers(deps: {
   readManifest: ReadManifest;
 }): Handlers<Routes> {
   const { publisher, clock } = deps;
-  // Cached, because Cedar parses the rules once per policy.
+  // Cached, so that Cedar parses the rules of a policy once.
   let cached: Policy | undefined;
   const currentPolicy = (): Policy => {
     const bundle = publisher.bundle();

@@ -32,13 +32,8 @@ export type AgentdTxOptions = {
   onCommitted: (committed: CommittedWrite) => void;
 };
 
-export function makeWriteTx({
-  db,
-  outbox,
-  clock,
-  newId,
-  onCommitted,
-}: AgentdTxOptions): AgentdWriteTx {
+export function makeWriteTx(options: AgentdTxOptions): AgentdWriteTx {
+  const { db, outbox, clock, newId, onCommitted } = options;
   return async (work, { mayStart } = { mayStart: true }) => {
     let endedRuns: EndedRun[] = [];
     let events: EventDraft[] = [];
