@@ -145,7 +145,7 @@ export const FAULTS = {
     retry: false,
     hint: 'Check the name and the port; the place may be down.',
   },
-  not_reachable: { http: 503, exit: 6, retry: true, hint: 'Start the runtime: agentctl up.' },
+  runtime_down: { http: 503, exit: 6, retry: true, hint: 'Start the runtime: agentctl up.' },
   stopping: {
     http: 503,
     exit: 6,
@@ -317,13 +317,15 @@ export function fault(code: FaultCode, message: string, extra?: FaultExtra): Fau
   return new Fault(code, message, extra);
 }
 
-/**
- * A fault that came over a link, as it was there. An unknown code from a newer peer is `internal`.
- */
+/** Former codes that peers of the previous release still send. */
+const RENAMED_CODES = new Map<string | undefined, FaultCode>([['not_reachable', 'runtime_down']]);
+
+/** Rebuilds a fault from its body. An unknown code, as from a newer peer, becomes `internal`. */
 export function faultFromBody(body: unknown): Fault {
   const error = (body as { error?: Partial<FaultBody> } | null)?.error;
-  const code = error?.code !== undefined && error.code in FAULTS ? error.code : 'internal';
-  return new Fault(code, error?.message ?? 'the answer was an error without a message', {
+  const code = RENAMED_CODES.get(error?.code) ?? error?.code;
+  const known = code !== undefined && code in FAULTS ? code : 'internal';
+  return new Fault(known, error?.message ?? 'the response was an error without a message', {
     hint: error?.hint,
     retryAfterMs: error?.retry_after_ms,
     details: error?.details,

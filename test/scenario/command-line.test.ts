@@ -271,7 +271,7 @@ describe('agentctl', () => {
     await ok('unhalt');
     await ok('down');
     assert.ok(!existsSync(join(stateDir, 'runtime.json')));
-    await fails(6, 'not_reachable', 'task', 'list');
+    await fails(6, 'runtime_down', 'task', 'list');
     assert.match(await ok('audit', 'verify'), /The log is whole/, 'verifying needs no runtime');
     await ok('down');
   });

@@ -30,17 +30,17 @@ const here = stateOf(process.pid);
 const gone = stateOf(spawnSync('true').pid);
 
 test('asks again while a daemon is away and its runtime is there', async () => {
-  const { ask, state } = failing('not_reachable', 'unavailable');
+  const { ask, state } = failing('runtime_down', 'unavailable');
   assert.equal(await bridge(ask, here, signal), 'answer');
   assert.equal(state.asked, 3);
 });
 
 test('not when the runtime is gone, for a refusal, or after Ctrl-C', async () => {
   for (const [code, where, stop] of [
-    ['not_reachable', gone, signal],
+    ['runtime_down', gone, signal],
     ['not_found', here, signal],
     ['unauthenticated', here, signal],
-    ['not_reachable', here, AbortSignal.abort()],
+    ['runtime_down', here, AbortSignal.abort()],
   ] as const) {
     const { ask, state } = failing(code, code);
     await assert.rejects(bridge(ask, where, stop), { code });

@@ -7,7 +7,7 @@ import { isUp } from './state.ts';
 
 const bridgeMs = 30_000;
 const againAfterMs = 500;
-const DOWN: readonly FaultCode[] = ['not_reachable', 'unavailable', 'stopping'];
+const DOWN: readonly FaultCode[] = ['runtime_down', 'unavailable', 'stopping'];
 
 /** The runtime, or the daemon that was asked, does not run now. */
 export const isRuntimeDown = (error: unknown): boolean =>

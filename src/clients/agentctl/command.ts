@@ -52,7 +52,7 @@ export type Session = {
   out: Out;
   stateDir: string;
   env: CommandEnv;
-  /** The runtime of this state directory; throws not_reachable when none is known. */
+  /** The runtime of this state directory; throws runtime_down when none is known. */
   runtime(): RuntimeClient;
 };
 

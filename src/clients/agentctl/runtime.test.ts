@@ -53,8 +53,8 @@ test('a document is returned, and a stream as it arrives', async () => {
 
 const refusal = JSON.stringify({ error: { code: 'denied', message: 'no' } });
 const cases: [string, string | undefined, string][] = [
-  ['no socket', undefined, 'not_reachable'],
-  ['no response', '', 'not_reachable'],
+  ['no socket', undefined, 'runtime_down'],
+  ['no response', '', 'runtime_down'],
   ['a refusal', document('403 Forbidden', refusal), 'denied'],
   ['an error without JSON', document('500 x', 'oops'), 'bad_output'],
   ['no HTTP', 'garbage\r\n\r\n', 'unavailable'],

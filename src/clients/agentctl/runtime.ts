@@ -52,7 +52,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
     assertReadable(stateDir);
-    throw fault('not_reachable', `no runtime runs on ${stateDir}`, {
+    throw fault('runtime_down', `no runtime runs on ${stateDir}`, {
       hint: 'Start it: agentctl up (or name another directory with --state).',
     });
   }
@@ -111,7 +111,7 @@ function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: s
   if (gone.includes(error.code ?? '')) {
     if (readRuntimeInfo(stateDir)?.outdated?.includes(daemon))
       return outdatedFault([daemon], error);
-    return fault('not_reachable', `${daemon} of ${stateDir} does not answer`, {
+    return fault('runtime_down', `${daemon} of ${stateDir} does not answer`, {
       hint: isUp(stateDir)
         ? 'The runtime starts it again by itself; try again in a moment, or see agentctl doctor.'
         : 'Start the runtime again: agentctl up. Unfinished work goes on then.',

@@ -41,7 +41,7 @@ test('the key is not sent where another user could listen', () => {
     const runtimeDir = join(base, 'shared', '01234567');
     writeFileSync(join(base, 'operator.key'), 'a key');
     writeFileSync(join(base, 'runtime.json'), JSON.stringify({ runtime_dir: runtimeDir }));
-    assert.throws(() => connectRuntime(base), { code: 'not_reachable' });
+    assert.throws(() => connectRuntime(base), { code: 'runtime_down' });
     mkdirSync(runtimeDir, { recursive: true, mode: 0o700 });
     connectRuntime(base);
     chmodSync(join(base, 'shared'), 0o777);
@@ -66,7 +66,7 @@ function asOrdinaryUser(work: () => void): void {
 test('a state that this user may not read is not called absent', () => {
   const base = mkdtempSync(join(tmpdir(), 'actl-s-'));
   try {
-    assert.throws(() => connectRuntime(base), { code: 'not_reachable' });
+    assert.throws(() => connectRuntime(base), { code: 'runtime_down' });
     chmodSync(base, 0o000);
     asOrdinaryUser(() => assert.throws(() => connectRuntime(base), { code: 'unauthenticated' }));
   } finally {

@@ -102,7 +102,7 @@ export function assertRuntimeDir(runtimeDir: string, stateDir: string): void {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
     if (code !== 'ENOENT' && code !== 'ENOTDIR') throw cause;
-    throw fault('not_reachable', `agentd of ${stateDir} does not answer`, {
+    throw fault('runtime_down', `agentd of ${stateDir} does not answer`, {
       hint: 'Start the runtime again: agentctl up. Unfinished work goes on then.',
       cause,
     });
@@ -125,7 +125,7 @@ export function isAlive(pid: number): boolean {
 
 /** Processes that the runtime does not start again by itself. */
 export const outdatedFault = (names: readonly string[], cause?: unknown): Fault =>
-  fault('not_reachable', `${names.join(', ')}: not started again, the program was changed`, {
+  fault('runtime_down', `${names.join(', ')}: not started again, the program was changed`, {
     hint: 'End the runtime and start it with the new programs: agentctl down, then agentctl up.',
     cause,
   });
