@@ -1,10 +1,10 @@
-// How agentd lets a run call a daemon, tells what it has seen, and ends that: the same at each
-// daemon that runs call.
+// The routes by which agentd admits a run to a daemon, syncs its marks and dismisses it: the same at
+// every daemon that serves runs.
 import * as z from 'zod';
 import { AgentName, Label, RunId, TaskId } from './primitives.ts';
 import { route, routes } from './route.ts';
 
-/** The fields of an admission that are the same at every daemon. */
+/** The fields that an admission has at every daemon. */
 export const admitted = {
   fence: z.int().positive(),
   mode: z.enum(['live', 'replay']),
@@ -26,9 +26,9 @@ export const admissionRoutes = <B extends z.ZodType>(body: B) =>
       output: z.object({ socket: z.string() }),
     }),
     /**
-     * What the run has seen by other ways: a message, an artifact, a result. Labels only grow. What
-     * is open to it, also to what it does just now, is narrowed before the answer, which gives all
-     * labels that count.
+     * Adds labels that the run got through another daemon: from a message, an artifact, a result.
+     * Labels are never removed. Rights, also those of calls in progress, are narrowed before the
+     * response, which lists all labels in effect.
      */
     markRun: route({
       method: 'PUT',

@@ -1,5 +1,5 @@
-// agentd's contract: what people ask, and beside it what is asked for a run. What the routes carry
-// is in the folder of the same name.
+// agentd's contract: the routes for people, and those for runs. The schemas they carry are in the
+// folder of the same name.
 import * as z from 'zod';
 import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
@@ -41,11 +41,11 @@ export {
 } from './agentd/policy.ts';
 export * from './agentd/tasks.ts';
 
-const idOf = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
-const named = z.strictObject({ name: AgentName });
-const taskAnswer = z.object({ task: TaskView });
+const idParam = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
+const nameParam = z.strictObject({ name: AgentName });
+const taskResponse = z.object({ task: TaskView });
 const reason = z.strictObject({ reason: z.string().max(1_000).optional() });
-const waitAnswer = z.object({ wait: WaitView });
+const waitResponse = z.object({ wait: WaitView });
 
 export const agentdRoutes = routes({
   ...policyRoutes,
@@ -69,7 +69,7 @@ export const agentdRoutes = routes({
     path: '/v1/tasks',
     callers: ['operator'],
     body: CreateTask,
-    output: taskAnswer,
+    output: taskResponse,
     creates: true,
     bodySizeBytesMax: 8_000_000,
   }),
@@ -91,45 +91,45 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/tasks/{id}',
     callers: ['operator'],
-    params: idOf(TaskId),
-    output: taskAnswer,
+    params: idParam(TaskId),
+    output: taskResponse,
   }),
   getTree: route({
     method: 'GET',
     path: '/v1/tasks/{id}/tree',
     callers: ['operator'],
-    params: idOf(TaskId),
+    params: idParam(TaskId),
     output: z.object({ tree: TreeNode }),
   }),
   cancelTask: route({
     method: 'POST',
     path: '/v1/tasks/{id}/cancel',
     callers: ['operator'],
-    params: idOf(TaskId),
+    params: idParam(TaskId),
     body: reason,
-    output: taskAnswer,
+    output: taskResponse,
   }),
   retryTask: route({
     method: 'POST',
     path: '/v1/tasks/{id}/retry',
     callers: ['operator'],
-    params: idOf(TaskId),
-    output: taskAnswer,
+    params: idParam(TaskId),
+    output: taskResponse,
     creates: true,
   }),
   assignTask: route({
     method: 'POST',
     path: '/v1/tasks/{id}/assign',
     callers: ['operator'],
-    params: idOf(TaskId),
+    params: idParam(TaskId),
     body: z.strictObject({ agent: AgentName }),
-    output: taskAnswer,
+    output: taskResponse,
   }),
   replayTask: route({
     method: 'POST',
     path: '/v1/tasks/{id}/replay',
     callers: ['operator'],
-    params: idOf(TaskId),
+    params: idParam(TaskId),
     output: z.object({ replay: ReplayView }),
   }),
   listRuns: route({
@@ -143,7 +143,7 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/runs/{id}',
     callers: ['operator', 'approvald'],
-    params: idOf(RunId),
+    params: idParam(RunId),
     output: z.object({ run: RunView }),
   }),
   // agents
@@ -157,14 +157,14 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/agents/{name}',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     output: z.object({ agent: AgentView, manifest: z.record(z.string(), z.unknown()) }),
   }),
   putAgent: route({
     method: 'PUT',
     path: '/v1/agents/{name}',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     body: z.strictObject({
       manifest_yaml: z.string().max(262_144),
       create_only: z.boolean().optional(),
@@ -175,28 +175,28 @@ export const agentdRoutes = routes({
     method: 'DELETE',
     path: '/v1/agents/{name}',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     output: z.object({ agent: AgentView }),
   }),
   pauseAgent: route({
     method: 'POST',
     path: '/v1/agents/{name}/pause',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     output: z.object({ agent: AgentView }),
   }),
   resumeAgent: route({
     method: 'POST',
     path: '/v1/agents/{name}/resume',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     output: z.object({ agent: AgentView }),
   }),
   stopAgent: route({
     method: 'POST',
     path: '/v1/agents/{name}/stop',
     callers: ['operator'],
-    params: named,
+    params: nameParam,
     output: z.object({ agent: AgentView }),
   }),
   // waits and questions
@@ -216,16 +216,16 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/waits/{id}',
     callers: ['operator', 'toold'],
-    params: idOf(WaitId),
-    output: waitAnswer,
+    params: idParam(WaitId),
+    output: waitResponse,
   }),
   answerWait: route({
     method: 'POST',
     path: '/v1/waits/{id}/answer',
     callers: ['operator'],
-    params: idOf(WaitId),
+    params: idParam(WaitId),
     body: z.strictObject({ answer: z.string().min(1).max(65_536) }),
-    output: waitAnswer,
+    output: waitResponse,
   }),
   // messages
   sendMessage: route({
@@ -273,7 +273,7 @@ export const agentdRoutes = routes({
     method: 'GET',
     path: '/v1/artifacts/{id}',
     callers: ['operator', 'modeld'],
-    params: idOf(ArtifactId),
+    params: idParam(ArtifactId),
     query: z.strictObject({ run_id: RunId.optional() }),
     output: ArtifactContent,
   }),

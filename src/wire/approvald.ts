@@ -1,5 +1,5 @@
-// approvald's contract: what may not happen without a person, what people answered, and the permits
-// they gave. An answer holds for exactly what was shown, for who asked, once.
+// approvald's contract: approvals, people's decisions on them, and permits. A decision is valid for
+// exactly the call that was shown, for its requester, once.
 import * as z from 'zod';
 import {
   AgentName,
@@ -20,16 +20,16 @@ export const APPROVAL_STATUSES = [
   'pending',
   'approved',
   'rejected',
-  /** A person wants to know more: this one is over, the agent may ask again and say it. */
+  /** A person asked a question; the agent may request approval again with the answer. */
   'info',
   'expired',
-  /** Nobody asks any more: the task was canceled or the run ended. */
+  /** The task was canceled or the run ended. */
   'canceled',
 ] as const;
 export const ApprovalStatus = z.enum(APPROVAL_STATUSES);
 export type ApprovalStatus = z.infer<typeof ApprovalStatus>;
 
-/** How far an approval reaches. All but `once` give a permit. */
+/** The scope of an approval. All but `once` create a permit. */
 export const ApprovalReach = z.enum(['once', 'task', 'repo', 'class']);
 export type ApprovalReach = z.infer<typeof ApprovalReach>;
 
@@ -47,17 +47,17 @@ const ActionName = z.string().min(1).max(64);
 const Arguments = z.record(z.string(), z.unknown());
 
 export const DIFF_CHARS_MAX = 1_048_576;
-/** Of the canonical text. */
+/** Measured on the canonical JSON. */
 export const ARGUMENTS_BYTES_MAX = 262_144;
 
-/** One thing that would happen with a call. All of them are judged by the riskiest. */
+/** One effect that a call would have. The riskiest link decides for the whole chain. */
 export const ChainLink = z.strictObject({
   class: ActionName,
   risk: Risk,
   reversibility: Reversibility,
-  /** The call itself, what it brings along, or another call of the same run that is open too. */
+  /** The call itself, a consequence of it, or another open call of the same run. */
   part: z.enum(['call', 'brings', 'beside']).default('brings'),
-  /** In words, for whoever decides. */
+  /** Describes the effect to the person who decides. */
   what: z.string().max(500).default(''),
 });
 export type ChainLink = z.infer<typeof ChainLink>;
@@ -71,42 +71,42 @@ export const AskApproval = z.strictObject({
   root_task_id: TaskId,
   /** The tool. */
   action: ActionName,
-  /** The capability word this use of the tool falls under. */
+  /** The capability that this use of the tool falls under. */
   class: ActionName,
   risk: Risk,
   reversibility: Reversibility,
-  /** What would happen besides. */
+  /** Further effects of the call. */
   chain: z.array(ChainLink).max(CHAIN_LINKS_MAX).optional(),
-  /** What "for this repo" would mean; null when the call touches no repository. */
+  /** The repository that an approval `for: repo` covers; null when the call touches none. */
   repo: z.string().min(1).max(4_096).nullable(),
   summary: z.string().min(1).max(2_000),
-  /** The agent's own words for why it wants this. */
+  /** The agent's stated reason. */
   purpose: z.string().max(1_000).optional(),
   arguments: Arguments,
-  /** SHA-256 of the canonical JSON of the arguments; checked. */
+  /** SHA-256 of the arguments' canonical JSON; approvald verifies it. */
   arguments_hash: Sha256,
   diff: z.string().max(DIFF_CHARS_MAX).nullable(),
   rollback: z.string().max(16_384).nullable(),
   /** The marks of the run as they are now. */
   labels: z.array(Label).max(16),
-  /** The rules that want a person, and why in words. */
+  /** The rules that require approval. `reason` says why. */
   rules: z.array(z.string().max(200)).max(64),
   reason: z.string().max(2_000),
-  /** The tool itself requires approval of every single call: no permit may cover it. */
+  /** True when the tool requires approval of every single call, so that no permit covers it. */
   each_call: z.boolean(),
 });
 export type AskApproval = z.infer<typeof AskApproval>;
 
-/** One thing a person said about an approval. */
+/** One decision of a person on an approval. */
 export const PersonAnswer = z.object({
   by: Principal,
   answer: z.enum(['approve', 'reject', 'request-info', 'escalate']),
   for: ApprovalReach.nullable(),
-  /** Why, or the question. */
+  /** The reason, or the question. */
   text: z.string().nullable(),
   to: Principal.nullable(),
   edited_hash: Sha256.nullable(),
-  /** The rule that let this person answer. */
+  /** The rule that entitled this person to decide. */
   rule: z.string(),
   at: Timestamp,
 });
@@ -124,18 +124,18 @@ export const ApprovalSummary = z.object({
   reversibility: Reversibility,
   repo: z.string().nullable(),
   summary: z.string(),
-  /** Why a person is needed. */
+  /** Why approval is needed. */
   reason: z.string(),
   rules: z.array(z.string()),
   labels: z.array(Label),
   arguments_hash: Sha256,
   arguments_bytes: z.int(),
   diff_bytes: z.int().nullable(),
-  /** How many equal calls one answer answers. */
+  /** Number of identical calls that one decision covers. */
   calls: z.int(),
   approvers_needed: z.int(),
   approved_by: z.array(Principal),
-  /** Who is asked after somebody passed it on; null: anybody who may. */
+  /** The person it was escalated to; null when any approver may decide. */
   escalated_to: Principal.nullable(),
   permit_id: PermitId.nullable(),
   requested_at: Timestamp,
@@ -146,14 +146,14 @@ export const ApprovalSummary = z.object({
 export type ApprovalSummary = z.infer<typeof ApprovalSummary>;
 
 export const ApprovalView = ApprovalSummary.extend({
-  /** Exactly what would be done, after any edit. */
+  /** The arguments that would be used, including a person's edits. */
   arguments: Arguments,
-  /** As the agent asked, when a person has changed it. */
+  /** The agent's own arguments, when a person has edited them. */
   arguments_asked: Arguments.nullable(),
   chain: z.array(ChainLink),
   diff: z.string().nullable(),
   rollback: z.string().nullable(),
-  /** Changes whenever what would be approved changes; an answer names the one it saw. */
+  /** Changes with what would be approved; a decision names the nonce that its author saw. */
   nonce: z.string(),
   asks: z.array(
     z.object({
@@ -166,11 +166,11 @@ export const ApprovalView = ApprovalSummary.extend({
     }),
   ),
   answers: z.array(PersonAnswer),
-  /** Earlier asks that a person answered with a question, oldest first. */
+  /** Earlier requests that a person answered with a question, oldest first. */
   thread: z.array(
     z.object({ approval_id: ApprovalId, question: z.string(), by: Principal, at: Timestamp }),
   ),
-  /** What each kind of approval would permit, in words; a kind not there is not possible. */
+  /** For each possible scope of an approval, a description of what it would permit. */
   would_permit: z.record(z.string(), z.string()),
 });
 export type ApprovalView = z.infer<typeof ApprovalView>;
@@ -179,7 +179,7 @@ export const PermitView = z.object({
   id: PermitId,
   scope: z.enum(['task', 'repo', 'class']),
   agent: AgentName,
-  /** The tool; null when it covers every tool of its class. */
+  /** The tool; null when the permit covers every tool of its class. */
   action: z.string().nullable(),
   class: z.string(),
   risk: Risk,
@@ -197,7 +197,7 @@ export const PermitView = z.object({
 });
 export type PermitView = z.infer<typeof PermitView>;
 
-/** What approvald signs when an answer is redeemed: canonical JSON of exactly these members. */
+/** Signed by approvald when a decision is redeemed, as canonical JSON of exactly these members. */
 export const Statement = z.object({
   v: z.literal(1),
   approval_id: ApprovalId,
@@ -206,16 +206,16 @@ export const Statement = z.object({
   agent: AgentName,
   task_id: TaskId,
   action: z.string(),
-  /** `changed`: what it would do is not what the person saw any more. */
+  /** `changed`: the call's effects are no longer those that the person saw. */
   decision: z.enum(['approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
-  /** What the agent asked for, and what may be done: the same unless a person changed it. */
+  /** The arguments as requested, and as approved: equal unless a person edited them. */
   asked_hash: Sha256,
   arguments_hash: Sha256,
-  /** Of the diff that was shown; null when there was none, or a person changed the arguments. */
+  /** Hash of the diff that was shown; null when there was none or the arguments were edited. */
   diff_hash: Sha256.nullable(),
   by: z.array(Principal),
   permit_id: PermitId.nullable(),
-  /** Single use: no two calls get the same. */
+  /** Single use: unique per call. */
   nonce: z.string(),
   at: Timestamp,
 });
@@ -223,12 +223,12 @@ export type Statement = z.infer<typeof Statement>;
 
 export const Redeemed = z.object({
   decision: z.enum(['pending', 'approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
-  /** With approved: what may be done, exactly. */
+  /** With approved: the exact arguments to use. */
   arguments: Arguments.nullable(),
   edited: z.boolean(),
-  /** Why not, or the person's question: for the model to read. */
+  /** Why not, or the person's question. The model reads it. */
   text: z.string().nullable(),
-  /** Null while it is pending. */
+  /** Null while pending. */
   statement: Statement.nullable(),
   /** Ed25519 over the canonical JSON of the statement, base64url. */
   signature: z.string().nullable(),
@@ -237,13 +237,13 @@ export const Redeemed = z.object({
 export type Redeemed = z.infer<typeof Redeemed>;
 
 const approvalId = z.strictObject({ id: ApprovalId });
-const approvalAnswer = z.object({ approval: ApprovalView });
-/** Of what the person saw: an answer is to that, and to nothing it has become since. */
+const approvalResponse = z.object({ approval: ApprovalView });
+/** The nonce that the person saw, so that a decision never applies to a later version. */
 const nonce = z.string().min(1).max(64);
 
 export const approvaldRoutes = routes({
   // toold
-  /** The same call asked again is answered from the record. `granted`: a permit covers it. */
+  /** Idempotent per call. `granted`: a permit covers the call. */
   askApproval: route({
     method: 'POST',
     path: '/v1/approvals',
@@ -252,7 +252,7 @@ export const approvaldRoutes = routes({
     output: z.object({ approval: ApprovalView, status: z.enum(['pending', 'granted', 'ended']) }),
     bodySizeBytesMax: 8_000_000,
   }),
-  /** Once per call; the same call asked again gets the same. Anything that differs is denied. */
+  /** Redeems once per call; a repeat gets the same response. Any difference is denied. */
   redeemApproval: route({
     method: 'POST',
     path: '/v1/approvals/{id}/redeem',
@@ -261,11 +261,11 @@ export const approvaldRoutes = routes({
     body: z.strictObject({
       call_id: CallId,
       run_id: RunId,
-      /** As the agent asked, not as a person edited it. */
+      /** Hash of the agent's own arguments, before a person's edits. */
       arguments_hash: Sha256,
-      /** Of the diff as it would be now; null when there is none; absent: not compared. */
+      /** Hash of the current diff; null when there is none; absent: not compared. */
       diff_hash: Sha256.nullable().optional(),
-      /** What the call would bring along now; absent: not compared. */
+      /** The call's current consequences; absent: not compared. */
       brings: z.array(ChainLink).max(CHAIN_LINKS_MAX).optional(),
       /** The marks of the run as they are now. */
       labels: z.array(Label).max(16),
@@ -278,13 +278,13 @@ export const approvaldRoutes = routes({
     callers: ['agentd'],
     body: z.strictObject({
       run_id: RunId,
-      /** Absent: every call of the run. */
+      /** If absent, every call of the run. */
       call_id: CallId.optional(),
       reason: z.string().max(1_000),
     }),
     output: z.object({ withdrawn: z.int() }),
   }),
-  /** The public half of the key that signs answers and webhooks. */
+  /** Returns the public key that verifies signed decisions and webhooks. */
   approvalKey: route({
     method: 'GET',
     path: '/v1/approvals/key',
@@ -306,7 +306,7 @@ export const approvaldRoutes = routes({
     output: z.object({
       approvals: z.array(ApprovalSummary),
       cursor: z.string().nullable(),
-      /** How many wait for a person, whatever the query asks for. */
+      /** Number of pending approvals, independent of the query. */
       pending: z.int(),
     }),
   }),
@@ -315,7 +315,7 @@ export const approvaldRoutes = routes({
     path: '/v1/approvals/{id}',
     callers: ['operator'],
     params: approvalId,
-    output: approvalAnswer,
+    output: approvalResponse,
   }),
   approve: route({
     method: 'POST',
@@ -326,11 +326,11 @@ export const approvaldRoutes = routes({
       for: ApprovalReach.optional(),
       /** Lifetime of the permit. */
       expires_in_s: z.int().min(1).max(31_536_000).optional(),
-      /** Approve this instead of what was asked. */
+      /** Approved instead of the agent's own arguments. */
       edited_arguments: Arguments.optional(),
       nonce,
     }),
-    output: approvalAnswer,
+    output: approvalResponse,
   }),
   reject: route({
     method: 'POST',
@@ -338,7 +338,7 @@ export const approvaldRoutes = routes({
     callers: ['operator'],
     params: approvalId,
     body: z.strictObject({ reason: z.string().max(2_000).optional(), nonce }),
-    output: approvalAnswer,
+    output: approvalResponse,
   }),
   requestInfo: route({
     method: 'POST',
@@ -346,7 +346,7 @@ export const approvaldRoutes = routes({
     callers: ['operator'],
     params: approvalId,
     body: z.strictObject({ question: z.string().min(1).max(2_000), nonce }),
-    output: approvalAnswer,
+    output: approvalResponse,
   }),
   escalate: route({
     method: 'POST',
@@ -358,7 +358,7 @@ export const approvaldRoutes = routes({
       reason: z.string().max(2_000).optional(),
       nonce,
     }),
-    output: approvalAnswer,
+    output: approvalResponse,
   }),
   listPermits: route({
     method: 'GET',

@@ -1,4 +1,4 @@
-// auditd-ai's contract: append for the daemons, reading and proving for people.
+// auditd-ai's contract: appending for daemons, reading and inclusion proofs for people.
 import * as z from 'zod';
 import { callersOf } from './daemons.ts';
 import { AuditEvent, NewEvent } from './events.ts';
@@ -32,7 +32,7 @@ const EventsQuery = z.strictObject({
   event: z.string().max(64).optional(),
   root_task_id: z.string().max(64).optional(),
   run_id: z.string().max(64).optional(),
-  /** 1: stay connected and stream new events (SSE, `id:` is the seq). */
+  /** 1: keep the connection open and stream new events (SSE, `id:` is the seq). */
   follow: z.enum(['0', '1']).optional(),
 });
 const ListQuery = z.strictObject({ ...pageQuery(100), order: z.enum(['asc', 'desc']).optional() });
@@ -52,8 +52,8 @@ export const auditRoutes = routes({
     lines: true,
   }),
   /**
-   * What the log has of a store of the caller's beyond a number, in order, a part of it at a time:
-   * a loss of power may have taken it from the store.
+   * Returns a page of the events of one of the caller's own stores after a source_seq, in order, so
+   * that the caller can restore what its store lost in a power failure.
    */
   own: route({
     method: 'GET',

@@ -1,19 +1,18 @@
-// Who calls, as a handler sees it. A link's authenticator decides this; no request can say it of
-// itself.
+// The authenticated caller that a handler sees. The link's authenticator sets it, never the request.
 import type { DaemonName } from './daemons.ts';
 import type { RunId, TaskId } from './primitives.ts';
 
 export type OperatorCaller = {
   kind: 'operator';
   principal: string;
-  /** Which key proved it: the person's own, or the operator's that people may share. */
+  /** The key that was used: the person's own, or the operator key, which people may share. */
   key?: string;
 };
 export type RunCaller = {
   kind: 'run';
   principal: string;
   runId: RunId;
-  /** The activation this socket was made for; a call with an old fence is refused. */
+  /** The activation that this socket was made for; a call with an old fence is refused. */
   fence: number;
   mode: 'live' | 'replay';
   agent: string;

@@ -1,5 +1,5 @@
-// The route table of every daemon, by name. For types, tests and tools: a daemon imports only the
-// contracts of the peers it calls.
+// Lists the route table of every daemon, for types, tests and tools. A daemon itself imports only
+// the contracts of the peers it calls.
 import { agentdRoutes } from './agentd.ts';
 import { approvaldRoutes } from './approvald.ts';
 import { auditRoutes } from './auditd-ai.ts';

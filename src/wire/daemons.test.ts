@@ -1,4 +1,4 @@
-// The table of daemons agrees with the routes: links, and paths on the TCP port.
+// The table of daemons agrees with the routes' callers and paths.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CONTRACTS } from './contracts.ts';

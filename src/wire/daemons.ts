@@ -1,20 +1,20 @@
-// The table of daemons: their names, who calls whom, and which paths each one answers on the TCP
+// The table of daemons: their names, the links between them, and the paths each serves on the TCP
 // port. Wiring, peer sockets, configuration sections, docs and tests are derived from it.
 
 type DaemonRow<Name extends string> = {
-  /** What it is in charge of, for the docs. */
+  /** Its responsibilities, for the docs. */
   owns: string;
-  /** The daemons it may call. A link that is not listed here cannot be made. */
+  /** The daemons it may call. No other link can be opened. */
   calls: readonly Name[];
-  /** The path prefixes it answers on the TCP port; the longest prefix that matches wins. */
+  /** The path prefixes it serves on the TCP port; the longest match wins. */
   paths: readonly string[];
-  /** It has a process of its own even in embedded mode. */
+  /** Runs in its own process even in embedded mode. */
   ownProcess?: true;
-  /** Runs call it, each through a socket of its own. */
+  /** Runs call it, each through its own socket. */
   servesRuns?: true;
 };
 
-/** Callers come before the daemons they need at their start: startup goes from last to first. */
+/** Ordered so that daemons precede those they need at startup: startup goes from last to first. */
 const TABLE = {
   agentd: {
     owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, halt',
@@ -65,11 +65,10 @@ export const RUN_DAEMONS = DAEMONS.filter(
   (name): name is RunDaemonName => DAEMON_TABLE[name].servesRuns === true,
 );
 
-/** The daemons that may call this one. */
 export const callersOf = (callee: DaemonName): DaemonName[] =>
   DAEMONS.filter((name) => DAEMON_TABLE[name].calls.includes(callee));
 
-/** Every path prefix with its daemon, the longest first. */
+/** Every path prefix with its daemon, longest first. */
 export const PATH_OWNERS: readonly { prefix: string; daemon: DaemonName }[] = DAEMONS.flatMap(
   (daemon) => DAEMON_TABLE[daemon].paths.map((prefix) => ({ prefix, daemon })),
 ).toSorted((a, b) => b.prefix.length - a.prefix.length);

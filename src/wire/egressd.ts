@@ -1,5 +1,5 @@
-// egressd's contract: what a run may reach, what it did reach, and one request made for a tool. The
-// proxy that boxes speak to is plain HTTP/1.1 (CONNECT and absolute-form), not one of these routes.
+// egressd's contract: the hosts a run may reach, its connections, and HTTP requests made for tools.
+// The proxy that boxes use is plain HTTP/1.1 (CONNECT and absolute-form), not one of these routes.
 import * as z from 'zod';
 import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
@@ -10,17 +10,17 @@ const method = z.string().regex(/^[A-Z]{3,16}$/, 'must be a method such as GET')
 export const EgressRule = z.strictObject({
   /** A name, `*.` and a suffix (any depth below it, not the suffix itself), or an exact address. */
   host: z.string().min(1).max(260),
-  /** Absent: 80 and 443. */
+  /** If absent, 80 and 443. */
   port: port.optional(),
-  /** With methods or paths, only requests egressd can read are allowed: no tunnel. */
+  /** With methods or paths, only requests that egressd can read are allowed: no tunnels. */
   methods: z.array(method).min(1).max(16).optional(),
-  /** Exact, or ending in `*` for all that begins so. */
+  /** Exact, or a prefix followed by `*`. */
   paths: z
     .array(z.string().regex(/^\/[\x21-\x7e]*$/, 'must be a path such as /api/*'))
     .min(1)
     .max(64)
     .optional(),
-  /** Lets a tunnel carry what is not TLS, and TLS to another name. */
+  /** Allows a tunnel to carry other protocols than TLS, and TLS for another name. */
   plain: z.boolean().optional(),
 });
 export type EgressRule = z.infer<typeof EgressRule>;
@@ -34,10 +34,10 @@ export const PutEgressBody = z.strictObject({
   agent: AgentName,
   task_id: TaskId,
   root_task_id: TaskId,
-  /** Nothing listed: nothing allowed. */
+  /** An empty list allows nothing. */
   allow: z.array(EgressRule).max(512),
   granted: z.array(GrantedRule).max(128).default([]),
-  /** Both directions of all activations of the run together. */
+  /** Total for both directions and all activations of the run. */
   bytes_max: z.int().nonnegative(),
   labels: z.array(Label).max(16),
 });
@@ -79,7 +79,7 @@ export const EgressDenial = z.object({
   message: z.string(),
   hint: z.string(),
   count: z.int(),
-  /** Whether a person could allow it: a rule is missing, nothing else stands against it. */
+  /** True when a person could allow it, because only a rule is missing. */
   askable: z.boolean(),
   last_at: Timestamp,
 });
@@ -103,14 +103,14 @@ export const EgressView = EgressSummary.extend({
   allow: z.array(EgressRule),
   granted: z.array(GrantedRule),
   connections: z.array(EgressConnection),
-  /** The most recent, newest first; equal ones are one with a count. */
+  /** Recent denials, newest first; repeats are counted. */
   denials: z.array(EgressDenial),
 });
 export type EgressView = z.infer<typeof EgressView>;
 
 export const FetchBody = z.strictObject({
   fence: z.int().positive(),
-  /** The same call is never sent twice, unless its method only reads. */
+  /** A call is sent at most once, unless its method is read-only. */
   call_id: CallId,
   method,
   url: z.string().min(1).max(8_192),
@@ -119,38 +119,38 @@ export const FetchBody = z.strictObject({
   response_bytes_max: z.int().min(0).max(4_000_000).default(1_000_000),
   time_ms_max: z.int().min(1).max(300_000).default(30_000),
   /**
-   * What the caller has decided of this very request: it counts beside the rules of the run, for
-   * this request only and not for where it is redirected to.
+   * A rule that the caller has decided for this request. It applies beside the run's rules, but not
+   * to redirects.
    */
   decided: EgressRule.optional(),
-  /** Each place that a redirect names is decided on like the first. */
+  /** Each redirect target is checked like the first URL. */
   redirects_max: z.int().min(0).max(10).default(5),
 });
 export type FetchBody = z.infer<typeof FetchBody>;
 
 export const FetchAnswer = z.object({
-  /** Where the answer came from, after redirects. */
+  /** The final URL, after redirects. */
   url: z.string(),
   status: z.int(),
   headers: z.record(z.string(), z.string()),
   body_base64: z.string(),
   size_bytes: z.int(),
-  /** The body was longer than asked for; this is its beginning. */
+  /** True when the body exceeded `response_bytes_max` and was cut. */
   truncated: z.boolean(),
   recorded: z.boolean(),
 });
 export type FetchAnswer = z.infer<typeof FetchAnswer>;
 
-const runInPath = z.strictObject({ id: RunId });
-const callInPath = z.strictObject({ id: RunId, call_id: CallId });
+const runParam = z.strictObject({ id: RunId });
+const callParam = z.strictObject({ id: RunId, call_id: CallId });
 
 export const egressdRoutes = routes({
-  /** Opens the way out of a run, or changes it: what is no longer allowed is cut at once. */
+  /** Opens or changes a run's egress. Connections that are no longer allowed are cut at once. */
   putEgress: route({
     method: 'PUT',
     path: '/v1/egress/{id}',
     callers: ['toold'],
-    params: runInPath,
+    params: runParam,
     body: PutEgressBody,
     output: z.object({ socket: z.string(), cut: z.int() }),
   }),
@@ -158,7 +158,7 @@ export const egressdRoutes = routes({
     method: 'DELETE',
     path: '/v1/egress/{id}',
     callers: ['toold'],
-    params: runInPath,
+    params: runParam,
     query: z.strictObject({ fence: z.coerce.number().int().nonnegative() }),
     output: z.object({ dropped: z.boolean() }),
   }),
@@ -166,7 +166,7 @@ export const egressdRoutes = routes({
     method: 'GET',
     path: '/v1/egress/{id}',
     callers: ['toold', 'operator'],
-    params: runInPath,
+    params: runParam,
     output: z.object({ egress: EgressView }),
   }),
   listEgress: route({
@@ -179,31 +179,31 @@ export const egressdRoutes = routes({
     method: 'POST',
     path: '/v1/egress/{id}/fetch',
     callers: ['toold'],
-    params: runInPath,
+    params: runParam,
     body: FetchBody,
     output: FetchAnswer,
     streams: true,
     bodySizeBytesMax: 6_000_000,
   }),
-  /** What became of a request that may change something; one that is under way is waited for. */
+  /** Returns the outcome of a request that may have changed something; waits for an open one. */
   getFetch: route({
     method: 'GET',
     path: '/v1/egress/{id}/fetches/{call_id}',
     callers: ['toold'],
-    params: callInPath,
+    params: callParam,
     output: z.object({
-      /** `none`: nothing was sent. `unknown`: it may have been. */
+      /** `none`: not sent. `unknown`: possibly sent. */
       outcome: z.enum(['none', 'unknown', 'answered']),
       answer: FetchAnswer.nullable(),
     }),
     streams: true,
   }),
-  /** A person said that it did not happen: it may be sent once more. What was answered stays. */
+  /** Allows one more send after a person confirmed that it did not happen. Responses are kept. */
   forgetFetch: route({
     method: 'DELETE',
     path: '/v1/egress/{id}/fetches/{call_id}',
     callers: ['toold'],
-    params: callInPath,
+    params: callParam,
     output: z.object({ forgotten: z.boolean() }),
     streams: true,
   }),

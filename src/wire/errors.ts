@@ -1,7 +1,6 @@
-// The one table of faults: what may go wrong across a boundary, the sentence for it, whether trying
-// again can help, and its HTTP and exit status. A fault crosses every link unchanged. Decisions
-// (allow, ask, deny) are values and live elsewhere; bugs are asserts and reach callers only as
-// `internal`.
+// Defines every fault that crosses a boundary: its hint, whether a retry can help, its HTTP and exit
+// status. A fault crosses every link unchanged. Decisions (allow, ask, deny) are values, not
+// faults; bugs are asserts and reach callers only as `internal`.
 
 type Row = { http: number; exit: number; retry: boolean; hint: string };
 
@@ -19,13 +18,13 @@ export const FAULTS = {
     http: 401,
     exit: 3,
     retry: false,
-    hint: 'Use the key file of this state directory.',
+    hint: "Use this state directory's operator key (STATE/operator.key).",
   },
   forbidden_caller: {
     http: 403,
     exit: 3,
     retry: false,
-    hint: 'This route is not for this caller.',
+    hint: 'Call it as one of the callers that docs/api.md lists for this route.',
   },
   forbidden_origin: {
     http: 403,
@@ -39,12 +38,17 @@ export const FAULTS = {
     retry: false,
     hint: 'Do without it, or ask a person to change the rule.',
   },
-  not_found: { http: 404, exit: 5, retry: false, hint: 'List what exists and use one of those.' },
+  not_found: {
+    http: 404,
+    exit: 5,
+    retry: false,
+    hint: 'List what exists, and use one of those names or ids.',
+  },
   no_such_route: {
     http: 404,
     exit: 2,
     retry: false,
-    hint: 'See the API reference for the routes.',
+    hint: 'Use one of the routes in docs/api.md.',
   },
   method_not_allowed: {
     http: 405,
@@ -62,19 +66,19 @@ export const FAULTS = {
     http: 409,
     exit: 1,
     retry: false,
-    hint: 'Another activation holds this run now: stop.',
+    hint: 'Stop: a newer activation holds this run.',
   },
   ended: {
     http: 409,
     exit: 1,
     retry: false,
-    hint: 'An ended task never restarts; retry makes a new one.',
+    hint: 'Retry it as a new task: agentctl task retry ID.',
   },
   cycle: {
     http: 409,
     exit: 2,
     retry: false,
-    hint: 'Remove one of the dependencies in the circle.',
+    hint: 'Remove one of the dependencies in the cycle.',
   },
   idempotency_mismatch: {
     http: 409,
@@ -86,7 +90,7 @@ export const FAULTS = {
     http: 409,
     exit: 1,
     retry: false,
-    hint: 'The recorded call and this one are not the same.',
+    hint: 'Repeat the call exactly as recorded, or use a new call_id.',
   },
   agent_paused: {
     http: 409,
@@ -111,58 +115,63 @@ export const FAULTS = {
     http: 502,
     exit: 70,
     retry: false,
-    hint: 'The service answered out of contract; see its log.',
+    hint: 'The service returned an invalid response; see its log.',
   },
   breaker: {
     http: 429,
     exit: 7,
     retry: false,
-    hint: 'The run made no progress; change the approach or end the task.',
+    hint: 'Change the approach or end the task: the run made no progress.',
   },
   budget: { http: 402, exit: 7, retry: false, hint: 'Raise the budget, or wait until it renews.' },
-  limit: { http: 429, exit: 7, retry: false, hint: 'The limit of this task is reached.' },
+  limit: {
+    http: 429,
+    exit: 7,
+    retry: false,
+    hint: 'Finish the task, or create one with higher limits.',
+  },
   rate_limited: {
     http: 429,
     exit: 1,
     retry: true,
-    hint: 'Wait as long as retry_after_ms says and try again.',
+    hint: 'Wait for retry_after_ms, then try again.',
   },
   overloaded: {
     http: 503,
     exit: 1,
     retry: true,
-    hint: 'The queue is full; try again in a moment.',
+    hint: 'Try again in a few seconds: the queue is full.',
   },
   unavailable: {
     http: 503,
     exit: 6,
     retry: true,
-    hint: 'The service is not there now; try again later.',
+    hint: 'The service is temporarily unavailable; try again later.',
   },
   unreachable: {
     http: 502,
     exit: 1,
     retry: false,
-    hint: 'Check the name and the port; the place may be down.',
+    hint: 'Check the host name and port; the server may be down.',
   },
   runtime_down: { http: 503, exit: 6, retry: true, hint: 'Start the runtime: agentctl up.' },
   stopping: {
     http: 503,
     exit: 6,
     retry: true,
-    hint: 'The runtime is stopping; try again when it is back.',
+    hint: 'Try again when the runtime is up again: it is shutting down.',
   },
   audit_unavailable: {
     http: 503,
     exit: 1,
     retry: true,
-    hint: 'Nothing is acted on that cannot be recorded; see auditd-ai.',
+    hint: 'Actions are refused while they cannot be recorded; check auditd-ai.',
   },
   storage_full: {
     http: 507,
     exit: 1,
     retry: true,
-    hint: 'Free space on the disk of the state directory.',
+    hint: "Free space on the state directory's disk.",
   },
   storage_broken: {
     http: 500,
@@ -174,20 +183,20 @@ export const FAULTS = {
     http: 504,
     exit: 1,
     retry: true,
-    hint: 'Ask again; the same Idempotency-Key or call_id does nothing twice.',
+    hint: 'Retry; with the same Idempotency-Key or call_id nothing is done twice.',
   },
-  canceled: { http: 409, exit: 1, retry: false, hint: 'Somebody canceled it.' },
+  canceled: { http: 409, exit: 1, retry: false, hint: 'The task or call was canceled.' },
   provider_auth: {
     http: 502,
     exit: 1,
     retry: false,
-    hint: 'Check the key of this provider: agentctl model test NAME.',
+    hint: "Check the provider's key: agentctl model test NAME.",
   },
   provider_refused: {
     http: 502,
     exit: 1,
     retry: false,
-    hint: 'The provider refused the request; its words are in the message.',
+    hint: 'Correct the request; the message quotes the provider.',
   },
   provider_down: {
     http: 502,
@@ -199,7 +208,7 @@ export const FAULTS = {
     http: 502,
     exit: 1,
     retry: true,
-    hint: 'The provider answered out of contract; try again or use another.',
+    hint: 'The provider returned an invalid response; try again, or use another provider.',
   },
   context_too_long: {
     http: 400,
@@ -211,7 +220,7 @@ export const FAULTS = {
     http: 403,
     exit: 3,
     retry: false,
-    hint: 'Use a provider that may see data with this label.',
+    hint: 'Use a provider that is allowed to see data with this label.',
   },
   bad_config: { http: 500, exit: 78, retry: false, hint: 'Correct the file at the named line.' },
   bad_manifest: {
@@ -224,44 +233,44 @@ export const FAULTS = {
     http: 409,
     exit: 1,
     retry: false,
-    hint: 'Use the runtime that holds it, stop it, or take another --state.',
+    hint: 'Use or stop the runtime that holds it, or choose another --state.',
   },
   state_newer: {
     http: 500,
     exit: 78,
     retry: false,
-    hint: 'Use the newer agentd that wrote it, or another --state.',
+    hint: 'Use the newer agentd that wrote it, or choose another --state.',
   },
   level_unavailable: {
     http: 409,
     exit: 1,
     retry: false,
-    hint: 'See agentctl doctor for what this host gives, and why.',
+    hint: 'Run agentctl doctor to see which levels this host supports, and why.',
   },
   sandbox_refused: {
     http: 500,
     exit: 1,
     retry: false,
-    hint: 'See agentctl doctor, and the log of sandboxd.',
+    hint: "Run agentctl doctor, and check sandboxd's log.",
   },
   path_too_long: { http: 400, exit: 78, retry: false, hint: 'Use a shorter XDG_RUNTIME_DIR.' },
   log_damaged: {
     http: 500,
     exit: 1,
     retry: false,
-    hint: 'Keep the directory as it is and compare it with a copy.',
+    hint: 'Keep the directory unchanged and compare it with a backup.',
   },
   internal: {
     http: 500,
     exit: 70,
     retry: false,
-    hint: 'This is a bug; the log has the details under the reference.',
+    hint: 'Report this bug; the log has the details under the reference.',
   },
 } as const satisfies Record<string, Row>;
 
 export type FaultCode = keyof typeof FAULTS;
 
-/** What crosses a link when a fault does: `{"error": {...}}`. */
+/** The form of a fault on the wire: `{"error": {...}}`. */
 export type FaultBody = {
   code: FaultCode;
   message: string;

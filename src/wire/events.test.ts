@@ -1,4 +1,4 @@
-// Events: the schema accepts what daemons record and refuses everything else.
+// The event schema accepts what daemons record and rejects everything else.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NewEvent } from './events.ts';
@@ -12,18 +12,18 @@ const event = {
   source_seq: 1,
 };
 
-test('an event with its optional members is accepted as it is', () => {
+test('an event with its optional members is accepted unchanged', () => {
   const data = { text: 'x'.repeat(1_024), number: 1.5, none: null, yes: true };
   const full = { ...event, tool: 'x'.repeat(256), policy: 'x'.repeat(512), allowed: false, data };
   for (const accepted of [event, full]) assert.deepEqual(NewEvent.parse(accepted), accepted);
 });
 
-test('an event that lacks a required member is refused', () => {
+test('an event without a required member is rejected', () => {
   for (const name of Object.keys(event))
     assert.equal(NewEvent.safeParse({ ...event, [name]: undefined }).success, false, name);
 });
 
-test('members that are unknown, too long or of another type are refused', () => {
+test('members that are unknown, too long or of another type are rejected', () => {
   const refused: Record<string, unknown>[] = [
     { id: '' },
     { id: 'x'.repeat(129) },

@@ -1,5 +1,5 @@
-// The audit events: every kind there is, and the one shape they have. Attempts and confirmed
-// effects are different events. Events carry ids, hashes and sizes, never content.
+// The audit events: all kinds and their common shape. Attempts and confirmed effects are different
+// events. Events carry ids, hashes and sizes, never content.
 import * as z from 'zod';
 import { Timestamp } from './primitives.ts';
 
@@ -50,7 +50,7 @@ export const EVENT_KINDS = [
   'model.part.forgotten',
   'budget.set',
   'provider.set',
-  // policy, and people's answers
+  // policy, and people's decisions
   'policy.loaded',
   'policy.refused',
   'approval.requested',
@@ -60,7 +60,7 @@ export const EVENT_KINDS = [
   'permit.granted',
   'permit.used',
   'permit.revoked',
-  // boxes, and what leaves them
+  // boxes and their egress
   'sandbox.opened',
   'sandbox.closed',
   'sandbox.refused',
@@ -73,9 +73,7 @@ export const EVENT_KINDS = [
 
 const text = z.string().max(256);
 
-/**
- * What a daemon hands to auditd-ai. `source_seq` grows by its outbox, so a repeat is recognised.
- */
+/** An event as a daemon sends it. `source_seq` grows with its outbox, so repeats are recognized. */
 export const NewEvent = z.strictObject({
   id: z.string().min(1).max(128),
   ts: Timestamp,
@@ -101,12 +99,12 @@ export const NewEvent = z.strictObject({
 });
 export type NewEvent = z.infer<typeof NewEvent>;
 
-/** An event as a daemon writes it into its outbox: the outbox adds time and source. */
+/** An event before the outbox has added its time and source. */
 const EventDraft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
 export type EventDraft = z.infer<typeof EventDraft>;
 
 export const isPlainDraft = (draft: EventDraft): boolean => EventDraft.safeParse(draft).success;
 
-/** An event as the log has it. */
+/** An event in the log. */
 export const AuditEvent = NewEvent.extend({ seq: z.int().nonnegative() });
 export type AuditEvent = z.infer<typeof AuditEvent>;

@@ -1,5 +1,5 @@
-// The manifest's schema: every field takes what it says and refuses the rest, and no key goes
-// unknown.
+// The manifest's schema: every field accepts valid values and rejects others; unknown keys are
+// rejected.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Manifest } from './manifest.ts';
@@ -13,7 +13,7 @@ const bare = (): Json => ({
   spec: {},
 });
 
-/** The same manifest with one value set, by its path. */
+/** Returns a minimal manifest with one value set, by its path. */
 function withValue(path: string, value: unknown): Json {
   const root = bare();
   const steps = path.split('.');
@@ -27,21 +27,21 @@ function withValue(path: string, value: unknown): Json {
   return root;
 }
 
-/** Where the schema complains, or nothing. */
-function complaints(value: unknown): string[] {
+/** Returns the paths of all schema errors. */
+function schemaErrors(value: unknown): string[] {
   const parsed = Manifest.safeParse(value);
   return parsed.success ? [] : parsed.error.issues.map(({ path }) => path.join('.'));
 }
 
 test('a manifest needs its version, its kind, a name and a spec, and nothing more', () => {
-  assert.deepEqual(complaints(bare()), []);
+  assert.deepEqual(schemaErrors(bare()), []);
   for (const key of ['apiVersion', 'kind', 'metadata', 'spec']) {
     const { [key]: _, ...rest } = bare();
-    assert.deepEqual(complaints(rest), [key]);
+    assert.deepEqual(schemaErrors(rest), [key]);
   }
-  assert.deepEqual(complaints(withValue('apiVersion', 'agentd/v2')), ['apiVersion']);
-  assert.deepEqual(complaints(withValue('kind', 'Pod')), ['kind']);
-  assert.deepEqual(complaints(withValue('metadata', {})), ['metadata.name']);
+  assert.deepEqual(schemaErrors(withValue('apiVersion', 'agentd/v2')), ['apiVersion']);
+  assert.deepEqual(schemaErrors(withValue('kind', 'Pod')), ['kind']);
+  assert.deepEqual(schemaErrors(withValue('metadata', {})), ['metadata.name']);
 });
 
 const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
@@ -99,12 +99,12 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
 ];
 
 for (const { path, good, bad } of FIELDS) {
-  test(`${path} takes what it should and refuses the rest`, () => {
+  test(`${path} accepts valid values and rejects others`, () => {
     for (const value of good) {
-      assert.deepEqual(complaints(withValue(path, value)), [], JSON.stringify(value));
+      assert.deepEqual(schemaErrors(withValue(path, value)), [], JSON.stringify(value));
     }
     for (const value of bad) {
-      const found = complaints(withValue(path, value));
+      const found = schemaErrors(withValue(path, value));
       const shown = JSON.stringify(value)?.slice(0, 60);
       assert.ok(found.length > 0, `${shown} is accepted`);
       assert.ok(
@@ -129,7 +129,7 @@ test('every field of the schema is in the table above', () => {
   assert.deepEqual(found.sort(), listed.sort());
 });
 
-test('an unknown key is refused at every level', () => {
+test('an unknown key is rejected at every level', () => {
   const levels = [
     '',
     'metadata.',

@@ -1,5 +1,5 @@
-// An agent's manifest as people write it (YAML, camelCase by its own convention). Unknown keys are
-// refused.
+// The schema of an agent's manifest, which people write in YAML. Keys are camelCase; unknown keys
+// are rejected.
 import * as z from 'zod';
 import { AgentName } from './primitives.ts';
 
@@ -40,7 +40,7 @@ export const Manifest = z.strictObject({
       .optional(),
     model: z.string().min(1).max(128).optional(),
     replicas: z.int().min(1).max(100).optional(),
-    /** Who the agent is, in words: the first part of its context. */
+    /** Describes the agent to the model: the first part of its context. */
     persona: z.string().max(64_000).optional(),
     memory: z
       .strictObject({
@@ -49,7 +49,7 @@ export const Manifest = z.strictObject({
         write: z.array(scope).max(64).optional(),
       })
       .optional(),
-    /** Groups it is in. Some bring capabilities; rules of the site can refer to all of them. */
+    /** Its groups. Some bring capabilities; site rules can refer to all of them. */
     groups: z
       .array(z.string().regex(/^[a-z][a-z0-9_-]{0,31}$/, 'must look like agent-read-docs'))
       .max(32)
@@ -82,7 +82,7 @@ export const Manifest = z.strictObject({
       })
       .optional(),
     approvals: z.strictObject({ required: z.array(capability).max(64).optional() }).optional(),
-    /** Limits of one task, where the task itself names none. */
+    /** Default limits of one task. */
     limits: z
       .strictObject({
         maxSteps: z.int().min(1).max(10_000).optional(),
@@ -91,7 +91,7 @@ export const Manifest = z.strictObject({
         maxTimeS: z.int().min(1).max(31_536_000).optional(),
       })
       .optional(),
-    /** Spending of this agent per day, over all its tasks. */
+    /** The agent's daily spending limit over all its tasks. */
     budget: z
       .strictObject({
         tokensPerDay: z.int().nonnegative().optional(),
@@ -99,8 +99,8 @@ export const Manifest = z.strictObject({
       })
       .optional(),
     /**
-     * Whom it may give work to and write to. Absent: anyone (given task.delegate), and its own
-     * thread.
+     * The agents it may delegate to and send messages to. If absent: any agent (with task.delegate),
+     * and its own thread.
      */
     team: z
       .strictObject({

@@ -1,5 +1,5 @@
-// modeld's contract: its routes. What they carry is in the folder of the same name; the vendors'
-// own dialects (/openai, /anthropic) are passed through as those vendors define them.
+// modeld's contract: its routes. Their schemas are in the folder of the same name; the vendors' own
+// dialects (/openai, /anthropic) are passed through as those vendors define them.
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
 import {
@@ -27,13 +27,13 @@ export * from './modeld/views.ts';
 
 const bodySizeBytesMax = sizeCharsMax;
 
-/** Of a vendor's body nothing is asked but that it is an object. */
+/** A vendor's body only has to be an object; the adapter checks the rest. */
 function isObject(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return false;
   return !Object.hasOwn(body, '__proto__');
 }
 
-/** What agentd tells modeld of a run when it starts an activation. */
+/** Sent by agentd when it starts an activation. */
 export const AdmitModelRunBody = z.strictObject({
   ...admitted,
   model: z.string().max(128),
@@ -132,12 +132,12 @@ export const modeldRoutes = routes({
     output: z.object({
       call: ModelCallView,
       messages: z.array(z.unknown()),
-      /** What was asked for beside the messages: tools, limits. */
+      /** The request without its messages: tools, limits. */
       params: z.unknown(),
       response: z.unknown(),
     }),
   }),
-  /** Removes the body of one context part everywhere; it shows as [forgotten] from then on. */
+  /** Deletes the body of one context part everywhere; it then reads [forgotten]. */
   forgetPart: route({
     method: 'DELETE',
     path: '/v1/models/parts/{hash}',
@@ -155,13 +155,12 @@ export const modeldRoutes = routes({
       base_url: z.url().max(500),
       key: z.string().max(10_000).optional(),
       models: z.array(z.string().max(128)).max(64).optional(),
-      /** Of all its models; zero for one that costs nothing. Kept when it is left out. */
+      /** The price of all its models; zero for a free one. If absent, the price is kept. */
       price: ProviderPrice.optional(),
     }),
     output: z.object({ provider: ProviderView }),
   }),
-  // The vendors' dialects, for SDKs used unchanged. Bodies are the vendors' own and checked by the
-  // adapter.
+  // The vendors' dialects, for unmodified SDKs.
   openaiChat: route({
     method: 'POST',
     path: '/openai/v1/chat/completions',
@@ -199,6 +198,5 @@ export const modeldRoutes = routes({
     output: z.unknown(),
     dialect: 'anthropic',
   }),
-  // Peers: agentd admits, marks and dismisses runs.
   ...admissionRoutes(AdmitModelRunBody),
 });

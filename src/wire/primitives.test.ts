@@ -1,10 +1,10 @@
-// The small words: what a time may look like.
+// Timestamps: nonexistent dates are rejected, existing ones are accepted unchanged.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Timestamp } from './primitives.ts';
 
-test('a time is one that exists', () => {
+test('a date or time that does not exist is rejected', () => {
   for (const text of [
     '2026-02-31T25:61:00Z',
     '2026-02-31T00:00:00Z',
@@ -23,7 +23,7 @@ test('a time is one that exists', () => {
     assert.equal(Timestamp.safeParse(text).success, false, text);
 });
 
-test('every time there is, is taken as it is written', () => {
+test('every existing time is accepted unchanged', () => {
   const within = {
     min: new Date('0000-01-01T00:00:00Z'),
     max: new Date('9999-12-31T23:59:59.999Z'),

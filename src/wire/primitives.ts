@@ -1,4 +1,4 @@
-// The small words every contract uses: ids, names, labels, times, problems of files. No behaviour.
+// The schema primitives that every contract uses: ids, names, labels, timestamps, file problems.
 import * as z from 'zod';
 
 const ID = '[0-9a-hjkmnp-tv-z]{26}';
@@ -45,23 +45,23 @@ export const Principal = z
   );
 export type Principal = z.infer<typeof Principal>;
 
-/** Where a piece of text came from. The platform stamps it; nobody may wash it off. */
+/** The origin of a piece of text. Daemons set it, and no agent can remove it. */
 export const Label = z.enum(['person', 'own', 'agent', 'tool', 'outside', 'secret', 'personal']);
 export type Label = z.infer<typeof Label>;
-/** The labels that spread to whatever is made from the text; the others only say who wrote it. */
+/** The labels that spread to everything derived from the text; the others only name its author. */
 export const MARKS = ['outside', 'secret', 'personal'] as const satisfies readonly Label[];
 
-/** Days and hours that do not exist are read as others or as none: they do not come back. */
-function isTime(text: string): boolean {
+/** Date.parse normalizes or rejects nonexistent days and hours, so they do not round-trip. */
+function isExistingTime(text: string): boolean {
   const second = text.slice(0, 19);
   if (second === lastSecond) return true;
   const ms = Date.parse(text);
-  const isOne = Number.isFinite(ms) && new Date(ms).toISOString().slice(0, 19) === second;
-  if (isOne) lastSecond = second;
-  return isOne;
+  const exists = Number.isFinite(ms) && new Date(ms).toISOString().slice(0, 19) === second;
+  if (exists) lastSecond = second;
+  return exists;
 }
 
-/** Times come in bursts of the same second, and to read one takes longer than to compare it. */
+/** Timestamps often repeat the same second, and comparing is cheaper than parsing. */
 let lastSecond = '';
 
 export const Timestamp = z
@@ -70,18 +70,18 @@ export const Timestamp = z
     error: 'must be a UTC time such as 2026-06-29T18:00:00Z',
     abort: true,
   })
-  .refine(isTime, 'must be a day and an hour that exist');
+  .refine(isExistingTime, 'must be an existing date and time');
 export type Timestamp = z.infer<typeof Timestamp>;
 
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hex digits');
 export const Cursor = z.string().max(200);
-/** What the query of every list has. */
+/** The pagination parameters of every list. */
 export const pageQuery = (limitDefault: number) => ({
   limit: z.coerce.number().int().min(1).max(1000).default(limitDefault),
   cursor: Cursor.optional(),
 });
 
-/** What is wrong in a file that a person wrote, and what to do about it. */
+/** A problem in a file that a person wrote, and how to fix it. */
 export const FileProblem = z.object({
   file: z.string(),
   line: z.int().nullable(),

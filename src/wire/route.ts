@@ -1,12 +1,9 @@
-// The shape of a route: one value says the method, the path, who may call it and what goes in and
-// out. Dispatch, typed clients, OpenAPI and the docs are all made from these values.
+// Defines a route: method, path, allowed callers, input and output schemas. Dispatch, typed clients,
+// OpenAPI and the docs are derived from these values.
 import type { z } from 'zod';
 import type { DaemonName } from './daemons.ts';
 
-/**
- * `run` is a runner through its own socket, `operator` a person with the key file, else a peer
- * daemon.
- */
+/** `run`: a runner through its own socket. `operator`: a person with a key. Else a peer daemon. */
 export type CallerKind = 'run' | 'operator' | DaemonName;
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -23,20 +20,17 @@ export type Route<
   params?: P;
   query?: Q;
   body?: B;
-  /** True only for what `body` takes and gives back as it is: spares the schema the work. */
+  /** Returns true only for a body that the schema would accept unchanged; then parsing is skipped. */
   isPlainBody?: (body: unknown) => boolean;
   output: O;
-  /** True when the handler may answer with a stream instead of one document. */
+  /** True when the handler may respond with a stream instead of one document. */
   streams?: boolean;
-  /**
-   * True when a POST makes something: it takes an Idempotency-Key, and the same key answers the
-   * same.
-   */
+  /** True when a POST creates something: repeats with one Idempotency-Key get one response. */
   creates?: boolean;
   bodySizeBytesMax?: number;
-  /** True when one exchange may carry many requests: a body a line, and an answer a line. */
+  /** True when one exchange may carry many requests: one body and one response per line. */
   lines?: boolean;
-  /** Errors on this route are written as this vendor writes them. */
+  /** Errors on this route have this vendor's form. */
   dialect?: 'openai' | 'anthropic';
 };
 
@@ -51,7 +45,7 @@ export function route<
   return value;
 }
 
-/** Loosely bound on purpose: a tighter bound would widen what each route's own types say. */
+/** The loose type bound is deliberate: a tighter one would widen each route's own types. */
 export function routes<T extends Record<string, unknown>>(table: T): T {
   return table;
 }
@@ -67,17 +61,17 @@ type Pick3<P, Q, B> = (P extends Empty ? { params?: undefined } : { params: P })
       : { query: Q }) &
   (B extends Empty ? { body?: undefined } : { body: B });
 
-/** What a client sends for a route. */
+/** The request of a client. */
 export type RequestOf<R> =
   R extends Route<infer P, infer Q, infer B, z.ZodType>
     ? Pick3<Input<P>, Input<Q>, Input<B>>
     : never;
-/** What a handler receives, checked. */
+/** The validated request that a handler gets. */
 export type CheckedOf<R> =
   R extends Route<infer P, infer Q, infer B, z.ZodType>
     ? { params: Output<P>; query: Output<Q>; body: Output<B> }
     : never;
-/** What a handler gives back and a client gets. */
+/** The response that a handler returns and a client gets. */
 export type AnswerOf<R> =
   R extends Route<z.ZodType, z.ZodType, z.ZodType, infer O> ? z.output<O> : never;
 export type AnswerInputOf<R> =

@@ -1,5 +1,5 @@
-// sandboxd's contract: runners, tool boxes and what runs in them, and what this host can give.
-// Paths are as they are seen inside a box.
+// sandboxd's contract: runners, tool boxes and their commands, and the sandbox features of this
+// host. Paths are those inside a box.
 import * as z from 'zod';
 import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
@@ -8,12 +8,12 @@ import { FileAnswer, FileRequest } from './sandboxd/files.ts';
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;
 
-/** `details.reason` of the `not_found` fault for a box that has ended, or never was. */
+/** `details.reason` of the `not_found` fault for a box that has ended or never existed. */
 export const BOX_NOT_OPEN = 'box_not_open';
 
 /**
- * What ended a command before it ended itself; null when nothing did. `lost`: the init of its box
- * died, and nobody that is known did it.
+ * The cause that ended a command early; null when it exited by itself. `lost`: its box's init died
+ * for an unknown reason.
  */
 export const EndedBy = z.enum([
   'wall',
@@ -25,7 +25,7 @@ export const EndedBy = z.enum([
   'halt',
   'killed',
   'box',
-  /** What hid or protected a path in its box was taken away from outside. */
+  /** A mount that hid or protected a path in its box was removed from outside. */
   'seal',
   'warden',
   'lost',
@@ -37,7 +37,7 @@ const BoxPath = z
   .regex(/^\/[^\0]*$/, 'must be an absolute path')
   .max(4_095);
 
-/** What policy allows in a box. A denied path wins over every other; the rest is not there. */
+/** The paths that policy opens in a box. `deny` takes precedence; other paths do not exist. */
 export const BoxRules = z.strictObject({
   read: z.array(BoxPath).max(256),
   write: z.array(BoxPath).max(256),
@@ -47,16 +47,16 @@ export const BoxRules = z.strictObject({
       memory_bytes: z.int().min(1_048_576).optional(),
       pids: z.int().min(1).max(4_194_304).optional(),
       cpu_ms: z.int().min(1).optional(),
-      /** Processors at any time: 0.5 is half of one. */
+      /** Number of CPUs: 0.5 is half of one. */
       cpu: z.number().positive().max(1_024).optional(),
-      /** Of all files that it may write, less what was there before its task tree. */
+      /** Total size of the files it may write, minus those from before its task tree. */
       disk_bytes: z.int().min(1_048_576).optional(),
     })
     .optional(),
 });
 export type BoxRules = z.infer<typeof BoxRules>;
 
-/** Of one command; at most what its box may take. */
+/** Limits of one command, within those of its box. */
 export const CommandLimits = z.strictObject({
   wall_ms: z.int().min(1).max(86_400_000).optional(),
   cpu_ms: z.int().min(1).max(86_400_000).optional(),
@@ -66,7 +66,7 @@ export const CommandLimits = z.strictObject({
 });
 export type CommandLimits = z.infer<typeof CommandLimits>;
 
-const whoseBox = {
+const boxOwner = {
   run_id: RunId,
   fence: z.int().positive(),
   agent: AgentName,
@@ -75,14 +75,14 @@ const whoseBox = {
 };
 
 export const OpenBoxBody = z.strictObject({
-  ...whoseBox,
+  ...boxOwner,
   level: SandboxLevel,
   rules: BoxRules,
   network: z.strictObject({
-    /** The socket that answers for 127.0.0.1:3128 in the box; null: no way out. */
+    /** The socket behind 127.0.0.1:3128 in the box; null: no egress. */
     egress_socket: z.string().max(100).nullable(),
   }),
-  /** A directory of the operator's, used in place as the workspace of the whole task tree. */
+  /** The operator's directory that is used in place as the task tree's workspace. */
   workspace_path: z.string().max(4_095).optional(),
 });
 export type OpenBoxBody = z.infer<typeof OpenBoxBody>;
@@ -94,7 +94,7 @@ export const OpenBox = z.object({
   home: z.string(),
   uid: z.int(),
   gid: z.int(),
-  /** Declared paths that are not on this host, and so not in the box. */
+  /** Declared paths that do not exist on this host, and so not in the box. */
   missing: z.array(z.string()),
 });
 export type OpenBox = z.infer<typeof OpenBox>;
@@ -105,7 +105,7 @@ const command = {
   env: z.record(z.string().regex(/^[A-Za-z_]\w*$/), z.string().max(131_072)).optional(),
   stdin_base64: z.base64().max(8_000_000).optional(),
   limits: CommandLimits.optional(),
-  /** One answer at the end instead of a stream. */
+  /** Returns one response at the end instead of a stream. */
   collect: z.boolean().optional(),
 };
 
@@ -113,7 +113,7 @@ export const ExecBody = z.strictObject({ call_id: CallId, ...command });
 export type ExecBody = z.infer<typeof ExecBody>;
 
 export const RunOnceBody = z.strictObject({
-  ...whoseBox,
+  ...boxOwner,
   call_id: CallId,
   level: SandboxLevel,
   rules: BoxRules,
@@ -134,13 +134,13 @@ export const CommandEnd = z.object({
   exit_code: z.int().nullable(),
   signal: z.int().nullable(),
   ended_by: EndedBy.nullable(),
-  /** What whoever gave the command should know besides. */
+  /** Further information for the caller. */
   note: z.string().optional(),
   usage: Usage,
 });
 export type CommandEnd = z.infer<typeof CommandEnd>;
 
-/** One line of the stream. The last one is the end, or a fault. */
+/** One line of the stream. The last line is the end, or a fault. */
 export const CommandEvent = z.union([
   z.object({ stdout: z.base64() }),
   z.object({ stderr: z.base64() }),
@@ -160,7 +160,7 @@ const runnerKey = {
   mode: z.enum(['live', 'replay']).optional(),
 };
 
-export const StartRunnerBody = z.strictObject({ ...whoseBox, mode: z.enum(['live', 'replay']) });
+export const StartRunnerBody = z.strictObject({ ...boxOwner, mode: z.enum(['live', 'replay']) });
 export type StartRunnerBody = z.infer<typeof StartRunnerBody>;
 
 export const RunnerEnd = z.object({
@@ -198,15 +198,15 @@ export type BoxView = z.infer<typeof BoxView>;
 const Probe = z.object({
   name: z.string(),
   works: z.boolean(),
-  /** What was seen, or why not. */
+  /** The finding, or why it does not work. */
   detail: z.string(),
-  /** The command that helps. */
+  /** The command that fixes it. */
   fix: z.string().nullable(),
 });
 export type Probe = z.infer<typeof Probe>;
 
 export const FeaturesView = z.object({
-  /** `root`, or `user` with user namespaces of its own. */
+  /** `root`, or `user` with its own user namespaces. */
   warden: z.object({ version: z.int(), mode: z.enum(['root', 'user']) }),
   identity: z.enum(['users', 'dynamic', 'single']),
   runner_level: SandboxLevel,
@@ -215,8 +215,8 @@ export const FeaturesView = z.object({
 });
 export type FeaturesView = z.infer<typeof FeaturesView>;
 
-const box = z.strictObject({ id: BoxId });
-const run = z.strictObject({ id: RunId });
+const boxParam = z.strictObject({ id: BoxId });
+const runParam = z.strictObject({ id: RunId });
 
 export const sandboxdRoutes = routes({
   features: route({
@@ -232,14 +232,14 @@ export const sandboxdRoutes = routes({
     query: z.strictObject({ ...pageQuery(100), open: z.enum(['true', 'false']).optional() }),
     output: z.object({ boxes: z.array(BoxView), cursor: z.string().nullable() }),
   }),
-  /** Who agents are on this host; asks nothing of the kernel, unlike `features`. */
+  /** Returns how agents map to users on this host. Unlike `features` it probes nothing. */
   identity: route({
     method: 'GET',
     path: '/v1/sandboxes/identity',
     callers: ['operator'],
     output: z.object({ identity: FeaturesView.shape.identity, uid: z.int().nullable() }),
   }),
-  /** Refused as the first box of a task in it would be. */
+  /** Fails like the first box of a task in this directory would. */
   checkWorkspace: route({
     method: 'POST',
     path: '/v1/workspaces/check',
@@ -254,15 +254,15 @@ export const sandboxdRoutes = routes({
     body: StartRunnerBody,
     output: z.object({
       pid: z.int(),
-      /** The life of sandboxd in which it was started: it does not outlast it. */
+      /** Identifies this sandboxd process; a runner never outlives it. */
       epoch: z.string(),
-      /** Where the runner finds its daemons, as it sees them. */
+      /** The daemons' sockets, as paths inside the runner's box. */
       sockets: z.object({ agentd: z.string(), toold: z.string(), modeld: z.string() }),
     }),
   }),
   /**
-   * Waits, for a while, until runners have ended; those up to `after` are taken note of. While
-   * nobody waits, runners do not go on.
+   * Long-polls for ended runners; `after` acknowledges earlier ones. Runners are ended when agentd
+   * stops polling.
    */
   runnerEnds: route({
     method: 'GET',
@@ -278,7 +278,7 @@ export const sandboxdRoutes = routes({
     method: 'POST',
     path: '/v1/runners/{id}/tell',
     callers: ['agentd'],
-    params: run,
+    params: runParam,
     query: z.strictObject(runnerKey),
     body: z.strictObject({ line: z.string().min(1).max(16_384) }),
     output: z.object({ told: z.boolean() }),
@@ -287,7 +287,7 @@ export const sandboxdRoutes = routes({
     method: 'DELETE',
     path: '/v1/runners/{id}',
     callers: ['agentd'],
-    params: run,
+    params: runParam,
     query: z.strictObject(runnerKey),
     output: z.object({ ended: z.boolean() }),
   }),
@@ -301,7 +301,7 @@ export const sandboxdRoutes = routes({
     method: 'PUT',
     path: '/v1/boxes/{id}',
     callers: ['toold'],
-    params: box,
+    params: boxParam,
     body: OpenBoxBody,
     output: OpenBox,
   }),
@@ -309,7 +309,7 @@ export const sandboxdRoutes = routes({
     method: 'POST',
     path: '/v1/boxes/{id}/exec',
     callers: ['toold'],
-    params: box,
+    params: boxParam,
     body: ExecBody,
     output: Collected,
     streams: true,
@@ -319,7 +319,7 @@ export const sandboxdRoutes = routes({
     method: 'POST',
     path: '/v1/boxes/{id}/files',
     callers: ['toold'],
-    params: box,
+    params: boxParam,
     body: FileRequest,
     output: FileAnswer,
     bodySizeBytesMax: 12_000_000,
@@ -328,10 +328,10 @@ export const sandboxdRoutes = routes({
     method: 'DELETE',
     path: '/v1/boxes/{id}',
     callers: ['toold'],
-    params: box,
+    params: boxParam,
     output: z.object({ closed: z.boolean() }),
   }),
-  /** Whoever opened them has forgotten them: at the start of toold none is its own. */
+  /** Called when toold starts: it no longer knows the boxes that it opened before. */
   closeBoxes: route({
     method: 'DELETE',
     path: '/v1/boxes',

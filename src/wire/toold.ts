@@ -1,4 +1,4 @@
-// toold's contract: tools, calls, and what agentd tells it of a run.
+// toold's contract: tools, tool calls, and the admission of runs.
 import * as z from 'zod';
 import { admissionRoutes, admitted } from './admission.ts';
 import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
@@ -38,13 +38,13 @@ export const ToolView = z.object({
   reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
   idempotent: z.boolean(),
   level: z.enum(['L0', 'L1', 'L2', 'L3', 'L4']),
-  /** The capability words that grant it. */
+  /** The capabilities that grant it. */
   capabilities: z.array(z.string()),
-  /** Nobody can use it until a person lets it go on; since when, who said so, and why. */
+  /** Set while it is suspended for all tasks, until a person resumes it. */
   suspended: z.object({ since: Timestamp, by: z.string(), reason: z.string() }).optional(),
   /**
-   * Root tasks that cannot use it, nor their subtasks, until then. At most two: the second suspends
-   * it for everybody.
+   * Root tasks that cannot use it, nor their subtasks, until a person resumes it. Up to two: the
+   * second suspends it for all tasks.
    */
   suspended_in: z
     .array(z.object({ task_id: TaskId, since: Timestamp, reason: z.string() }))
@@ -58,8 +58,8 @@ export const CallRequest = z.strictObject({
   arguments: z.record(z.string(), z.unknown()),
   purpose: z.string().max(1_000).optional(),
   /**
-   * The other calls of the same step, so that a person who is asked about one sees what it is part
-   * of. Arguments that are long may be left out.
+   * The other calls of the same step, so that a person who decides on one sees its context. Long
+   * arguments may be omitted.
    */
   beside: z
     .array(
@@ -71,7 +71,7 @@ export const CallRequest = z.strictObject({
     )
     .max(128)
     .optional(),
-  /** Said for the record; must be the run's own when present. */
+  /** Optional claims; they must match the run's own identity. */
   task_id: TaskId.optional(),
   agent: z.string().max(64).optional(),
 });
@@ -82,14 +82,11 @@ export const CallAnswer = z.object({
   status: CallStatus,
   /** With completed. */
   result: z.record(z.string(), z.unknown()).optional(),
-  /** With failed, denied, canceled: written for the model to read. */
+  /** With failed, denied or canceled. The model reads it. */
   error: z
     .object({ code: z.string(), message: z.string(), hint: z.string(), retry: z.boolean() })
     .optional(),
-  /**
-   * With waiting: what the run waits for. Park, exit, and ask again with the same call_id when
-   * woken.
-   */
+  /** With waiting: park the run, exit, and repeat the call with the same call_id when resumed. */
   wait: z.object({ id: WaitId, kind: WaitKind }).optional(),
   recorded: z.boolean(),
 });
@@ -115,23 +112,20 @@ export const ToolCallView = z.object({
 });
 export type ToolCallView = z.infer<typeof ToolCallView>;
 
-/**
- * What agentd tells toold of a run when it starts an activation. The grant is held here, not in the
- * box.
- */
+/** Sent by agentd when it starts an activation. toold keeps the grant; the run does not. */
 export const AdmitToolRunBody = z.strictObject({
   ...admitted,
   /** Names of the tools this run may call: manifest ∩ delegations. */
   tools: z.array(z.string().max(64)).max(512),
-  /** The grant ends here; null when only the task's own end ends it. */
+  /** When the grant expires; null when it lasts as long as the task. */
   grant_expires_at: Timestamp.nullable(),
-  /** A directory of this host that the task works in; null: one of its tree's own. */
+  /** The host directory that the task works in; null when its tree has its own. */
   workspace: z.string().max(4_095).nullable(),
   max_calls: z.int().positive(),
 });
 export type AdmitToolRunBody = z.infer<typeof AdmitToolRunBody>;
 
-const toolInPath = z.strictObject({ name: z.string().min(1).max(64) });
+const toolParam = z.strictObject({ name: z.string().min(1).max(64) });
 
 export const tooldRoutes = routes({
   listTools: route({
@@ -140,7 +134,7 @@ export const tooldRoutes = routes({
     callers: ['run', 'operator', 'agentd'],
     output: z.object({
       tools: z.array(ToolView),
-      /** Declarations that are wrong, and so not among the tools; told to people only. */
+      /** Invalid declarations, whose tools are missing here; only for operators. */
       problems: z.array(FileProblem).optional(),
     }),
   }),
@@ -171,31 +165,31 @@ export const tooldRoutes = routes({
     }),
     output: z.object({ calls: z.array(ToolCallView), cursor: z.string().nullable() }),
   }),
-  /** Whether a tool would take these, for whoever changes what they approve. Nothing is done. */
+  /** Checks arguments that a person edited before approving. The tool is not called. */
   checkArguments: route({
     method: 'POST',
     path: '/v1/tools/{name}/check',
     callers: ['operator'],
-    params: toolInPath,
+    params: toolParam,
     body: z.strictObject({ arguments: z.record(z.string(), z.unknown()) }),
     output: z.object({ problem: z.string().nullable() }),
     bodySizeBytesMax: 4_000_000,
   }),
-  /** For everybody, until somebody resumes it. Declared tools are suspended by themselves, too. */
+  /** Suspends a tool for all tasks until a person resumes it. toold also suspends declared tools. */
   suspendTool: route({
     method: 'POST',
     path: '/v1/tools/{name}/suspend',
     callers: ['operator'],
-    params: toolInPath,
+    params: toolParam,
     body: z.strictObject({ reason: z.string().min(1).max(1_000) }),
     output: z.object({ tool: ToolView }),
   }),
-  /** For everybody, and in each task that it is suspended in. */
+  /** Resumes a tool for all tasks. */
   resumeTool: route({
     method: 'POST',
     path: '/v1/tools/{name}/resume',
     callers: ['operator'],
-    params: toolInPath,
+    params: toolParam,
     output: z.object({ tool: ToolView }),
   }),
   ...admissionRoutes(AdmitToolRunBody),

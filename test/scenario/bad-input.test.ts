@@ -141,7 +141,7 @@ describe('requests that are wrong', () => {
     await refused({ goal: 'x'.repeat(1_000_000) }, 'bad_request', /goal: must be at most 64 KiB/);
     await refused({ goal: 'x'.repeat(10_000_000) }, 'too_large', /larger than/);
     await refused({ goal: 3 }, 'bad_request', /goal/);
-    await refused({ goal: '' }, 'bad_request', /goal: must say what to do/);
+    await refused({ goal: '' }, 'bad_request', /goal: must not be empty/);
     await refused({ goal: 'x', gaol: 'y' }, 'bad_request', /unknown key gaol/);
     await refused({ goal: 'x', agent: 'nobody' }, 'not_found', /agent nobody not found/);
     const strange = `task_${'0'.repeat(26)}` as TaskId;

@@ -85,7 +85,7 @@ describe('a call', () => {
       return other.client.call({ body }).catch((error: Fault) => error.toBody());
     };
     const before = JSON.stringify(await squat(1));
-    assert.match(before, /bad_request.*no id of a call of this run/);
+    assert.match(before, /bad_request.*not the id of a call of this run/);
     assert.equal((await run.ask(1, 'test.echo', { text: 'a' })).status, 'completed');
     assert.equal(JSON.stringify(await squat(1)), before, 'the same before and after');
     assert.equal((await other.ask(1, 'test.echo', { text: 'b' })).status, 'completed');

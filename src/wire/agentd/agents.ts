@@ -1,4 +1,4 @@
-// Agents as the wire shows them, what is wrong with their manifests, and the state of the whole.
+// Views of agents, and of the runtime's overall status.
 import * as z from 'zod';
 import { AgentName, FileProblem, Sha256, Timestamp } from '../primitives.ts';
 

@@ -1,4 +1,4 @@
-// Artifacts: a named record that points to content.
+// Artifacts: named records that point to content.
 import * as z from 'zod';
 import {
   ArtifactId,
@@ -33,7 +33,7 @@ export const PutArtifact = z.strictObject({
     .regex(/^[\w.+-]+\/[\w.+-]+(; ?[\w-]+=[\w.-]+)?$/, 'must look like text/plain')
     .max(100)
     .optional(),
-  /** Exactly one of the two. */
+  /** Exactly one of `text` and `base64` is given. */
   text: z.string().max(artifactSizeBytesMax).optional(),
   base64: z.base64().max(12_000_000).optional(),
 });

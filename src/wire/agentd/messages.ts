@@ -45,7 +45,7 @@ export const MessageView = z.object({
   in_reply_to: MessageId.nullable(),
   labels: z.array(Label),
   parts: z.array(MessagePart),
-  /** Its place in the order of this pair. */
+  /** Its position among all messages from this sender to this recipient. */
   pair_seq: z.int(),
   sent_at: Timestamp,
   delivered_at: Timestamp.nullable(),

@@ -1,20 +1,20 @@
-// Policy as the wire shows it: what is in force, what a file would mean, what rules an agent has,
-// and what a changed policy would have answered.
+// agentd's policy routes and their views: the policy in force, the check of a file, an agent's
+// rules, and a replay of recorded decisions against changed rules.
 import * as z from 'zod';
 import { AgentName, FileProblem, Timestamp } from '../primitives.ts';
 import { route, routes } from '../route.ts';
 
-const Answer = z.enum(['allow', 'ask', 'deny']);
+const Effect = z.enum(['allow', 'ask', 'deny']);
 
 export const RuleView = z.object({
   /** `base:…`, `site:<file>:<n>` or `manifest:<agent>:<subject>:<n>`. */
   id: z.string(),
   effect: z.enum(['permit', 'ask', 'forbid']),
-  /** The file and line, or the part of the manifest that it stands for. */
+  /** The file and line, or the key of the manifest that it comes from. */
   from: z.string(),
   why: z.string().nullable(),
   until: Timestamp.nullable(),
-  /** As Cedar. */
+  /** The rule's Cedar text. */
   text: z.string(),
 });
 export type RuleView = z.infer<typeof RuleView>;
@@ -24,19 +24,21 @@ export const PolicyView = z.object({
   version: z.int(),
   hash: z.string(),
   made_at: Timestamp,
-  /** Where rules of the site are read from. */
+  /** The directory of the site's rule files. */
   policies_dir: z.string(),
   site: z.array(z.object({ file: z.string(), rules: z.int() })),
   agents: z.int(),
   people: z.record(z.string(), z.object({ roles: z.array(z.string()) })).nullable(),
-  /** Files that are not taken as they are; what they said before stays in force. */
+  /** Invalid files; their last valid version stays in force. */
   problems: z.array(FileProblem),
 });
 export type PolicyView = z.infer<typeof PolicyView>;
 
 const PolicyFile = z.strictObject({
-  /** 10-prod.cedar, or coder.yaml for a manifest. */
-  name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/, 'must be the name of a file'),
+  /** Such as 10-prod.cedar, or coder.yaml for a manifest. */
+  name: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/, 'must be a file name such as 10-prod.cedar'),
   text: z.string().max(262_144),
 });
 export type PolicyFile = z.infer<typeof PolicyFile>;
@@ -55,7 +57,7 @@ export const AgentPolicyView = z.object({
   version: z.int(),
   groups: z.array(z.string()),
   rules: z.array(RuleView),
-  /** What a box of this agent shows and reaches. */
+  /** The paths and hosts that are open to a box of this agent. */
   box: z.object({
     read: z.array(z.string()),
     write: z.array(z.string()),
@@ -68,17 +70,17 @@ export const AgentPolicyView = z.object({
 });
 export type AgentPolicyView = z.infer<typeof AgentPolicyView>;
 
-const Told = z.object({ answer: Answer, rules: z.array(z.string()) });
+const Outcome = z.object({ answer: Effect, rules: z.array(z.string()) });
 
 export const SimulationView = z.object({
-  /** The version in force that `today` is of. */
+  /** The version in force, which decided `today`. */
   version: z.int(),
   since: Timestamp.nullable(),
-  /** Decisions of the past that were decided again. */
+  /** Number of recorded decisions that were replayed. */
   decisions: z.int(),
-  /** Decisions whose record does not tell all that was asked. */
+  /** Decisions whose event does not hold the whole request. */
   unreadable: z.int(),
-  /** True: older ones were left out. */
+  /** True when older decisions were left out. */
   truncated: z.boolean(),
   changes: z.array(
     z.object({
@@ -87,11 +89,11 @@ export const SimulationView = z.object({
       agent: z.string(),
       tool: z.string(),
       task_id: z.string(),
-      /** What is asked about: paths and hosts. */
+      /** The paths and hosts that the call touches. */
       touches: z.array(z.string()),
-      recorded: Told,
-      today: Told,
-      changed: Told.extend({ reason: z.string() }),
+      recorded: Outcome,
+      today: Outcome,
+      changed: Outcome.extend({ reason: z.string() }),
     }),
   ),
 });
@@ -121,7 +123,7 @@ export const policyRoutes = routes({
     params: z.strictObject({ name: AgentName }),
     output: AgentPolicyView,
   }),
-  /** A file of the same name as one in force takes its place. */
+  /** A file replaces the file in force that has the same name. */
   simulatePolicy: route({
     method: 'POST',
     path: '/v1/policy/simulate',

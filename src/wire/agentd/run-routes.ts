@@ -1,5 +1,5 @@
-// What is asked of agentd for a run: by its runner, through the run's own socket, and by the
-// daemons that do something for it.
+// agentd's routes for a run: called by its runner through the run's own socket, and by the daemons
+// that act for it.
 import * as z from 'zod';
 import {
   AgentName,
@@ -16,19 +16,14 @@ import { ArtifactContent, ArtifactView, PutArtifact } from './artifacts.ts';
 import { MessageView, SendMessage } from './messages.ts';
 import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';
 
-/**
- * A call that toold performs here for a run: named by the run's fence and call, so that it happens
- * once.
- */
+/** Identifies a call that toold performs here for a run, so that it happens once. */
 const forRun = { run_id: RunId, fence: z.int().positive(), call_id: CallId };
-const waitAnswer = z.object({ wait: WaitView });
+const waitResponse = z.object({ wait: WaitView });
 
 export const runRoutes = routes({
   // a runner, through its own socket
   runBriefing: route({ method: 'GET', path: '/v1/run', callers: ['run'], output: RunBriefing }),
-  /**
-   * Messages for this step, recorded, so that the same step sees the same messages when run again.
-   */
+  /** Returns the messages for this step. They are recorded: a rerun of the step sees the same. */
   runInbox: route({
     method: 'POST',
     path: '/v1/run/inbox',
@@ -42,7 +37,7 @@ export const runRoutes = routes({
     callers: ['run'],
     output: z.object({ lease_until: Timestamp }),
   }),
-  /** parked: exit now. Not parked: everything waited for has ended already; ask the calls again. */
+  /** parked: exit now. Not parked: all these waits have ended already; repeat the calls. */
   runPark: route({
     method: 'POST',
     path: '/v1/run/park',
@@ -50,7 +45,7 @@ export const runRoutes = routes({
     body: z.strictObject({ call_ids: z.array(CallId).min(1).max(256) }),
     output: z.object({ parked: z.boolean() }),
   }),
-  /** What a replay found, told by the runner that replayed. */
+  /** The runner of a replay reports its result. */
   runReplayed: route({
     method: 'POST',
     path: '/v1/run/replayed',
@@ -66,7 +61,7 @@ export const runRoutes = routes({
           }),
         )
         .max(100),
-      /** It asked for more than was recorded. */
+      /** The runner requested more calls than were recorded. */
       record_ended: z.boolean().optional(),
       result: z.string().max(4_000_000).nullable(),
     }),
@@ -140,16 +135,16 @@ export const runRoutes = routes({
       expires_in_s: z.int().positive().max(31_536_000).optional(),
       wait_key: z.string().max(64).optional(),
     }),
-    output: waitAnswer,
+    output: waitResponse,
   }),
   toolTimer: route({
     method: 'POST',
     path: '/v1/run-calls/timer',
     callers: ['toold'],
     body: z.strictObject({ ...forRun, after_s: z.number().positive().max(31_536_000) }),
-    output: waitAnswer,
+    output: waitResponse,
   }),
-  /** The call waits for people; approvald says when it need not any more. */
+  /** The call waits for an approval; approvald reports when that has ended. */
   toolAwaitApproval: route({
     method: 'POST',
     path: '/v1/run-calls/await-approval',
@@ -157,12 +152,12 @@ export const runRoutes = routes({
     body: z.strictObject({
       ...forRun,
       approval_id: ApprovalId,
-      /** As approvald has it: the same however often this is asked. */
+      /** The approval's own expiry, so that a repeated request is identical. */
       expires_at: Timestamp,
     }),
-    output: waitAnswer,
+    output: waitResponse,
   }),
-  /** ended: the call's wait is over. Not ended: the call does not wait yet. */
+  /** ended: the call's wait has ended. Not ended: the call does not wait yet. */
   approvalEnded: route({
     method: 'POST',
     path: '/v1/approvals/{id}/ended',
@@ -178,8 +173,8 @@ export const runRoutes = routes({
     output: z.object({ ended: z.boolean() }),
   }),
   /**
-   * What a tool brought into the run: from now on its task is marked, and so is all that comes of
-   * it. Told before the run is shown the output.
+   * Marks the run's task, and everything derived from it, with the labels of a tool's output. Called
+   * before the run gets that output.
    */
   toolMark: route({
     method: 'POST',
@@ -189,12 +184,12 @@ export const runRoutes = routes({
       ...forRun,
       labels: z.array(Label).min(1).max(8),
       why: z.string().max(200),
-      /** Tells apart several marks that one call brings. */
+      /** Distinguishes several marks of one call. */
       part: z.string().max(64).optional(),
     }),
     output: z.object({ labels: z.array(Label) }),
   }),
-  /** The labels of the run's task, as they are now. */
+  /** Returns the current labels of the run's task. */
   runMarks: route({
     method: 'GET',
     path: '/v1/run-calls/marks/{id}',
@@ -202,7 +197,7 @@ export const runRoutes = routes({
     params: z.strictObject({ id: RunId }),
     output: z.object({ labels: z.array(Label) }),
   }),
-  /** toold's breaker: this run makes no progress; end it. */
+  /** Ends a run that makes no progress; sent by toold's breaker. */
   toolBreak: route({
     method: 'POST',
     path: '/v1/run-calls/break',

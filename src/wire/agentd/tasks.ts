@@ -1,4 +1,4 @@
-// Tasks, their runs and waits, as the wire shows them, and what a runner is told of its run.
+// Views of tasks, runs and waits, and the briefing that a runner gets.
 import * as z from 'zod';
 import {
   AgentName,
@@ -29,7 +29,7 @@ export type TaskStatus = z.infer<typeof TaskStatus>;
 
 export const Goal = z
   .string()
-  .min(1, 'must say what to do')
+  .min(1, 'must not be empty')
   .max(65_536, 'must be at most 64 KiB; store longer text as an artifact and name it in inputs');
 
 export const Limits = z.strictObject({
@@ -70,8 +70,8 @@ export const CreateTask = z.strictObject({
   delegation: Delegation.optional(),
   after: z.array(TaskId).max(64).optional(),
   /**
-   * A directory of this host that the whole tree of tasks works in, below one that the operator
-   * allows. Absent: the tree gets a new one.
+   * A directory of this host, below one that the operator allows, in which the whole task tree
+   * works. If absent, the tree gets a new one.
    */
   workspace: WorkspacePath.optional(),
   priority: z.int().min(-100).max(100).optional(),
@@ -88,7 +88,7 @@ export const TaskView = z.object({
   created_by: Principal,
   assigned_to: AgentName.nullable(),
   status: TaskStatus,
-  /** Why it is blocked, waiting, failed, canceled or rejected, in words. */
+  /** Why it is blocked, waiting, failed, canceled or rejected. */
   reason: z.string().nullable(),
   priority: z.int(),
   inputs: z.array(TaskInput),
@@ -97,13 +97,13 @@ export const TaskView = z.object({
   after: z.array(TaskId),
   deadline: Timestamp.nullable(),
   retry_of: TaskId.nullable(),
-  /** Null: one of its own, made when it is first needed. */
+  /** Null when the tree has its own directory, created on first use. */
   workspace: z.string().nullable(),
   result: z.string().nullable(),
   result_ref: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),
   labels: z.array(Label),
-  /** True when the rehearsal and not a real model answered any of its calls. */
+  /** True when the rehearsal answered any of its model calls. */
   rehearsal: z.boolean(),
   created_at: Timestamp,
   updated_at: Timestamp,
@@ -133,7 +133,7 @@ export const WaitView = z.object({
   task_id: TaskId,
   call_id: CallId,
   kind: WaitKind,
-  /** Who can end it. */
+  /** The principals who can end it. */
   by: z.array(z.string()),
   question: z.string().nullable(),
   choices: z.array(z.string()),
@@ -158,12 +158,12 @@ export const RunBriefing = z.object({
   agent: AgentName,
   model: z.string(),
   persona: z.string(),
-  /** As they were when the run began: the same run sees the same tools. */
+  /** A snapshot from the run's start, so that every activation sees the same tools. */
   tools: z.array(ToolView),
-  /** A sign of life is due so often. */
+  /** The heartbeat interval. */
   beat_ms: z.int().positive(),
   task: TaskView,
-  /** Colleagues it may delegate to: name and what each does. */
+  /** The agents it may delegate to. */
   colleagues: z.array(z.object({ name: AgentName, description: z.string() })),
   inputs: z.array(z.object({ name: z.string(), text: z.string(), labels: z.array(Label) })),
   limits: z.object({
@@ -171,7 +171,7 @@ export const RunBriefing = z.object({
     max_tokens: z.int().nullable(),
     max_cost_microusd: z.int().nullable(),
     ends_at: Timestamp.nullable(),
-    /** The window of its model: context is kept below it. */
+    /** Its model's context window; the runner keeps the context below it. */
     context_tokens: z.int().positive(),
   }),
 });

@@ -1,12 +1,11 @@
-// A model call in the neutral form that runners and operators speak: messages of parts in, an
-// answer with usage and cost out. Embeddings too.
+// Model calls and embeddings in the vendor-neutral form that runners and operators use.
 import * as z from 'zod';
 import { CallId, Label, TaskId } from '../primitives.ts';
 
 export const sizeCharsMax = 4_000_000;
 
 export const TextPart = z.strictObject({ type: z.literal('text'), text: z.string() });
-/** Thinking is kept opaque so that it can go back to the provider that signed it, unchanged. */
+/** Thinking stays opaque, so that the provider that signed it gets it back unchanged. */
 export const ThinkingPart = z.strictObject({
   type: z.literal('thinking'),
   text: z.string(),
@@ -16,10 +15,7 @@ export const ToolCallPart = z.strictObject({
   type: z.literal('tool_call'),
   id: z.string().min(1).max(128),
   name: z.string().min(1).max(128),
-  /**
-   * Parsed arguments; when the model wrote broken JSON, `arguments_error` says so and `arguments`
-   * is {}.
-   */
+  /** When the model wrote invalid JSON, this is {} and `arguments_error` says why. */
   arguments: z.record(z.string(), z.unknown()),
   arguments_error: z.string().optional(),
 });
@@ -41,7 +37,7 @@ export type Part = z.infer<typeof Part>;
 export const Message = z.strictObject({
   role: z.enum(['system', 'user', 'assistant']),
   parts: z.array(Part).min(1).max(2_000),
-  /** Where the text came from; decides which providers may see it. */
+  /** The origins of the text; they decide which providers may see it. */
   labels: z.array(Label).max(16).optional(),
 });
 export type Message = z.infer<typeof Message>;
@@ -53,10 +49,7 @@ export const ToolSpec = z.strictObject({
 });
 export type ToolSpec = z.infer<typeof ToolSpec>;
 
-/**
- * Counts as the provider reports them. `input_tokens` includes neither cache reads nor cache
- * writes.
- */
+/** Counts from the provider. `input_tokens` excludes cache reads and cache writes. */
 export const Usage = z.strictObject({
   input_tokens: z.int().nonnegative(),
   output_tokens: z.int().nonnegative(),
@@ -79,7 +72,7 @@ export type StopReason = z.infer<typeof StopReason>;
 export const GenerateRequest = z.strictObject({
   model: z.string().min(1).max(128),
   messages: z.array(Message).min(1).max(10_000).optional(),
-  /** Instead of, or after, `messages`: an artifact whose text becomes the last user message. */
+  /** An artifact whose text becomes the last user message, after `messages` if there are any. */
   input_ref: z
     .string()
     .regex(/^artifact:\/\/[a-z0-9_]+$/)
@@ -95,10 +88,10 @@ export const GenerateRequest = z.strictObject({
     })
     .optional(),
   purpose: z.string().max(1_000).optional(),
-  /** Said for the record by callers that are not runs; a run's own identity always wins. */
+  /** Recorded for callers that are not runs; a run's own identity takes precedence. */
   agent: z.string().max(128).optional(),
   task_id: TaskId.optional(),
-  /** A run names its calls; the same call_id is answered from the record. */
+  /** Set by runs. A repeated call_id gets the recorded response. */
   call_id: CallId.optional(),
   stream: z.boolean().optional(),
 });
@@ -108,20 +101,18 @@ export const GenerateResponse = z.object({
   call_id: CallId,
   model: z.string(),
   provider: z.string(),
-  /** True when no real model answered but the rehearsal. */
+  /** True when the rehearsal responded instead of a real model. */
   rehearsal: z.boolean(),
   message: Message,
   stop_reason: StopReason,
   usage: Usage,
   cost_microusd: z.int().nonnegative(),
-  /** True when the answer came from the record. */
+  /** True when this is a recorded response. */
   recorded: z.boolean(),
 });
 export type GenerateResponse = z.infer<typeof GenerateResponse>;
 
-/**
- * One line of a streamed neutral answer (SSE `data:`): deltas, then `done` with the whole response.
- */
+/** One SSE `data:` line of a streamed response: deltas, then `done` with the whole response. */
 export const GenerateEvent = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text'), text: z.string() }),
   z.object({ type: z.literal('thinking'), text: z.string() }),

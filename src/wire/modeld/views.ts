@@ -1,9 +1,9 @@
-// What modeld shows of itself: models, providers, budgets, use, and the record of calls.
+// Views of modeld's models, providers, budgets, usage and recorded calls.
 import * as z from 'zod';
 import { CallId, Label, RunId, TaskId, Timestamp } from '../primitives.ts';
 import { StopReason, Usage } from './generate.ts';
 
-/** USD per million tokens, as price lists say it. */
+/** USD per million tokens, as in price lists. */
 const usdPerMillion = z.number().nonnegative().max(1_000_000);
 export const ProviderPrice = z.strictObject({ input: usdPerMillion, output: usdPerMillion });
 export type ProviderPrice = z.infer<typeof ProviderPrice>;
@@ -11,14 +11,14 @@ export type ProviderPrice = z.infer<typeof ProviderPrice>;
 export const ModelView = z.object({
   name: z.string(),
   kind: z.enum(['chat', 'embedding']),
-  /** provider/model pairs in the order they are tried. */
+  /** Provider and model pairs, in the order in which they are tried. */
   routes: z.array(z.object({ provider: z.string(), model: z.string() })),
   context_tokens: z.int(),
   max_output_tokens: z.int(),
   rehearsal: z.boolean(),
-  /** It answers for `default` and for names that nobody offers. */
+  /** True for the model that `default` and unknown names are routed to. */
   is_default: z.boolean(),
-  /** Of the first route. A guess is high on purpose, so that budgets hold. */
+  /** The first route's price. A guess is deliberately high, so that budgets hold. */
   price: ProviderPrice.extend({ is_guess: z.boolean() }),
   available: z.boolean(),
   reason: z.string().optional(),
@@ -44,7 +44,7 @@ export const UsageRow = z.object({
   calls: z.int(),
   usage: Usage,
   cost_microusd: z.int(),
-  /** Nobody named a price of this model: the cost is a guess, and a high one. */
+  /** True when the model has no known price, so that the cost is a high guess. */
   cost_is_guess: z.boolean(),
 });
 export type UsageRow = z.infer<typeof UsageRow>;
@@ -67,7 +67,7 @@ export type BudgetView = z.infer<typeof BudgetView>;
 
 export const ModelCallView = z.object({
   call_id: CallId,
-  /** Counts from 1; a call that was cut off and asked again has one row per attempt. */
+  /** Counts from 1: a call that was interrupted and repeated has one row per attempt. */
   attempt: z.int().positive(),
   run_id: RunId.nullable(),
   fence: z.int().nullable(),
@@ -78,7 +78,7 @@ export const ModelCallView = z.object({
   status: z.enum(['running', 'completed', 'failed', 'canceled', 'unknown']),
   purpose: z.string(),
   request_hash: z.string(),
-  /** Content hashes of the messages, in order; bodies are kept once each. */
+  /** Content hashes of the messages, in order; each body is stored once. */
   context: z.array(z.string()),
   stop_reason: StopReason.nullable(),
   usage: Usage.nullable(),

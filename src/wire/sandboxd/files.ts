@@ -1,10 +1,10 @@
-// What can be asked of the files in a box, and what is answered. Paths are absolute as the box sees
-// them; who resolves them is the box's own kernel view.
+// File operations in a box: requests and responses. Paths are absolute inside the box, and the
+// box's own mount namespace resolves them.
 import * as z from 'zod';
 import { Sha256, Timestamp } from '../primitives.ts';
 
 export const FILE_READ_BYTES_MAX = 4 * 1024 * 1024;
-/** Of text or base64 in a request, so that a body stays under the largest that toold takes. */
+/** Limits text or base64 in a request, so that its body stays below the maximum body size. */
 const CONTENT_CHARS_MAX = 5_600_000;
 
 const BoxPath = z
@@ -16,7 +16,7 @@ const Kind = z.enum(['file', 'directory', 'link', 'other']);
 const Pattern = z
   .string()
   .max(1_000)
-  .regex(/^[^\0]*$/, 'must not hold a NUL character');
+  .regex(/^[^\0]*$/, 'must not contain a NUL character');
 
 /** `details.reason` of a fault about a file in a box. */
 export const FileFaultReason = z.enum([
@@ -47,11 +47,11 @@ export const FileRequest = z.discriminatedUnion('op', [
   z.strictObject({
     op: z.literal('read'),
     path: BoxPath,
-    /** Bytes from the beginning, or from the end. */
+    /** Bytes from the start, or with `from_end` from the end. */
     offset: z.int().nonnegative().default(0),
     from_end: z.boolean().default(false),
     length: z.int().min(0).max(FILE_READ_BYTES_MAX).default(FILE_READ_BYTES_MAX),
-    /** Of the whole file, also when only a part is read. */
+    /** Hashes the whole file, even when only a part is read. */
     hash: z.boolean().default(true),
   }),
   z.strictObject({
@@ -59,9 +59,9 @@ export const FileRequest = z.discriminatedUnion('op', [
     path: BoxPath,
     encoding: Encoding.default('utf8'),
     content: z.string().max(CONTENT_CHARS_MAX),
-    /** Refused when it is there already with other content. */
+    /** Fails when the file exists with other content. */
     create_only: z.boolean().default(false),
-    /** Refused when what is there is not this any more. */
+    /** Fails when the current content is different. */
     expected_sha256: Sha256.optional(),
     make_parents: z.boolean().default(false),
     executable: z.boolean().default(false),
@@ -79,7 +79,7 @@ export const FileRequest = z.discriminatedUnion('op', [
     pattern: Pattern.default(''),
     glob: Pattern.default(''),
     ignore_case: z.boolean().default(false),
-    /** Also what lies in .git and node_modules. */
+    /** Includes .git and node_modules. */
     everywhere: z.boolean().default(false),
     results_max: z.int().min(1).max(2_000).default(200),
     limit_ms: z.int().min(100).max(30_000).default(10_000),
@@ -88,7 +88,7 @@ export const FileRequest = z.discriminatedUnion('op', [
     op: z.literal('delete'),
     path: BoxPath,
     recursive: z.boolean().default(false),
-    /** Refused when it is not a file with this content. */
+    /** Fails when it is not a file with this content. */
     expected_sha256: Sha256.optional(),
     limit_ms: z.int().min(100).max(30_000).default(30_000),
   }),
@@ -101,23 +101,23 @@ export const FileRequest = z.discriminatedUnion('op', [
 export type FileRequest = z.infer<typeof FileRequest>;
 export type FileAsk = z.input<typeof FileRequest>;
 
-const about = {
+const stat = {
   size_bytes: z.int().nonnegative(),
   mode: z.int(),
   modified_at: Timestamp,
 };
 
 export const FileAnswer = z.discriminatedUnion('op', [
-  z.object({ op: z.literal('stat'), kind: Kind, ...about, real_path: z.string() }),
+  z.object({ op: z.literal('stat'), kind: Kind, ...stat, real_path: z.string() }),
   z.object({
     op: z.literal('read'),
-    ...about,
-    /** Where links led; empty when the box cannot tell. */
+    ...stat,
+    /** The path with links resolved; empty when the box cannot determine it. */
     real_path: z.string(),
-    /** null: not asked for, or too large to hash. */
+    /** Null when not requested, or when the file is too large to hash. */
     sha256: Sha256.nullable(),
     offset: z.int().nonnegative(),
-    /** How many bytes of the file `content` holds. Text is never cut inside a character. */
+    /** Number of file bytes in `content`. Text is never cut inside a character. */
     bytes: z.int().nonnegative(),
     encoding: Encoding,
     content: z.string(),
@@ -125,7 +125,7 @@ export const FileAnswer = z.discriminatedUnion('op', [
   z.object({
     op: z.literal('write'),
     created: z.boolean(),
-    /** It held exactly this already. */
+    /** True when the file already had this content. */
     unchanged: z.boolean(),
     size_bytes: z.int(),
     modified_at: Timestamp,
@@ -133,17 +133,17 @@ export const FileAnswer = z.discriminatedUnion('op', [
   }),
   z.object({
     op: z.literal('list'),
-    entries: z.array(z.object({ name: z.string(), kind: Kind, ...about })),
+    entries: z.array(z.object({ name: z.string(), kind: Kind, ...stat })),
     /** The `after` of the next page. */
     next: z.string().nullable(),
   }),
   z.object({
     op: z.literal('search'),
-    /** Paths are relative to where the search began. */
+    /** Paths are relative to the searched path. */
     matches: z.array(
       z.object({ path: z.string(), line: z.int(), column: z.int(), text: z.string() }),
     ),
-    /** Why it ended before everything was looked at. */
+    /** Why the search ended early. */
     cut: z.enum(['results', 'time', 'names']).nullable(),
     files: z.int(),
     binary: z.int(),
@@ -152,7 +152,7 @@ export const FileAnswer = z.discriminatedUnion('op', [
   z.object({
     op: z.literal('delete'),
     deleted: z.int(),
-    /** False: part of the tree is still there. */
+    /** False when part of the tree remains. */
     complete: z.boolean(),
   }),
   z.object({ op: z.literal('mkdir'), created: z.boolean() }),
