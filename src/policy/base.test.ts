@@ -1,5 +1,5 @@
-// Every rule that each site starts from decides something: a question that it answers, and one
-// beside it that it leaves alone. A rule that is taken out, or made wider, is missed here.
+// Every built-in rule has a request that it decides and a similar one that it does not, so that
+// removing or widening a rule fails here.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBaseText } from './cedar.ts';
@@ -36,7 +36,7 @@ const irreversible = { reversibility: 'irreversible' };
 
 type Row = { decides: Request[]; leaves: Request[] };
 
-/** With nothing else that allows anything: what these allow, and what stays denied beside it. */
+/** Without other permits: the requests these rules allow, and similar ones that stay denied. */
 const ALLOWS: Record<string, Row> = {
   'basic-tools': { decides: [call('task.finish')], leaves: [call('file.read')] },
   ...Object.fromEntries(
@@ -89,7 +89,7 @@ const closed = (dir: string): Row => ({
   leaves: [...files.map((action) => file(action, `/srv${dir}/x`)), file('file.read', `${dir}x/y`)],
 });
 
-/** With a site that allows everything: what these still refuse or ask, and what they do not. */
+/** With a site that permits everything: the requests these rules deny or ask about, and others. */
 const REFUSES: Record<string, Row> = {
   delegation: {
     decides: [call('git.log', { delegated_tools: ['git.diff'] })],

@@ -1,5 +1,5 @@
-// The hosts that a box may reach by the rules of its agent. Nobody can be asked while a command
-// runs, so a host that policy asks about is left out, unless a person granted it to the run.
+// Computes the hosts that an agent's box may reach. Policy cannot ask while a command runs, so a
+// host that needs approval is left out, unless a person granted it to the run.
 import type { Policy } from './decide.ts';
 import {
   type HostPattern,
@@ -12,7 +12,7 @@ import {
 import { requestOfTouch, type Touch } from './request.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
-/** `host` is a pattern in its one spelling. */
+/** `host` is a canonical pattern. */
 export type HostPort = { host: string; port: number };
 
 export type BoxNetwork = {
@@ -23,8 +23,8 @@ export type BoxNetwork = {
 };
 
 /**
- * Leaves out every host that a rule forbids in some circumstances, because a box knows none. The
- * marks of a run narrow the rest elsewhere.
+ * Leaves out every host that some rule forbids under any condition, because a box is planned before
+ * the conditions are known. A run's marks narrow the result elsewhere.
  */
 export async function networkOf(
   policy: Policy,
@@ -43,10 +43,10 @@ export async function networkOf(
   };
   const allow: HostPort[] = [];
   for (const { pattern, ports } of allowed) {
-    const samples = isOpen(pattern) ? samplesOf(pattern, asks) : [];
+    const samples = isOpen(pattern) ? sampleHosts(pattern, asks) : [];
     for (const port of samples.length === 0 ? [] : ports) {
-      const answers = await Promise.all(samples.map((host) => mayReach(host, port)));
-      if (answers.every(Boolean)) allow.push({ host: pattern.text, port });
+      const allowances = await Promise.all(samples.map((host) => mayReach(host, port)));
+      if (allowances.every(Boolean)) allow.push({ host: pattern.text, port });
     }
   }
   const open = granted.filter(({ host }) => {
@@ -60,22 +60,24 @@ export async function networkOf(
   };
 }
 
-/** One label that no rule names: it stands for all names that rules do not tell apart. */
+/** A label that no rule names: it stands for all names that the rules do not distinguish. */
 const ANY_LABEL = 'any-name-that-no-rule-names';
 
 /**
- * Hosts that the pattern matches, one of each kind that these rules tell apart; none where they may
- * tell apart more. They do that by the hosts that their conditions name.
+ * Returns one matching host for each kind that the rules' conditions distinguish by naming hosts; an
+ * empty list when the rules may distinguish more kinds than that.
  */
-function samplesOf(pattern: HostPattern, rules: readonly Rule[]): string[] {
+function sampleHosts(pattern: HostPattern, rules: readonly Rule[]): string[] {
   if (!pattern.isSuffix) return [pattern.text];
-  const about = rules.filter(({ scope }) => concerns(scope, pattern));
+  const concerned = rules.filter(({ scope }) => concerns(scope, pattern));
   if (
-    about.some(({ scope, hosts }) => namedIn(scope.resource) !== undefined || hosts === undefined)
+    concerned.some(
+      ({ scope, hosts }) => namedIn(scope.resource) !== undefined || hosts === undefined,
+    )
   )
     return [];
-  const named = about.flatMap(({ hosts = [] }) =>
-    hosts.map(parseHostPattern).flatMap((one) => ('value' in one ? [one.value] : [])),
+  const named = concerned.flatMap(({ hosts = [] }) =>
+    hosts.map(parseHostPattern).flatMap((parsed) => ('value' in parsed ? [parsed.value] : [])),
   );
   const samples = [pattern, ...named].map(({ host, isSuffix }) =>
     isSuffix ? `${ANY_LABEL}.${host.name}` : host.name,
@@ -84,13 +86,13 @@ function samplesOf(pattern: HostPattern, rules: readonly Rule[]): string[] {
     const host = parseHost(name);
     return 'value' in host && matchesHost(pattern, host.value);
   };
-  // The first may be longer than a name can be: then nothing stands for the other names.
+  // The first may exceed the maximum length of a name: then no sample stands for the other names.
   return isMatch(samples[0]!) ? samples.filter(isMatch) : [];
 }
 
-/** Whether a rule's scope could include a host that the pattern matches. In doubt it could. */
+/** Returns true when a rule's scope may include a host that the pattern matches. */
 function concerns({ resource }: Scope, pattern: HostPattern): boolean {
   const named = namedIn(resource);
-  const about = named === undefined ? undefined : parseHostPattern(named.id);
-  return about === undefined || 'problem' in about || overlap(about.value, pattern);
+  const scoped = named === undefined ? undefined : parseHostPattern(named.id);
+  return scoped === undefined || 'problem' in scoped || overlap(scoped.value, pattern);
 }

@@ -1,4 +1,4 @@
-// The plan of a box, from the same rules that decide.
+// The plan of a box follows from the same rules as decisions.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -15,7 +15,7 @@ const coder = {
 const boxOf = (site = '', more: object = {}) =>
   boxRulesOf(policyOf({ coder: { ...coder, ...more } }, { site: { '10.cedar': site } }), 'coder');
 
-test('a box shows what rules open without conditions, each root once', async () => {
+test('a box shows the paths that unconditional rules open, each root once', async () => {
   const box = await boxOf();
   assert.deepEqual(box.read, [...SYSTEM, '/srv/app', '/srv/docs'].sort());
   assert.deepEqual(box.write, ['/home/coder', '/srv/app/out', '/workspace']);
@@ -33,7 +33,7 @@ test('a box shows what rules open without conditions, each root once', async () 
   });
 });
 
-test('an agent without hands has no workspace; one that is not there has nothing', async () => {
+test('an agent without file tools has no workspace; an unknown agent has nothing', async () => {
   assert.deepEqual((await boxOf('', { tools: {}, filesystem: {} })).write, ['/home/coder']);
   const nobody = await boxRulesOf(policyOf({ coder }), 'nobody');
   assert.deepEqual([nobody.read, nobody.write, nobody.network.allow], [[], [], []]);
@@ -44,7 +44,7 @@ test("the host's /tmp, /etc and homes are never in a box", async () => {
   assert.deepEqual([box.read, box.write], [SYSTEM, ['/home/coder', '/workspace']]);
 });
 
-test('what a rule forbids or asks about is closed, whatever its conditions', async () => {
+test('paths with a forbid or ask rule are closed, whatever its conditions', async () => {
   const forbid = (action: string, path: string, rest = '') =>
     `forbid (principal, action == Action::"${action}", resource in Path::"${path}")${rest};`;
   const marked = ' when { context.labels.contains("outside") }';
@@ -59,7 +59,7 @@ test('what a rule forbids or asks about is closed, whatever its conditions', asy
   assert.deepEqual([deny, asked], [['/workspace/ci'], ['/workspace/ci']]);
 });
 
-test('what a rule asks about is open to the call that was decided on it, and a forbid is not', async () => {
+test('a path with an ask rule opens for the call that was decided on it; a forbidden one does not', async () => {
   const ask = '@ask("why") forbid (principal, action == Action::"file.write", resource';
   const text = `${ask} in Path::"/workspace/ci");
     forbid (principal, action == Action::"file.read", resource in Path::"/workspace/keys");`;
@@ -69,14 +69,14 @@ test('what a rule asks about is open to the call that was decided on it, and a f
   assert.deepEqual(await denied([]), ['/workspace/ci', '/workspace/keys']);
   assert.deepEqual(await denied(['/workspace/ci']), ['/workspace/keys']);
   assert.deepEqual(await denied(['/workspace/keys']), ['/workspace/ci', '/workspace/keys']);
-  // Who is asked about any file is asked about every one; of a tree that is removed, once.
+  // An ask rule about all files closes them all, except one about deleting trees.
   const any = { '10.cedar': `${ask}) when { context.path like "*.key" };` };
   const policy = policyOf({ coder }, { site: any });
   assert.deepEqual((await boxRulesOf(policy, 'coder')).write, []);
   assert.ok((await boxRulesOf(policy, 'coder', [], [ANY_PATH])).write.includes('/workspace'));
 });
 
-test('a rule about any file in some circumstances closes them all', async () => {
+test('a conditional rule about any file closes all files', async () => {
   const box = await boxOf(
     'forbid (principal, action == Action::"file.write", resource) when { context.path like "*.key" };',
   );
@@ -84,7 +84,7 @@ test('a rule about any file in some circumstances closes them all', async () => 
   assert.ok(box.read.includes('/srv/docs'));
 });
 
-test('a rule of the site opens a path in the box only without conditions', async () => {
+test('a site rule opens a path in the box only without conditions', async () => {
   const permit =
     'permit (principal, action == Action::"file.read", resource in Path::"/srv/shared")';
   assert.ok((await boxOf(`${permit};`)).read.includes('/srv/shared'));
@@ -92,7 +92,7 @@ test('a rule of the site opens a path in the box only without conditions', async
   assert.ok(!only.read.includes('/srv/shared'));
 });
 
-test('a permit of one path alone opens nothing: a box would show all that is in it', async () => {
+test('a permit of exactly one path opens nothing, because a box would show its contents', async () => {
   const permit = (how: string) =>
     `permit (principal, action == Action::"file.read", resource ${how} Path::"/srv/shared");`;
   assert.ok(!(await boxOf(permit('=='))).read.includes('/srv/shared'));
@@ -100,7 +100,7 @@ test('a permit of one path alone opens nothing: a box would show all that is in 
   assert.ok((await boxOf(permit('is Path in'))).read.includes('/srv/shared'));
 });
 
-test('hosts that a rule may forbid are not reached from a box', async () => {
+test('hosts that a rule may forbid are not reachable from a box', async () => {
   const hostsWith = async (resource: string) => {
     const text = `forbid (principal, action == Action::"net.connect", ${resource});`;
     return (await boxOf(text)).network.allow.map(({ host }) => host);
@@ -113,7 +113,7 @@ test('hosts that a rule may forbid are not reached from a box', async () => {
   assert.deepEqual(await hostsWith('resource'), []);
 });
 
-test('hosts that a rule asks about are not reached from a box, where nobody is asked', async () => {
+test('hosts with an ask rule are not reachable from a box', async () => {
   const hostsWith = async (rest: string) => {
     const text = `@ask("why") forbid (principal, action == Action::"net.connect", ${rest};`;
     return (await boxOf(text)).network.allow.map(({ host }) => host);
@@ -138,11 +138,11 @@ test('hosts that a rule asks about are not reached from a box, where nobody is a
     '*.mirror.example',
     'r.local',
   ]);
-  // What a marked run is asked about is narrowed when it is marked.
+  // Rules about marked runs are applied when the run is marked.
   assert.deepEqual(await hostsWith('resource) when { context.labels.contains("outside") }'), all);
 });
 
-test('a suffix is not reached when a condition may ask about some name below it', async () => {
+test('a suffix is not reachable when a condition may ask about a name below it', async () => {
   const isReached = async (condition: string) => {
     const rule = `@ask("why") forbid (principal, action == Action::"net.connect", resource)`;
     const { network } = await boxOf(`${rule} ${condition};`);
@@ -166,7 +166,7 @@ test('a suffix is not reached when a condition may ask about some name below it'
     assert.equal(await isReached(condition), true, condition);
 });
 
-test('what people granted is reached besides, unless a rule may forbid it', async () => {
+test('granted hosts are reachable, unless a rule may forbid them', async () => {
   const granted = [
     { host: 'docs.org', port: 443 },
     { host: 'a.evil.org', port: 443 },
@@ -184,7 +184,7 @@ test('what people granted is reached besides, unless a rule may forbid it', asyn
   assert.deepEqual(nobody.network, { mode: 'none', allow: [], granted: [] });
 });
 
-test('what a tool was declared with is less what rules close, or is refused', async () => {
+test('a declared tool gets its paths minus those that rules close, or is refused', async () => {
   const declared = { read: ['/srv/app'], write: ['/srv/app/out', '/srv/log'] };
   const of = (site: string) =>
     declaredRulesOf(policyOf({ coder }, { site: { '10.cedar': site } }), 'coder', declared);
@@ -203,14 +203,14 @@ test('what a tool was declared with is less what rules close, or is refused', as
   const any =
     'forbid (principal, action == Action::"file.write", resource is Path) when { context.path like "*.env" };';
   assert.match(JSON.stringify(await of(any)), /refused.*names no path/);
-  // The paths it names were asked about; what lies in them was not.
+  // Approval covers the declared paths, not those inside them.
   assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log')}`), { deny: [] });
   assert.deepEqual(await of(`@ask("why") ${forbid('file.write', '/srv/log/old')}`), {
     deny: ['/srv/log/old'],
   });
 });
 
-test('a plan that is not narrower opens every path that the one before opened', () => {
+test('a plan that is not narrower opens every path that its predecessor opened', () => {
   const path = fc
     .array(fc.constantFrom('a', 'b'), { minLength: 1, maxLength: 3 })
     .map((parts) => `/${parts.join('/')}`);

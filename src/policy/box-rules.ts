@@ -1,5 +1,5 @@
-// The same rules as a plan for the kernel: which paths a box of this agent shows, which hosts it
-// may reach. Never more than policy allows: what a plan cannot express is left out of the box.
+// Turns an agent's rules into a static plan for its box: visible paths and reachable hosts. A plan
+// never opens more than policy allows; what it cannot express is left out.
 import { type BoxNetwork, type HostPort, networkOf } from './box-hosts.ts';
 import type { Policy } from './decide.ts';
 import { homeOf, hostRulesOf, type Resources, WORKSPACE } from './manifest-rules.ts';
@@ -7,36 +7,35 @@ import { isWithin } from './paths.ts';
 import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
 
 export type AgentBoxRules = {
-  /** Canonical roots, as the box shows them; no root lies in another of the same list. */
+  /** Canonical roots inside the box; no root is inside another of the same list. */
   read: string[];
   /** Readable too. */
   write: string[];
-  /** Directories inside these roots that stay closed. */
+  /** Directories inside the roots that stay closed. */
   deny: string[];
-  /** Paths that a rule asks a person about: closed, but for those opened for a call. */
+  /** Paths that need approval: closed, except those in `opened`. */
   asked: string[];
   opened: string[];
   workspace: string;
   home: string;
   network: BoxNetwork;
   resources: Resources;
-  /** Of the bundle it was made from. */
+  /** The bundle's version. */
   version: number;
 };
 
-/** Every box has one of its own; the host's is not shown. */
+/** Every box has its own; the host's is not visible. */
 const SCRATCH = '/tmp';
 
 type FileAction = 'file.read' | 'file.write' | 'file.delete';
 const FILE_ACTIONS: readonly FileAction[] = ['file.read', 'file.write', 'file.delete'];
 
-/** Stands for all paths, of rules that name none. */
+/** Stands for all paths, in rules that name none. */
 export const ANY_PATH = '*';
 
 /**
- * `granted`: what people let one run of the agent reach besides. `opened`: of the paths that rules
- * ask about, those that a call was decided on; nobody can be asked while a command runs, so that
- * the others are closed.
+ * `granted`: further hosts that people granted to the run. `opened`: the paths with an ask rule on
+ * which this call was decided; the others are closed, because policy cannot ask while a command runs.
  */
 export async function boxRulesOf(
   policy: Policy,
@@ -49,15 +48,15 @@ export async function boxRulesOf(
   const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
   const home = homeOf(agent);
   const [reads, writes, deletes] = FILE_ACTIONS.map((action) =>
-    rights === undefined ? nothing : reachOf(rules, action, { home, opened }),
+    rights === undefined ? NO_REACH : fileReach(rules, action, { home, opened }),
   ) as [Reach, Reach, Reach];
-  // Who can write into a directory can remove what is in it, and see it.
+  // Write access to a directory implies that its entries can be listed and removed.
   const write = commonRoots([reads, writes, deletes]);
   const read = topmost(reads.roots).filter((path) => !write.some((root) => isWithin(path, root)));
   const inside = (closed: readonly string[], roots: readonly string[]) =>
     closed.filter((path) => roots.some((root) => path !== root && isWithin(path, root)));
-  // What may be read but not written, inside what may be written, is closed too: a plan of roots
-  // cannot say it, and less than policy allows is safe.
+  // Read-only paths inside writable roots are closed: a list of roots cannot express them, and less
+  // than policy allows is safe.
   const deny = topmost([
     ...inside(reads.closed, [...read, ...write]),
     ...inside([...writes.closed, ...deletes.closed], write),
@@ -86,23 +85,23 @@ export async function boxRulesOf(
 
 type Paths = Pick<AgentBoxRules, 'read' | 'write' | 'deny'>;
 
-/** True when some path that the one plan opens is closed, or may only be read, by the other. */
+/** Returns true when `now` closes, or makes read-only, some path that `before` opened. */
 export function isNarrower(now: Paths, before: Paths): boolean {
   const covers = (roots: readonly string[], path: string) =>
     roots.some((root) => isWithin(path, root));
-  const seen = [...now.read, ...now.write];
+  const visible = [...now.read, ...now.write];
   if (!before.write.every((path) => covers(now.write, path))) return true;
-  if (!before.read.every((path) => covers(seen, path))) return true;
-  /** What of a root is closed by a path: a part of it, all of it, or nothing. */
-  const closedBy = (path: string) =>
+  if (!before.read.every((path) => covers(visible, path))) return true;
+  /** The parts of `before` that closing this path closes. */
+  const closedParts = (path: string) =>
     [...before.read, ...before.write].flatMap((root) => {
       if (isWithin(path, root)) return [path];
       return isWithin(root, path) ? [root] : [];
     });
-  return now.deny.flatMap(closedBy).some((path) => !covers(before.deny, path));
+  return now.deny.flatMap(closedParts).some((path) => !covers(before.deny, path));
 }
 
-/** The paths that an operator declared for a tool, less what rules close for the agent. */
+/** The denied parts of a declared tool's paths, or why a rule closes one of them altogether. */
 export type DeclaredRules = { deny: string[] } | { refused: string };
 
 export async function declaredRulesOf(
@@ -114,53 +113,53 @@ export async function declaredRulesOf(
   const deny: string[] = [];
   for (const action of FILE_ACTIONS) {
     const roots = action === 'file.read' ? [...read, ...write] : write;
-    // A person was asked about the roots themselves, and not about what lies in them.
+    // Approval covered the roots themselves, not paths inside them that have their own ask rule.
     const isAsked = (path: string) => roots.some((root) => isWithin(root, path));
     const opened = askedFor(rules, action).filter(isAsked);
     const closed = closedFor(rules, action, opened);
     if (closed === 'all' && roots.length > 0)
-      return { refused: `a rule about ${action} that names no path could concern any` };
+      return { refused: `a rule about ${action} that names no path may apply to any path` };
     for (const path of closed === 'all' ? [] : closed) {
-      const root = roots.find((one) => isWithin(one, path));
+      const root = roots.find((candidate) => isWithin(candidate, path));
       if (root !== undefined) return { refused: `a rule closes ${root} to ${action}` };
-      if (roots.some((one) => isWithin(path, one))) deny.push(path);
+      if (roots.some((outer) => isWithin(path, outer))) deny.push(path);
     }
   }
   return { deny: topmost(deny) };
 }
 
-/** Roots that are open in all circumstances, and what is closed in any. */
+/** `roots` are open under all conditions; `closed` paths are closed under some condition. */
 type Reach = { roots: string[]; closed: string[] };
-const nothing: Reach = { roots: [], closed: [] };
+const NO_REACH: Reach = { roots: [], closed: [] };
 
-function reachOf(
+function fileReach(
   rules: readonly Rule[],
   action: FileAction,
   { home, opened }: { home: string; opened: readonly string[] },
 ): Reach {
   const closed = closedFor(rules, action, opened);
-  if (closed === 'all') return nothing;
+  if (closed === 'all') return NO_REACH;
   const fitting = rules.filter(({ scope }) => actionFits(scope.action, action));
   const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
-    // `== X` is about X alone; a root shows all that is in it.
+    // `== X` covers X alone; a root would show everything inside it.
     const named = scope.resource.op === '==' ? undefined : namedIn(scope.resource);
     const isOpen = effect === 'permit' && isUnconditional && named?.type === 'Path';
     return isOpen && named.id !== SCRATCH ? [named.id] : [];
   });
-  // Its own home is a private directory of the box, not one of those below the host's /home.
+  // The agent's home is a private directory of the box, not one below the host's /home.
   const isClosed = (path: string) =>
-    closed.some((one) => isWithin(path, one) && !(one === '/home' && isWithin(path, home)));
+    closed.some((dir) => isWithin(path, dir) && !(dir === '/home' && isWithin(path, home)));
   return { roots: roots.filter((path) => !isClosed(path)), closed };
 }
 
-/** What a rule closes in a box: a path, all of them, or none. */
+/** Returns the path that a rule closes in a box, ANY_PATH, or undefined when it closes none. */
 function closedBy(rule: Rule, action: FileAction): string | undefined {
   const { effect, scope, ask, isAboutTrees } = rule;
   if (effect !== 'forbid' || !actionFits(scope.action, action)) return undefined;
-  // What a command removes one by one is another thing, and nobody is asked about that.
+  // Such a rule covers one recursive delete call, not a command that deletes files one by one.
   if (ask !== null && isAboutTrees) return undefined;
   const named = namedIn(scope.resource);
-  // The kernel sees no circumstances: a rule about any path in some of them closes all.
+  // A plan cannot express conditions: a conditional rule about any path closes all paths.
   if (named === undefined) return concernsPaths(scope.resource) ? ANY_PATH : undefined;
   return named.type === 'Path' ? named.id : undefined;
 }
@@ -183,7 +182,7 @@ const askedFor = (rules: readonly Rule[], action: FileAction): string[] =>
 const concernsPaths = (resource: Scope['resource']): boolean =>
   resource.op !== 'is' || resource.entity_type === 'Path';
 
-/** Of all these roots, those that lie in a root of every list. */
+/** Returns the roots that are inside a root of every list. */
 function commonRoots(lists: readonly Reach[]): string[] {
   const all = lists.flatMap(({ roots }) => roots);
   return topmost(

@@ -1,5 +1,5 @@
-// The bundle on disk: sealed with a hash by agentd, opened by whoever decides. A document that does
-// not match its hash is no bundle.
+// Writes and reads the bundle file. agentd seals it with a hash; a document that does not match its
+// hash is rejected.
 import { readFileSync } from 'node:fs';
 import { canonicalJson, sha256Hex } from '../platform/json.ts';
 import { writeAtomically } from '../platform/state-dir.ts';
@@ -33,7 +33,7 @@ export function writeBundle(file: string, bundle: Bundle): void {
   writeAtomically(file, `${JSON.stringify(bundle)}\n`);
 }
 
-/** Throws as the file system does when there is none. */
+/** Throws the file system's error when the file cannot be read. */
 export function readBundle(file: string): BundleResult {
   const text = readFileSync(file, 'utf8');
   let value: unknown;

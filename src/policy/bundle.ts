@@ -1,5 +1,5 @@
-// The bundle: everything that decides, in one versioned document that agentd publishes and the
-// deciding daemons read. Its shape and its checks; files are bundle-file.ts's.
+// Defines and checks the bundle: the versioned document with all policy inputs, which agentd
+// publishes and the deciding daemons read (bundle-file.ts).
 import type { AgentRights } from './manifest-rules.ts';
 
 export const BUNDLE_FORMAT = 1;
@@ -7,13 +7,13 @@ export const BUNDLE_FORMAT = 1;
 export type SiteFile = { file: string; text: string };
 export type People = Record<string, { roles: string[] }>;
 
-/** What is published, without its number. */
+/** The bundle without its version and hash. */
 export type BundleContent = {
   /** Sorted by name. */
   site: SiteFile[];
-  /** null: nobody is named, so whoever holds the operator's key may everything a person may. */
+  /** Null when no people are configured: then every person has all roles. */
   people: People | null;
-  /** Directories of the runtime itself, which no agent may see. */
+  /** The runtime's own directories, which no agent may access. */
   protected: string[];
   agents: Record<string, AgentRights>;
 };
@@ -30,7 +30,7 @@ export type Bundle = BundleContent & {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Why this is no bundle; undefined when it is one. Who wrote it is trusted, its bytes are not. */
+/** Returns why this is not a bundle, or undefined. Its writer is trusted; its bytes are not. */
 export function bundleProblem(value: unknown): string | undefined {
   if (!isObject(value)) return 'it is not an object';
   if (value.format !== BUNDLE_FORMAT) return `its format is ${String(value.format)}, not 1`;
@@ -38,8 +38,8 @@ export function bundleProblem(value: unknown): string | undefined {
     return 'it has no version';
   if (typeof value.hash !== 'string') return 'it has no hash';
   const { site, people, agents } = value;
-  const isFile = (one: unknown) =>
-    isObject(one) && typeof one.file === 'string' && typeof one.text === 'string';
+  const isFile = (entry: unknown) =>
+    isObject(entry) && typeof entry.file === 'string' && typeof entry.text === 'string';
   if (!Array.isArray(site) || !site.every(isFile)) return 'its site rules are not readable';
   if (!Array.isArray(value.protected)) return 'it has no protected directories';
   if (people !== null && !isObject(people)) return 'its people are not readable';
@@ -48,7 +48,7 @@ export function bundleProblem(value: unknown): string | undefined {
   return undefined;
 }
 
-/** What the hash is of. */
+/** Picks the members that are hashed. */
 export const contentOf = ({ site, people, agents, ...rest }: BundleContent): BundleContent => ({
   site,
   people,

@@ -1,5 +1,5 @@
-// The capability table and the promise of delegation: nothing below gets what was not passed on
-// above.
+// The capability table, and the promise of delegation: no subtask gets a tool that was not
+// delegated to its parent.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -39,7 +39,7 @@ test('an agent that names nothing has the basic coordination tools and nothing e
   assert.deepEqual(toolsOf(manifest()), { tools: basic, unknown: [] });
 });
 
-test('a capability word gives all of its tools, deny wins over allow', () => {
+test('a capability gives all of its tools, and deny takes precedence over allow', () => {
   const tools = toolsWith({ allow: ['git.read', 'file.read'], deny: ['git.log'] });
   assert.deepEqual(
     tools.filter((tool) => !basic.includes(tool)),
@@ -48,7 +48,7 @@ test('a capability word gives all of its tools, deny wins over allow', () => {
   assert.deepEqual(toolsWith({ allow: ['git.read'], deny: ['git.read'] }), basic);
 });
 
-test('who may use the network may ask for more of it; who may not can be let ask alone', () => {
+test('network.external includes http.fetch and network.request; each can be granted alone', () => {
   const own = (allow: string[]) => toolsWith({ allow }).filter((tool) => !basic.includes(tool));
   assert.deepEqual(own(['network.external']), ['http.fetch', 'network.request']);
   assert.deepEqual(own(['network.request']), ['network.request']);
@@ -75,7 +75,7 @@ test('basic tools can be denied by name, but never the one that ends a task', ()
   ]);
 });
 
-test('unknown words are named once, and allow only a tool of that very name', () => {
+test('unknown names are reported once, and allow only the tool of that name', () => {
   const odd = manifest({ allow: ['git.reed', 'constructor.name'], deny: ['git.reed'] });
   odd.spec.approvals = { required: ['production.chnage'] };
   const { tools, unknown } = toolsOf(odd);
@@ -86,7 +86,7 @@ test('unknown words are named once, and allow only a tool of that very name', ()
   );
 });
 
-test('a declared tool is passed on by its name, by who has it', () => {
+test('a declared tool is delegated by its name, by an agent that has it', () => {
   const tools = toolsWith({ allow: ['service.restart', 'git.read'] });
   assert.deepEqual(delegationProblems(tools, { allow: ['service.restart'] }), []);
   assert.deepEqual(grantOf({ tools, delegations: [{ allow: ['service.restart'] }] }).tools, [
@@ -95,7 +95,7 @@ test('a declared tool is passed on by its name, by who has it', () => {
   assert.equal(delegationProblems(basic, { allow: ['service.restart'] }).length, 1);
 });
 
-test('the words that grant a tool are the words that give it', () => {
+test('wordsGranting lists exactly the capabilities that include a tool', () => {
   for (const tool of ALL_TOOLS) {
     const words = wordsGranting(tool);
     assert.ok(words.length > 0, tool);
@@ -104,7 +104,7 @@ test('the words that grant a tool are the words that give it', () => {
   assert.deepEqual(wordsGranting('no.such'), []);
 });
 
-test('a delegation narrows, keeps the basic tools, and the earliest end counts', () => {
+test('a delegation narrows, keeps the basic tools, and the earliest expiry applies', () => {
   const tools = toolsWith({ allow: ['git.read', 'logs.read', 'task.delegate'] });
   const grant = grantOf({
     tools,
@@ -124,7 +124,7 @@ test('a delegation narrows, keeps the basic tools, and the earliest end counts',
   assert.deepEqual(grantOf({ tools, delegations: [{ allow: [] }] }).tools, basic);
 });
 
-test('what a delegation gets wrong is said in words', () => {
+test('the problems of a delegation are described', () => {
   const tools = toolsWith({ allow: ['git.diff', 'logs.read'] });
   assert.deepEqual(delegationProblems(tools, { allow: ['logs.read'], deny: ['prod.write'] }), []);
   assert.deepEqual(
@@ -134,8 +134,8 @@ test('what a delegation gets wrong is said in words', () => {
     }),
     [
       'logs.raed is not a known capability or tool',
-      'git.read cannot be delegated by who has not got it (git.status, git.log, git.show)',
-      'secrets.read cannot be delegated by who has not got it',
+      'git.read cannot be delegated: the delegator lacks it (git.status, git.log, git.show)',
+      'secrets.read cannot be delegated: the delegator lacks it',
       'team.basic cannot be denied: without task.finish the task could not end',
     ],
   );
@@ -149,13 +149,13 @@ const own = fc.record({ allow: words, deny: words }).map(toolsWith);
 const isSubset = (part: readonly string[], whole: readonly string[]) =>
   part.every((tool) => whole.includes(tool));
 
-test('no chain of delegations allows what one of them left out, in any order', () => {
+test('no chain of delegations allows what one of them excludes, in any order', () => {
   fc.assert(
     fc.property(own, fc.array(delegation, { maxLength: 6 }), (tools, delegations) => {
       const grant = grantOf({ tools, delegations }).tools;
       assert.ok(isSubset(grant, tools));
-      for (const one of delegations) {
-        assert.ok(isSubset(grant, grantOf({ tools, delegations: [one] }).tools));
+      for (const delegation of delegations) {
+        assert.ok(isSubset(grant, grantOf({ tools, delegations: [delegation] }).tools));
       }
       const reversed = grantOf({ tools, delegations: delegations.toReversed() }).tools;
       assert.deepEqual(reversed, grant);
@@ -163,7 +163,7 @@ test('no chain of delegations allows what one of them left out, in any order', (
   );
 });
 
-test('down a chain of accepted delegations nobody has what an ancestor could not pass on', () => {
+test('in a chain of accepted delegations no agent has what an ancestor could not delegate', () => {
   const link = fc.record({ tools: own, passes: delegation });
   fc.assert(
     fc.property(own, fc.array(link, { minLength: 1, maxLength: 6 }), (first, chain) => {
@@ -176,8 +176,8 @@ test('down a chain of accepted delegations nobody has what an ancestor could not
         if (allow !== undefined && allow.length < asked.allow!.length) {
           assert.notDeepEqual(delegationProblems(grant, asked), []);
         }
-        // Naming an allow list passes on the delegator's own rights: its grant is a ceiling from
-        // here on.
+        // An allow list delegates the delegator's own rights, so its grant is the ceiling from here
+        // on.
         if (allow !== undefined) ceilings.push([...grant, ...basic]);
         above.push({ ...asked, ...(allow === undefined ? {} : { allow }) });
         grant = grantOf({ tools, delegations: above }).tools;

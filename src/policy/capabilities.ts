@@ -1,13 +1,12 @@
-// The one table from capability words to tools, and what delegation leaves of them. Pure. Site
-// rules, approvals and budgets narrow a grant further elsewhere; nothing here or there ever widens
-// one.
+// Maps capabilities and groups to tools, and computes the grant that delegations leave. Pure. Site
+// rules, approvals and budgets narrow a grant further elsewhere; nothing ever widens one.
 import type { Delegation } from '../wire/agentd.ts';
 import type { Manifest } from '../wire/manifest.ts';
 
-/** Without it no run could end, so no deny list takes it away. */
+/** Without it no run could end, so no deny list can remove it. */
 const finish = 'task.finish';
 
-/** What every agent has without naming it. */
+/** The tools that every agent has by default. */
 const BASIC = [
   finish,
   'message.send',
@@ -42,10 +41,7 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['test.tools', ['test.count_effect', 'test.echo']],
 ]);
 
-/**
- * Groups that bring capabilities with them. A manifest may name others too: they bring nothing by
- * themselves, and the site's own rules can refer to them.
- */
+/** Groups with capabilities. A manifest may name others too, for site rules to refer to. */
 const GROUPS = new Map<string, readonly string[]>([
   ['agent-read-docs', ['file.read']],
   ['agent-write-workspace', ['file.read', 'file.write_workspace']],
@@ -55,7 +51,7 @@ const GROUPS = new Map<string, readonly string[]>([
   ['agent-deploy-prod', ['prod.deploy']],
 ]);
 
-/** Each group with each word that it brings. */
+/** Returns each group with each capability that it brings. */
 export function wordsOfGroups(groups: readonly string[]): [group: string, word: string][] {
   return groups.flatMap((group) =>
     (GROUPS.get(group) ?? []).map((word): [string, string] => [group, word]),
@@ -64,49 +60,45 @@ export function wordsOfGroups(groups: readonly string[]): [group: string, word: 
 
 const TOOLS: ReadonlySet<string> = new Set([...CAPABILITIES.values()].flat());
 
-/**
- * Every word a manifest or a delegation may use, sorted: capabilities, and tools by their own name.
- */
+/** The sorted names that a manifest or delegation may use: of capabilities and of tools. */
 export const CAPABILITY_WORDS: readonly string[] = [
   ...new Set([...CAPABILITIES.keys(), ...TOOLS]),
 ].sort();
 
-/** What every agent has, and ends its work with; how its risk is meant differs from the others'. */
 export const isBasicTool = (tool: string): boolean => (BASIC as readonly string[]).includes(tool);
 
-/** What a person may pass on: everything the table knows. */
+/** A person can delegate every tool in the table. */
 export const ALL_TOOLS: readonly string[] = [...TOOLS].sort();
 
-/** A word that is both a capability and a tool means the capability. */
+/** Returns the tools of a capability, or the tool itself; a capability of that name wins. */
 function expand(word: string): readonly string[] | undefined {
   return CAPABILITIES.get(word) ?? (TOOLS.has(word) ? [word] : undefined);
 }
 
 const isKnownWord = (word: string): boolean => expand(word) !== undefined;
 
-/** A word that is not in the table can only be the name of a tool that an operator declared. */
-function allowedBy(words: readonly string[]): Set<string> {
+/** A name that is not in the table can only be that of a declared tool. */
+function expandAll(words: readonly string[]): Set<string> {
   return new Set(words.flatMap((word) => expand(word) ?? [word]));
 }
 
-/** An unknown word still denies the tool of exactly that name. */
-function deniedBy(words: readonly string[]): Set<string> {
-  const denied = new Set(words.flatMap((word) => expand(word) ?? [word]));
+function deniedTools(words: readonly string[]): Set<string> {
+  const denied = expandAll(words);
   denied.delete(finish);
   return denied;
 }
 
-/** The capability words that grant a tool. */
+/** Returns the capabilities that grant a tool. */
 export function wordsGranting(tool: string): string[] {
   return [...CAPABILITIES].filter(([, tools]) => tools.includes(tool)).map(([word]) => word);
 }
 
-/** The words that would take away what every run needs. A deny list that has one is refused. */
+/** Returns the names that include `task.finish`. A deny list with one of them is rejected. */
 export function undeniableWords(words: readonly string[]): string[] {
   return words.filter((word) => expand(word)?.includes(finish) === true);
 }
 
-/** The tools a manifest allows, sorted, and the words in it that mean nothing. */
+/** Returns the tools a manifest allows, sorted, and its unknown names. */
 export function toolsOf({
   spec,
 }: {
@@ -117,9 +109,9 @@ export function toolsOf({
 } {
   const { allow = [], deny = [] } = spec.tools ?? {};
   const required = spec.approvals?.required ?? [];
-  const denied = deniedBy(deny);
+  const denied = deniedTools(deny);
   const fromGroups = wordsOfGroups(spec.groups ?? []).map(([, word]) => word);
-  const tools = new Set([...BASIC, ...allowedBy([...allow, ...fromGroups])]);
+  const tools = new Set([...BASIC, ...expandAll([...allow, ...fromGroups])]);
   const words = new Set([...allow, ...deny, ...required]);
   return {
     tools: [...tools].filter((tool) => !denied.has(tool)).sort(),
@@ -130,13 +122,13 @@ export function toolsOf({
 export type Grant = {
   /** Sorted names. */
   tools: string[];
-  /** The earliest end of the delegations above; null when none of them has one. */
+  /** The earliest expiry of the delegations above; null when none of them expires. */
   expiresAt: string | null;
 };
 
 /**
- * What a run may do: its agent's tools, less whatever any delegation above it left out. A
- * delegation without an allow list passes on all that the receiver has itself.
+ * Computes a run's grant: its agent's tools, minus those that any delegation above it excludes. A
+ * delegation without an allow list excludes only its deny list.
  */
 export function grantOf(input: {
   tools: readonly string[];
@@ -146,10 +138,10 @@ export function grantOf(input: {
   let expiresAt: string | null = null;
   for (const { allow, deny, expires_at: end } of input.delegations) {
     if (allow !== undefined) {
-      const allowed = new Set([...BASIC, ...allowedBy(allow)]);
+      const allowed = new Set([...BASIC, ...expandAll(allow)]);
       tools = tools.filter((tool) => allowed.has(tool));
     }
-    const denied = deniedBy(deny ?? []);
+    const denied = deniedTools(deny ?? []);
     tools = tools.filter((tool) => !denied.has(tool));
     if (end !== undefined && (expiresAt === null || Date.parse(end) < Date.parse(expiresAt))) {
       expiresAt = end;
@@ -158,7 +150,7 @@ export function grantOf(input: {
   return { tools, expiresAt };
 }
 
-/** Sentences for what is wrong with a delegation. An agent can delegate only what it has. */
+/** Returns the problems of a delegation. An agent can delegate only tools that it has. */
 export function delegationProblems(
   delegatorTools: readonly string[],
   delegation: Delegation,
@@ -170,15 +162,17 @@ export function delegationProblems(
   const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnown(word));
   const excessive = [...new Set(allow)].flatMap((word) => {
     const missing = (expand(word) ?? []).filter((tool) => !has.has(tool));
-    const what = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;
-    return missing.length === 0 ? [] : [`${word} cannot be delegated by who has not got it${what}`];
+    const list = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;
+    return missing.length === 0
+      ? []
+      : [`${word} cannot be delegated: the delegator lacks it${list}`];
   });
   const end = delegation.expires_at;
   const isPast = end !== undefined && nowMs !== undefined && Date.parse(end) <= nowMs;
   return [
     ...unknown.map((word) => `${word} is not a known capability or tool`),
     ...excessive,
-    ...(isPast ? [`its end ${end} is past`] : []),
+    ...(isPast ? [`expires_at ${end} is in the past`] : []),
     ...undeniableWords(deny).map(
       (word) => `${word} cannot be denied: without ${finish} the task could not end`,
     ),

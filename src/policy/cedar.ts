@@ -1,5 +1,5 @@
-// Cedar, loaded at the first decision and not before: an idle runtime does not pay for it. Knows
-// how to ask it; what is asked is decide.ts's.
+// Wraps the Cedar engine (wasm). It is loaded at the first decision, so that an idle runtime does
+// not pay for its memory.
 import { readFileSync } from 'node:fs';
 import type * as CedarWasm from '@cedar-policy/cedar-wasm/nodejs';
 
@@ -15,7 +15,7 @@ export type CedarRequest = {
   context: Circumstances;
   entities: { uid: Uid; parents: Uid[] }[];
 };
-/** Ids of the rules whose conditions hold, and of those that could not be evaluated. */
+/** The ids of the rules that match, and of those that could not be evaluated. */
 export type Response =
   | { ok: true; holding: string[]; failed: string[] }
   | { ok: false; problem: string };
@@ -23,30 +23,27 @@ export type Response =
 export type ParseResult = { ok: true; json: PolicyJson } | { ok: false; errors: DetailedError[] };
 
 export type Cedar = {
-  /** One rule's text. */
+  /** Parses the text of one rule. */
   parse(text: string): ParseResult;
-  /** Against the schema; `warnings` are rules that could never hold. */
+  /** Validates against the schema; `warnings` are rules that can never match. */
   validate(rules: Record<string, string>): {
     errors: { id: string; error: DetailedError }[];
     warnings: { id: string; error: DetailedError }[];
   };
   /**
-   * Which of these rules hold; all of them permit, or all of them forbid, because Cedar names only
-   * those that decided. They are parsed once and kept under the key, which must stand for the same
-   * rules for ever.
+   * Returns which of these rules match. They must be all permits or all forbids, because Cedar names
+   * only the rules that decided. They are parsed once and cached by the key, which must always stand
+   * for the same rules.
    */
   hold(key: string, rules: () => Record<string, string>, question: CedarRequest): Response;
 };
 
-/**
- * Parsed sets that are kept. Cedar has no way to drop one, but a name can be used again.
- */
+/** Cedar cannot free a parsed set, but a name can be reused. */
 const SLOTS_MAX = 64;
 
 const readText = (name: string): string =>
   readFileSync(new URL(`./${name}`, import.meta.url), 'utf8');
 
-/** The rules that ship with agentd. */
 export const readBaseText = (): string => readText('base.cedar');
 
 let loading: Promise<Cedar> | undefined;
@@ -54,7 +51,7 @@ let loaded: Cedar | undefined;
 
 export function loadCedar(): Promise<Cedar> {
   loading ??= import('@cedar-policy/cedar-wasm/nodejs').then((module) => {
-    // It is CommonJS: Node finds its names, in a bundle it is only the default.
+    // It is CommonJS: Node detects its named exports, but a bundle has only the default export.
     const { default: whole } = module as unknown as { default: typeof CedarWasm };
     loaded = makeCedar(whole);
     return loaded;
@@ -65,7 +62,7 @@ export function loadCedar(): Promise<Cedar> {
   return loading;
 }
 
-/** undefined until somebody has loaded it. */
+/** Returns undefined before loadCedar has resolved. */
 export const cedarIfLoaded = (): Cedar | undefined => loaded;
 
 function makeCedar(wasm: typeof CedarWasm): Cedar {
@@ -88,18 +85,18 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
       };
     },
     hold(key, rules, { entities, ...question }) {
-      const slot = slots.slotOf(key, rules);
+      const slot = slots.acquireSlot(key, rules);
       if (!slot.ok) return slot;
-      const answer = wasm.statefulIsAuthorized({
+      const result = wasm.statefulIsAuthorized({
         ...question,
         context: question.context as CedarWasm.Context,
         entities: entities.map((entity) => ({ ...entity, attrs: {} })),
         preparsedPolicySetId: slot.name,
         validateRequest: false,
       });
-      if (answer.type === 'failure')
-        return { ok: false, problem: answer.errors.map(({ message }) => message).join('; ') };
-      const { reason, errors } = answer.response.diagnostics;
+      if (result.type === 'failure')
+        return { ok: false, problem: result.errors.map(({ message }) => message).join('; ') };
+      const { reason, errors } = result.response.diagnostics;
       return { ok: true, holding: reason, failed: errors.map(({ policyId }) => policyId) };
     },
   };
@@ -107,12 +104,12 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
 
 type Slot = { ok: true; name: string } | { ok: false; problem: string };
 
-/** The least recently used set gives its name, and with it Cedar's memory, to a new one. */
+/** A new set reuses the name, and so Cedar's memory, of the least recently used one. */
 function makeSlots(wasm: typeof CedarWasm) {
   const names = new Map<string, string>();
   const free = Array.from({ length: SLOTS_MAX }, (_, i) => `rules-${i}`);
   return {
-    slotOf(key: string, rules: () => Record<string, string>): Slot {
+    acquireSlot(key: string, rules: () => Record<string, string>): Slot {
       const known = names.get(key);
       if (known !== undefined) {
         names.delete(key);

@@ -1,5 +1,5 @@
-// A bundle's rules, read by Cedar: base and site once, an agent's own when it first asks. Decides
-// which rules concern whom; what they answer is decide.ts's.
+// Parses a bundle's rules with Cedar: base and site rules once, an agent's own at its first request.
+// Selects the rules whose principal fits; decide.ts evaluates them.
 import type { Bundle } from './bundle.ts';
 import { type Cedar, readBaseText } from './cedar.ts';
 import type { EntityParents, EntityUid } from './entities.ts';
@@ -15,7 +15,9 @@ export function compileBase(cedar: Cedar, bundle: Bundle): CompiledBase {
     const id = /^@id\("([a-z0-9-]+)"\)/.exec(text)?.[1] ?? String(line);
     return { id: `base:${id}`, text, from: 'every site' };
   });
-  return { rules: read(cedar, [...own, ...protect(bundle.protected), ...siteTexts(bundle)]) };
+  return {
+    rules: parseRules(cedar, [...own, ...protectDirs(bundle.protected), ...siteTexts(bundle)]),
+  };
 }
 
 export function siteTexts(bundle: Pick<Bundle, 'site'>): RuleText[] {
@@ -28,8 +30,8 @@ export function siteTexts(bundle: Pick<Bundle, 'site'>): RuleText[] {
   );
 }
 
-/** What the runtime itself keeps on disk. */
-function protect(dirs: readonly string[]): RuleText[] {
+/** Returns rules that forbid the runtime's own directories. */
+function protectDirs(dirs: readonly string[]): RuleText[] {
   return dirs.map((dir, i) => ({
     id: `base:runtime:${i + 1}`,
     from: dir,
@@ -46,17 +48,17 @@ export function compileAgent(
   base: CompiledBase,
   uid: EntityUid,
 ): CompiledPolicy {
-  const principal: EntityParents = { uid, parents: parentsOf(bundle, uid) };
+  const principal: EntityParents = { uid, parents: findParents(bundle, uid) };
   const shared = base.rules.filter(({ scope }) => scopeFits(scope.principal, principal));
   if (uid.type !== 'Agent' || !Object.hasOwn(bundle.agents, uid.id))
     return { principal, rules: shared };
-  const manifest = read(cedar, rulesOfManifest(uid.id, bundle.agents[uid.id]!));
+  const manifest = parseRules(cedar, rulesOfManifest(uid.id, bundle.agents[uid.id]!));
   return { principal, rules: [...shared, ...manifest] };
 }
 
 const EVERY_ROLE = ['approver', 'admin'];
 
-function parentsOf({ agents, people }: Bundle, { type, id }: EntityUid): EntityUid[] {
+function findParents({ agents, people }: Bundle, { type, id }: EntityUid): EntityUid[] {
   if (type === 'Agent') {
     const groups = Object.hasOwn(agents, id) ? (agents[id]!.groups ?? []) : [];
     return groups.map((group) => ({ type: 'Group', id: group }));
@@ -67,7 +69,7 @@ function parentsOf({ agents, people }: Bundle, { type, id }: EntityUid): EntityU
   return roles.map((role) => ({ type: 'Role', id: role }));
 }
 
-function read(cedar: Cedar, texts: readonly RuleText[]): Rule[] {
+function parseRules(cedar: Cedar, texts: readonly RuleText[]): Rule[] {
   return texts.map((text) => {
     const parsed = cedar.parse(text.text);
     if (!parsed.ok) throw new Error(`the rule ${text.id}: ${parsed.errors[0]?.message}`);

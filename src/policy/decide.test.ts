@@ -1,4 +1,4 @@
-// What is allowed, asked for and denied, and by which rule.
+// Decisions: allow, ask or deny, and the rules that decided.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Request, requestOfTouch } from './request.ts';
@@ -148,7 +148,7 @@ const decideApproval = (principal: string): Request => ({
   },
 });
 
-test('who may answer an approval is policy: roles when people are named, else any person', async () => {
+test('policy decides who may decide an approval: roles when people are configured, else any person', async () => {
   const open = policyOf({ coder: {} });
   const named = policyOf(
     { coder: {} },
@@ -170,7 +170,7 @@ test('who may answer an approval is policy: roles when people are named, else an
   assert.deepEqual(
     await answers(
       named,
-      ['alice', 'bob', 'eve', 'mallory'].map((one) => decideApproval(`person:${one}`)),
+      ['alice', 'bob', 'eve', 'mallory'].map((name) => decideApproval(`person:${name}`)),
     ),
     [
       'deny site:10-deploys.cedar:1',
@@ -181,7 +181,7 @@ test('who may answer an approval is policy: roles when people are named, else an
   );
 });
 
-test('a host that a person granted is permitted, but no forbid and no question is passed by', async () => {
+test('a host that a person granted is permitted, but forbid and ask rules still apply', async () => {
   const site = {
     '10.cedar':
       'forbid (principal, action == Action::"net.connect", resource == Host::"evil.org");',
@@ -208,7 +208,7 @@ test('a host that a person granted is permitted, but no forbid and no question i
         'ask base:outside-sends',
       ],
     );
-    // The control: what nobody granted.
+    // Control: a host that was not granted.
     const [plain] = await answers(policy, [net('docs.org', 443)]);
     assert.equal(plain, i === 0 ? 'deny' : 'ask manifest:coder:net.connect:2');
     const [not] = await answers(policy, [net('docs.org', 443, { granted: false })]);
@@ -216,7 +216,7 @@ test('a host that a person granted is permitted, but no forbid and no question i
   }
 });
 
-test('a path that a tool was declared with is permitted, but no forbid and no question is passed by', async () => {
+test("a declared tool's path is permitted, but forbid and ask rules still apply", async () => {
   const site = {
     '10.cedar':
       'forbid (principal, action, resource in Path::"/srv/app/keys");' +
@@ -249,7 +249,7 @@ test('a path that a tool was declared with is permitted, but no forbid and no qu
   );
 });
 
-test('a delegation that left a tool out is looked at too', async () => {
+test('a delegation that excludes a tool denies it', async () => {
   const policy = policyOf({ coder: { tools: { allow: ['git.read'] } } });
   assert.deepEqual(
     await answers(policy, [
@@ -260,7 +260,7 @@ test('a delegation that left a tool out is looked at too', async () => {
   );
 });
 
-test('what cannot be understood is denied', async () => {
+test('malformed requests are denied', async () => {
   const network = { allow: ['github.com'] };
   const approvals = { required: ['network.external'] };
   const policy = policyOf({ coder: { filesystem: { read: ['/'] }, network, approvals } });
@@ -282,7 +282,7 @@ test('what cannot be understood is denied', async () => {
     assert.equal((await policy.decide(request)).answer, 'deny', JSON.stringify(request));
 });
 
-test('a rule that forbids and cannot be evaluated forbids', async () => {
+test('a forbid that cannot be evaluated forbids', async () => {
   const overflow = 'context.port + 9223372036854775807 > 0';
   const request = net('github.com', 443);
   const agents = { coder: { network: { allow: ['github.com'] } } };
@@ -300,7 +300,7 @@ test('a rule that forbids and cannot be evaluated forbids', async () => {
   ]);
 });
 
-test('a rule ends at the moment it names, also for a question that was just asked', async () => {
+test('a rule expires at its @until, also for a request that was just decided', async () => {
   let now = Date.parse('2026-01-01T00:00:00Z');
   const policy = policyOf(
     { coder: {} },
@@ -320,7 +320,7 @@ test('a rule ends at the moment it names, also for a question that was just aske
   assert.equal((await policy.decide(request)).answer, 'deny');
 });
 
-test('the strictest answer of a whole call holds', async () => {
+test('the strictest decision applies to a whole call', async () => {
   const policy = policyOf({ coder: { tools: { allow: ['file.read', 'prod.deploy'] } } });
   const all = (requests: Request[]) => policy.decideAll(requests);
   const fine = [call('file.read'), file('file.read', '/workspace/a')];

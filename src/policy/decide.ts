@@ -1,5 +1,5 @@
-// The one decision. Order: a rule that forbids → deny; nothing permits → deny; a rule that asks →
-// ask; else allow. A question that cannot be understood and a rule that cannot be evaluated deny.
+// Decides policy requests. Order: a matching forbid → deny; no matching permit → deny; a matching
+// @ask → ask; else allow. Malformed requests and rules that cannot be evaluated deny.
 import type { Bundle } from './bundle.ts';
 import { type Cedar, type CedarRequest, cedarIfLoaded, loadCedar } from './cedar.ts';
 import { type CompiledBase, type CompiledPolicy, compileAgent, compileBase } from './compile.ts';
@@ -11,29 +11,30 @@ import { shapeProblem } from './shapes.ts';
 export type Policy = {
   version: number;
   hash: string;
-  /** Loads what deciding needs; decideNow works from then on. Refuses rules that do not parse. */
+  /** Loads Cedar and the rules, for decideNow. Rejects when a rule does not parse. */
   warm(): Promise<void>;
   decide(request: Request): Promise<PolicyDecision>;
-  /** The same at once; only after `warm`. */
+  /** Decides synchronously; throws before `warm` has resolved. */
   decideNow(request: Request): PolicyDecision;
-  /** The strictest answer to all of them. */
+  /** Returns the strictest decision. */
   decideAll(requests: readonly Request[]): Promise<PolicyDecision>;
-  /** Everything that can decide about this principal. */
+  /** Returns all rules that can apply to this principal. */
   rulesOf(principal: string): Promise<readonly Rule[]>;
   bundle: Bundle;
 };
 
 const AGENTS_MAX = 64;
-const ANSWERS_MAX = 2_048;
+const DECISIONS_MAX = 2_048;
 
-/** Sets of rules in Cedar are named after the policy they belong to. */
+/** Makes the cache keys of rule sets in Cedar unique per policy. */
 let serial = 0;
 
 export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Policy {
   const own = ++serial;
-  const answers = new Map<string, PolicyDecision>();
+  const decisions = new Map<string, PolicyDecision>();
   const compiled = new Map<string, CompiledPolicy>();
   let base: CompiledBase | undefined;
+  /** When the next rule expires. */
   let changesAtMs = Number.POSITIVE_INFINITY;
 
   const warm = async (): Promise<void> => {
@@ -51,7 +52,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     return found;
   };
 
-  /** Rules that have ended are left out; answers that rest on them are forgotten. */
+  /** Leaves out expired rules, and notes the next expiry so that cached decisions are dropped. */
   const inForce = (rules: readonly Rule[], now: number): Rule[] => {
     for (const { untilMs } of rules)
       if (untilMs !== null && untilMs > now) changesAtMs = Math.min(changesAtMs, untilMs);
@@ -59,69 +60,65 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
   };
 
   const decideFresh = (request: Request, now: number): PolicyDecision => {
-    const say = (
-      answer: PolicyDecision['answer'],
-      rules: string[],
-      reason: string,
-    ): PolicyDecision => ({
-      answer,
-      rules,
+    const { version } = bundle;
+    const deny = (rule: string, reason: string): PolicyDecision => ({
+      answer: 'deny',
+      rules: [rule],
       reason,
-      version: bundle.version,
+      version,
     });
     const cedar = cedarIfLoaded();
-    if (cedar === undefined || base === undefined) throw new Error('decided before it was warm');
+    if (cedar === undefined || base === undefined) throw new Error('decideNow called before warm');
     const uid = readPrincipal(request.principal);
-    if (uid === undefined) return say('deny', ['base:unknown'], 'nobody has such a name');
+    if (uid === undefined) return deny('base:unknown', 'the principal is invalid');
     if (uid.type === 'Agent' && !Object.hasOwn(bundle.agents, uid.id))
-      return say('deny', ['base:unknown'], `there is no agent ${uid.id}`);
+      return deny('base:unknown', `agent ${uid.id} not found`);
     const context = { labels: [], ...request.context };
     const { action, resource } = request;
-    const odd =
+    const malformed =
       shapeProblem({ principal: uid.type, action, resource: resource.type, context }) ??
       contradiction(resource, context);
-    if (odd !== undefined) return say('deny', ['base:shape'], `it cannot be decided: ${odd}`);
-    const place = placeResource(resource);
-    if (!place.ok) return say('deny', ['base:canonical'], place.problem);
-    let found: CompiledPolicy;
+    if (malformed !== undefined) return deny('base:shape', `it cannot be decided: ${malformed}`);
+    const found = placeResource(resource);
+    if (!found.ok) return deny('base:canonical', found.problem);
+    let policy: CompiledPolicy;
     try {
-      found = compiledFor(cedar, uid);
+      policy = compiledFor(cedar, uid);
     } catch (error) {
-      return say('deny', ['base:error'], `it cannot be decided: ${(error as Error).message}`);
+      return deny('base:error', `it cannot be decided: ${(error as Error).message}`);
     }
-    const { rules, principal } = found;
-    const asked = { principal, action, resource: place.placed };
-    const fitting = inForce(rules, now).filter((rule) => ruleFits(rule, asked));
-    const question: CedarRequest = {
+    const { rules, principal } = policy;
+    const query = { principal, action, resource: found.placed };
+    const fitting = inForce(rules, now).filter((rule) => ruleFits(rule, query));
+    const cedarRequest: CedarRequest = {
       principal: uid,
       action: { type: 'Action', id: action },
-      resource: place.placed.uid,
+      resource: found.placed.uid,
       context,
-      entities: [principal, place.placed],
+      entities: [principal, found.placed],
     };
-    const holding = matchingRules(cedar, own, fitting, question);
-    if ('problem' in holding)
-      return say('deny', ['base:error'], `it cannot be decided: ${holding.problem}`);
-    const verdict = evaluate(holding);
-    const reason = verdict.reason ?? `nothing allows ${uid.id} ${action} on ${resource.id}`;
-    return say(verdict.answer, verdict.rules, reason);
+    const matching = matchingRules(cedar, own, fitting, cedarRequest);
+    if ('problem' in matching)
+      return deny('base:error', `it cannot be decided: ${matching.problem}`);
+    const reason = `no rule allows ${uid.id} ${action} on ${resource.id}`;
+    return { reason, ...evaluate(matching), version };
   };
 
   const decideNow = (request: Request): PolicyDecision => {
     const now = nowMs();
     if (now >= changesAtMs) {
-      answers.clear();
+      decisions.clear();
       changesAtMs = Number.POSITIVE_INFINITY;
     }
     const key = JSON.stringify(request);
-    const known = answers.get(key);
+    const known = decisions.get(key);
     if (known !== undefined) return known;
-    const answer = decideFresh(request, now);
-    // Kept and given out again: nobody may change it.
-    Object.freeze(Object.freeze(answer).rules);
-    if (answers.size >= ANSWERS_MAX) answers.delete(answers.keys().next().value!);
-    answers.set(key, answer);
-    return answer;
+    const decision = decideFresh(request, now);
+    // Frozen because all callers share the cached object.
+    Object.freeze(Object.freeze(decision).rules);
+    if (decisions.size >= DECISIONS_MAX) decisions.delete(decisions.keys().next().value!);
+    decisions.set(key, decision);
+    return decision;
   };
   const decide = async (request: Request): Promise<PolicyDecision> => {
     if (base === undefined) await warm();
@@ -149,47 +146,47 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
 
 type RuleOutcome = { answer: PolicyDecision['answer']; rules: string[]; reason?: string };
 
-function evaluate(holding: readonly Rule[]): RuleOutcome {
-  const forbids = holding.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
+function evaluate(matching: readonly Rule[]): RuleOutcome {
+  const forbids = matching.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
   if (forbids.length > 0) return because('deny', forbids, 'forbidden');
-  const permits = holding.filter(({ effect }) => effect === 'permit');
+  const permits = matching.filter(({ effect }) => effect === 'permit');
   if (permits.length === 0) return { answer: 'deny', rules: [] };
-  const asks = holding.filter(({ ask }) => ask !== null);
+  const asks = matching.filter(({ ask }) => ask !== null);
   return asks.length > 0 ? because('ask', asks, 'asked') : because('allow', permits, 'allowed');
 }
 
 function because(
   answer: PolicyDecision['answer'],
   rules: readonly Rule[],
-  how: string,
+  verb: string,
 ): RuleOutcome {
   const ids = rules.map(({ id }) => id);
-  const words = rules.flatMap(({ ask, why }) => ask ?? why ?? []);
-  const reason = words.length === 0 ? `${how} by ${ids.join(', ')}` : words.join('; ');
+  const reasons = rules.flatMap(({ ask, why }) => ask ?? why ?? []);
+  const reason = reasons.length === 0 ? `${verb} by ${ids.join(', ')}` : reasons.join('; ');
   return { answer, rules: ids, reason };
 }
 
 /**
- * The rules that hold. One without conditions holds where its scope fits; the others are Cedar's to
- * say. What Cedar cannot evaluate counts as not permitting, and as forbidding.
+ * Returns the rules that match. A rule without conditions matches where its scope fits; Cedar
+ * evaluates the others. A rule that Cedar cannot evaluate matches if it forbids, not if it permits.
  */
 function matchingRules(
   cedar: Cedar,
   policy: number,
   fitting: readonly Rule[],
-  question: CedarRequest,
+  request: CedarRequest,
 ): Rule[] | { problem: string } {
-  const holds = new Set<string>();
+  const matches = new Set<string>();
   for (const effect of ['forbid', 'permit'] as const) {
-    const open = fitting.filter((rule) => !rule.isUnconditional && rule.effect === effect);
-    if (open.length === 0) continue;
-    const key = `${policy} ${open.map(({ id }) => id).join(' ')}`;
-    // As text: numbers of 64 bits would not survive as JSON.
-    const texts = () => Object.fromEntries(open.map(({ id, text }) => [id, text]));
-    const response = cedar.hold(key, texts, question);
+    const conditional = fitting.filter((rule) => !rule.isUnconditional && rule.effect === effect);
+    if (conditional.length === 0) continue;
+    const key = `${policy} ${conditional.map(({ id }) => id).join(' ')}`;
+    // Sent as text, because 64-bit integers would not survive as JSON.
+    const texts = () => Object.fromEntries(conditional.map(({ id, text }) => [id, text]));
+    const response = cedar.hold(key, texts, request);
     if (!response.ok) return response;
-    for (const id of response.holding) holds.add(id);
-    if (effect === 'forbid') for (const id of response.failed) holds.add(id);
+    for (const id of response.holding) matches.add(id);
+    if (effect === 'forbid') for (const id of response.failed) matches.add(id);
   }
-  return fitting.filter(({ id, isUnconditional }) => isUnconditional || holds.has(id));
+  return fitting.filter(({ id, isUnconditional }) => isUnconditional || matches.has(id));
 }

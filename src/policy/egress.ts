@@ -1,15 +1,15 @@
-// The way out as a box sees it: one address, and the settings that make programs use it. The
-// listener is the warden's, what may pass is egressd's.
+// The egress proxy as a box sees it: its address, and the environment that makes programs use it.
+// The warden listens there; egressd decides what may pass.
 
-/** In every box with a way out, in its own network namespace. */
+/** The same in every box with egress, because each has its own network namespace. */
 export const PROXY_URL = 'http://127.0.0.1:3128';
-/** What runs inside the box itself is reached directly; there is no other network in there. */
+/** Servers inside the box are reached directly; the box has no other network. */
 const DIRECT = 'localhost,127.0.0.1,::1';
 
 /**
- * Environment of every process in a box with a way out. Both spellings: curl reads only the lower
- * case of http_proxy, others only the upper. Git takes its setting from here before any file, so
- * that a repository cannot name another proxy.
+ * Returns the environment of every process in a box with egress. Both spellings are set: curl reads
+ * only lower-case http_proxy, other programs only upper case. For Git these variables take
+ * precedence over every file, so that a repository cannot name another proxy.
  */
 export function proxyEnvironment(proxyUrl: string = PROXY_URL): Record<string, string> {
   return {

@@ -1,5 +1,5 @@
-// Who and what a question is about, with everything they are in: a tool in its capabilities, a path
-// in the directories above it, an agent in its groups. Pure.
+// Builds the Cedar entities of a request with their parents: a tool's capabilities, a path's
+// directories, an agent's groups. Pure.
 import { wordsGranting } from './capabilities.ts';
 import { parseHost, suffixesOf } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
@@ -16,7 +16,7 @@ const KINDS: Readonly<Record<string, string>> = {
   external: 'External',
 };
 
-/** agent:coder → Agent::"coder". */
+/** Parses agent:coder into Agent::"coder". */
 export function readPrincipal(principal: string): EntityUid | undefined {
   const at = principal.indexOf(':');
   const type = KINDS[principal.slice(0, at)];
@@ -26,7 +26,7 @@ export function readPrincipal(principal: string): EntityUid | undefined {
 
 const SCOPE = /^[a-z][a-z0-9_-]*(:[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+)*)?$/;
 
-/** project:app/coder lies in project:app, which lies in project. */
+/** Returns the scopes above: project:app/coder is in project:app, which is in project. */
 export function scopesAbove(scope: string): string[] {
   const [kind = '', rest] = scope.split(':', 2);
   if (rest === undefined) return [];
@@ -38,37 +38,40 @@ export function scopesAbove(scope: string): string[] {
 export const isScope = (text: string): boolean =>
   SCOPE.test(text) && !text.split(/[:/]/).some((part) => part === '.' || part === '..');
 
-const at = (type: string, ids: readonly string[]): EntityUid[] => ids.map((id) => ({ type, id }));
+const toUids = (type: string, ids: readonly string[]): EntityUid[] =>
+  ids.map((id) => ({ type, id }));
 
-/** A resource in its place; anything but its one canonical spelling is refused. */
+/** Returns a resource with its parents. Rejects every spelling but the canonical one. */
 export function placeResource(resource: { type: ResourceType; id: string }): PlaceResult {
   const { type, id } = resource;
   const placed = (parents: EntityUid[]): PlaceResult => ({
     ok: true,
     placed: { uid: { type, id }, parents },
   });
-  const odd = (problem: string): PlaceResult => ({
+  const reject = (problem: string): PlaceResult => ({
     ok: false,
-    problem: `${JSON.stringify(id.slice(0, 200))} cannot be decided about: ${problem}`,
+    problem: `cannot decide about ${JSON.stringify(id.slice(0, 200))}: ${problem}`,
   });
   if (type === 'Path') {
     const found = canonicalPath(id);
-    return found.ok ? placed(at('Path', pathsAbove(id))) : odd(found.problem);
+    return found.ok ? placed(toUids('Path', pathsAbove(id))) : reject(found.problem);
   }
   if (type === 'Host') {
     const host = parseHost(id);
-    if ('problem' in host) return odd(host.problem);
-    if (host.value.name !== id) return odd(`its canonical form is ${host.value.name}`);
-    return placed(at('Host', suffixesOf(host.value)));
+    if ('problem' in host) return reject(host.problem);
+    if (host.value.name !== id) return reject(`its canonical form is ${host.value.name}`);
+    return placed(toUids('Host', suffixesOf(host.value)));
   }
   if (type === 'Scope') {
-    return isScope(id) ? placed(at('Scope', scopesAbove(id))) : odd('it is not a scope');
+    return isScope(id) ? placed(toUids('Scope', scopesAbove(id))) : reject('it is not a scope');
   }
-  if (type === 'Tool') return placed(at('Capability', capabilitiesOf(id)));
+  // A tool's own name always counts as a capability that grants it.
+  if (type === 'Tool')
+    return placed(toUids('Capability', [...new Set([...wordsGranting(id), id])]));
   return placed([]);
 }
 
-const SAID_AGAIN: Partial<Record<ResourceType, string>> = {
+const CONTEXT_KEYS: Partial<Record<ResourceType, string>> = {
   Tool: 'tool',
   Path: 'path',
   Host: 'host',
@@ -76,20 +79,15 @@ const SAID_AGAIN: Partial<Record<ResourceType, string>> = {
   Model: 'model',
 };
 
-/** Rules may look at the thing or at its name: both must say the same. */
+/** Returns how the context contradicts the resource: rules may refer to either. */
 export function contradiction(
   { type, id }: { type: ResourceType; id: string },
   context: PolicyContext,
 ): string | undefined {
-  const name = SAID_AGAIN[type];
+  const name = CONTEXT_KEYS[type];
   if (name !== undefined && context[name] !== id) return `${name} is not ${id}`;
   if (type !== 'Host') return undefined;
   const host = parseHost(id);
   const isRight = 'value' in host && context.is_address === (host.value.ip !== undefined);
   return isRight ? undefined : 'is_address is wrong';
-}
-
-/** The words that grant a tool; its own name is always one of them. */
-function capabilitiesOf(tool: string): string[] {
-  return [...new Set([...wordsGranting(tool), tool])];
 }

@@ -1,4 +1,4 @@
-// Hosts have one spelling, and one rule says which of them a pattern matches.
+// Hosts have one canonical form, and all decisions use the same match.
 import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { describe, it } from 'node:test';
@@ -43,7 +43,7 @@ describe('a host', () => {
       assert.deepEqual(parseHost(text), { value: { name, ip: undefined } }, text);
   });
 
-  it('that is an address is known as one', () => {
+  it('that is an address is recognized as one', () => {
     for (const [text, name, family] of [
       ['127.0.0.1', '127.0.0.1', 4],
       ['10.0.0.1.', '10.0.0.1', 4],
@@ -56,7 +56,7 @@ describe('a host', () => {
     }
   });
 
-  it('is rejected when readers could differ about it', () => {
+  it('is rejected when two parsers could read it differently', () => {
     for (const text of [
       '',
       '.',
@@ -108,7 +108,7 @@ describe('a host', () => {
       assert.ok(isRejected(parseHost(text)), JSON.stringify(text));
   });
 
-  it('keeps its spelling, which the URL standard has too', () => {
+  it('is stable, and is the form of the URL standard', () => {
     fc.assert(
       fc.property(someHostText, (text) => {
         const host = parseHost(text);
@@ -124,7 +124,7 @@ describe('a host', () => {
 });
 
 describe('an address', () => {
-  it('is what Node takes for one, in its plain form only', () => {
+  it('is what Node accepts as one, in its plain form only', () => {
     const text = fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ maxLength: 20 }));
     fc.assert(
       fc.property(text, (written) => {
@@ -194,7 +194,7 @@ describe('a pattern', () => {
       assert.ok(!matches('*.github.com', other), other);
   });
 
-  it('is rejected when nothing, or nobody knows what, would match it', () => {
+  it('is rejected when nothing would match it, or when it is ambiguous', () => {
     for (const text of ['', '*', '*.', '*.*.a.com', '*a.com', 'a.*.com', '*.10.0.0.1', '*.[::1]'])
       assert.ok(isRejected(parseHostPattern(text)), text);
     assert.ok('value' in parseHostPattern('*.com'), 'a rule may forbid a top-level domain');
@@ -202,19 +202,19 @@ describe('a pattern', () => {
     assert.ok('value' in parseAllowedHost('*.example.com'));
   });
 
-  it('matches as an entity of Cedar does', () => {
+  it('matches like a Cedar entity', () => {
     assert.deepEqual(suffixesOf(parsed(parseHost('a.b.org'))), ['*.b.org', '*.org']);
     assert.deepEqual(suffixesOf(parsed(parseHost('10.0.0.1'))), []);
     let count = 0;
     fc.assert(
       fc.property(somePatternAndHost, ([text, name]) => {
-        const [one, host] = [parseHostPattern(text), parseHost(name)];
-        if ('problem' in one || 'problem' in host) return;
+        const [pattern, host] = [parseHostPattern(text), parseHost(name)];
+        if ('problem' in pattern || 'problem' in host) return;
         const entities = [host.value.name, ...suffixesOf(host.value)];
-        const isMatch = matchesHost(one.value, host.value);
-        assert.equal(isMatch, entities.includes(one.value.text));
+        const isMatch = matchesHost(pattern.value, host.value);
+        assert.equal(isMatch, entities.includes(pattern.value.text));
         if (isMatch) count++;
-        assert.deepEqual(parseHostPattern(one.value.text), one, 'it keeps its spelling');
+        assert.deepEqual(parseHostPattern(pattern.value.text), pattern, 'its form is stable');
       }),
       { numRuns: 20_000 },
     );
@@ -222,19 +222,19 @@ describe('a pattern', () => {
   });
 
   it('overlaps another exactly when some host matches both', () => {
-    /** A host that matches, for which no pattern is written. */
+    /** A host that matches, but that no pattern names. */
     const someMatch = ({ host, isSuffix }: HostPattern): Host =>
       isSuffix ? { name: `witness.${host.name}`, ip: undefined } : host;
     let count = 0;
     fc.assert(
-      fc.property(twoPatterns, ([one, two]) => {
-        const [a, b] = [parseHostPattern(one), parseHostPattern(two)];
+      fc.property(twoPatterns, ([first, second]) => {
+        const [a, b] = [parseHostPattern(first), parseHostPattern(second)];
         if ('problem' in a || 'problem' in b) return;
         const both = [a.value, b.value].map(someMatch);
         const isShared = both.some(
           (host) => matchesHost(a.value, host) && matchesHost(b.value, host),
         );
-        assert.equal(overlap(a.value, b.value), isShared, `${one} ${two}`);
+        assert.equal(overlap(a.value, b.value), isShared, `${first} ${second}`);
         assert.equal(overlap(b.value, a.value), isShared);
         if (isShared) count++;
       }),

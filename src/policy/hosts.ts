@@ -1,13 +1,13 @@
-// Parses and matches hosts. Policy, toold and egressd all decide with this module, so that a name
-// means the same to each of them. Text that two readers could understand differently is rejected.
-// Which addresses may be dialled is egressd's decision.
+// Parses and matches hosts. Policy, toold and egressd all use this module, so that a name means the
+// same to each of them. Text that two parsers could read differently is rejected. egressd decides
+// which addresses may be dialed.
 
 export type ParseOutcome<T> = { value: T } | { problem: string };
 const problem = (text: string) => ({ problem: text });
 
 export type Ip = { family: 4 | 6; text: string; bytes: readonly number[] };
 
-/** `name` is the one spelling: lower case, A-labels, no dot at the end; of an address its text. */
+/** `name` is canonical: lower case, A-labels, no trailing dot; for an address its text. */
 export type Host = { name: string; ip: Ip | undefined };
 
 /** Accepts four decimal numbers and nothing else: no 0x7f.1, no 0177.0.0.1, no 2130706433. */
@@ -20,7 +20,7 @@ function parseIp4(text: string): Ip | undefined {
 /** Without brackets. A zone (`%eth0`) names an interface of this machine and is rejected. */
 function parseIp6(text: string): Ip | undefined {
   if (!/^[0-9a-f:.]{2,45}$/i.test(text) || !text.includes(':')) return undefined;
-  const canonical = hostnameOf(`[${text}]`)?.slice(1, -1);
+  const canonical = toHostname(`[${text}]`)?.slice(1, -1);
   if (canonical === undefined) return undefined;
   const [before = '', after] = canonical.split('::');
   const groups = (part: string) => (part === '' ? [] : part.split(':'));
@@ -35,15 +35,15 @@ function parseIp6(text: string): Ip | undefined {
 
 export const parseIp = (text: string): Ip | undefined => parseIp4(text) ?? parseIp6(text);
 
-/** The platform's own IDNA and IPv6 rules: those of the URL standard. */
-const hostnameOf = (text: string): string | undefined => URL.parse(`http://${text}/`)?.hostname;
+/** Applies the IDNA and IPv6 rules of the URL standard. */
+const toHostname = (text: string): string | undefined => URL.parse(`http://${text}/`)?.hostname;
 
 const NAME_CHARS_MAX = 253;
 const LABEL = /^(?!-)[a-z0-9_-]{1,63}(?<!-)$/;
-/** Every ASCII character that no name has; letters of other scripts are left to IDNA. */
+/** ASCII characters that no name contains; letters of other scripts are left to IDNA. */
 const NOT_IN_NAMES = /[\0-\x2c\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]/;
 
-/** A name, an IPv4 address, or an IPv6 address with or without brackets. */
+/** Accepts a name, an IPv4 address, or an IPv6 address with or without brackets. */
 export function parseHost(text: string): ParseOutcome<Host> {
   const bracketed = /^\[(.*)\]$/.exec(text)?.[1];
   if (bracketed !== undefined || text.includes(':')) {
@@ -54,10 +54,11 @@ export function parseHost(text: string): ParseOutcome<Host> {
   }
   if (text === '' || text.length > NAME_CHARS_MAX + 1)
     return problem(`it is empty or longer than ${NAME_CHARS_MAX} characters`);
-  if (NOT_IN_NAMES.test(text)) return problem('it contains a character that no host name has');
+  if (NOT_IN_NAMES.test(text))
+    return problem('it contains a character that is not allowed in host names');
   const isAscii = /^[\0-\x7f]*$/.test(text);
-  const ascii = isAscii ? text.toLowerCase() : hostnameOf(text);
-  if (ascii === undefined) return problem('it is not a valid international name');
+  const ascii = isAscii ? text.toLowerCase() : toHostname(text);
+  if (ascii === undefined) return problem('it is not a valid internationalized name');
   return parseName(ascii.endsWith('.') ? ascii.slice(0, -1) : ascii, isAscii);
 }
 
@@ -65,28 +66,28 @@ function parseName(name: string, isAscii: boolean): ParseOutcome<Host> {
   const labels = name.split('.');
   if (name.length > NAME_CHARS_MAX || !labels.every((label) => LABEL.test(label)))
     return problem('it is not a host name');
-  // The URL standard takes a name that ends in a number for an address, in forms others do not.
+  // The URL standard treats a name that ends in a number as an address; other parsers do not.
   if (/^(\d+|0x[0-9a-f]*)$/.test(labels.at(-1)!)) {
     const ip = isAscii ? parseIp4(name) : undefined;
     return ip === undefined
-      ? problem('it is an address in an odd form; write it as four decimal numbers')
+      ? problem('it is an address in an unusual form; write it as four decimal numbers')
       : { value: { name, ip } };
   }
-  // The URL parser would spell it differently, or rejects it.
-  if (hostnameOf(name) !== name) return problem('it is not a host name');
+  // The URL parser would change or reject it.
+  if (toHostname(name) !== name) return problem('it is not a host name');
   return { value: { name, ip: undefined } };
 }
 
 export type Target = { host: Host; port: number };
 
-/** `host:port`; the port may be absent only where there is a default. IPv6 needs brackets. */
+/** Parses `host:port`; only with a default may the port be absent. IPv6 needs brackets. */
 export function parseAuthority(text: string, portDefault?: number): ParseOutcome<Target> {
-  if (text.includes('@')) return problem('it has a user name in it');
+  if (text.includes('@')) return problem('it contains a user name');
   const found = /^(\[[^\]]*\]|[^:]*)(?::([1-9]\d{0,4}))?$/.exec(text);
   if (found === null) return problem('it is not host:port');
   const port = found[2] === undefined ? portDefault : Number(found[2]);
   if (port === undefined) return problem('it has no port');
-  if (port > 65_535) return problem('there is no such port');
+  if (port > 65_535) return problem(`${port} is not a port`);
   const host = parseHost(found[1]!);
   return 'problem' in host ? host : { value: { host: host.value, port } };
 }
@@ -96,7 +97,7 @@ export const authorityOf = ({ host, port }: Target): string =>
 
 /**
  * One host, or with `isSuffix` (written `*.example.com`) every name below one, at any depth. `text`
- * is its one spelling, and its id in Cedar.
+ * is its canonical form, and its id in Cedar.
  */
 export type HostPattern = { text: string; host: Host; isSuffix: boolean };
 
@@ -109,45 +110,44 @@ export function parseHostPattern(text: string): ParseOutcome<HostPattern> {
   return { value: { text: isSuffix ? `*.${name}` : name, host: host.value, isSuffix } };
 }
 
-/** The rule that every decision about a host follows. An address is matched only as itself. */
+/** Every decision about a host uses this match. An address matches only itself. */
 export function matchesHost({ host, isSuffix }: HostPattern, { name, ip }: Host): boolean {
   return isSuffix ? ip === undefined && name.endsWith(`.${host.name}`) : name === host.name;
 }
 
-/** The same rule for Cedar: a host is in each of these, the suffix patterns that match it. */
+/** Returns the suffix patterns that match a host: its parents in Cedar. */
 export function suffixesOf({ name, ip }: Host): string[] {
   if (ip !== undefined) return [];
   const labels = name.split('.');
   return labels.slice(1).map((_, i) => `*.${labels.slice(i + 1).join('.')}`);
 }
 
-/** Whether some host matches both patterns. */
+/** Returns true when some host matches both patterns. */
 export function overlap(a: HostPattern, b: HostPattern): boolean {
   const isInside = (inner: HostPattern, outer: HostPattern) =>
     outer.isSuffix && matchesHost(outer, inner.host);
   return a.text === b.text || isInside(a, b) || isInside(b, a);
 }
 
-/** Without a port, a rule is about these. */
+/** The ports of a rule that names none. */
 export const WEB_PORTS: readonly number[] = [443, 80];
 
-/** What somebody may reach: `pattern` and `ports`. */
 export type HostRule = { pattern: HostPattern; ports: readonly number[] };
 
-/** A pattern that may be allowed: `*.com` would be every name of a whole top-level domain. */
+/** Rejects patterns such as `*.com`, which would allow a whole top-level domain. */
 export function parseAllowedHost(text: string): ParseOutcome<HostPattern> {
   const pattern = parseHostPattern(text);
   if ('problem' in pattern) return pattern;
   const { host, isSuffix } = pattern.value;
   return isSuffix && !host.name.includes('.')
-    ? problem(`${text} would be every name under .${host.name}`)
+    ? problem(`${text} would allow every name under .${host.name}`)
     : pattern;
 }
 
-/** github.com, *.npmjs.org, registry.local:5000. IPv6 needs brackets. */
+/** Parses github.com, *.npmjs.org or registry.local:5000. IPv6 needs brackets. */
 export function parseHostRule(text: string): ParseOutcome<HostRule> {
   const found = /^((?:\*\.)?(?:\[[^\]]*\]|[^:]*))(?::([1-9]\d{0,4}))?$/.exec(text);
-  if (found === null) return problem('it is not a host, nor a host and a port');
+  if (found === null) return problem('it is not a host or host:port');
   const pattern = parseAllowedHost(found[1]!);
   if ('problem' in pattern) return pattern;
   const ports = found[2] === undefined ? WEB_PORTS : [Number(found[2])];

@@ -1,4 +1,4 @@
-// What a manifest means: its lists, groups and hosts as decisions.
+// A manifest's lists, groups and hosts, as decisions.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Request } from './request.ts';
@@ -137,7 +137,7 @@ test('[R175-R180] each group brings its capability and no other', async () => {
   }
 });
 
-test('groups bring capabilities, and rules of the site can refer to them', async () => {
+test('groups bring capabilities, and site rules can refer to them', async () => {
   const policy = policyOf(
     { coder: { groups: ['agent-run-tests', 'ours'] }, other: {} },
     {

@@ -1,5 +1,5 @@
-// What a manifest says about rights, and the rules it means. Pure text: a runtime with a thousand
-// agents keeps the short form and writes the rules out when an agent first asks.
+// Extracts an agent's rights from its manifest and expands them into Cedar rules. A runtime keeps
+// only the rights; the rules are generated at an agent's first request.
 import type { Manifest } from '../wire/manifest.ts';
 import { toolsOf, wordsOfGroups } from './capabilities.ts';
 import { type HostPattern, type HostRule, parseHostRule } from './hosts.ts';
@@ -7,12 +7,12 @@ import { quote, type RuleText } from './rule.ts';
 
 type Spec = Manifest['spec'];
 
-/** The part of a manifest that policy needs. Absent members say nothing. */
+/** The part of a manifest that policy needs. */
 export type AgentRights = Pick<
   Spec,
   'model' | 'groups' | 'memory' | 'tools' | 'filesystem' | 'network' | 'approvals' | 'team'
 > & {
-  /** The account it asks to be, where agents are accounts of the host. */
+  /** The host account to run as, where agents have accounts. */
   linux_user?: string;
   resources: {
     cpu: number | null;
@@ -23,7 +23,7 @@ export type AgentRights = Pick<
   };
 };
 
-/** What the box of an agent may take, as far as its manifest says. */
+/** The resource limits of an agent's box; null where its manifest sets none. */
 export type Resources = {
   cpu: number | null;
   memoryBytes: number | null;
@@ -53,7 +53,7 @@ export function rightsOf({ spec }: Manifest, resources: Resources): AgentRights 
 }
 
 export const WORKSPACE = '/workspace';
-/** No manifest opens these; base.cedar and the rule about homes below forbid them. */
+/** No manifest can open these; base.cedar and the rule about homes below forbid them. */
 export const NEVER_FOR_AGENTS: readonly string[] = [
   '/etc',
   '/home',
@@ -69,7 +69,7 @@ export const homeOf = (agent: string): string => `/home/${agent}`;
 const FILES = '[Action::"file.read", Action::"file.write", Action::"file.delete"]';
 const CHANGES = '[Action::"file.write", Action::"file.delete"]';
 
-/** Tools whose work is in the workspace; the second list changes it. */
+/** Tools that work in the workspace; those of the second list change it. */
 const READS_WORKSPACE = /^(file|git|tests|shell|delete)\./;
 const WRITES_WORKSPACE = new Set([
   'file.write',
@@ -85,7 +85,7 @@ const WRITES_WORKSPACE = new Set([
 
 type Add = (subject: string, from: string, text: string) => void;
 
-/** The rules of one agent, each with an id that names the agent, the subject and its number. */
+/** Returns an agent's rules; each id names the agent, the subject and a number. */
 export function rulesOfManifest(agent: string, rights: AgentRights): RuleText[] {
   const rules: RuleText[] = [];
   const count = new Map<string, number>();
@@ -113,15 +113,15 @@ export function rulesOfManifest(agent: string, rights: AgentRights): RuleText[] 
 
 function addTools(add: Add, who: string, { tools, groups }: AgentRights): void {
   const call = `${who}, action == Action::"tool.call"`;
-  const word = (effect: string, one: string) =>
-    `${effect} (${call}, resource in Capability::${quote(one)});`;
-  for (const one of tools?.allow ?? [])
-    add('tool.call', `spec.tools.allow: ${one}`, word('permit', one));
-  for (const [group, one] of wordsOfGroups(groups ?? []))
-    add('tool.call', `spec.groups: ${group}`, word('permit', one));
-  for (const one of tools?.deny ?? []) {
-    const why = `@why(${quote(`its manifest denies ${one}`)}) `;
-    add('tool.call', `spec.tools.deny: ${one}`, why + word('forbid', one));
+  const rule = (effect: string, capability: string) =>
+    `${effect} (${call}, resource in Capability::${quote(capability)});`;
+  for (const capability of tools?.allow ?? [])
+    add('tool.call', `spec.tools.allow: ${capability}`, rule('permit', capability));
+  for (const [group, capability] of wordsOfGroups(groups ?? []))
+    add('tool.call', `spec.groups: ${group}`, rule('permit', capability));
+  for (const capability of tools?.deny ?? []) {
+    const why = `@why(${quote(`its manifest denies ${capability}`)}) `;
+    add('tool.call', `spec.tools.deny: ${capability}`, why + rule('forbid', capability));
   }
 }
 
@@ -156,21 +156,21 @@ function addFiles(
   add(
     'file.deny',
     'every agent',
-    `@why("the homes of others are not for agents") forbid (${who}, action in ${FILES}, ` +
+    `@why("agents may not access other homes") forbid (${who}, action in ${FILES}, ` +
       `resource in Path::"/home")${exceptHome(agent, '/home')};`,
   );
 }
 
-/** Its own home is a private directory that only its box shows, not one of the host's. */
+/** The agent's own home is a private directory of its box, not one of the host's. */
 function exceptHome(agent: string, below: string): string {
   const home = homeOf(agent);
   return below === '/home' ? ` unless { resource in Path::${quote(home)} }` : '';
 }
 
-/** People write /srv/app/; policy knows /srv/app. */
+/** Removes a trailing slash, which canonical paths do not have. */
 export const trimSlash = (path: string): string => path.replace(/(.)\/$/, '$1');
 
-/** The hosts a manifest allows, as far as they mean anything. */
+/** Returns the hosts a manifest allows; entries that do not parse are skipped. */
 export function hostRulesOf({ network }: AgentRights): HostRule[] {
   if (network === undefined || network.mode === 'none') return [];
   return (network.allow ?? []).flatMap((written) => {
@@ -179,9 +179,9 @@ export function hostRulesOf({ network }: AgentRights): HostRule[] {
   });
 }
 
-const isHost = ({ text, isSuffix }: HostPattern): string =>
+const hostCondition = ({ text, isSuffix }: HostPattern): string =>
   `resource ${isSuffix ? 'in' : '=='} Host::${quote(text)}`;
-const isPort = (ports: readonly number[]): string =>
+const portCondition = (ports: readonly number[]): string =>
   ports.map((port) => `context.port == ${port}`).join(' || ');
 
 function addNetwork(add: Add, who: string, rights: AgentRights): void {
@@ -191,17 +191,19 @@ function addNetwork(add: Add, who: string, rights: AgentRights): void {
     add(
       'net.connect',
       `spec.network.allow: ${pattern.text}`,
-      `permit (${connect}, ${isHost(pattern)}) when { ${isPort(ports)} };`,
+      `permit (${connect}, ${hostCondition(pattern)}) when { ${portCondition(ports)} };`,
     );
   const asks = (rights.approvals?.required ?? []).includes('network.external');
   if (!asks || rights.network?.mode === 'none') return;
-  // Beyond its list an agent may not go alone, but it may ask.
+  // Hosts beyond the list need approval.
   add(
     'net.connect',
     'spec.approvals.required: network.external',
     `permit (${connect}, resource) when { !context.is_address };`,
   );
-  const listed = rules.map(({ pattern, ports }) => `(${isHost(pattern)} && (${isPort(ports)}))`);
+  const listed = rules.map(
+    ({ pattern, ports }) => `(${hostCondition(pattern)} && (${portCondition(ports)}))`,
+  );
   const known = ['(context has granted && context.granted)', ...listed].join(' || ');
   add(
     'net.connect',
@@ -246,14 +248,14 @@ function addTeam(add: Add, who: string, { team }: AgentRights, tools: ReadonlySe
     );
 }
 
-/** Of the network the hosts beyond its list are asked for, not the tool; see addNetwork. */
+/** network.external requires approval per host instead of per tool; see addNetwork. */
 function addApprovals(add: Add, who: string, { approvals }: AgentRights): void {
   for (const word of approvals?.required ?? []) {
     if (word === 'network.external') continue;
     add(
       'approval',
       `spec.approvals.required: ${word}`,
-      `@ask(${quote(`its manifest asks for approval of ${word}`)}) forbid (${who}, ` +
+      `@ask(${quote(`its manifest requires approval of ${word}`)}) forbid (${who}, ` +
         `action == Action::"tool.call", resource in Capability::${quote(word)});`,
     );
   }

@@ -1,17 +1,17 @@
-// Paths: one spelling, whole components.
+// Paths must be canonical, and are compared by whole components.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { canonicalPath, isWithin, pathsAbove, resolvePath } from './paths.ts';
 
-test('only one spelling of a path is taken, nothing is repaired', () => {
+test('only canonical paths are accepted, and nothing is repaired', () => {
   for (const path of ['/', '/srv', '/srv/app/a.ts', '/srv/…/ü', '/srv/..a', '/srv/a..', '/.git'])
     assert.deepEqual(canonicalPath(path), { ok: true, path });
   const refused: [string, RegExp][] = [
     ['', /absolute/],
     ['srv/app', /absolute/],
-    ['/srv/../etc', /up/],
-    ['/srv/..', /up/],
+    ['/srv/../etc', /component \.\./],
+    ['/srv/..', /component \.\./],
     ['/srv//app', /two slashes/],
     ['//srv', /two slashes/],
     ['/srv/', /ends with a slash/],
@@ -31,7 +31,7 @@ test('only one spelling of a path is taken, nothing is repaired', () => {
   }
 });
 
-test('what a caller writes begins in the workspace, and still cannot leave it with ..', () => {
+test('relative paths start in the workspace and cannot leave it with ..', () => {
   const at = (written: string) => resolvePath('/workspace', written);
   assert.deepEqual(at('src/a.ts'), { ok: true, path: '/workspace/src/a.ts' });
   assert.deepEqual(at('./src/'), { ok: true, path: '/workspace/src' });
@@ -41,7 +41,7 @@ test('what a caller writes begins in the workspace, and still cannot leave it wi
     assert.equal(at(odd).ok, false, odd);
 });
 
-test('a path lies in what is above it by whole components only', () => {
+test('a path is within a root by whole components only', () => {
   assert.ok(isWithin('/srv/app', '/srv/app'));
   assert.ok(isWithin('/srv/app/x', '/srv/app'));
   assert.ok(!isWithin('/srv/app2', '/srv/app'));
@@ -51,7 +51,7 @@ test('a path lies in what is above it by whole components only', () => {
   assert.deepEqual(pathsAbove('/'), []);
 });
 
-test('every path above is canonical and holds the path', () => {
+test('every path above is canonical and contains the path', () => {
   const name = fc.constantFrom('a', 'b2', '..c', 'ü', 'x y');
   fc.assert(
     fc.property(fc.array(name, { minLength: 1, maxLength: 8 }), (names) => {

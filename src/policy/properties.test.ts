@@ -1,4 +1,4 @@
-// The promises of policy, for any rules, manifests and questions.
+// Properties of policy, for generated rules, manifests and requests.
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import * as cedarWasm from '@cedar-policy/cedar-wasm/nodejs';
@@ -60,7 +60,7 @@ test('adding a rule that forbids never allows more', async () => {
   );
 });
 
-test('adding a question to a person never turns a deny into anything else', async () => {
+test('adding an ask rule never turns a deny into anything else', async () => {
   await fc.assert(
     fc.asyncProperty(
       someRights,
@@ -81,7 +81,7 @@ test('adding a question to a person never turns a deny into anything else', asyn
   );
 });
 
-/** The same by Cedar alone, with every rule there is and nothing left out. */
+/** Decides with Cedar alone over all rules. */
 function askCedarAlone(
   texts: readonly { id: string; text: string; asks: boolean }[],
   request: Request,
@@ -109,7 +109,7 @@ function askCedarAlone(
   return decide(texts) ? 'allow' : 'ask';
 }
 
-test('leaving out rules whose scope does not fit changes no answer', async () => {
+test('skipping rules whose scope does not fit changes no decision', async () => {
   await fc.assert(
     fc.asyncProperty(someRights, someRules, someQuestions, async (agent, rules, requests) => {
       const policy = policyOf({ coder: agent }, site(rules));
@@ -135,7 +135,7 @@ test('leaving out rules whose scope does not fit changes no answer', async () =>
   );
 });
 
-test('the tools a manifest gives are the tools policy lets it call', async () => {
+test('the tools of a manifest are the tools that policy allows', async () => {
   await fc.assert(
     fc.asyncProperty(someRights, async (agent) => {
       const policy = policyOf({ coder: agent });
@@ -163,7 +163,7 @@ test('no chain of delegations allows what an ancestor could not', async () => {
       const spec = chain.map(({ tools }) => ({
         tools: { allow: tools.allow, deny: tools.deny.filter(isDeniable) },
       }));
-      const policy = policyOf(Object.fromEntries(spec.map((one, i) => [`agent-${i}`, one])));
+      const policy = policyOf(Object.fromEntries(spec.map((some, i) => [`agent-${i}`, some])));
       const callable = async (i: number, grant: readonly string[]): Promise<Set<string>> => {
         const may = new Set<string>();
         for (const tool of ALL_TOOLS) {
@@ -181,7 +181,7 @@ test('no chain of delegations allows what an ancestor could not', async () => {
         const may = await callable(i, grant);
         for (const ceiling of ceilings)
           assert.deepEqual([...may.difference(ceiling)], [], `agent-${i}`);
-        // What the giver has not got is refused before it is delegated.
+        // A delegation of tools that the delegator lacks is rejected.
         const allow = passes?.filter(
           (word) => delegationProblems([...may], { allow: [word] }).length === 0,
         );
@@ -193,7 +193,7 @@ test('no chain of delegations allows what an ancestor could not', async () => {
   );
 });
 
-test('what the kernel plan allows is never more than what policy allows', async () => {
+test('the plan of a box never opens more than policy allows', async () => {
   const paths = fc.array(somePath, { minLength: 1, maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(

@@ -1,4 +1,4 @@
-// What the event of a call tells of its decision can be asked again.
+// The requests of a recorded decision can be restored from its event.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AuditEvent, NewEvent } from '../wire/events.ts';
@@ -39,7 +39,7 @@ function eventOf(recorded: { policy: string; data: object }): AuditEvent {
   return { ...checked.data, seq: 1 };
 }
 
-test('the same questions come back, but for what an event does not tell', () => {
+test('requests are restored, except for what events omit', () => {
   const touches: Touch[] = [
     { action: 'net.connect', host: 'GitHub.com', port: 443, method: 'get', urlPath: '/a/secret' },
     { action: 'net.connect', host: 'docs.org', port: 443, granted: true },
@@ -68,7 +68,7 @@ test('the same questions come back, but for what an event does not tell', () => 
   assert.equal(other?.requests[1]?.context.url_path, undefined);
 });
 
-test('what does not fit is said to be missing, and every event can be recorded', () => {
+test('touches that do not fit are reported as missing', () => {
   const long: Touch = { action: 'file.read', path: `/${'a/'.repeat(1_000)}a` };
   const short: Touch = { action: 'file.read', path: '/a' };
   const rules = Array.from({ length: 40 }, (_, i) => `site:20-a-long-name-of-a-file.cedar:${i}`);
@@ -80,7 +80,7 @@ test('what does not fit is said to be missing, and every event can be recorded',
   }
 });
 
-test('an event that is not about policy is none', () => {
+test('an event without a policy decision is ignored', () => {
   assert.equal(
     readDecision(eventOf({ policy: 'toold:known', data: { code: 'unknown_tool' } })),
     undefined,

@@ -1,6 +1,6 @@
-// What the event of a call says of the decision about it, written by toold and modeld and read back
-// when a changed policy is tried on the past. Paths and hosts are told; arguments, contents and the
-// path of a URL, which may hold a secret, are not.
+// Encodes a call's policy decision into its audit event (toold, modeld), and decodes it to replay
+// decisions against changed rules. Paths and hosts are included; arguments, contents and URL paths
+// are not, because they may contain secrets.
 import type { AuditEvent, EventDraft } from '../wire/events.ts';
 import {
   type CallFacts,
@@ -18,7 +18,7 @@ const POLICY_CHARS_MAX = 512;
 
 type Data = NonNullable<EventDraft['data']>;
 
-/** For `tool.call.attempted`, `.denied` and `.waiting`: put `policy` and `data` into the draft. */
+/** Returns `policy` and `data` for the events tool.call.attempted, .denied and .waiting. */
 export function recordDecision(
   { tool, labels, touches }: Pick<CallFacts, 'tool' | 'labels' | 'touches'>,
   { answer, rules, version }: PolicyDecision,
@@ -40,7 +40,7 @@ export function recordDecision(
   return { policy: listRules(rules), data };
 }
 
-/** For `model.call.attempted` and `.refused`. */
+/** Returns `policy` and `data` for the events model.call.attempted and .refused. */
 export function recordModelUse({
   answer,
   rules,
@@ -51,7 +51,7 @@ export function recordModelUse({
   return { policy: listRules(rules), data };
 }
 
-/** As many whole ids as there is room for. */
+/** Joins as many whole ids as fit, and counts the rest. */
 function listRules(rules: readonly string[]): string {
   if (rules.length === 0) return 'policy:nothing-allows-it';
   let text = '';
@@ -92,15 +92,15 @@ export type RecordedDecision = {
   rules: string[];
   version: number;
   requests: Request[];
-  /** False: more was touched than the event tells. */
+  /** False when the event does not list everything that was touched. */
   isWhole: boolean;
 };
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /**
- * undefined: the event is not about a decision of policy. `url`, from the record of the call, gives
- * back what the event leaves out.
+ * Returns undefined for an event without a policy decision. `url`, from the call's record, restores
+ * the URL path that the event omits.
  */
 export function readDecision(
   event: AuditEvent,
@@ -111,11 +111,11 @@ export function readDecision(
   if (answer !== 'allow' && answer !== 'ask' && answer !== 'deny') return undefined;
   if (data === undefined || agent === undefined || taskId === undefined) return undefined;
   const labels = asText(data.labels).split(' ').filter(Boolean);
-  const asked =
+  const decided =
     event.model === undefined
       ? toolRequests(event, { agent, taskId, labels, data }, url)
       : modelRequests(event.model, event, { agent, taskId, labels });
-  if (asked === undefined) return undefined;
+  if (decided === undefined) return undefined;
   return {
     eventId: event.id,
     ts: event.ts,
@@ -125,23 +125,27 @@ export function readDecision(
     answer,
     rules: (event.policy ?? '').split(' ').filter((id) => id !== '' && !/^\+\d+$/.test(id)),
     version: Number(data.policy_version ?? 0),
-    ...asked,
+    ...decided,
   };
 }
 
-type Read = { agent: string; taskId: string; labels: string[] };
-type AskedOf = Pick<RecordedDecision, 'tool' | 'requests' | 'isWhole'>;
+type EventFacts = { agent: string; taskId: string; labels: string[] };
+type DecidedRequests = Pick<RecordedDecision, 'tool' | 'requests' | 'isWhole'>;
 
-function modelRequests(model: string, { root_task_id }: AuditEvent, read: Read): AskedOf {
-  const request = requestOfModel({ ...read, model, rootTaskId: root_task_id ?? read.taskId });
+function modelRequests(
+  model: string,
+  { root_task_id }: AuditEvent,
+  facts: EventFacts,
+): DecidedRequests {
+  const request = requestOfModel({ ...facts, model, rootTaskId: root_task_id ?? facts.taskId });
   return { tool: 'model.use', requests: [request], isWhole: true };
 }
 
 function toolRequests(
   { tool, root_task_id }: AuditEvent,
-  { agent, taskId, labels, data }: Read & { data: Data },
+  { agent, taskId, labels, data }: EventFacts & { data: Data },
   url: string | undefined,
-): AskedOf | undefined {
+): DecidedRequests | undefined {
   if (tool === undefined) return undefined;
   const count = Number(data.touches ?? 0);
   const touches = Array.from({ length: Math.min(count, TOUCHES_MAX) }, (_, i) =>
@@ -177,27 +181,31 @@ function readTouch(text: string): Touch | undefined {
     return undefined;
   }
   if (!Array.isArray(value)) return undefined;
-  const [action, what, third, method, granted] = value as unknown[];
-  if (typeof what !== 'string') return undefined;
+  const [action, target, third, fourth, granted] = value as unknown[];
+  if (typeof target !== 'string') return undefined;
   if (action === 'net.connect') {
     if (typeof third !== 'number') return undefined;
-    const said = typeof method === 'string' ? { method } : {};
-    const grant = granted === 'granted' ? { granted: true } : {};
-    return { action, host: what, port: third, ...said, ...grant };
+    return {
+      action,
+      host: target,
+      port: third,
+      ...(typeof fourth === 'string' ? { method: fourth } : {}),
+      ...(granted === 'granted' ? { granted: true } : {}),
+    };
   }
   if (action !== 'file.read' && action !== 'file.write' && action !== 'file.delete')
     return undefined;
-  const how = {
+  return {
+    action,
+    path: target,
     ...(third === true ? { recursive: true } : {}),
-    ...(method === 'declared' ? { declared: true } : {}),
+    ...(fourth === 'declared' ? { declared: true } : {}),
   };
-  return { action, path: what, ...how };
 }
 
 function withUrlPath(touch: Touch, url: string | undefined): Touch {
   if (touch.action !== 'net.connect' || url === undefined || !URL.canParse(url)) return touch;
   const { hostname, pathname } = new URL(url);
-  const same = requestOfTouch('agent:a', { ...touch, host: hostname }, {}).resource.id;
-  const own = requestOfTouch('agent:a', touch, {}).resource.id;
-  return same === own ? { ...touch, urlPath: pathname } : touch;
+  const hostId = (host: string) => requestOfTouch('agent:a', { ...touch, host }, {}).resource.id;
+  return hostId(hostname) === hostId(touch.host) ? { ...touch, urlPath: pathname } : touch;
 }

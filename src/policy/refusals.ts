@@ -1,5 +1,5 @@
-// A published policy that a daemon could not take, written into the log: what was in force stays,
-// and somebody must know.
+// Records a published policy that a daemon could not load as an audit event, because the previous
+// one stays in force.
 import type { NewId } from '../platform/ids.ts';
 import type { Log } from '../platform/log.ts';
 import type { Outbox } from '../platform/outbox.ts';
@@ -30,7 +30,7 @@ export function auditRefusals(own: {
     } as const;
     db.write((sql) => outbox.add(sql, draft)).then(
       () => outbox.wake(),
-      (error: unknown) => log.error('a refused policy is not in the log', { problem, error }),
+      (error: unknown) => log.error('recording a refused policy failed', { problem, error }),
     );
   };
 }

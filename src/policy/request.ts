@@ -1,5 +1,4 @@
-// A question to policy and its answer, as every daemon asks it. Builders for the questions that
-// belong to a tool call; what decides is decide.ts's.
+// Policy requests and decisions, and builders for the requests of tool and model calls.
 import { parseHost } from './hosts.ts';
 
 export type Action =
@@ -36,27 +35,27 @@ export type Request = {
   principal: string;
   action: Action;
   resource: { type: ResourceType; id: string };
-  /** `labels` is filled in when it is left out. */
+  /** `labels` defaults to an empty list. */
   context: PolicyContext;
 };
 
 export type PolicyDecision = {
   answer: 'allow' | 'ask' | 'deny';
-  /** Ids of the rules that decided; a deny because nothing allows it has none. */
+  /** Ids of the rules that decided; empty for a deny because no rule permits it. */
   rules: string[];
-  /** For people and models to read. */
+  /** Shown to people and models. */
   reason: string;
-  /** Of the bundle that decided. */
+  /** The bundle's version. */
   version: number;
 };
 
-/** One thing outside the tool that a call would read, change or reach. */
+/** A path or host that a call would read, change or reach. */
 export type Touch =
   | {
       action: 'file.read' | 'file.write' | 'file.delete';
       path: string;
       recursive?: boolean;
-      /** Whoever declared the tool gave it this path: what no rule forbids is open to it. */
+      /** The tool's declaration lists this path, so that it needs no permit. */
       declared?: boolean;
     }
   | {
@@ -65,7 +64,7 @@ export type Touch =
       port: number;
       method?: string;
       urlPath?: string;
-      /** A person let this run reach exactly this host and port. */
+      /** A person granted this host and port to the run. */
       granted?: boolean;
     };
 
@@ -83,7 +82,7 @@ export type CallFacts = {
   touches: readonly Touch[];
   /** The run's marks. */
   labels: readonly string[];
-  /** The run's grant, when the caller wants policy to look at it too. */
+  /** The run's grant, when policy is to check it too. */
   delegatedTools?: readonly string[];
 };
 
@@ -106,7 +105,7 @@ export function requestOfModel({ agent, model, taskId, rootTaskId, labels }: Mod
   };
 }
 
-/** The questions of one tool call: the tool itself, and everything it would touch. */
+/** Returns one request for the tool itself and one for each thing it would touch. */
 export function requestsOfCall(facts: CallFacts): Request[] {
   const { agent, tool, labels } = facts;
   const principal = `agent:${agent}`;
@@ -143,7 +142,7 @@ export function requestOfTouch(principal: string, touch: Touch, run: PolicyConte
     return { principal, action, resource: { type: 'Path', id: path }, context };
   }
   const parsed = parseHost(touch.host);
-  // Text that is no host goes into the request as it is, and decide() denies it.
+  // Text that is not a host goes into the request unchanged, and decide() denies it.
   const host = 'value' in parsed ? parsed.value.name : touch.host;
   const context = {
     host,
@@ -159,13 +158,13 @@ export function requestOfTouch(principal: string, touch: Touch, run: PolicyConte
 
 const ORDER = { allow: 0, ask: 1, deny: 2 } as const;
 
-/** The strictest answer holds; the rules of the others of the same strictness are named too. */
-export function strictest(answers: readonly PolicyDecision[]): PolicyDecision {
-  const most = answers.reduce((a, b) => (ORDER[b.answer] > ORDER[a.answer] ? b : a));
-  const same = answers.filter(({ answer }) => answer === most.answer);
-  const reasons = most.answer === 'allow' ? [most.reason] : same.map(({ reason }) => reason);
+/** Returns the strictest decision, with the rules of all decisions that are equally strict. */
+export function strictest(decisions: readonly PolicyDecision[]): PolicyDecision {
+  const first = decisions.reduce((a, b) => (ORDER[b.answer] > ORDER[a.answer] ? b : a));
+  const same = decisions.filter(({ answer }) => answer === first.answer);
+  const reasons = first.answer === 'allow' ? [first.reason] : same.map(({ reason }) => reason);
   return {
-    ...most,
+    ...first,
     rules: [...new Set(same.flatMap(({ rules }) => rules))],
     reason: [...new Set(reasons)].join('; '),
   };

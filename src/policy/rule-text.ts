@@ -1,11 +1,11 @@
-// The text of a .cedar file → its rules, one by one, each with the line it starts at. Cedar's own
-// splitter gives neither order nor place. Pure.
+// Splits the text of a .cedar file into rules with their line numbers. Cedar's own splitter keeps
+// neither order nor positions. Pure.
 
 export type RuleTextPart = { text: string; line: number };
 
 /**
- * Rules end with a semicolon outside strings and comments. What is left after the last one is a
- * piece too, so that Cedar can say what is missing.
+ * A rule ends with a semicolon outside strings and comments. Text after the last one is returned
+ * too, so that Cedar can report the missing part.
  */
 export function splitRules(text: string): RuleTextPart[] {
   const pieces: RuleTextPart[] = [];
@@ -48,7 +48,7 @@ function lineAt(text: string, index: number): number {
   return line;
 }
 
-/** Cedar counts bytes of UTF-8. */
+/** Cedar's offsets are UTF-8 bytes. */
 export function lineAtByte({ text, line }: RuleTextPart, offset: number): number {
   const before = Buffer.from(text).subarray(0, offset);
   return line + before.filter((byte) => byte === 10).length;

@@ -1,32 +1,31 @@
-// One rule: its id, what it says, and for whom, what and which thing it could hold at all. Pure. A
-// rule whose scope does not fit a question cannot change the answer, so it is not evaluated.
+// Defines a rule and matches its scope. Pure. A rule whose scope does not fit a request cannot
+// affect the decision, so it is not evaluated.
 import type { PolicyJson } from './cedar.ts';
 import type { EntityParents, EntityUid } from './entities.ts';
 
-/** A rule as it is written, before Cedar has read it. */
+/** A rule before Cedar has parsed it. */
 export type RuleText = {
   id: string;
   text: string;
-  /** Where it comes from, for people: `spec.tools.allow: git.read`, `10-prod.cedar:3`. */
+  /** Its origin, for people: `spec.tools.allow: git.read`, `10-prod.cedar:3`. */
   from: string;
 };
 
-/** For whom, what and which thing. */
 export type Scope = Pick<PolicyJson, 'principal' | 'action' | 'resource'>;
 
 export type Rule = RuleText & {
   effect: 'permit' | 'forbid';
-  /** Why a person is needed; null when it is no question to a person. */
+  /** Why approval is needed; null without @ask. */
   ask: string | null;
-  /** What to say when it decides. */
+  /** The reason to give when it decides. */
   why: string | null;
-  /** Not in force from then on. */
+  /** When it expires. */
   untilMs: number | null;
-  /** Holds always where its scope fits. */
+  /** Has no conditions: matches wherever its scope fits. */
   isUnconditional: boolean;
-  /** Holds only for one call that removes a whole tree. */
+  /** Matches only a call that deletes a whole tree. */
   isAboutTrees: boolean;
-  /** Hosts that its conditions name; undefined when they look at the name of the host itself. */
+  /** Hosts that its conditions name; undefined when they read the host name itself. */
   hosts: readonly string[] | undefined;
   scope: Scope;
 };
@@ -49,7 +48,7 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
   };
 }
 
-/** Whether one of its conditions is `context.recursive`, alone or joined to others by `&&`. */
+/** Returns true when a condition is `context.recursive`, alone or joined to others by `&&`. */
 export function isAboutTrees({ conditions }: PolicyJson): boolean {
   const needs = (expression: unknown): boolean => {
     const { '&&': both, '.': member } = expression as {
@@ -64,19 +63,20 @@ export function isAboutTrees({ conditions }: PolicyJson): boolean {
 
 function hostsNamedBy({ conditions }: PolicyJson): string[] | undefined {
   const found: string[] = [];
-  let looksAtName = false;
+  let readsName = false;
   const walk = (value: unknown): void => {
-    if (Array.isArray(value)) for (const one of value) walk(one);
+    if (Array.isArray(value)) for (const item of value) walk(item);
     if (Array.isArray(value) || typeof value !== 'object' || value === null) return;
     const { __entity: entity, Var, '.': read, has } = value as Expression;
     const attribute = read ?? has;
     if (entity?.type === 'Host') found.push(entity.id);
     else if (Var === 'context' || (read?.left.Var === 'context' && read.attr === 'host'))
-      looksAtName = true;
-    else if (attribute?.left.Var !== 'context') for (const one of Object.values(value)) walk(one);
+      readsName = true;
+    else if (attribute?.left.Var !== 'context')
+      for (const inner of Object.values(value)) walk(inner);
   };
   walk(conditions);
-  return looksAtName ? undefined : found;
+  return readsName ? undefined : found;
 }
 
 type Attribute = { left: { Var?: string }; attr: string };
@@ -93,7 +93,7 @@ function isIn({ uid, parents }: EntityParents, ref: EntityRef): boolean {
   return isSame(uid, above) || parents.some((parent) => isSame(parent, above));
 }
 
-/** Exactly what Cedar says of the scope of a rule. A template's slot fits nothing. */
+/** Matches a rule's scope exactly as Cedar does. A template's slot fits nothing. */
 export function scopeFits(constraint: Constraint, placed: EntityParents): boolean {
   if (constraint.op === 'All') return true;
   if (constraint.op === 'is') {
@@ -127,7 +127,7 @@ export function ruleFits({ scope }: Rule, { principal, action, resource }: RuleQ
   );
 }
 
-/** The one entity that a scope names: `== X`, `in X` or `is T in X`. */
+/** Returns the entity that a scope names: `== X`, `in X` or `is T in X`. */
 export function namedIn(constraint: Constraint): EntityUid | undefined {
   if (constraint.op === 'All') return undefined;
   if (constraint.op === 'is') {
@@ -138,7 +138,7 @@ export function namedIn(constraint: Constraint): EntityUid | undefined {
   return 'entity' in constraint ? plain(constraint.entity) : undefined;
 }
 
-/** A Cedar string literal. */
+/** Returns a Cedar string literal. */
 export function quote(text: string): string {
   const escaped = text.replace(/[\\"]/g, '\\$&');
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must be escaped.

@@ -1,4 +1,4 @@
-// The shapes of questions are those of the schema, each action and each circumstance.
+// The table of request shapes agrees with the Cedar schema.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -14,7 +14,7 @@ const kindOf = ({ type, name }: Attribute): string =>
       ? 'Bool'
       : (name ?? type).replace('__cedar::', '');
 
-test('the table says of every action what the schema says', () => {
+test('the table agrees with the schema for every action', () => {
   const text = readFileSync(new URL('./schema.cedarschema', import.meta.url), 'utf8');
   const found = cedarWasm.schemaToJson(text);
   assert.ok(found.type === 'success');
@@ -24,7 +24,7 @@ test('the table says of every action what the schema says', () => {
       Object.fromEntries(
         Object.entries(context.attributes)
           .filter(([, { required }]) => (required ?? true) === isRequired)
-          .map(([name, one]) => [name, kindOf(one)]),
+          .map(([name, type]) => [name, kindOf(type)]),
       );
     return [
       action,
@@ -39,7 +39,7 @@ test('the table says of every action what the schema says', () => {
   assert.deepEqual(Object.fromEntries(actions), SHAPES);
 });
 
-test('what is missing, too much or of another kind is said', () => {
+test('missing, unknown and mistyped context members are reported', () => {
   const good = { path: '/a', labels: [] };
   const ask = (context: object, more: object = {}) =>
     shapeProblem({
@@ -55,7 +55,7 @@ test('what is missing, too much or of another kind is said', () => {
   assert.match(ask({ ...good, constructor: 'x' })!, /has no constructor/);
   assert.match(ask({ ...good, recursive: 'yes' })!, /not a Bool/);
   assert.match(ask({ ...good, labels: 'outside' })!, /not a Strings/);
-  assert.match(ask(good, { principal: 'Person' })!, /not for a Person/);
-  assert.match(ask(good, { resource: 'Tool' })!, /not about a Tool/);
-  assert.match(ask(good, { action: 'toString' })!, /no action/);
+  assert.match(ask(good, { principal: 'Person' })!, /not apply to principals of type Person/);
+  assert.match(ask(good, { resource: 'Tool' })!, /not apply to resources of type Tool/);
+  assert.match(ask(good, { action: 'toString' })!, /unknown action/);
 });

@@ -1,6 +1,6 @@
-// What a question about each action must look like: who may ask, about which kind of thing, with
-// which circumstances. The same as schema.cedarschema says, which a test holds it to; checked here
-// because a question that is put wrongly must be denied even when no condition looks at it.
+// Validates requests: the principals, resources and context of each action. A test compares the
+// table with schema.cedarschema. Cedar's evaluation is not enough: a malformed request must be
+// denied even when no condition reads the wrong part.
 import type { Action, PolicyContext, ResourceType } from './request.ts';
 
 type Kind = 'String' | 'Long' | 'Bool' | 'Strings';
@@ -100,23 +100,24 @@ function isKind(value: PolicyContext[string], kind: Kind): boolean {
     case 'Bool':
       return typeof value === 'boolean';
     case 'Strings':
-      return Array.isArray(value) && value.every((one) => typeof one === 'string');
+      return Array.isArray(value) && value.every((item) => typeof item === 'string');
   }
 }
 
-/** What is wrong with a question; undefined when nothing is. */
-export function shapeProblem(asked: {
+/** Returns why a request is malformed, or undefined. */
+export function shapeProblem(request: {
   principal: string;
   action: string;
   resource: string;
   context: PolicyContext;
 }): string | undefined {
-  const { principal, action, resource, context } = asked;
-  if (!Object.hasOwn(SHAPES, action)) return `there is no action ${action}`;
+  const { principal, action, resource, context } = request;
+  if (!Object.hasOwn(SHAPES, action)) return `unknown action ${action}`;
   const shape = SHAPES[action as Action];
-  if (!shape.principals.includes(principal)) return `${action} is not for a ${principal}`;
+  if (!shape.principals.includes(principal))
+    return `${action} does not apply to principals of type ${principal}`;
   if (!shape.resources.includes(resource as ResourceType))
-    return `${action} is not about a ${resource}`;
+    return `${action} does not apply to resources of type ${resource}`;
   for (const name of Object.keys(shape.required))
     if (!Object.hasOwn(context, name)) return `${action} needs ${name}`;
   for (const [name, value] of Object.entries(context)) {

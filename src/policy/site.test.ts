@@ -1,4 +1,4 @@
-// Rules that people write: what is wrong with them, where, and what was probably meant.
+// The check of site rules reports each problem with its line and a suggestion.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nearest } from '../platform/did-you-mean.ts';
@@ -16,7 +16,7 @@ async function check(text: string) {
 const told = (problems: readonly FileProblem[]) =>
   problems.map(({ line, message, hint }) => `${line}: ${message} | ${hint}`);
 
-test('each problem names its line and what was probably meant', async () => {
+test('each problem names its line and suggests a correction', async () => {
   const { rules, problems } = await check(
     [
       '// a comment; with a semicolon and a "quote',
@@ -40,8 +40,8 @@ test('each problem names its line and what was probably meant', async () => {
     [2, /unrecognized action.*Did you mean `Action::"file\.read"`/],
     [3, /unknown annotation @aks \| Did you mean @ask\?/],
     [5, /lables.*Did you mean `labels`/],
-    [6, /@ask stands on a permit/],
-    [8, /"\/srv\/docs\/": it ends with a slash/],
+    [6, /@ask is on a permit/],
+    [8, /"\/srv\/docs\/" matches nothing: it ends with a slash/],
     [9, /GitHub\.com.*Write github\.com/],
     [10, /tomorrow/],
     [11, /Agnet.*Did you mean `Agent`/],
@@ -50,7 +50,7 @@ test('each problem names its line and what was probably meant', async () => {
   ];
   for (const [line, what] of expected)
     assert.ok(
-      lines.some((one) => one.startsWith(`${line}: `) && what.test(one)),
+      lines.some((text) => text.startsWith(`${line}: `) && what.test(text)),
       `${line} ${what}\n${lines.join('\n')}`,
     );
   assert.deepEqual(
@@ -59,7 +59,7 @@ test('each problem names its line and what was probably meant', async () => {
   );
 });
 
-test('a host in a rule is written in its one spelling, or nothing would match it', async () => {
+test('a host in a rule must be canonical', async () => {
   const problemsWith = async (host: string) => {
     const rule = `forbid (principal, action == Action::"net.connect", resource in Host::"${host}");`;
     return told((await check(rule)).problems);
@@ -83,7 +83,7 @@ test('a host in a rule is written in its one spelling, or nothing would match it
     assert.ok((await problemsWith(host)).join().includes(`Write ${name}.`), host);
 });
 
-test('a rule that can never hold is a problem, one about something unknown a warning', async () => {
+test('a rule that can never match is a problem, an unknown name a warning', async () => {
   const never = await check(
     'forbid (principal, action == Action::"tool.call", resource == Path::"/a");',
   );
@@ -99,10 +99,10 @@ test('a rule that can never hold is a problem, one about something unknown a war
   const lines = told(slips.warnings);
   assert.match(lines[0]!, /1: .*Did you mean coder\?/);
   assert.match(lines[1]!, /2: .*Did you mean git\.read\?/);
-  assert.match(lines[2]!, /3: forbids files by circumstances/);
+  assert.match(lines[2]!, /3: the rule forbids files under conditions/);
 });
 
-test('a file that is too large is refused whole', async () => {
+test('a file that is too large is rejected', async () => {
   const { problems } = await check('// '.padEnd(300_000, 'x'));
   assert.match(problems[0]!.message, /bytes/);
 });
@@ -120,7 +120,7 @@ test('file names are plain', () => {
     assert.ok(!isSiteFileName(odd), odd);
 });
 
-test('rules are split as Cedar reads them', () => {
+test('rules are split as Cedar parses them', () => {
   const text = 'a "x;\\"y" ; // c; d\n\n b // "\n ; rest';
   assert.deepEqual(
     splitRules(text).map((piece) => [piece.text, piece.line]),
@@ -132,7 +132,7 @@ test('rules are split as Cedar reads them', () => {
   );
 });
 
-test('the rules that ship and those of manifests are themselves without a fault', async () => {
+test('the built-in rules and those of manifests pass the check', async () => {
   const base = await check(readBaseText());
   assert.deepEqual([base.problems, base.warnings], [[], []]);
   const texts = rulesOfManifest(
@@ -158,7 +158,7 @@ test('the rules that ship and those of manifests are themselves without a fault'
   assert.equal(new Set(texts.map(({ id }) => id)).size, texts.length);
 });
 
-test('what is wrong for every action alike is said once, with their number', async () => {
+test('an error that all actions share is reported once', async () => {
   const { problems } = await check('forbid (principal, action, resource) when { context.nope };');
   assert.equal(problems.length, 1);
   assert.match(problems[0]!.message, /`nope` in context not found, for \d+ actions: .* and others/);

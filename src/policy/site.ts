@@ -1,5 +1,5 @@
-// Rules that people write: checked against the schema before they are in force, every problem with
-// file, line and what was probably meant. Pure but for Cedar; which files are in force is agentd's.
+// Checks the rule files that people write before they take effect. Every problem names the file, the
+// line and, if possible, the probable intention.
 import type { FileProblem } from '../wire/primitives.ts';
 import { CAPABILITY_WORDS } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
@@ -10,11 +10,11 @@ import { ANNOTATIONS, isAboutTrees, namedIn } from './rule.ts';
 import { lineAtByte, type RuleTextPart, splitRules } from './rule-text.ts';
 
 export type SiteCheck = {
-  /** How many rules the file has. */
+  /** Number of rules in the file. */
   rules: number;
-  /** Any of these, and the file is not taken. */
+  /** With any of these, the file does not take effect. */
   problems: FileProblem[];
-  /** Worth a look, but in force. */
+  /** Suspicious, but in effect. */
   warnings: FileProblem[];
 };
 
@@ -25,64 +25,64 @@ export const isSiteFileName = (name: string): boolean => FILE_NAME.test(name);
 
 export type Nearest = (word: string, known: readonly string[]) => string | undefined;
 
-type Found = { piece: RuleTextPart; json: PolicyJson };
+type ParsedRule = { piece: RuleTextPart; json: PolicyJson };
 
 export function checkSiteFile(
   cedar: Cedar,
   { file, text }: { file: string; text: string },
   { agents, nearest }: { agents: readonly string[]; nearest: Nearest },
 ): SiteCheck {
-  const tell: Tell = { file, problems: [], warnings: [] };
+  const report: Report = { file, problems: [], warnings: [] };
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > SITE_FILE_BYTES_MAX) {
-    const message = `the file has ${sizeBytes} bytes, at most ${SITE_FILE_BYTES_MAX} are read`;
+    const message = `the file has ${sizeBytes} bytes; the maximum is ${SITE_FILE_BYTES_MAX}`;
     const hint = 'Split it into several files.';
     return { rules: 0, problems: [{ file, line: null, message, hint }], warnings: [] };
   }
   const pieces = splitRules(text);
-  const found = pieces.flatMap((piece): Found[] => {
+  const found = pieces.flatMap((piece): ParsedRule[] => {
     const parsed = cedar.parse(piece.text);
     if (parsed.ok) return [{ piece, json: parsed.json }];
-    tell.problems.push(...parsed.errors.map((error) => explain(file, piece, error)));
+    report.problems.push(...parsed.errors.map((error) => explain(file, piece, error)));
     return [];
   });
-  for (const one of found) {
-    checkAnnotations(tell, one, nearest);
-    checkNames(tell, one, agents, nearest);
-    checkPlanned(tell, one);
+  for (const rule of found) {
+    checkAnnotations(report, rule, nearest);
+    checkNames(report, rule, agents, nearest);
+    checkPlanned(report, rule);
   }
-  validateAll(cedar, tell, found);
+  validateAll(cedar, report, found);
   return {
     rules: pieces.length,
-    problems: inOrder(tell.problems),
-    warnings: inOrder(tell.warnings),
+    problems: sortByLine(report.problems),
+    warnings: sortByLine(report.warnings),
   };
 }
 
-const inOrder = (problems: readonly FileProblem[]): FileProblem[] =>
+const sortByLine = (problems: readonly FileProblem[]): FileProblem[] =>
   problems.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
 
-type Tell = { file: string; problems: FileProblem[]; warnings: FileProblem[] };
+type Report = { file: string; problems: FileProblem[]; warnings: FileProblem[] };
 
-function validateAll(cedar: Cedar, tell: Tell, found: readonly Found[]): void {
+function validateAll(cedar: Cedar, report: Report, found: readonly ParsedRule[]): void {
   const texts = Object.fromEntries(found.map(({ piece }, i) => [String(i), piece.text]));
   const { errors, warnings } = cedar.validate(texts);
   const wrong = new Set(errors.map(({ id }) => id));
-  const pieceOf = (id: string): RuleTextPart => found[Number(id)]?.piece ?? { text: '', line: 1 };
-  tell.problems.push(
-    ...mergeActions(errors.map(({ id, error }) => explain(tell.file, pieceOf(id), error))),
+  const pieceFor = (id: string): RuleTextPart => found[Number(id)]?.piece ?? { text: '', line: 1 };
+  report.problems.push(
+    ...mergeActions(errors.map(({ id, error }) => explain(report.file, pieceFor(id), error))),
   );
-  // A rule that can never hold protects nothing: what follows from an error was said already.
+  // A rule that can never match protects nothing. Warnings that follow from an error are dropped.
   for (const { id, error } of warnings) {
     if (wrong.has(id)) continue;
     wrong.add(id);
-    tell.problems.push(explain(tell.file, pieceOf(id), error));
+    report.problems.push(explain(report.file, pieceFor(id), error));
   }
 }
 
 const FOR_ACTION = / for Action::"([^"]*)"/;
 
-/** Cedar tries a rule with every action it may be about, and says the same of each. */
+/** Merges the identical errors that Cedar reports for each action of a rule. */
 function mergeActions(problems: readonly FileProblem[]): FileProblem[] {
   const groups = Map.groupBy(problems, ({ line, message }) =>
     JSON.stringify([line, message.replace(FOR_ACTION, '')]),
@@ -95,12 +95,12 @@ function mergeActions(problems: readonly FileProblem[]): FileProblem[] {
     return {
       ...first,
       message: `${first.message.replace(FOR_ACTION, '')}, for ${same.length} actions: ${some}`,
-      hint: 'Name the actions that the rule is about; docs/policy.md shows what each of them knows.',
+      hint: "Name the rule's actions; docs/policy.md lists the context of each.",
     };
   });
 }
 
-/** Cedar's words, without its name for the rule, and with ours for the place. */
+/** Converts Cedar's error, without its rule name and with the file's line. */
 function explain(file: string, piece: RuleTextPart, error: DetailedError): FileProblem {
   const at = error.sourceLocations?.[0];
   const line = at === undefined ? piece.line : lineAtByte(piece, at.start);
@@ -110,65 +110,78 @@ function explain(file: string, piece: RuleTextPart, error: DetailedError): FileP
   const help = error.help ?? at?.label ?? null;
   const hint =
     help === null
-      ? 'Correct the rule at this line; docs/policy.md shows what rules can say.'
+      ? 'Correct the rule at this line; docs/policy.md describes the syntax.'
       : `${help[0]!.toUpperCase()}${help.slice(1)}${/[.?!]$/.test(help) ? '' : '.'}`;
   return { file, line, message, hint };
 }
 
-function checkAnnotations({ file, problems }: Tell, { piece, json }: Found, nearest: Nearest) {
+function checkAnnotations(
+  { file, problems }: Report,
+  { piece, json }: ParsedRule,
+  nearest: Nearest,
+) {
   const { line } = piece;
-  const complain = (message: string, hint: string) => problems.push({ file, line, message, hint });
-  const notes = json.annotations ?? {};
-  for (const name of Object.keys(notes)) {
+  const addProblem = (message: string, hint: string) =>
+    problems.push({ file, line, message, hint });
+  const annotations = json.annotations ?? {};
+  for (const name of Object.keys(annotations)) {
     if (ANNOTATIONS.includes(name)) continue;
     const near = nearest(name, ANNOTATIONS);
-    complain(
+    addProblem(
       `unknown annotation @${name}`,
       near === undefined
-        ? `Known annotations: ${ANNOTATIONS.map((one) => `@${one}`).join(', ')}.`
+        ? `Known annotations: ${ANNOTATIONS.map((known) => `@${known}`).join(', ')}.`
         : `Did you mean @${near}?`,
     );
   }
-  const { ask, until } = notes;
+  const { ask, until } = annotations;
   if (ask !== undefined && json.effect !== 'forbid')
-    complain('@ask stands on a permit', 'Put it on a forbid: not without a person.');
-  if (ask === '') complain('@ask does not say why', 'Write the reason: @ask("it costs money").');
+    addProblem('@ask is on a permit', 'Put it on a forbid, which then means: only with approval.');
+  if (ask === '') addProblem('@ask has no reason', 'Add the reason: @ask("it costs money").');
   if (until !== undefined && !isUtc(until))
-    complain(`@until(${JSON.stringify(until)}) is not a time`, 'Write 2026-06-29T18:00:00Z.');
+    addProblem(
+      `@until(${JSON.stringify(until)}) is not a time`,
+      'Write a UTC time such as 2026-06-29T18:00:00Z.',
+    );
 }
 
 const isUtc = (text: string): boolean =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z$/.test(text) && !Number.isNaN(Date.parse(text));
 
-/** Names that Cedar cannot know to be wrong: one that matches nothing would silently do nothing. */
-function checkNames(tell: Tell, { piece, json }: Found, agents: readonly string[], near: Nearest) {
-  const { file } = tell;
-  const say = (to: FileProblem[], type: string, id: string, message: string, hint: string) =>
+/** Checks the names that Cedar cannot: a rule with one that matches nothing has no effect. */
+function checkNames(
+  report: Report,
+  { piece, json }: ParsedRule,
+  agents: readonly string[],
+  near: Nearest,
+) {
+  const { file } = report;
+  const add = (to: FileProblem[], type: string, id: string, message: string, hint: string) =>
     to.push({ file, line: lineOfName(piece, type, id), message, hint });
-  for (const { type, id } of entitiesIn(json)) {
+  for (const { type, id } of findEntities(json)) {
     if (type === 'Path') {
       const found = canonicalPath(id);
       if (found.ok) continue;
-      const message = `no path is ever called ${JSON.stringify(id)}: ${found.problem}`;
-      say(tell.problems, type, id, message, 'Write it as /srv/app, without a slash at the end.');
+      const message = `Path ${JSON.stringify(id)} matches nothing: ${found.problem}`;
+      add(report.problems, type, id, message, 'Write it as /srv/app, without a trailing slash.');
     } else if (type === 'Host') {
       const pattern = parseHostPattern(id);
       const text = 'value' in pattern ? pattern.value.text : undefined;
       if (text === id) continue;
       const hint = `Write ${text ?? 'it as github.com or *.github.com'}.`;
-      say(tell.problems, type, id, `no host is ever called ${JSON.stringify(id)}`, hint);
+      add(report.problems, type, id, `Host ${JSON.stringify(id)} matches nothing`, hint);
     } else if (type === 'Scope' && !isScope(id)) {
-      const message = `no scope is ever called ${JSON.stringify(id)}`;
-      say(tell.problems, type, id, message, 'Write it as project:app/coder.');
+      const message = `Scope ${JSON.stringify(id)} matches nothing`;
+      add(report.problems, type, id, message, 'Write it as project:app/coder.');
     } else if (type === 'Capability' || type === 'Tool') {
-      suggest(tell, piece, { type, id }, CAPABILITY_WORDS, near);
-    } else if (type === 'Agent') suggest(tell, piece, { type, id }, agents, near);
+      suggest(report, piece, { type, id }, CAPABILITY_WORDS, near);
+    } else if (type === 'Agent') suggest(report, piece, { type, id }, agents, near);
   }
 }
 
-/** An unknown name may be one that is declared later, unless it looks like a slip. */
+/** Adds only a warning for an unknown name, because it may be declared later. */
 function suggest(
-  { file, warnings }: Tell,
+  { file, warnings }: Report,
   piece: RuleTextPart,
   { type, id }: { type: string; id: string },
   known: readonly string[],
@@ -177,8 +190,9 @@ function suggest(
   if (known.includes(id)) return;
   const near = nearest(id, known);
   const line = lineOfName(piece, type, id);
-  const hint = near === undefined ? 'It holds as soon as there is one.' : `Did you mean ${near}?`;
-  warnings.push({ file, line, message: `there is no ${type} ${JSON.stringify(id)}`, hint });
+  const hint =
+    near === undefined ? 'The rule takes effect once it exists.' : `Did you mean ${near}?`;
+  warnings.push({ file, line, message: `${type} ${JSON.stringify(id)} not found`, hint });
 }
 
 function lineOfName({ text, line }: RuleTextPart, type: string, id: string): number {
@@ -186,8 +200,8 @@ function lineOfName({ text, line }: RuleTextPart, type: string, id: string): num
   return at < 0 ? line : line + text.slice(0, at).split('\n').length - 1;
 }
 
-/** A box is made before anything happens in it: what depends on circumstances it leaves out. */
-function checkPlanned({ file, warnings }: Tell, { piece, json }: Found): void {
+/** Warns about a conditional rule on all files: a box is planned before the conditions are known. */
+function checkPlanned({ file, warnings }: Report, { piece, json }: ParsedRule): void {
   const isAboutFiles = json.action.op === 'All' || JSON.stringify(json.action).includes('"file.');
   const isOpen =
     namedIn(json.resource) === undefined &&
@@ -195,25 +209,25 @@ function checkPlanned({ file, warnings }: Tell, { piece, json }: Found): void {
   const asks = json.annotations?.ask !== undefined;
   if (json.effect !== 'forbid' || !isAboutFiles || !isOpen || json.conditions.length === 0) return;
   if (asks && isAboutTrees(json)) return;
-  const says = asks ? 'asks about' : 'forbids';
+  const verb = asks ? 'asks about' : 'forbids';
   warnings.push({
     file,
     line: piece.line,
-    message: `${says} files by circumstances that a box cannot know`,
-    hint: 'Boxes of these agents show no files at all. Name the place: resource in Path::"…".',
+    message: `the rule ${verb} files under conditions that a box cannot evaluate`,
+    hint: 'Name a path (resource in Path::"…"); otherwise boxes of these agents show no files at all.',
   });
 }
 
-type Named = { type: string; id: string };
+type NamedEntity = { type: string; id: string };
 
-function entitiesIn(json: PolicyJson): Named[] {
-  const found: Named[] = [];
+function findEntities(json: PolicyJson): NamedEntity[] {
+  const found: NamedEntity[] = [];
   const walk = (value: unknown): void => {
-    if (Array.isArray(value)) for (const one of value) walk(one);
+    if (Array.isArray(value)) for (const item of value) walk(item);
     else if (typeof value === 'object' && value !== null) {
-      const { type, id } = value as Partial<Named>;
+      const { type, id } = value as Partial<NamedEntity>;
       if (typeof type === 'string' && typeof id === 'string') found.push({ type, id });
-      else for (const one of Object.values(value)) walk(one);
+      else for (const inner of Object.values(value)) walk(inner);
     }
   };
   walk([json.principal, json.resource, json.conditions]);

@@ -1,4 +1,4 @@
-// The policy in force: read at the first question, followed, never replaced by something broken.
+// The policy source loads at the first request, follows changes, and ignores invalid bundles.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -45,7 +45,7 @@ async function eventually(what: string, holds: () => Promise<boolean> | boolean)
   }
 }
 
-test('without a bundle nothing is decided; with the first one it is', async (t) => {
+test('requests fail without a bundle and are decided once one exists', async (t) => {
   const { source, publish, loaded } = setUp(t);
   await source.warm();
   await assert.rejects(source.decide(call('git.diff')), { code: 'unavailable' });
@@ -59,14 +59,14 @@ test('without a bundle nothing is decided; with the first one it is', async (t) 
   assert.deepEqual([source.version(), loaded], [1, [1]]);
 });
 
-test('a bundle that cannot even be looked at is refused, and said', async (t) => {
+test('an unreadable bundle is refused and reported', async (t) => {
   const { file, source, refused } = setUp(t);
   symlinkSync(file, file);
   await assert.rejects(source.decide(call('git.diff')), { code: 'unavailable' });
   assert.match(refused[0]?.problem ?? '', /ELOOP/);
 });
 
-test('a right that is taken back is gone for a question that was just asked', async (t) => {
+test('revoking a right takes effect on a request that was just allowed', async (t) => {
   const { source, publish } = setUp(t);
   publish(version(1, ['git.read']));
   const ask = async () => (await source.decide(call('git.diff'))).answer;
@@ -76,7 +76,7 @@ test('a right that is taken back is gone for a question that was just asked', as
   assert.equal(source.version(), 2);
 });
 
-test('a broken bundle keeps the old in force and is said once; a good one heals it', async (t) => {
+test('with an invalid bundle the old one stays in force, reported once; a valid one replaces it', async (t) => {
   const { file, dir, source, publish, refused } = setUp(t);
   publish(version(1, ['git.read']));
   const ask = async () => (await source.decide(call('git.diff'))).answer;
@@ -110,7 +110,7 @@ test('a broken bundle keeps the old in force and is said once; a good one heals 
   await eventually('healed', async () => (await ask()) === 'deny');
 });
 
-test('all questions of one call are answered by one version', async (t) => {
+test('one version decides all requests of a call', async (t) => {
   const { source, publish } = setUp(t);
   publish(version(7, ['git.read']));
   const answer = await source.decideAll([call('git.diff'), call('git.log')]);

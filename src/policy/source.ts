@@ -1,6 +1,6 @@
-// The policy in force, for a daemon that decides: read from the published bundle at the first
-// question, followed as it changes. A broken bundle changes nothing and is said loudly; without any
-// bundle nothing is decided.
+// Gives a daemon the policy in force. Loads the published bundle at the first request and reloads it
+// when it changes. An invalid bundle is reported and the previous one stays in force; without any
+// bundle every request fails.
 import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../platform/clock.ts';
@@ -21,28 +21,28 @@ import { isWithin } from './paths.ts';
 import type { PolicyDecision, Request } from './request.ts';
 import type { Rule } from './rule.ts';
 
-type Declared = { read: readonly string[]; write: readonly string[] };
+type DeclaredPaths = { read: readonly string[]; write: readonly string[] };
 
 export type PolicySource = {
-  /** Makes ready for the first question, which takes some tens of ms; never fails. */
+  /** Loads the policy ahead of the first request, which takes some tens of ms. Never rejects. */
   warm(): Promise<void>;
   decide(request: Request): Promise<PolicyDecision>;
-  /** The strictest answer to all of them, from one version. */
+  /** Returns the strictest decision; one version decides all requests. */
   decideAll(requests: readonly Request[]): Promise<PolicyDecision>;
   /**
-   * `granted`: what people let one run of the agent reach besides. `touched`: what one call was
-   * decided on; paths that rules ask about are open only to such a call.
+   * `granted`: further hosts that people granted to the run. `touched`: the paths on which the call
+   * was decided; paths with an ask rule are open only to such a call.
    */
   boxRulesOf(
     agent: string,
     granted?: readonly HostPort[],
     touched?: readonly string[],
   ): Promise<AgentBoxRules>;
-  declaredRulesOf(agent: string, declared: Declared): Promise<DeclaredRules>;
+  declaredRulesOf(agent: string, declared: DeclaredPaths): Promise<DeclaredRules>;
   rulesOf(principal: string): Promise<readonly Rule[]>;
-  /** What the manifest of an agent gives it; nothing when there is none. */
+  /** Returns the tools of an agent's manifest; none for an unknown agent. */
   toolsOf(agent: string): Promise<string[]>;
-  /** Of the policy in force; undefined before the first question. */
+  /** Returns the version in force; undefined before the first load. */
   version(): number | undefined;
   close(): void;
 };
@@ -51,15 +51,15 @@ export type PolicySourceOptions = {
   file: string;
   log: Log;
   clock: Clock;
-  /** A new version is in force. */
+  /** Called when a new version is in force. */
   onLoaded?: (policy: { version: number; hash: string }) => void;
-  /** A published bundle could not be taken; what was in force stays. */
+  /** Called when a published bundle could not be loaded; the previous one stays in force. */
   onRefused?: (refused: { problem: string; versionInForce: number | null }) => void;
 };
 
-const LOOK_EVERY_MS = 500;
-/** A rule that ends by itself must not hold longer than a second in a plan either. */
-const PLAN_HOLDS_MS = 250;
+const POLL_INTERVAL_MS = 500;
+/** Bounds how long a cached plan may keep an expired rule: less than a second. */
+const PLAN_CACHE_MS = 250;
 const PLANS_MAX = 256;
 
 export function openPolicySource(options: PolicySourceOptions): PolicySource {
@@ -69,14 +69,14 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
   let seen = '';
   let refused = '';
   let loading: Promise<void> | undefined;
-  let followed: { close(): void } | undefined;
+  let watcher: { close(): void } | undefined;
   let closed = false;
 
   const refuse = (problem: string): void => {
     if (refused === `${seen} ${problem}`) return;
     refused = `${seen} ${problem}`;
     const versionInForce = inForce?.version ?? null;
-    log.error('the published policy is broken; what was in force stays', {
+    log.error('published policy is invalid; the previous one stays in force', {
       file,
       problem,
       version_in_force: versionInForce,
@@ -86,11 +86,11 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
 
   const loadOnce = async (): Promise<void> => {
     try {
-      const stamp = stampOf(file);
+      const stamp = readStamp(file);
       if (stamp === undefined || stamp === seen) {
         if (stamp === undefined && inForce !== undefined) {
           seen = '';
-          refuse('it has gone');
+          refuse('the file is missing');
         }
         return;
       }
@@ -108,7 +108,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
       refuse((error as Error).message);
     }
   };
-  /** One at a time; whoever asks meanwhile waits for the one that is under way. */
+  /** Callers share a load in progress. */
   const load = (): Promise<void> => {
     loading ??= loadOnce().finally(() => {
       loading = undefined;
@@ -116,31 +116,31 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     return loading;
   };
 
-  /** Nothing is watched before the first question: an idle daemon has nothing to keep current. */
-  const follow = (): void => {
+  /** Started at the first request, so that an idle daemon does not watch. */
+  const watch = (): void => {
     if (closed) return;
-    followed ??= followDir({
+    watcher ??= followDir({
       dir: dirname(file),
       name: basename(file),
       clock,
       settleMs: 0,
-      lookEveryMs: LOOK_EVERY_MS,
+      lookEveryMs: POLL_INTERVAL_MS,
       look: () => void load(),
     });
   };
 
   const current = async (): Promise<Policy> => {
     if (inForce === undefined) {
-      follow();
+      watch();
       await load();
     }
     if (inForce === undefined)
-      throw fault('unavailable', 'there is no policy in force, so nothing is decided', {
-        hint: 'agentd publishes it when it starts; see its log.',
+      throw fault('unavailable', 'no policy is in force', {
+        hint: "Check agentd's log: agentd publishes the policy when it starts.",
       });
     return inForce;
   };
-  const planOf = async (
+  const planFor = async (
     policy: Policy,
     agent: string,
     granted: readonly HostPort[],
@@ -151,7 +151,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;
     const rules = await boxRulesOf(policy, agent, granted, opened);
     if (plans.size >= PLANS_MAX) plans.delete(plans.keys().next().value!);
-    plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_HOLDS_MS });
+    plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_CACHE_MS });
     return rules;
   };
   return {
@@ -166,11 +166,11 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     },
     async boxRulesOf(agent, granted = [], touched = []) {
       const policy = await current();
-      const usual = await planOf(policy, agent, granted, []);
+      const usual = await planFor(policy, agent, granted, []);
       const isTouched = (asked: string) =>
         touched.some((path) => path === asked || isWithin(path, asked));
       const opened = usual.asked.filter(isTouched);
-      return opened.length === 0 ? usual : planOf(policy, agent, granted, opened);
+      return opened.length === 0 ? usual : planFor(policy, agent, granted, opened);
     },
     declaredRulesOf: async (agent, declared) => declaredRulesOf(await current(), agent, declared),
     rulesOf: async (principal) => (await current()).rulesOf(principal),
@@ -181,13 +181,13 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     version: () => inForce?.version,
     close() {
       closed = true;
-      followed?.close();
+      watcher?.close();
     },
   };
 }
 
-/** Changes with every rename into place; undefined when there is no file. */
-function stampOf(file: string): string | undefined {
+/** Returns a stamp that changes when the file is replaced; undefined when there is no file. */
+function readStamp(file: string): string | undefined {
   const stat = statSync(file, { bigint: true, throwIfNoEntry: false });
   return stat === undefined ? undefined : `${stat.ino} ${stat.mtimeNs} ${stat.size}`;
 }

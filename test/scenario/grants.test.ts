@@ -52,7 +52,7 @@ describe('grants', () => {
       repeat,
     );
     const task = await doTask(world, 'Give too much', { agent: 'weak' });
-    assert.match(task.result ?? '', /test\.tools cannot be delegated by who has not got it/);
+    assert.match(task.result ?? '', /test\.tools cannot be delegated: the delegator lacks it/);
     const { tree } = await world.agentd.getTree({ params: { id: task.id } });
     assert.deepEqual(tree.children, []);
   });
@@ -84,7 +84,7 @@ describe('grants', () => {
     );
     world.model.on('Feel the ban', echo, repeat);
     const task = await doTask(world, 'Forbid it below', { agent: 'planner' });
-    assert.match(task.result ?? '', /test\.tools cannot be delegated by who has not got it/);
+    assert.match(task.result ?? '', /test\.tools cannot be delegated: the delegator lacks it/);
     assert.match(task.result ?? '', /There is no tool test_echo/);
     assert.ok(!offered('Feel the ban').includes('test_echo'));
     assert.ok(offered('Feel the ban').includes('test_count_effect'), 'the rest was not forbidden');

@@ -1,5 +1,5 @@
 // Generates hosts and patterns for tests, as people and attackers write them: many spellings of few
-// names, so that what is generated often matches, and text that is no host at all.
+// names, so that they often match, and text that is not a host.
 import fc from 'fast-check';
 
 const NAMES = `
@@ -32,7 +32,7 @@ const spelt = fc
   )
   .map((parts) => parts.join(''));
 
-/** What a client or a model gives as a host; often none. */
+/** A host as a client or model writes it; often invalid. */
 export const someHostText: fc.Arbitrary<string> = fc.oneof(
   { weight: 12, arbitrary: spelt },
   { weight: 3, arbitrary: oneOf(ADDRESSES).chain(bracketed) },
@@ -44,13 +44,13 @@ export const someHostText: fc.Arbitrary<string> = fc.oneof(
 
 const stars = fc.constantFrom('', '', '', '*.', '*.', '*.', '*.*.', '*', '*a.');
 const below = fc.constantFrom('', '', 'a.', 'b.a.', 'not', '.');
-/** The second often lies below the first. */
+/** The second is often below the first. */
 const twoHostTexts = fc.oneof(
   fc.tuple(someHostText, someHostText),
   fc.tuple(someHostText, below).map(([text, more]): [string, string] => [text, more + text]),
 );
 
-/** What somebody writes for the hosts that a rule is about, and a host; often it matches. */
+/** A pattern as people write it, and a host that often matches. */
 export const somePatternAndHost: fc.Arbitrary<[pattern: string, host: string]> = fc
   .tuple(stars, twoHostTexts)
   .map(([star, [text, host]]) => [star + text, host]);
@@ -59,7 +59,7 @@ export const twoPatterns: fc.Arbitrary<[string, string]> = fc
   .tuple(stars, somePatternAndHost)
   .map(([star, [pattern, host]]) => [pattern, star + host]);
 
-/** As in a manifest: a pattern, and a port or none. */
+/** A pattern with or without a port, as in a manifest. */
 export const someRuleAndHost: fc.Arbitrary<[rule: string, host: string]> = fc
   .tuple(somePatternAndHost, oneOf(': : :443 :80 :5000 :0443 :0 :70000'))
   .map(([[pattern, host], port]) => [port === ':' ? pattern : pattern + port, host]);

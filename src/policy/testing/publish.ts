@@ -1,11 +1,11 @@
-// For tests and benchmarks: publishes a policy as agentd does, from what manifests would say.
+// Publishes a policy as agentd does, for tests and benchmarks.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Manifest } from '../../wire/manifest.ts';
 import { sealBundle, writeBundle } from '../bundle-file.ts';
 import { rightsOf } from '../manifest-rules.ts';
 
-/** `agents` has the spec of each manifest by name, `site` the text of one file of site rules. */
+/** `agents`: the spec of each manifest by name. `site`: the text of one rule file. */
 export function publishPolicy(
   stateDir: string,
   { version = 1, agents, site = '' }: { version?: number; agents: object; site?: string },

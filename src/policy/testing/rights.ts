@@ -1,4 +1,4 @@
-// Bundles, questions and rules for the tests of policy.
+// Builds and generates bundles, requests and rules for the tests of policy.
 import fc from 'fast-check';
 import type { Bundle, BundleContent } from '../bundle.ts';
 import { sealBundle } from '../bundle-file.ts';
@@ -24,7 +24,9 @@ export function bundleOf(
       protected: [],
       ...rest,
       site: Object.entries(site).map(([file, text]) => ({ file, text })),
-      agents: Object.fromEntries(Object.entries(agents).map(([name, one]) => [name, rights(one)])),
+      agents: Object.fromEntries(
+        Object.entries(agents).map(([name, some]) => [name, rights(some)]),
+      ),
     },
     { version: 1, madeAt: '2026-01-01T00:00:00.000Z' },
   );
@@ -38,9 +40,9 @@ export const policyOf = (
   return makePolicy(bundleOf(agents, rest), { nowMs });
 };
 
-/** Each answer with the rules that decided. */
+/** Returns each decision with the rules that decided. */
 export async function answers(policy: Policy, requests: readonly Request[]): Promise<string[]> {
-  const found = await Promise.all(requests.map((one) => policy.decide(one)));
+  const found = await Promise.all(requests.map((request) => policy.decide(request)));
   return found.map(({ answer, rules }) => [answer, ...rules].join(' '));
 }
 
@@ -131,7 +133,7 @@ export const someRequest: fc.Arbitrary<Request> = fc.oneof(
     .map(([host, port, method, labels]) => net(host, port, { method, labels })),
 );
 
-/** One rule of a site. `effect` may be the word `ask`. */
+/** One site rule. The effect `ask` is a forbid with @ask. */
 export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
   fc
     .tuple(

@@ -57,7 +57,7 @@ describe('[R314] policy about models', () => {
   test('the model of the manifest is allowed, any other is not, and the log says so', async () => {
     await ask('small');
     const refused = await rejects(ask('large'), 'denied');
-    assert.match(refused.message, /does not let coder use the model large: nothing allows/);
+    assert.match(refused.message, /does not let coder use the model large: no rule allows/);
     await rejects(ask('a name that only the default would answer'), 'denied');
     assert.equal(provider.asked.length, 1);
     const [made] = eventsOf('model.call.attempted');
