@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBaseText } from './cedar.ts';
 import type { Action, PolicyContext, Request } from './request.ts';
-import { answers, call, file, net, policyOf } from './testing/rights.ts';
+import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
 
 const on = (
   action: Action,
@@ -177,14 +177,14 @@ for (const { what, rows, beside, policy } of KINDS)
   for (const [id, { decides, leaves }] of Object.entries(rows))
     test(`base:${id} ${what} what it is about, and nothing beside it`, async () => {
       const word = { allows: 'allow', denies: 'deny', asks: 'ask' }[what];
-      for (const [i, said] of (await answers(policy, decides)).entries()) {
-        const [answer, ...rules] = said.split(' ');
+      for (const [i, decision] of (await decideEach(policy, decides)).entries()) {
+        const [answer, ...rules] = decision.split(' ');
         assert.equal(answer, word, JSON.stringify(decides[i]));
-        assert.ok(rules.includes(`base:${id}`), `${said}: ${JSON.stringify(decides[i])}`);
+        assert.ok(rules.includes(`base:${id}`), `${decision}: ${JSON.stringify(decides[i])}`);
       }
-      for (const [i, said] of (await answers(policy, leaves)).entries()) {
-        assert.equal(said.split(' ')[0], beside, `${said}: ${JSON.stringify(leaves[i])}`);
-        assert.doesNotMatch(said, new RegExp(`base:${id}\\b`));
+      for (const [i, decision] of (await decideEach(policy, leaves)).entries()) {
+        assert.equal(decision.split(' ')[0], beside, `${decision}: ${JSON.stringify(leaves[i])}`);
+        assert.doesNotMatch(decision, new RegExp(`base:${id}\\b`));
       }
     });
 

@@ -10,7 +10,7 @@ import {
   parseHostPattern,
 } from './hosts.ts';
 import { requestOfTouch, type Touch } from './request.ts';
-import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
+import { actionFits, findNamedEntity, type Rule, type Scope } from './rule.ts';
 
 /** `host` is a canonical pattern. */
 export type HostPort = { host: string; port: number };
@@ -26,7 +26,7 @@ export type BoxNetwork = {
  * Leaves out every host that some rule forbids under any condition, because a box is planned before
  * the conditions are known. A run's marks narrow the result elsewhere.
  */
-export async function networkOf(
+export async function planNetwork(
   policy: Policy,
   agent: string,
   { allowed, granted }: { allowed: readonly HostRule[]; granted: readonly HostPort[] },
@@ -64,15 +64,15 @@ export async function networkOf(
 const ANY_LABEL = 'any-name-that-no-rule-names';
 
 /**
- * Returns one matching host for each kind that the rules' conditions distinguish by naming hosts; an
- * empty list when the rules may distinguish more kinds than that.
+ * Returns one matching host for each kind that the rules' conditions distinguish by naming hosts;
+ * an empty list when the rules may distinguish more kinds than that.
  */
 function sampleHosts(pattern: HostPattern, rules: readonly Rule[]): string[] {
   if (!pattern.isSuffix) return [pattern.text];
   const concerned = rules.filter(({ scope }) => concerns(scope, pattern));
   if (
     concerned.some(
-      ({ scope, hosts }) => namedIn(scope.resource) !== undefined || hosts === undefined,
+      ({ scope, hosts }) => findNamedEntity(scope.resource) !== undefined || hosts === undefined,
     )
   )
     return [];
@@ -92,7 +92,7 @@ function sampleHosts(pattern: HostPattern, rules: readonly Rule[]): string[] {
 
 /** Returns true when a rule's scope may include a host that the pattern matches. */
 function concerns({ resource }: Scope, pattern: HostPattern): boolean {
-  const named = namedIn(resource);
+  const named = findNamedEntity(resource);
   const scoped = named === undefined ? undefined : parseHostPattern(named.id);
   return scoped === undefined || 'problem' in scoped || overlap(scoped.value, pattern);
 }

@@ -1,10 +1,10 @@
 // Turns an agent's rules into a static plan for its box: visible paths and reachable hosts. A plan
 // never opens more than policy allows; what it cannot express is left out.
-import { type BoxNetwork, type HostPort, networkOf } from './box-hosts.ts';
+import { type BoxNetwork, type HostPort, planNetwork } from './box-hosts.ts';
 import type { Policy } from './decide.ts';
-import { homeOf, hostRulesOf, type Resources, WORKSPACE } from './manifest-rules.ts';
+import { homeOf, parseHostRules, type Resources, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
-import { actionFits, namedIn, type Rule, type Scope } from './rule.ts';
+import { actionFits, findNamedEntity, type Rule, type Scope } from './rule.ts';
 
 export type AgentBoxRules = {
   /** Canonical roots inside the box; no root is inside another of the same list. */
@@ -35,7 +35,8 @@ export const ANY_PATH = '*';
 
 /**
  * `granted`: further hosts that people granted to the run. `opened`: the paths with an ask rule on
- * which this call was decided; the others are closed, because policy cannot ask while a command runs.
+ * which this call was decided; the others are closed, because policy cannot ask while a command
+ * runs.
  */
 export async function boxRulesOf(
   policy: Policy,
@@ -72,7 +73,7 @@ export async function boxRulesOf(
     network:
       rights === undefined
         ? { mode: 'none', allow: [], granted: [] }
-        : await networkOf(policy, agent, { allowed: hostRulesOf(rights), granted }),
+        : await planNetwork(policy, agent, { allowed: parseHostRules(rights), granted }),
     resources: {
       cpu: rights?.resources.cpu ?? null,
       memoryBytes: rights?.resources.memory_bytes ?? null,
@@ -142,7 +143,7 @@ function fileReach(
   const fitting = rules.filter(({ scope }) => actionFits(scope.action, action));
   const roots = fitting.flatMap(({ effect, isUnconditional, scope }) => {
     // `== X` covers X alone; a root would show everything inside it.
-    const named = scope.resource.op === '==' ? undefined : namedIn(scope.resource);
+    const named = scope.resource.op === '==' ? undefined : findNamedEntity(scope.resource);
     const isOpen = effect === 'permit' && isUnconditional && named?.type === 'Path';
     return isOpen && named.id !== SCRATCH ? [named.id] : [];
   });
@@ -158,7 +159,7 @@ function closedBy(rule: Rule, action: FileAction): string | undefined {
   if (effect !== 'forbid' || !actionFits(scope.action, action)) return undefined;
   // Such a rule covers one recursive delete call, not a command that deletes files one by one.
   if (ask !== null && isAboutTrees) return undefined;
-  const named = namedIn(scope.resource);
+  const named = findNamedEntity(scope.resource);
   // A plan cannot express conditions: a conditional rule about any path closes all paths.
   if (named === undefined) return concernsPaths(scope.resource) ? ANY_PATH : undefined;
   return named.type === 'Path' ? named.id : undefined;

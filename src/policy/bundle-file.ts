@@ -8,13 +8,13 @@ import {
   type Bundle,
   type BundleContent,
   bundleProblem,
-  contentOf,
+  pickContent,
 } from './bundle.ts';
 
 export type BundleResult = { ok: true; bundle: Bundle } | { ok: false; problem: string };
 
 export const hashOf = (content: BundleContent): string =>
-  sha256Hex(canonicalJson(contentOf(content)));
+  sha256Hex(canonicalJson(pickContent(content)));
 
 export function sealBundle(
   content: BundleContent,
@@ -25,7 +25,7 @@ export function sealBundle(
     version,
     hash: hashOf(content),
     made_at: madeAt,
-    ...contentOf(content),
+    ...pickContent(content),
   };
 }
 

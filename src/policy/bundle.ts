@@ -49,7 +49,7 @@ export function bundleProblem(value: unknown): string | undefined {
 }
 
 /** Picks the members that are hashed. */
-export const contentOf = ({ site, people, agents, ...rest }: BundleContent): BundleContent => ({
+export const pickContent = ({ site, people, agents, ...rest }: BundleContent): BundleContent => ({
   site,
   people,
   protected: rest.protected,

@@ -52,7 +52,7 @@ const GROUPS = new Map<string, readonly string[]>([
 ]);
 
 /** Returns each group with each capability that it brings. */
-export function wordsOfGroups(groups: readonly string[]): [group: string, word: string][] {
+export function expandGroups(groups: readonly string[]): [group: string, word: string][] {
   return groups.flatMap((group) =>
     (GROUPS.get(group) ?? []).map((word): [string, string] => [group, word]),
   );
@@ -110,7 +110,7 @@ export function toolsOf({
   const { allow = [], deny = [] } = spec.tools ?? {};
   const required = spec.approvals?.required ?? [];
   const denied = deniedTools(deny);
-  const fromGroups = wordsOfGroups(spec.groups ?? []).map(([, word]) => word);
+  const fromGroups = expandGroups(spec.groups ?? []).map(([, word]) => word);
   const tools = new Set([...BASIC, ...expandAll([...allow, ...fromGroups])]);
   const words = new Set([...allow, ...deny, ...required]);
   return {

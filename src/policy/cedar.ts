@@ -31,9 +31,9 @@ export type Cedar = {
     warnings: { id: string; error: DetailedError }[];
   };
   /**
-   * Returns which of these rules match. They must be all permits or all forbids, because Cedar names
-   * only the rules that decided. They are parsed once and cached by the key, which must always stand
-   * for the same rules.
+   * Returns which of these rules match. They must be all permits or all forbids, because Cedar
+   * names only the rules that decided. They are parsed once and cached by the key, which must
+   * always stand for the same rules.
    */
   hold(key: string, rules: () => Record<string, string>, question: CedarRequest): Response;
 };

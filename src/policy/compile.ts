@@ -1,9 +1,9 @@
-// Parses a bundle's rules with Cedar: base and site rules once, an agent's own at its first request.
-// Selects the rules whose principal fits; decide.ts evaluates them.
+// Parses a bundle's rules with Cedar: base and site rules once, an agent's own at its first
+// request. Selects the rules whose principal fits; decide.ts evaluates them.
 import type { Bundle } from './bundle.ts';
 import { type Cedar, readBaseText } from './cedar.ts';
 import type { EntityParents, EntityUid } from './entities.ts';
-import { rulesOfManifest } from './manifest-rules.ts';
+import { expandManifestRules } from './manifest-rules.ts';
 import { makeRule, quote, type Rule, type RuleText, scopeFits } from './rule.ts';
 import { splitRules } from './rule-text.ts';
 
@@ -52,7 +52,7 @@ export function compileAgent(
   const shared = base.rules.filter(({ scope }) => scopeFits(scope.principal, principal));
   if (uid.type !== 'Agent' || !Object.hasOwn(bundle.agents, uid.id))
     return { principal, rules: shared };
-  const manifest = parseRules(cedar, rulesOfManifest(uid.id, bundle.agents[uid.id]!));
+  const manifest = parseRules(cedar, expandManifestRules(uid.id, bundle.agents[uid.id]!));
   return { principal, rules: [...shared, ...manifest] };
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Request, requestOfTouch } from './request.ts';
-import { answers, call, file, net, policyOf } from './testing/rights.ts';
+import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
 
 test("the runtime's own directories stay closed inside what an agent may read", async () => {
   const policy = policyOf(
@@ -10,7 +10,7 @@ test("the runtime's own directories stay closed inside what an agent may read", 
     { protected: ['/srv/agentd'] },
   );
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       file('file.write', '/srv/x'),
       file('file.read', '/srv/agentd/operator.key'),
     ]),
@@ -26,7 +26,7 @@ test('[R116] [R117] [R118] [R120] [R207] [R316] what needs a person is asked for
     },
   });
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       call('prod.deploy'),
       call('email.send_external'),
       call('secrets.read'),
@@ -59,7 +59,7 @@ test('[R414] a run that read text from outside does nothing irreversible and sen
   const labels = ['outside'];
   const irreversible = { reversibility: 'irreversible' };
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       call('test.count_effect', irreversible),
       call('test.count_effect', { ...irreversible, labels }),
       call('message.send', { ...irreversible, labels }),
@@ -100,7 +100,7 @@ test('every subject of policy has its action', async () => {
   const scope = (action: Request['action'], id: string) => on(action, 'Scope', id, { scope: id });
   const message = { message_type: 'TaskUpdate', in_thread: false };
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       on('model.use', 'Model', 'coder-large', { model: 'coder-large' }),
       on('model.use', 'Model', 'other', { model: 'other' }),
       scope('memory.read', 'project:app/tester'),
@@ -168,7 +168,7 @@ test('policy decides who may decide an approval: roles when people are configure
   assert.equal((await open.decide(decideApproval('person:anyone'))).answer, 'allow');
   assert.equal((await open.decide(decideApproval('agent:coder'))).answer, 'deny');
   assert.deepEqual(
-    await answers(
+    await decideEach(
       named,
       ['alice', 'bob', 'eve', 'mallory'].map((name) => decideApproval(`person:${name}`)),
     ),
@@ -191,7 +191,7 @@ test('a host that a person granted is permitted, but forbid and ask rules still 
   const granted = { granted: true };
   for (const [i, policy] of policies.entries()) {
     assert.deepEqual(
-      await answers(policy, [
+      await decideEach(policy, [
         net('docs.org', 443, granted),
         net('evil.org', 443, granted),
         net('10.0.0.1', 443, granted),
@@ -209,9 +209,9 @@ test('a host that a person granted is permitted, but forbid and ask rules still 
       ],
     );
     // Control: a host that was not granted.
-    const [plain] = await answers(policy, [net('docs.org', 443)]);
+    const [plain] = await decideEach(policy, [net('docs.org', 443)]);
     assert.equal(plain, i === 0 ? 'deny' : 'ask manifest:coder:net.connect:2');
-    const [not] = await answers(policy, [net('docs.org', 443, { granted: false })]);
+    const [not] = await decideEach(policy, [net('docs.org', 443, { granted: false })]);
     assert.equal(not, plain);
   }
 });
@@ -230,7 +230,7 @@ test("a declared tool's path is permitted, but forbid and ask rules still apply"
       { labels: [] },
     );
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       touch('file.read', '/srv/app', true),
       touch('file.read', '/srv/app/keys/a', true),
       touch('file.write', '/srv/live', true),
@@ -252,7 +252,7 @@ test("a declared tool's path is permitted, but forbid and ask rules still apply"
 test('a delegation that excludes a tool denies it', async () => {
   const policy = policyOf({ coder: { tools: { allow: ['git.read'] } } });
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       call('git.diff', { delegated_tools: ['git.diff'] }),
       call('git.log', { delegated_tools: ['git.diff'] }),
     ]),
@@ -290,11 +290,11 @@ test('a forbid that cannot be evaluated forbids', async () => {
   const forbids = site(
     `forbid (principal, action == Action::"net.connect", resource) when { ${overflow} };`,
   );
-  assert.deepEqual(await answers(forbids, [request]), ['deny site:10-odd.cedar:1']);
+  assert.deepEqual(await decideEach(forbids, [request]), ['deny site:10-odd.cedar:1']);
   const permits = site(
     `permit (principal, action == Action::"net.connect", resource) when { ${overflow} };`,
   );
-  assert.deepEqual(await answers(permits, [request, net('evil.org', 443)]), [
+  assert.deepEqual(await decideEach(permits, [request, net('evil.org', 443)]), [
     'allow manifest:coder:net.connect:1',
     'deny',
   ]);

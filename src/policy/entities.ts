@@ -1,7 +1,7 @@
 // Builds the Cedar entities of a request with their parents: a tool's capabilities, a path's
 // directories, an agent's groups. Pure.
 import { wordsGranting } from './capabilities.ts';
-import { parseHost, suffixesOf } from './hosts.ts';
+import { matchingSuffixes, parseHost } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
 import type { PolicyContext, ResourceType } from './request.ts';
 
@@ -60,7 +60,7 @@ export function placeResource(resource: { type: ResourceType; id: string }): Pla
     const host = parseHost(id);
     if ('problem' in host) return reject(host.problem);
     if (host.value.name !== id) return reject(`its canonical form is ${host.value.name}`);
-    return placed(toUids('Host', suffixesOf(host.value)));
+    return placed(toUids('Host', matchingSuffixes(host.value)));
   }
   if (type === 'Scope') {
     return isScope(id) ? placed(toUids('Scope', scopesAbove(id))) : reject('it is not a scope');

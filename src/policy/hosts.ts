@@ -116,7 +116,7 @@ export function matchesHost({ host, isSuffix }: HostPattern, { name, ip }: Host)
 }
 
 /** Returns the suffix patterns that match a host: its parents in Cedar. */
-export function suffixesOf({ name, ip }: Host): string[] {
+export function matchingSuffixes({ name, ip }: Host): string[] {
   if (ip !== undefined) return [];
   const labels = name.split('.');
   return labels.slice(1).map((_, i) => `*.${labels.slice(i + 1).join('.')}`);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Request } from './request.ts';
-import { answers, call, file, net, policyOf } from './testing/rights.ts';
+import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
 
 test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable names", async () => {
   const policy = policyOf({
@@ -12,7 +12,7 @@ test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable 
     },
   });
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       call('git.diff'),
       call('git.log'),
       call('git.commit'),
@@ -42,7 +42,7 @@ test('[R185] [R186] /etc and the homes of others are never for agents, whatever 
     coder: { filesystem: { read: ['/etc', '/home', '/'], write: ['/home/other', '/proc/self'] } },
   });
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       file('file.read', '/etc/passwd'),
       file('file.read', '/home/other/.ssh/id'),
       file('file.write', '/home/other/x'),
@@ -75,18 +75,18 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
     net('GitHub.com', 443),
   ];
   assert.deepEqual(
-    (await answers(listed, requests)).map((one) => one.split(' ')[0]),
+    (await decideEach(listed, requests)).map((decision) => decision.split(' ')[0]),
     ['allow', 'deny', 'allow', 'deny', 'allow', 'deny', 'deny'],
   );
   const asking = policyOf({ coder: { network, approvals: { required: ['network.external'] } } });
   assert.deepEqual(
-    (await answers(asking, requests)).map((one) => one.split(' ')[0]),
+    (await decideEach(asking, requests)).map((decision) => decision.split(' ')[0]),
     ['allow', 'ask', 'allow', 'ask', 'allow', 'deny', 'deny'],
   );
   const none = policyOf({ coder: { network: { ...network, mode: 'none' } } });
-  assert.ok((await answers(none, requests)).every((one) => one.startsWith('deny')));
+  assert.ok((await decideEach(none, requests)).every((text) => text.startsWith('deny')));
   const address = policyOf({ coder: { network: { allow: ['10.0.0.1'] } } });
-  assert.deepEqual(await answers(address, [net('10.0.0.1', 443), net('10.0.0.2', 443)]), [
+  assert.deepEqual(await decideEach(address, [net('10.0.0.1', 443), net('10.0.0.2', 443)]), [
     'allow manifest:coder:net.connect:1',
     'deny',
   ]);
@@ -148,7 +148,7 @@ test('groups bring capabilities, and site rules can refer to them', async () => 
     },
   );
   assert.deepEqual(
-    await answers(policy, [
+    await decideEach(policy, [
       call('tests.run'),
       file('file.read', '/srv/docs/a'),
       { ...file('file.read', '/srv/docs/a'), principal: 'agent:other' },

@@ -1,7 +1,7 @@
 // Extracts an agent's rights from its manifest and expands them into Cedar rules. A runtime keeps
 // only the rights; the rules are generated at an agent's first request.
 import type { Manifest } from '../wire/manifest.ts';
-import { toolsOf, wordsOfGroups } from './capabilities.ts';
+import { expandGroups, toolsOf } from './capabilities.ts';
 import { type HostPattern, type HostRule, parseHostRule } from './hosts.ts';
 import { quote, type RuleText } from './rule.ts';
 
@@ -86,7 +86,7 @@ const WRITES_WORKSPACE = new Set([
 type Add = (subject: string, from: string, text: string) => void;
 
 /** Returns an agent's rules; each id names the agent, the subject and a number. */
-export function rulesOfManifest(agent: string, rights: AgentRights): RuleText[] {
+export function expandManifestRules(agent: string, rights: AgentRights): RuleText[] {
   const rules: RuleText[] = [];
   const count = new Map<string, number>();
   const add: Add = (subject, from, text) => {
@@ -117,7 +117,7 @@ function addTools(add: Add, who: string, { tools, groups }: AgentRights): void {
     `${effect} (${call}, resource in Capability::${quote(capability)});`;
   for (const capability of tools?.allow ?? [])
     add('tool.call', `spec.tools.allow: ${capability}`, rule('permit', capability));
-  for (const [group, capability] of wordsOfGroups(groups ?? []))
+  for (const [group, capability] of expandGroups(groups ?? []))
     add('tool.call', `spec.groups: ${group}`, rule('permit', capability));
   for (const capability of tools?.deny ?? []) {
     const why = `@why(${quote(`its manifest denies ${capability}`)}) `;
@@ -171,7 +171,7 @@ function exceptHome(agent: string, below: string): string {
 export const trimSlash = (path: string): string => path.replace(/(.)\/$/, '$1');
 
 /** Returns the hosts a manifest allows; entries that do not parse are skipped. */
-export function hostRulesOf({ network }: AgentRights): HostRule[] {
+export function parseHostRules({ network }: AgentRights): HostRule[] {
   if (network === undefined || network.mode === 'none') return [];
   return (network.allow ?? []).flatMap((written) => {
     const rule = parseHostRule(written);
@@ -186,7 +186,7 @@ const portCondition = (ports: readonly number[]): string =>
 
 function addNetwork(add: Add, who: string, rights: AgentRights): void {
   const connect = `${who}, action == Action::"net.connect"`;
-  const rules = hostRulesOf(rights);
+  const rules = parseHostRules(rights);
   for (const { pattern, ports } of rules)
     add(
       'net.connect',

@@ -27,8 +27,8 @@ function findProblem(path: string): string | undefined {
 }
 
 /**
- * Accepts only a canonical path; repairs nothing. Names that differ in case or Unicode normalization
- * are different files.
+ * Accepts only a canonical path; repairs nothing. Names that differ in case or Unicode
+ * normalization are different files.
  */
 export function canonicalPath(path: string): PathResult {
   const problem = findProblem(path);

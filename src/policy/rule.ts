@@ -128,7 +128,7 @@ export function ruleFits({ scope }: Rule, { principal, action, resource }: RuleQ
 }
 
 /** Returns the entity that a scope names: `== X`, `in X` or `is T in X`. */
-export function namedIn(constraint: Constraint): EntityUid | undefined {
+export function findNamedEntity(constraint: Constraint): EntityUid | undefined {
   if (constraint.op === 'All') return undefined;
   if (constraint.op === 'is') {
     return constraint.in !== undefined && 'entity' in constraint.in

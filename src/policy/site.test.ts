@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { nearest } from '../platform/did-you-mean.ts';
 import type { FileProblem } from '../wire/primitives.ts';
 import { loadCedar, readBaseText } from './cedar.ts';
-import { rulesOfManifest } from './manifest-rules.ts';
+import { expandManifestRules } from './manifest-rules.ts';
 import { splitRules } from './rule-text.ts';
 import { checkSiteFile, isSiteFileName } from './site.ts';
 import { rights } from './testing/rights.ts';
@@ -13,7 +13,7 @@ async function check(text: string) {
   const cedar = await loadCedar();
   return checkSiteFile(cedar, { file: '10.cedar', text }, { agents: ['coder'], nearest });
 }
-const told = (problems: readonly FileProblem[]) =>
+const format = (problems: readonly FileProblem[]) =>
   problems.map(({ line, message, hint }) => `${line}: ${message} | ${hint}`);
 
 test('each problem names its line and suggests a correction', async () => {
@@ -35,7 +35,7 @@ test('each problem names its line and suggests a correction', async () => {
     ].join('\n'),
   );
   assert.equal(rules, 9);
-  const lines = told(problems);
+  const lines = format(problems);
   const expected: [number, RegExp][] = [
     [2, /unrecognized action.*Did you mean `Action::"file\.read"`/],
     [3, /unknown annotation @aks \| Did you mean @ask\?/],
@@ -62,7 +62,7 @@ test('each problem names its line and suggests a correction', async () => {
 test('a host in a rule must be canonical', async () => {
   const problemsWith = async (host: string) => {
     const rule = `forbid (principal, action == Action::"net.connect", resource in Host::"${host}");`;
-    return told((await check(rule)).problems);
+    return format((await check(rule)).problems);
   };
   for (const host of [
     'github.com',
@@ -96,7 +96,7 @@ test('a rule that can never match is a problem, an unknown name a warning', asyn
     ].join('\n'),
   );
   assert.deepEqual(slips.problems, []);
-  const lines = told(slips.warnings);
+  const lines = format(slips.warnings);
   assert.match(lines[0]!, /1: .*Did you mean coder\?/);
   assert.match(lines[1]!, /2: .*Did you mean git\.read\?/);
   assert.match(lines[2]!, /3: the rule forbids files under conditions/);
@@ -135,7 +135,7 @@ test('rules are split as Cedar parses them', () => {
 test('the built-in rules and those of manifests pass the check', async () => {
   const base = await check(readBaseText());
   assert.deepEqual([base.problems, base.warnings], [[], []]);
-  const texts = rulesOfManifest(
+  const texts = expandManifestRules(
     'coder',
     rights({
       groups: ['agent-deploy-prod'],

@@ -1,12 +1,12 @@
-// Checks the rule files that people write before they take effect. Every problem names the file, the
-// line and, if possible, the probable intention.
+// Checks the rule files that people write before they take effect. Every problem names the file,
+// the line and, if possible, the probable intention.
 import type { FileProblem } from '../wire/primitives.ts';
 import { CAPABILITY_WORDS } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
 import { parseHostPattern } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
-import { ANNOTATIONS, isAboutTrees, namedIn } from './rule.ts';
+import { ANNOTATIONS, findNamedEntity, isAboutTrees } from './rule.ts';
 import { lineAtByte, type RuleTextPart, splitRules } from './rule-text.ts';
 
 export type SiteCheck = {
@@ -200,11 +200,13 @@ function lineOfName({ text, line }: RuleTextPart, type: string, id: string): num
   return at < 0 ? line : line + text.slice(0, at).split('\n').length - 1;
 }
 
-/** Warns about a conditional rule on all files: a box is planned before the conditions are known. */
+/**
+ * Warns about a conditional rule on all files: a box is planned before the conditions are known.
+ */
 function checkPlanned({ file, warnings }: Report, { piece, json }: ParsedRule): void {
   const isAboutFiles = json.action.op === 'All' || JSON.stringify(json.action).includes('"file.');
   const isOpen =
-    namedIn(json.resource) === undefined &&
+    findNamedEntity(json.resource) === undefined &&
     (json.resource.op !== 'is' || json.resource.entity_type === 'Path');
   const asks = json.annotations?.ask !== undefined;
   if (json.effect !== 'forbid' || !isAboutFiles || !isOpen || json.conditions.length === 0) return;

@@ -9,7 +9,7 @@ import { silentLog } from '../platform/log.ts';
 import type { Bundle } from './bundle.ts';
 import { sealBundle, writeBundle } from './bundle-file.ts';
 import { openPolicySource } from './source.ts';
-import { bundleOf, call } from './testing/rights.ts';
+import { call, makeBundle } from './testing/rights.ts';
 
 function setUp(t: TestContext) {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-source-'));
@@ -21,7 +21,7 @@ function setUp(t: TestContext) {
     file,
     log: silentLog,
     clock: systemClock(),
-    onRefused: (one) => refused.push(one),
+    onRefused: (refusal) => refused.push(refusal),
     onLoaded: ({ version }) => loaded.push(version),
   });
   t.after(() => {
@@ -33,7 +33,7 @@ function setUp(t: TestContext) {
 }
 
 const version = (n: number, allow: string[]): Bundle => ({
-  ...bundleOf({ coder: { tools: { allow } } }),
+  ...makeBundle({ coder: { tools: { allow } } }),
   version: n,
 });
 
@@ -113,7 +113,7 @@ test('with an invalid bundle the old one stays in force, reported once; a valid 
 test('one version decides all requests of a call', async (t) => {
   const { source, publish } = setUp(t);
   publish(version(7, ['git.read']));
-  const answer = await source.decideAll([call('git.diff'), call('git.log')]);
-  assert.deepEqual([answer.answer, answer.version], ['allow', 7]);
+  const decision = await source.decideAll([call('git.diff'), call('git.log')]);
+  assert.deepEqual([decision.answer, decision.version], ['allow', 7]);
   assert.equal((await source.boxRulesOf('coder')).version, 7);
 });

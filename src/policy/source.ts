@@ -1,6 +1,6 @@
-// Gives a daemon the policy in force. Loads the published bundle at the first request and reloads it
-// when it changes. An invalid bundle is reported and the previous one stays in force; without any
-// bundle every request fails.
+// Gives a daemon the policy in force. Loads the published bundle at the first request and reloads
+// it when it changes. An invalid bundle is reported and the previous one stays in force; without
+// any bundle every request fails.
 import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../platform/clock.ts';

@@ -13,7 +13,7 @@ export const rights = (more: Partial<AgentRights> = {}): AgentRights => ({
   ...more,
 });
 
-export function bundleOf(
+export function makeBundle(
   agents: Record<string, Partial<AgentRights>>,
   more: Partial<Omit<BundleContent, 'site'>> & { site?: Record<string, string> } = {},
 ): Bundle {
@@ -34,14 +34,14 @@ export function bundleOf(
 
 export const policyOf = (
   agents: Record<string, Partial<AgentRights>>,
-  more: Parameters<typeof bundleOf>[1] & { nowMs?: () => number } = {},
+  more: Parameters<typeof makeBundle>[1] & { nowMs?: () => number } = {},
 ): Policy => {
   const { nowMs = () => 0, ...rest } = more;
-  return makePolicy(bundleOf(agents, rest), { nowMs });
+  return makePolicy(makeBundle(agents, rest), { nowMs });
 };
 
 /** Returns each decision with the rules that decided. */
-export async function answers(policy: Policy, requests: readonly Request[]): Promise<string[]> {
+export async function decideEach(policy: Policy, requests: readonly Request[]): Promise<string[]> {
   const found = await Promise.all(requests.map((request) => policy.decide(request)));
   return found.map(({ answer, rules }) => [answer, ...rules].join(' '));
 }
