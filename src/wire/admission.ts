@@ -1,5 +1,5 @@
-// The routes by which agentd admits a run to a daemon, syncs its marks and dismisses it: the same at
-// every daemon that serves runs.
+// The routes by which agentd admits a run to a daemon, syncs its marks and dismisses it: the same
+// at every daemon that serves runs.
 import * as z from 'zod';
 import { AgentName, Label, RunId, TaskId } from './primitives.ts';
 import { route, routes } from './route.ts';

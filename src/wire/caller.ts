@@ -1,4 +1,5 @@
-// The authenticated caller that a handler sees. The link's authenticator sets it, never the request.
+// The authenticated caller that a handler sees. The link's authenticator sets it, never the
+// request.
 import type { DaemonName } from './daemons.ts';
 import type { RunId, TaskId } from './primitives.ts';
 

@@ -99,8 +99,8 @@ export const Manifest = z.strictObject({
       })
       .optional(),
     /**
-     * The agents it may delegate to and send messages to. If absent: any agent (with task.delegate),
-     * and its own thread.
+     * The agents it may delegate to and send messages to. If absent: any agent (with
+     * task.delegate), and its own thread.
      */
     team: z
       .strictObject({

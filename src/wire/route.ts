@@ -1,5 +1,5 @@
-// Defines a route: method, path, allowed callers, input and output schemas. Dispatch, typed clients,
-// OpenAPI and the docs are derived from these values.
+// Defines a route: method, path, allowed callers, input and output schemas. Dispatch, typed
+// clients, OpenAPI and the docs are derived from these values.
 import type { z } from 'zod';
 import type { DaemonName } from './daemons.ts';
 
@@ -20,7 +20,9 @@ export type Route<
   params?: P;
   query?: Q;
   body?: B;
-  /** Returns true only for a body that the schema would accept unchanged; then parsing is skipped. */
+  /**
+   * Returns true only for a body that the schema would accept unchanged; then parsing is skipped.
+   */
   isPlainBody?: (body: unknown) => boolean;
   output: O;
   /** True when the handler may respond with a stream instead of one document. */

@@ -175,7 +175,9 @@ export const tooldRoutes = routes({
     output: z.object({ problem: z.string().nullable() }),
     bodySizeBytesMax: 4_000_000,
   }),
-  /** Suspends a tool for all tasks until a person resumes it. toold also suspends declared tools. */
+  /**
+   * Suspends a tool for all tasks until a person resumes it. toold also suspends declared tools.
+   */
   suspendTool: route({
     method: 'POST',
     path: '/v1/tools/{name}/suspend',

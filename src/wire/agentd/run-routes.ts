@@ -173,8 +173,8 @@ export const runRoutes = routes({
     output: z.object({ ended: z.boolean() }),
   }),
   /**
-   * Marks the run's task, and everything derived from it, with the labels of a tool's output. Called
-   * before the run gets that output.
+   * Marks the run's task, and everything derived from it, with the labels of a tool's output.
+   * Called before the run gets that output.
    */
   toolMark: route({
     method: 'POST',
