@@ -1,6 +1,5 @@
-// The context of a run, built from parts in one order: who the agent is, what is to be done, what
-// it was given, then step by step what was said and what came back. The same run gives the same
-// context.
+// Builds a run's context in a fixed order: persona, goal, inputs, then each step's messages and
+// results. Deterministic, because a run is replayed.
 import type { MessageView, RunBriefing } from '../wire/agentd.ts';
 import type { Message, Part, ToolSpec } from '../wire/modeld.ts';
 import type { Label } from '../wire/primitives.ts';
@@ -38,7 +37,7 @@ export function openingMessages(briefing: RunBriefing): Message[] {
 
 function colleaguesText(briefing: RunBriefing): string {
   if (briefing.colleagues.length === 0) return '';
-  const lines = briefing.colleagues.map((one) => `- ${one.name}: ${one.description}`);
+  const lines = briefing.colleagues.map(({ name, description }) => `- ${name}: ${description}`);
   return `Colleagues you can give work to with task_delegate:\n${lines.join('\n')}`;
 }
 
@@ -60,7 +59,7 @@ export function noteToModel(text: string): Message {
   return { role: 'user', parts: [{ type: 'text', text }], labels: ['own'] };
 }
 
-/** Models take no dots in the names of tools. */
+/** Providers do not accept dots in tool names. */
 export function wireName(tool: string): string {
   return tool.replaceAll('.', '_');
 }
@@ -73,15 +72,15 @@ export function toolSpecs(tools: ToolView[]): ToolSpec[] {
   }));
 }
 
-function sizeOf(part: Part): number {
+function countChars(part: Part): number {
   if (part.type === 'tool_call') return part.name.length + JSON.stringify(part.arguments).length;
   return part.type === 'tool_result' ? part.content.length : part.text.length;
 }
 
-/** A careful guess; the provider's own count comes only afterwards. */
+/** A conservative estimate; the provider's own count comes only afterwards. */
 export function estimateTokens(messages: Message[]): number {
   let chars = 0;
-  for (const message of messages) for (const part of message.parts) chars += sizeOf(part) + 16;
+  for (const message of messages) for (const part of message.parts) chars += countChars(part) + 16;
   return Math.ceil(chars / 3);
 }
 
@@ -89,8 +88,8 @@ const KEEP_LAST = 6;
 const PREVIEW_CHARS = 400;
 
 /**
- * Near the window, old results shrink to previews, oldest first, then old steps are left out whole.
- * What is left out is said, and its labels stay. Pairs of call and result are never torn apart.
+ * Near the context window, truncates old results to previews, then drops the oldest steps whole. A
+ * note says so and keeps their labels. A call is never separated from its result.
  */
 export function compact(messages: Message[], tokensMax: number): Message[] {
   if (estimateTokens(messages) <= tokensMax) return messages;
@@ -124,7 +123,7 @@ export function compact(messages: Message[], tokensMax: number): Message[] {
   return shrunk;
 }
 
-/** Indexes at which an assistant message begins a step that can be kept from there on. */
+/** Returns the indexes at which a step starts, with an assistant message. */
 function stepStarts(messages: Message[]): number[] {
   return messages
     .map((message, i) => (i > 2 && message.role === 'assistant' ? i : -1))

@@ -8,11 +8,11 @@ export type Refusal = {
   hint: string;
   retry: boolean;
   retryAfterMs: number;
-  /** In a replay: nothing more is recorded. */
+  /** In a replay: the record has no further calls. */
   recordEnds: boolean;
 };
 
-/** A daemon refused the call, or none answered (`unavailable`). */
+/** A daemon refused the call, or did not respond (`unavailable`). */
 export class RefusedError extends Error {
   override name = 'RefusedError';
   refusal: Refusal;
@@ -62,15 +62,15 @@ function refusalFrom(error: Record<string, unknown>): RefusedError {
   });
 }
 
-/** The daemon does not answer now; the call can be repeated. */
-export function isAway({ code }: Refusal): boolean {
+/** The daemon does not respond now; the call can be repeated. */
+export function isUnavailable({ code }: Refusal): boolean {
   return code === 'unavailable' || code === 'stopping';
 }
 
 /** The loop counts malformed responses itself. */
 const isRetryable = ({ retry, code }: Refusal): boolean => retry && code !== 'provider_malformed';
 
-/** Retries with a growing pause until `timeoutMs` have passed. */
+/** Retries with exponential backoff until `timeoutMs` have passed. */
 export function withRetry(
   call: DaemonCall,
   timeoutMs: number,
@@ -78,13 +78,13 @@ export function withRetry(
 ): DaemonCall {
   return async <T>(method: 'GET' | 'POST', path: string, body?: unknown) => {
     const end = performance.now() + timeoutMs;
-    for (let pauseMs = 20; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
+    for (let backoffMs = 20; ; backoffMs = Math.min(backoffMs * 2, 2_000)) {
       try {
         return await call<T>(method, path, body);
       } catch (error) {
         const retry = error instanceof RefusedError && shouldRetry(error.refusal);
         if (!retry || performance.now() > end) throw error;
-        const waitMs = Math.max(error.refusal.retryAfterMs, pauseMs * (0.5 + Math.random()));
+        const waitMs = Math.max(error.refusal.retryAfterMs, backoffMs * (0.5 + Math.random()));
         await new Promise((resolve) => setTimeout(resolve, waitMs));
       }
     }

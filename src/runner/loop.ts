@@ -1,6 +1,6 @@
-// The built-in loop: model, calls, model, … until the task is finished or the run has to wait. It
-// keeps no state: after a crash or a wait it starts again, and what it asked before is answered
-// from the record.
+// The agent loop: model, tool calls, model, … until the task ends or the run has to wait. It keeps
+// no state: after a crash or a wait it starts again, and repeated calls get recorded responses. So
+// a change of a text that the model reads breaks runs that an earlier version started.
 import type { MessageView, RunBriefing } from '../wire/agentd.ts';
 import type { GenerateResponse, Message, Part } from '../wire/modeld.ts';
 import type { CallAnswer, ToolView } from '../wire/toold.ts';
@@ -27,16 +27,16 @@ type ToolResultPart = Extract<Part, { type: 'tool_result' }>;
 type SiblingCall = { call_id: string; tool: string; arguments?: Record<string, unknown> };
 
 const MALFORMED_MAX = 3;
-const SILENT_MAX = 3;
+const EMPTY_MAX = 3;
 const CALLS_MAX = 128;
 const BESIDE_CHARS_MAX = 2_000;
-/** Of the loop's own call, beyond all that a model may ask for in one step. */
+/** The index of the loop's own call, above any that a model can use in one step. */
 const OWN_INDEX = 1_023;
 const FINISH = 'task_finish';
 const WINDOW_SHARE = 0.8;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** The id of a call follows from its place in the run, so that asking again is recognised. */
+/** Derives the id from the call's position in the run, so that a repeat is recognized. */
 export function callId(runId: string, kind: 'm' | 't', step: number, index: number): string {
   const digits = (value: number, width: number): string => {
     let text = '';
@@ -53,9 +53,9 @@ export class Loop {
   private readonly tools: Map<string, ToolView>;
   private messages: Message[];
   private step = 0;
-  /** Asked of models and tools so far. */
+  /** Model and tool calls so far. */
   calls = 0;
-  private silent = 0;
+  private emptyResponses = 0;
   private tokens = 0;
 
   constructor(daemons: DaemonClients, briefing: RunBriefing) {
@@ -67,28 +67,28 @@ export class Loop {
 
   async run(): Promise<LoopResult> {
     for (; ; this.step++) {
-      const over = this.overLimit();
-      if (over !== undefined) return this.finish('failed', over, 'limit');
+      const exceeded = this.exceededLimit();
+      if (exceeded !== undefined) return this.finish('failed', exceeded, 'limit');
       const inbox = await this.daemons.agentd<{ messages: MessageView[] }>(
         'POST',
         '/v1/run/inbox',
         { step: this.step },
       );
       if (inbox.messages.length > 0) this.messages.push(inboxMessage(inbox.messages));
-      const answer = await this.think();
-      if ('ended' in answer) return answer.ended;
-      this.messages.push(answer.response.message);
-      const ended = await this.act(answer.response);
+      const generated = await this.generate();
+      if ('ended' in generated) return generated.ended;
+      this.messages.push(generated.response.message);
+      const ended = await this.act(generated.response);
       if (ended !== undefined) return ended;
     }
   }
 
-  /** Ends the task with a reason that trying again cannot mend. */
-  giveUp({ code, message }: { code: string; message: string }): Promise<LoopResult> {
+  /** Ends the task with a permanent failure. */
+  fail({ code, message }: { code: string; message: string }): Promise<LoopResult> {
     return this.finish('failed', message, code);
   }
 
-  private overLimit(): string | undefined {
+  private exceededLimit(): string | undefined {
     const { max_steps, max_tokens } = this.briefing.limits;
     if (this.step >= max_steps) return `the limit of ${max_steps} steps is reached`;
     if (max_tokens !== null && this.tokens >= max_tokens)
@@ -96,8 +96,8 @@ export class Loop {
     return undefined;
   }
 
-  /** One model call. Refusals that trying again cannot mend end the task with their reason. */
-  private async think(): Promise<{ response: GenerateResponse } | { ended: LoopResult }> {
+  /** Makes one model call. A permanent failure ends the task with its reason. */
+  private async generate(): Promise<{ response: GenerateResponse } | { ended: LoopResult }> {
     this.messages = compact(this.messages, this.windowTokens());
     for (let malformed = 0; ; ) {
       try {
@@ -138,18 +138,18 @@ export class Loop {
     return Math.floor(this.briefing.limits.context_tokens * WINDOW_SHARE);
   }
 
-  /** Performs what the model asked for; undefined when the loop goes on. */
+  /** Makes the tool calls of a response. Returns undefined when the loop continues. */
   private async act(response: GenerateResponse): Promise<LoopResult | undefined> {
-    const asked = response.message.parts.filter((part) => part.type === 'tool_call');
-    if (asked.length === 0) return this.noCalls(response);
-    this.silent = 0;
-    const results = await this.perform(asked);
+    const calls = response.message.parts.filter((part) => part.type === 'tool_call');
+    if (calls.length === 0) return this.handleText(response);
+    this.emptyResponses = 0;
+    const results = await this.callTools(calls);
     if (!Array.isArray(results)) return results;
-    const finished = asked.findIndex(
+    const finished = calls.findIndex(
       (part, i) => part.name === FINISH && results[i]!.is_error !== true,
     );
     if (finished >= 0) {
-      const result = asked[finished]!.arguments.result;
+      const result = calls[finished]!.arguments.result;
       return {
         how: 'finished',
         calls: this.calls,
@@ -160,20 +160,18 @@ export class Loop {
     return undefined;
   }
 
-  /**
-   * An answer without calls is the result; an empty or cut one gets another chance, a few times.
-   */
-  private async noCalls(response: GenerateResponse): Promise<LoopResult | undefined> {
+  /** Text without calls is the result. An empty or truncated response is retried a few times. */
+  private async handleText(response: GenerateResponse): Promise<LoopResult | undefined> {
     const text = response.message.parts
       .filter((part) => part.type === 'text')
       .map((part) => part.text)
       .join('\n')
       .trim();
     if (text !== '' && response.stop_reason !== 'max_tokens') return this.finish('completed', text);
-    if (++this.silent >= SILENT_MAX)
+    if (++this.emptyResponses >= EMPTY_MAX)
       return this.finish(
         'failed',
-        'the model gave no answer and called no tool',
+        'the model returned no text and called no tool',
         'provider_malformed',
       );
     this.messages.push(
@@ -187,15 +185,17 @@ export class Loop {
   }
 
   /**
-   * All calls of a step at once, but finishing only when the others are done. What has to wait is
-   * asked again when the wait is over.
+   * Makes all calls of a step concurrently, and task.finish after the others. If the waits of calls
+   * have ended before the run is parked, repeats those calls.
    */
-  private async perform(asked: ToolCallPart[]): Promise<ToolResultPart[] | LoopResult> {
-    const results: (ToolResultPart | undefined)[] = asked.map((part, index) =>
-      index < CALLS_MAX ? undefined : failed(part, `Ask for at most ${CALLS_MAX} calls at once.`),
+  private async callTools(calls: ToolCallPart[]): Promise<ToolResultPart[] | LoopResult> {
+    const results: (ToolResultPart | undefined)[] = calls.map((part, index) =>
+      index < CALLS_MAX
+        ? undefined
+        : errorResult(part, `Ask for at most ${CALLS_MAX} calls at once.`),
     );
     const open = (isFinish: boolean) =>
-      [...asked.entries()].filter(
+      [...calls.entries()].filter(
         ([index, part]) => results[index] === undefined && (part.name === FINISH) === isFinish,
       );
     for (const isFinish of [false, true]) {
@@ -203,7 +203,7 @@ export class Loop {
         const waiting: string[] = [];
         await Promise.all(
           open(isFinish).map(async ([index, part]) => {
-            const outcome = await this.callTool(part, index, this.beside(asked, index));
+            const outcome = await this.callTool(part, index, this.siblingCalls(calls, index));
             if ('waiting' in outcome) waiting.push(outcome.waiting);
             else results[index] = outcome;
           }),
@@ -221,9 +221,9 @@ export class Loop {
     return results as ToolResultPart[];
   }
 
-  /** The other calls of this step, for a person who may be asked about this one. */
-  private beside(asked: ToolCallPart[], index: number): SiblingCall[] {
-    return asked.slice(0, CALLS_MAX).flatMap((part, at) => {
+  /** Returns the other calls of this step, as context for a person who decides on this one. */
+  private siblingCalls(calls: ToolCallPart[], index: number): SiblingCall[] {
+    return calls.slice(0, CALLS_MAX).flatMap((part, at) => {
       const tool = this.tools.get(part.name);
       if (at === index || tool === undefined || part.name === FINISH) return [];
       const isShort = JSON.stringify(part.arguments).length <= BESIDE_CHARS_MAX;
@@ -242,45 +242,45 @@ export class Loop {
   ): Promise<ToolResultPart | { waiting: string }> {
     const tool = this.tools.get(part.name);
     if (tool === undefined)
-      return failed(
+      return errorResult(
         part,
         `There is no tool ${part.name}. The tools are: ${[...this.tools.keys()].join(', ')}.`,
       );
     if (part.arguments_error !== undefined)
-      return failed(
+      return errorResult(
         part,
         `The arguments of ${part.name} are not valid JSON (${part.arguments_error}). Call it again with a JSON object.`,
       );
     this.calls++;
     const id = callId(this.briefing.run_id, 't', this.step, index);
     try {
-      const answer = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
+      const response = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
         call_id: id,
         tool: tool.name,
         arguments: part.arguments,
         ...(beside.length === 0 ? {} : { beside }),
       });
-      if (answer.status === 'waiting' || answer.status === 'unknown') return { waiting: id };
-      if (answer.status === 'completed')
+      if (response.status === 'waiting' || response.status === 'unknown') return { waiting: id };
+      if (response.status === 'completed')
         return {
           type: 'tool_result',
           tool_call_id: part.id,
           name: part.name,
-          content: JSON.stringify(answer.result ?? {}),
+          content: JSON.stringify(response.result ?? {}),
         };
-      const { code, message, hint } = answer.error ?? {
-        code: answer.status,
-        message: `the call is ${answer.status}`,
+      const { code, message, hint } = response.error ?? {
+        code: response.status,
+        message: `the call is ${response.status}`,
         hint: '',
       };
-      return failed(part, `${answer.status}: ${message} (${code}). ${hint}`);
+      return errorResult(part, `${response.status}: ${message} (${code}). ${hint}`);
     } catch (error) {
-      // Bad arguments are the model's to mend; everything else is not.
+      // The model can correct bad arguments, and nothing else.
       if (
         error instanceof RefusedError &&
         ['bad_request', 'too_large', 'too_deep'].includes(error.refusal.code)
       )
-        return failed(part, `${error.refusal.message}. ${error.refusal.hint}`);
+        return errorResult(part, `${error.refusal.message}. ${error.refusal.hint}`);
       throw error;
     }
   }
@@ -291,17 +291,17 @@ export class Loop {
     errorCode?: string,
   ): Promise<LoopResult> {
     this.calls++;
-    const answer = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
+    const response = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
       call_id: callId(this.briefing.run_id, 't', this.step, OWN_INDEX),
       tool: 'task.finish',
       arguments: { status, result, ...(errorCode === undefined ? {} : { error_code: errorCode }) },
     });
-    if (answer.status !== 'completed')
-      throw new Error(`the task could not be finished: ${answer.error?.message ?? answer.status}`);
+    if (response.status !== 'completed')
+      throw new Error(`task.finish failed: ${response.error?.message ?? response.status}`);
     return { how: 'finished', calls: this.calls, result };
   }
 }
 
-function failed(part: ToolCallPart, content: string): ToolResultPart {
+function errorResult(part: ToolCallPart, content: string): ToolResultPart {
   return { type: 'tool_result', tool_call_id: part.id, name: part.name, content, is_error: true };
 }

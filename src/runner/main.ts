@@ -1,11 +1,11 @@
-// What runs inside a runner sandbox: one activation of one run. It is told three sockets and
-// nothing else, speaks only to them, and ends when the run is finished, parked, taken away, or its
-// parent is gone.
+// Runs one activation of a run inside a runner sandbox. It gets three sockets, uses nothing else,
+// and exits when the run has ended or parked, when a newer activation holds it, or when its parent
+// exits.
 import { Socket } from 'node:net';
 import type { RunBriefing } from '../wire/agentd.ts';
 import {
   type DaemonCall,
-  isAway,
+  isUnavailable,
   makeDaemonCall,
   RefusedError,
   withRetry,
@@ -13,21 +13,21 @@ import {
 import { type DaemonClients, Loop, type LoopResult } from './loop.ts';
 
 const RETRY_TIMEOUT_MS = 60_000;
-/** Exit statuses: 0 done here, 75 something else was away, 70 this went wrong itself. */
-const TRY_AGAIN = 75;
-const BROKEN = 70;
+/** Exit statuses besides 0: a retry may help, or this program failed. */
+const EXIT_RETRY = 75;
+const EXIT_BROKEN = 70;
 
 type Sockets = { agentd: string; toold: string; modeld: string };
 
 /**
- * Standard input tells the sockets, and ends when agentd does: a runner without agentd has nobody
- * to work for. A socket, because a blocking read in Node's thread pool would keep the process from
- * ending.
+ * Reads the socket paths from standard input, and exits when it closes, as it does when agentd
+ * exits. It is read as a socket, because a blocking read in Node's thread pool would prevent the
+ * exit.
  */
-function listenToParent(): Promise<Sockets> {
+function readSockets(): Promise<Sockets> {
   const lifeline = new Socket({ fd: 0, readable: true, writable: false });
-  lifeline.on('close', () => process.exit(TRY_AGAIN));
-  lifeline.on('error', () => process.exit(TRY_AGAIN));
+  lifeline.on('close', () => process.exit(EXIT_RETRY));
+  lifeline.on('error', () => process.exit(EXIT_RETRY));
   let text = '';
   return new Promise((resolve) => {
     lifeline.on('data', (chunk: Buffer) => {
@@ -38,17 +38,17 @@ function listenToParent(): Promise<Sockets> {
   });
 }
 
-function keepBeating(agentd: DaemonCall, beatMs: number): void {
+function startHeartbeat(agentd: DaemonCall, beatMs: number): void {
   const timer = setInterval(() => {
     agentd('POST', '/v1/run/beat').catch((error: unknown) => {
-      // Anything else is left to the lease: the next beat may arrive.
+      // Other failures are ignored: a later heartbeat may arrive before the lease expires.
       if (error instanceof RefusedError && error.refusal.code === 'stale_fence') process.exit(0);
     });
   }, beatMs);
   timer.unref();
 }
 
-/** Only the record answers, so nothing is asked twice; where it ends, so does the replay. */
+/** In a replay every response is a recorded one. The replay ends where the record ends. */
 async function replay(daemons: DaemonClients, loop: Loop): Promise<void> {
   const differences: { at: string; expected: string; got: string }[] = [];
   let ended: LoopResult | undefined;
@@ -56,9 +56,9 @@ async function replay(daemons: DaemonClients, loop: Loop): Promise<void> {
   try {
     ended = await loop.run();
   } catch (error) {
-    if (!(error instanceof RefusedError) || isAway(error.refusal)) throw error;
+    if (!(error instanceof RefusedError) || isUnavailable(error.refusal)) throw error;
     const { code, message, hint, retry, recordEnds } = error.refusal;
-    // A failure that was tried again, without a later one in the record, is its last word.
+    // A retryable failure is recorded only if no later attempt was, so the record ends with it.
     recordEnded = recordEnds || retry;
     const got = `${message} ${hint}`.slice(0, 4_000);
     differences.push({ at: code, expected: 'the recorded call', got });
@@ -72,7 +72,7 @@ async function replay(daemons: DaemonClients, loop: Loop): Promise<void> {
 }
 
 async function main(): Promise<void> {
-  const sockets = await listenToParent();
+  const sockets = await readSockets();
   const connect = (wrap: (call: DaemonCall) => DaemonCall): DaemonClients => ({
     agentd: wrap(makeDaemonCall(sockets.agentd)),
     toold: wrap(makeDaemonCall(sockets.toold)),
@@ -81,16 +81,16 @@ async function main(): Promise<void> {
   const daemons = connect((call) => withRetry(call, RETRY_TIMEOUT_MS));
   const briefing = await daemons.agentd<RunBriefing>('GET', '/v1/run');
   if (briefing.mode === 'replay') {
-    // Failures are recorded answers too, and asking for them again would be in vain.
-    const recorded = connect((call) => withRetry(call, RETRY_TIMEOUT_MS, isAway));
+    // Failures are recorded responses too, so a retry would only return them again.
+    const recorded = connect((call) => withRetry(call, RETRY_TIMEOUT_MS, isUnavailable));
     return replay(daemons, new Loop(recorded, briefing));
   }
-  keepBeating(makeDaemonCall(sockets.agentd), briefing.beat_ms);
+  startHeartbeat(makeDaemonCall(sockets.agentd), briefing.beat_ms);
   const loop = new Loop(daemons, briefing);
   await loop.run().catch((error: unknown) => {
-    // The record and this program do not go together any more: trying again cannot mend that.
+    // This program no longer matches the run's record, so a retry cannot help.
     if (error instanceof RefusedError && error.refusal.code === 'replay_differs')
-      return loop.giveUp(error.refusal);
+      return loop.fail(error.refusal);
     throw error;
   });
 }
@@ -98,7 +98,7 @@ async function main(): Promise<void> {
 main().then(
   () => process.exit(0),
   (error: unknown) => {
-    // Taken away or canceled: nothing to report, somebody else decides what follows.
+    // The run was canceled, or a newer activation holds it: there is nothing to report.
     if (
       error instanceof RefusedError &&
       ['stale_fence', 'canceled', 'ended', 'forbidden_caller'].includes(error.refusal.code)
@@ -107,6 +107,6 @@ main().then(
     process.stderr.write(
       `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
     );
-    process.exit(error instanceof RefusedError && error.refusal.retry ? TRY_AGAIN : BROKEN);
+    process.exit(error instanceof RefusedError && error.refusal.retry ? EXIT_RETRY : EXIT_BROKEN);
   },
 );
