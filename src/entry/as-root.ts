@@ -1,6 +1,6 @@
-// As root, once, before anything else runs: reads the configuration, decides who the daemons are,
-// gives them the state directory, writes down what the warden may do. Tells the keeper
-// (native/keeper), which does the rest, and ends.
+// Runs once as root, before the daemons: reads the configuration, chooses the daemons' user, chowns
+// the state directory, and sends the launch spec to the keeper (native/keeper), which does the
+// rest.
 import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
@@ -21,67 +21,67 @@ import {
   rootDir,
 } from './options.ts';
 import { stateInUseFault } from './runtime.ts';
-import { type ServiceUser, serviceUser } from './service-user.ts';
+import { chooseServiceUser, type ServiceUser } from './service-user.ts';
 
-/** Everything that must be reachable for the daemons, whoever made it. */
-function paths(told: RuntimeArgs, config: RuntimeConfig, program: string) {
-  const given = [told.configFile, told.agentsDir].filter((path) => path !== undefined);
-  // What lies in the state directory is shown with it; a link in there is not for root to follow.
+/** Returns the paths that the daemons must be able to reach. */
+function findPaths(args: RuntimeArgs, config: RuntimeConfig, program: string) {
+  const given = [args.configFile, args.agentsDir].filter((path) => path !== undefined);
+  // Paths in the state directory are reachable with it, and root must not follow links in there.
   const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
   const named = [
-    ...pathsIn(config),
+    ...findAbsolutePaths(config),
     SSL_CERT_FILE,
     SSL_CERT_DIR,
     NODE_EXTRA_CA_CERTS,
     join(rootDir(), 'node_modules'),
-  ].filter((path) => path !== undefined && existsSync(path) && !isWithin(path, told.stateDir));
+  ].filter((path) => path !== undefined && existsSync(path) && !isWithin(path, args.stateDir));
   return {
-    secret: [...secretsIn(config), ...credentials()].filter(isRootsSecret),
-    required: [process.execPath, rootDir(), program, told.stateDir, ...given].flatMap(bothNames),
-    optional: (named as string[]).flatMap(bothNames),
+    secret: [...findSecrets(config), ...listCredentials()].filter(isRootsSecret),
+    required: [process.execPath, rootDir(), program, args.stateDir, ...given].flatMap(withRealPath),
+    optional: (named as string[]).flatMap(withRealPath),
   };
 }
 
-const bothNames = (path: string): string[] => [...new Set([path, realpathSync(path)])];
+const withRealPath = (path: string): string[] => [...new Set([path, realpathSync(path)])];
 
-function pathsIn(value: unknown): string[] {
+function findAbsolutePaths(value: unknown): string[] {
   if (typeof value === 'string') return value.startsWith('/') ? [value] : [];
   if (typeof value !== 'object' || value === null) return [];
-  return Object.values(value).flatMap(pathsIn);
+  return Object.values(value).flatMap(findAbsolutePaths);
 }
 
-/** What the configuration calls a file of its own: keys and secrets. */
-function secretsIn(value: unknown, name = ''): string[] {
+/** Returns the configuration's key_file and secret_file paths. */
+function findSecrets(value: unknown, name = ''): string[] {
   if (typeof value === 'string')
     return /^(key|secret)_file$/.test(name) && value.startsWith('/') ? [value] : [];
   if (typeof value !== 'object' || value === null) return [];
-  return Object.entries(value).flatMap(([key, inner]) => secretsIn(inner, key));
+  return Object.entries(value).flatMap(([key, inner]) => findSecrets(inner, key));
 }
 
-function credentials(): string[] {
+function listCredentials(): string[] {
   const dir = process.env.CREDENTIALS_DIRECTORY;
   return dir === undefined ? [] : readdirSync(dir).map((name) => join(dir, name));
 }
 
-/** A file that the daemons could not read, and that nobody but root has put there. */
+/** Returns true for root's own file that the daemons cannot read. */
 function isRootsSecret(path: string): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   return stat?.isFile() === true && stat.uid === 0 && (stat.mode & 0o077) === 0;
 }
 
-function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser): string[] {
+function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser): string[] {
   const warden = assertNative('warden');
-  const program = programPath(told.mode);
-  const runtimeDir = runtimeDirIn(told.stateDir);
+  const program = programPath(args.mode);
+  const runtimeDir = prepareRuntimeDir(args.stateDir);
   const { dir } = wardenPaths(runtimeDir);
-  const { required, optional, secret } = paths(told, config, program);
+  const { required, optional, secret } = findPaths(args, config, program);
   const bounds = boundsText({
     config: { ...config.sandboxd, runner: config.sandboxd.runner ?? '' },
     host: { uid: user.uid, gid: user.gid, wardenIsRoot: true },
-    stateDir: told.stateDir,
+    stateDir: args.stateDir,
     runtimeDir,
   });
-  const one = (name: string, value: string | number | undefined) =>
+  const option = (name: string, value: string | number | undefined) =>
     value === undefined ? [] : [name, String(value)];
   return [
     'uid',
@@ -91,9 +91,9 @@ function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     'user',
     user.name,
     'ready-fd',
-    String(told.readyFd),
+    String(args.readyFd),
     'single-client',
-    told.mode === 'embedded' ? '1' : '0',
+    args.mode === 'embedded' ? '1' : '0',
     'warden',
     warden,
     'warden-dir',
@@ -103,11 +103,11 @@ function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     'runtime-dir',
     runtimeDir,
     'halt',
-    join(told.stateDir, 'HALT'),
+    join(args.stateDir, 'HALT'),
     'warden-log',
-    join(told.stateDir, 'logs', 'warden.log'),
+    join(args.stateDir, 'logs', 'warden.log'),
     'in-use-error',
-    JSON.stringify({ error: stateInUseFault(told.stateDir).toBody() }),
+    JSON.stringify({ error: stateInUseFault(args.stateDir).toBody() }),
     ...required.flatMap((path) => ['required', path]),
     ...secret.flatMap((path) => ['secret', path]),
     ...[...optional, dirname(runtimeDir)]
@@ -118,21 +118,21 @@ function launchSpec(told: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     ...process.execArgv,
     program,
     '--state',
-    told.stateDir,
+    args.stateDir,
     '--mode',
-    told.mode,
+    args.mode,
     '--runtime',
     runtimeDir,
     '--ready-fd',
-    String(told.readyFd),
-    ...one('--port', told.port),
-    ...one('--config', told.configFile),
-    ...one('--agents', told.agentsDir),
+    String(args.readyFd),
+    ...option('--port', args.port),
+    ...option('--config', args.configFile),
+    ...option('--agents', args.agentsDir),
   ];
 }
 
-/** Above it only root can change anything: the warden's directory beside it stays root's. */
-function runtimeDirIn(stateDir: string): string {
+/** Its parent belongs to root, so that the warden's directory beside it stays root's. */
+function prepareRuntimeDir(stateDir: string): string {
   const dir = runtimeDirOf(stateDir, process.env);
   mkdirSync(dirname(dir), { recursive: true, mode: 0o711 });
   const base = realpathSync(dirname(dir));
@@ -142,20 +142,20 @@ function runtimeDirIn(stateDir: string): string {
 }
 
 function main(): void {
-  const given = readArgv(process.argv.slice(2));
+  const argv = readArgv(process.argv.slice(2));
   try {
-    if (process.getuid?.() !== 0 || given.keeperFd === undefined)
-      throw fault('bad_usage', 'as-root is started by the keeper, as root');
-    mkdirSync(given.stateDir, { recursive: true, mode: 0o700 });
-    const told = { ...given, stateDir: realpathSync(given.stateDir) };
-    const config = loadRuntimeConfig(told, readRootsFile);
-    const user = serviceUser(config);
+    if (process.getuid?.() !== 0 || argv.keeperFd === undefined)
+      throw fault('bad_usage', 'only the keeper may start as-root, as root');
+    mkdirSync(argv.stateDir, { recursive: true, mode: 0o700 });
+    const args = { ...argv, stateDir: realpathSync(argv.stateDir) };
+    const config = loadRuntimeConfig(args, readRootsFile);
+    const user = chooseServiceUser(config);
     for (const name of ['workspaces', 'homes', 'logs'])
-      mkdirSync(join(told.stateDir, name), { recursive: true, mode: 0o700 });
-    chownState(told.stateDir, user, daemonsOf(config.sandboxd));
-    writeSync(given.keeperFd, `${launchSpec(told, config, user).join('\0')}\0`);
+      mkdirSync(join(args.stateDir, name), { recursive: true, mode: 0o700 });
+    chownState(args.stateDir, user, daemonsOf(config.sandboxd));
+    writeSync(argv.keeperFd, `${launchSpec(args, config, user).join('\0')}\0`);
   } catch (error) {
-    refuseToStart(given.readyFd, error);
+    refuseToStart(argv.readyFd, error);
   }
 }
 

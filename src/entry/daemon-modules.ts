@@ -1,5 +1,5 @@
-// The modules of every daemon: its configuration schema, which all processes load, and the daemon
-// itself, which only the process that hosts it loads.
+// Lists the modules of every daemon: its configuration schema, which all processes load, and the
+// daemon itself, which only its host process loads.
 import { agentdConfig } from '../daemons/agentd/config.ts';
 import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
@@ -12,7 +12,7 @@ import type { AnyDaemon } from '../platform/daemon.ts';
 import { runtimeConfig } from '../platform/runtime-config.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 
-/** The sections of agentd.yaml: one for each daemon, and one for what concerns them all. */
+/** The sections of agentd.yaml: one per daemon, and one for all of them. */
 export const SECTIONS = {
   runtime: runtimeConfig,
   agentd: agentdConfig,
@@ -24,7 +24,7 @@ export const SECTIONS = {
   'auditd-ai': auditdConfig,
 } satisfies Sections & Record<'runtime' | DaemonName, unknown>;
 
-/** Imported when called, so that a process has no code of daemons that run elsewhere. */
+/** Imported on demand, so that a process does not load daemons that run elsewhere. */
 export const LOADERS: {
   readonly [D in DaemonName]: () => Promise<AnyDaemon<D> & { config: (typeof SECTIONS)[D] }>;
 } = {

@@ -1,5 +1,5 @@
-// Says what sandboxes this host gives, without a runtime: a warden of its own tries them, and is
-// gone afterwards. One JSON document on standard output.
+// Probes the sandbox features of this host without a runtime, with a temporary warden. Prints one
+// JSON document.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ async function check(stateArgv: string[]): Promise<unknown> {
     ownDir(join(stateDir, 'logs'));
     const runtimeDir = ownDir(join(base, 'r'));
     const log = silentLog;
-    const held = await startWarden({ config, stateDir, runtimeDir, clientPid: process.pid, log });
+    const child = await startWarden({ config, stateDir, runtimeDir, clientPid: process.pid, log });
     const warden = makeWarden(wardenPaths(runtimeDir).socket);
     try {
       const host = hostUser(runtimeDir);
@@ -31,7 +31,7 @@ async function check(stateArgv: string[]): Promise<unknown> {
       return await makeLevels({ config, warden, identities }).view();
     } finally {
       warden.close();
-      await held.stop(3_000);
+      await child.stop(3_000);
     }
   } finally {
     rmSync(base, { recursive: true, force: true });

@@ -1,18 +1,18 @@
-// A process that did much and then nothing gives the memory of its work back.
+// An idle process frees the memory that its work needed.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { collectWhenIdle } from './idle-gc.ts';
 
-/** Grows by objects that live for a while, then waits until the heap is small again. */
+/** Grows the heap with objects that live for a while, then waits until it has shrunk. */
 const CODE = `
-import { giveBackAtRest } from ${JSON.stringify(join(import.meta.dirname, 'idle-gc.ts'))};
+import { collectWhenIdle } from ${JSON.stringify(join(import.meta.dirname, 'idle-gc.ts'))};
 const kept = [];
 for (let i = 0; i < 3_000_000; i++) kept[i % 200_000] = { i, text: String(i) };
 kept.length = 0;
 const grown = process.memoryUsage().heapTotal;
-giveBackAtRest();
+collectWhenIdle();
 setInterval(() => {
   const now = process.memoryUsage().heapTotal;
   if (now > grown / 2) return;
@@ -21,7 +21,7 @@ setInterval(() => {
 }, 50);
 `;
 
-test('a process at rest gives back what its work made it take', () => {
+test('an idle process shrinks its heap', () => {
   const { stdout, status } = spawnSync(
     process.execPath,
     ['--input-type=module-typescript', '-e', CODE],
@@ -33,19 +33,19 @@ test('a process at rest gives back what its work made it take', () => {
   assert.ok(now < grown / 2);
 });
 
-test('a process that worked long gives back only after a long rest', async () => {
+test('a process that worked long collects only after a long idle time', async () => {
   let endedMs = 0;
-  const gaveBackMs = await new Promise<number>((resolve) => {
+  const collectedMs = await new Promise<number>((resolve) => {
     const late = setTimeout(() => resolve(Number.NaN), 30_000);
     const collect = (): void => {
       clearTimeout(late);
       resolve(performance.now());
     };
-    collectWhenIdle({ collect, lookMsMin: 20, warmMs: 50, warmRestMs: 300 });
+    collectWhenIdle({ collect, pollMsMin: 20, warmMs: 50, warmIdleMs: 300 });
     setTimeout(() => {
       for (const until = performance.now() + 100; performance.now() < until; );
       endedMs = performance.now();
     }, 0);
   });
-  assert.ok(gaveBackMs - endedMs >= 300, `after ${gaveBackMs - endedMs} ms`);
+  assert.ok(collectedMs - endedMs >= 300, `after ${collectedMs - endedMs} ms`);
 });

@@ -1,15 +1,15 @@
-// What the runtime says of itself is what the package says; its end is done to the end.
+// The runtime's version is the package's; a failed shutdown step does not stop the others.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { endAll, VERSION } from './options.ts';
+import { runAllSteps, VERSION } from './options.ts';
 
 test('its version is that of the package', () => {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   assert.equal(VERSION, (JSON.parse(text) as { version: string }).version);
 });
 
-test('a step of the end that fails stops no other, and is told', async () => {
+test('a failed shutdown step stops no other, and its error is thrown', async () => {
   const done: string[] = [];
   const first = new Error('the disk is full');
   const steps = [
@@ -20,7 +20,7 @@ test('a step of the end that fails stops no other, and is told', async () => {
     },
     () => void done.push('sockets removed'),
   ];
-  await assert.rejects(endAll(steps), first);
+  await assert.rejects(runAllSteps(steps), first);
   assert.deepEqual(done, ['drained', 'sockets removed']);
-  await endAll(steps.filter((_, i) => i % 3 === 0));
+  await runAllSteps(steps.filter((_, i) => i % 3 === 0));
 });

@@ -1,5 +1,5 @@
-// What the runtime's processes are told when they start, and what they share: where state is, which
-// configuration holds, how to say that they are ready.
+// Shared by the runtime's entry points: command-line arguments, configuration, host options, the
+// ready line, and shutdown.
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -37,9 +37,9 @@ export type RuntimeArgs = {
   configFile: string | undefined;
   readyFd: number;
   daemon: string | undefined;
-  /** Where this runtime's own models are played, when no provider is configured. */
+  /** The rehearsal's address, when no provider is configured. */
   rehearsal: string | undefined;
-  /** Made by the keeper, which holds root for the warden; then that runs already. */
+  /** Set when a keeper made the directory and has started the warden as root. */
   runtimeDir: string | undefined;
   /** The keeper's pipe, on which as-root sends it the launch spec. */
   keeperFd: number | undefined;
@@ -76,15 +76,15 @@ export function readArgv(argv: string[]): RuntimeArgs {
   };
 }
 
-/** Root is for the warden alone: the keeper starts these as another user (as-root.ts). */
+/** Only the warden runs as root; the keeper starts the daemons as another user (as-root.ts). */
 export function assertNotRoot(): void {
   if (process.getuid?.() !== 0) return;
-  throw fault('bad_usage', 'the daemons never run as root', {
-    hint: 'Start them with agentctl up, which keeps root for the warden alone.',
+  throw fault('bad_usage', 'the daemons must not run as root', {
+    hint: 'Start them with agentctl up, which runs only the warden as root.',
   });
 }
 
-/** The built program `name`, or its source when run from the sources. */
+/** Returns the built program, or its source file when there is no build. */
 export function programPath(name: 'runner' | 'daemon' | 'rehearsal' | RuntimeMode): string {
   const here = dirname(fileURLToPath(import.meta.url));
   const built = join(here, `${name}.mjs`);
@@ -100,13 +100,13 @@ export function programPath(name: 'runner' | 'daemon' | 'rehearsal' | RuntimeMod
   );
 }
 
-/** A program in C that the build made beside the bundles. */
+/** Returns a native program, which the build puts beside the bundles. */
 export function nativePath(name: 'warden' | 'boxfs'): string {
   const beside = join(dirname(fileURLToPath(import.meta.url)), name);
   return existsSync(beside) ? beside : join(rootDir(), 'build', name);
 }
 
-/** The top of the tree that this program belongs to: beside build/ or src/. */
+/** Returns the root of the source tree or installation: the parent of build/ or src/. */
 export function rootDir(): string {
   let at = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(at, 'presets')) && at !== '/') at = dirname(at);
@@ -114,73 +114,73 @@ export function rootDir(): string {
 }
 
 export function loadRuntimeConfig(
-  told: Pick<RuntimeArgs, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
+  args: Pick<RuntimeArgs, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
   readText?: (file: string) => string,
 ): RuntimeConfig {
-  const config = loadConfig(told.configFile ?? join(told.stateDir, 'agentd.yaml'), SECTIONS, {
-    mustExist: told.configFile !== undefined,
+  const config = loadConfig(args.configFile ?? join(args.stateDir, 'agentd.yaml'), SECTIONS, {
+    mustExist: args.configFile !== undefined,
     readText,
   });
   config.sandboxd.runner ??= programPath('runner');
   config.sandboxd.boxfs ??= nativePath('boxfs');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
-  if (told.configFile !== undefined)
-    config.agentd.policies_dir ??= join(dirname(told.configFile), 'policies');
-  if (told.agentsDir !== undefined) {
-    if (!existsSync(told.agentsDir))
-      throw fault('bad_config', `there is no directory ${told.agentsDir}`, {
+  if (args.configFile !== undefined)
+    config.agentd.policies_dir ??= join(dirname(args.configFile), 'policies');
+  if (args.agentsDir !== undefined) {
+    if (!existsSync(args.agentsDir))
+      throw fault('bad_config', `directory ${args.agentsDir} not found`, {
         hint: 'Check the path given with --agents.',
       });
-    config.agentd.agents_dir = told.agentsDir;
+    config.agentd.agents_dir = args.agentsDir;
   }
   const credentials = process.env.CREDENTIALS_DIRECTORY;
   if (credentials !== undefined) config.modeld.credentials_dir ??= credentials;
-  if (told.rehearsal !== undefined) config.modeld.rehearsal = { address: told.rehearsal };
+  if (args.rehearsal !== undefined) config.modeld.rehearsal = { address: args.rehearsal };
   return config;
 }
 
-/** What every daemon of this process is hosted with. */
-export function hostOptions(told: RuntimeArgs, config: RuntimeConfig): HostOptions {
-  prepareStateDir(told.stateDir);
-  const runtimeDir = ownRuntimeDir(told.runtimeDir ?? runtimeDirOf(told.stateDir, process.env));
+/** Returns the options with which every daemon of this process is hosted. */
+export function hostOptions(args: RuntimeArgs, config: RuntimeConfig): HostOptions {
+  prepareStateDir(args.stateDir);
+  const runtimeDir = ownRuntimeDir(args.runtimeDir ?? runtimeDirOf(args.stateDir, process.env));
   const clock = systemClock();
   return {
     version: VERSION,
-    mode: told.mode,
-    stateDir: told.stateDir,
+    mode: args.mode,
+    stateDir: args.stateDir,
     runtimeDir,
-    operatorKey: operatorKey(join(told.stateDir, 'operator.key')),
+    operatorKey: operatorKey(join(args.stateDir, 'operator.key')),
     config,
     clock,
     random: randomBytes,
     newId: idMaker(clock),
     log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
     here: new Map(),
-    ...(process.env.AGENTD_FAULTS === '1' ? { failpoint: crashAtFailpoint(told.stateDir) } : {}),
+    ...(process.env.AGENTD_FAULTS === '1' ? { failpoint: crashAtFailpoint(args.stateDir) } : {}),
   };
 }
 
 /**
- * For fault tests: STATE/crash-at names a moment, how many times to let it pass, and who dies then:
- * this process, or whom the test is asked to kill by STATE/crash-now.
+ * For fault tests. STATE/crash-at names a failpoint, how often to skip it, and optionally a process
+ * for the test to kill (through STATE/crash-now) instead of this one.
  */
 function crashAtFailpoint(stateDir: string): (name: string) => void {
   const file = join(stateDir, 'crash-at');
   let passed = 0;
   return (name) => {
     if (!existsSync(file)) return;
-    const [wanted, times = '0', who] = readOrNothing(file).trim().split(' ');
+    const [wanted, times = '0', victim] = readIfPresent(file).trim().split(' ');
     if (wanted !== name || passed++ < Number(times)) return;
     rmSync(file, { force: true });
-    if (who !== undefined) return askToKill(join(stateDir, 'crash-now'), who);
+    if (victim !== undefined) return requestKill(join(stateDir, 'crash-now'), victim);
     process.kill(process.pid, 'SIGKILL');
-    // The signal is asynchronous; nothing may happen after the moment.
-    standStill(10_000);
+    // The signal is asynchronous; nothing may happen after the failpoint.
+    blockThread(10_000);
   };
 }
 
-/** Whoever dies takes the file away, and that may be another process, just now. */
-function readOrNothing(file: string): string {
+/** Another process may remove the file between the check and the read. */
+function readIfPresent(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
@@ -189,28 +189,26 @@ function readOrNothing(file: string): string {
   }
 }
 
-const standStill = (ms: number): void =>
+const blockThread = (ms: number): void =>
   void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
-/** Others are for the test to kill: this process may have no right to. Until then all stands. */
-function askToKill(file: string, who: string): void {
-  writeAtomically(file, who);
+/** Blocks until the test has killed the process, which this one may have no permission to do. */
+function requestKill(file: string, victim: string): void {
+  writeAtomically(file, victim);
   const end = Date.now() + 10_000;
-  while (existsSync(file) && Date.now() < end) standStill(2);
+  while (existsSync(file) && Date.now() < end) blockThread(2);
 }
 
-export function sayReady(fd: number, extra: Record<string, unknown> = {}): void {
+export function writeReadyLine(fd: number, extra: Record<string, unknown> = {}): void {
   try {
     writeSync(fd, `${JSON.stringify({ ready: true, pid: process.pid, ...extra })}\n`);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EPIPE') throw cause;
-    throw fault('canceled', 'whoever started this went away before it was ready', { cause });
+    throw fault('canceled', 'the parent process exited before startup finished', { cause });
   }
 }
 
-/**
- * The reason for not starting goes to whoever waits for the ready line, and sets the exit status.
- */
+/** Writes the error instead of the ready line, and exits with its status. */
 export function refuseToStart(fd: number, error: unknown): never {
   const known =
     error instanceof Fault
@@ -220,14 +218,14 @@ export function refuseToStart(fd: number, error: unknown): never {
   try {
     writeSync(fd, `${JSON.stringify({ error: known.toBody() })}\n`);
   } catch {
-    // Nobody waits any more; the exit status and the log still tell.
+    // The parent has exited; the exit status and the log still report the error.
   }
   ownLog.error(known.message, { code: known.code, stack: (error as Error).stack });
   process.exit(known.code === 'internal' ? 70 : 78);
 }
 
-/** Does every step, whatever became of those before it; the first that failed is thrown. */
-export async function endAll(steps: readonly (() => void | Promise<void>)[]): Promise<void> {
+/** Runs every step, also after a failure. Throws the first error. */
+export async function runAllSteps(steps: readonly (() => void | Promise<void>)[]): Promise<void> {
   const failures: unknown[] = [];
   for (const step of steps) {
     try {
@@ -237,26 +235,25 @@ export async function endAll(steps: readonly (() => void | Promise<void>)[]): Pr
     }
   }
   if (failures.length === 0) return;
-  for (const error of failures.slice(1)) ownLog.error('did not end in order', { error });
+  for (const error of failures.slice(1)) ownLog.error('a shutdown step failed', { error });
   throw failures[0];
 }
 
-/** After a refusal to start, which is what is told: what could not be ended is said too. */
-export const endedBadly = (error: unknown): void =>
-  ownLog.error('what had been started did not end in order', { error });
+/** For the cleanup after a failed start, whose own error is the one to report. */
+export const logCleanupFailure = (error: unknown): void =>
+  ownLog.error('cleanup after a failed start failed', { error });
 
-/** Calls `stop` once, on the first sign that this process should end. */
-export function onEnd(stop: (why: string) => Promise<void>, withStdin: boolean): void {
+/** Calls `stop` once, on the first signal to shut down, then exits. */
+export function onShutdown(stop: (why: string) => Promise<void>, withStdin: boolean): void {
   let ending = false;
   const end = (why: string): void => {
     if (ending) return;
     ending = true;
-    const last = setTimeout(() => process.exit(1), 15_000);
-    last.unref();
+    setTimeout(() => process.exit(1), 15_000).unref();
     stop(why).then(
       () => process.exit(0),
       (error: unknown) => {
-        ownLog.error('did not end in order', { error });
+        ownLog.error('shutdown failed', { error });
         process.exit(1);
       },
     );
@@ -264,8 +261,8 @@ export function onEnd(stop: (why: string) => Promise<void>, withStdin: boolean):
   process.on('SIGTERM', () => end('SIGTERM'));
   process.on('SIGINT', () => end('SIGINT'));
   if (withStdin) {
-    process.stdin.on('end', () => end('the parent is gone'));
-    process.stdin.on('error', () => end('the parent is gone'));
+    process.stdin.on('end', () => end('the parent exited'));
+    process.stdin.on('error', () => end('the parent exited'));
     process.stdin.resume();
   }
 }

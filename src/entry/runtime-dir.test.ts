@@ -1,5 +1,5 @@
-// What killed runtimes have left beside a new one is removed; what lives, what is not ours for
-// certain and what is still needed is not.
+// Directories that killed runtimes left behind are removed; those in use, of other users or still
+// needed are not.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ import { eventually } from '../../test/support/runtime.ts';
 import { silentLog } from '../platform/log.ts';
 import { type Lock, tryLock } from '../platform/state-dir.ts';
 import { nativePath } from './options.ts';
-import { takeRuntimeDir } from './runtime-dir.ts';
+import { acquireRuntimeDir } from './runtime-dir.ts';
 
 const bases: string[] = [];
 const freshBase = (): string => {
@@ -35,8 +35,8 @@ after(() => {
   for (const base of bases) rmSync(base, { recursive: true, force: true });
 });
 
-/** As a killed runtime leaves it. */
-function leave(base: string, name: string): string {
+/** Makes a directory like that of a killed runtime. */
+function makeAbandoned(base: string, name: string): string {
   const dir = join(base, name);
   for (const part of [dir, join(dir, 'agentd'), `${dir}.warden`]) mkdirSync(part, { mode: 0o700 });
   writeFileSync(join(dir, 'agentd', 'agentd.sock'), '');
@@ -45,59 +45,59 @@ function leave(base: string, name: string): string {
   return dir;
 }
 
-const take = (base: string, isFree = () => true): Promise<Lock> =>
-  takeRuntimeDir(join(base, 'ffffffff'), { log: silentLog, isFree });
+const acquire = (base: string, isFree = () => true): Promise<Lock> =>
+  acquireRuntimeDir(join(base, 'ffffffff'), { log: silentLog, isFree });
 
-describe('taking a runtime directory', () => {
-  it('removes what a killed runtime has left, and nothing else that is there', async () => {
+describe('acquiring a runtime directory', () => {
+  it('removes those of killed runtimes, and nothing else', async () => {
     const base = freshBase();
-    leave(base, '00000001');
+    makeAbandoned(base, '00000001');
     mkdirSync(join(base, 'not-a-name'));
-    const lock = await take(base);
+    const lock = await acquire(base);
     assert.deepEqual(readdirSync(base).sort(), ['ffffffff', 'lock', 'not-a-name']);
     lock.release();
   });
 
-  it('leaves what is not for certain of a dead runtime of this user', async () => {
+  it('keeps a directory unless it certainly belongs to a dead runtime of this user', async () => {
     const base = freshBase();
     const outside = join(freshBase(), 'kept');
     mkdirSync(outside, { mode: 0o700 });
-    const living = tryLock(join(leave(base, '00000001'), 'lock'))!;
-    rmSync(join(leave(base, '00000002'), 'lock')); // an earlier version locked nothing
-    chmodSync(leave(base, '00000003'), 0o755);
-    writeFileSync(join(`${leave(base, '00000004')}.warden`, 'stubs'), 'f/srv/shop/.git');
+    const living = tryLock(join(makeAbandoned(base, '00000001'), 'lock'))!;
+    rmSync(join(makeAbandoned(base, '00000002'), 'lock')); // an earlier version locked nothing
+    chmodSync(makeAbandoned(base, '00000003'), 0o755);
+    writeFileSync(join(`${makeAbandoned(base, '00000004')}.warden`, 'stubs'), 'f/srv/shop/.git');
     symlinkSync(outside, join(base, '00000005'));
     tryLock(join(outside, 'lock'))!.release();
-    chmodSync(`${leave(base, '00000006')}.warden`, 0o711);
-    if (process.getuid?.() === 0) chownSync(leave(base, '00000007'), 65_534, 65_534);
+    chmodSync(`${makeAbandoned(base, '00000006')}.warden`, 0o711);
+    if (process.getuid?.() === 0) chownSync(makeAbandoned(base, '00000007'), 65_534, 65_534);
     const before = readdirSync(base);
-    const lock = await take(base);
+    const lock = await acquire(base);
     const now = readdirSync(base).filter((name) => !['lock', 'ffffffff'].includes(name));
     assert.deepEqual(now, before);
     assert.ok(existsSync(outside) && existsSync(join(base, '00000001', 'agentd', 'agentd.sock')));
     living.release();
     lock.release();
-    const again = await take(base);
+    const again = await acquire(base);
     assert.ok(!existsSync(join(base, '00000001')), 'control: it is removed once it is dead');
     again.release();
   });
 
-  it('leaves what the janitor of a killed warden still works on', async () => {
+  it("keeps a directory that a killed warden's janitor still uses", async () => {
     const base = freshBase();
-    leave(base, '00000001');
+    makeAbandoned(base, '00000001');
     const asked: string[] = [];
     const isBusy = (dir: string): boolean => asked.push(dir) === 0;
     const options = { log: silentLog, isFree: isBusy };
-    (await takeRuntimeDir(join(base, 'ffffffff'), options)).release();
+    (await acquireRuntimeDir(join(base, 'ffffffff'), options)).release();
     assert.deepEqual(asked, [join(base, '00000001.warden')]);
     assert.ok(existsSync(join(base, '00000001', 'agentd')));
   });
 
-  it('waits for another that is at it', async () => {
+  it('waits for another runtime that does the same', async () => {
     const base = freshBase();
     const other = tryLock(join(base, 'lock'))!;
     let isTaken = false;
-    const taking = take(base).then((lock) => {
+    const taking = acquire(base).then((lock) => {
       isTaken = true;
       return lock;
     });
@@ -108,11 +108,11 @@ describe('taking a runtime directory', () => {
   });
 });
 
-/** A runtime as a user starts one, without its daemons. */
+/** Starts a runtime without its daemons, as a user does. */
 async function startHalf(base: string, name: string): Promise<ChildProcess> {
-  const told = { stateDir: join(base, name), mode: 'embedded', readyFd: 1 };
-  const code = `import { takeState } from ${JSON.stringify(join(import.meta.dirname, 'runtime.ts'))};
-    const { options, down } = await takeState(${JSON.stringify(told)});
+  const args = { stateDir: join(base, name), mode: 'embedded', readyFd: 1 };
+  const code = `import { openRuntime } from ${JSON.stringify(join(import.meta.dirname, 'runtime.ts'))};
+    const { options, down } = await openRuntime(${JSON.stringify(args)});
     process.stdin.on('end', () => down()).resume();
     console.log(options.runtimeDir);`;
   const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', code], {
@@ -126,7 +126,7 @@ async function startHalf(base: string, name: string): Promise<ChildProcess> {
 }
 
 describe('a runtime that was killed', () => {
-  it('is swept by the next of the same user, on another state; one that lives is not', async () => {
+  it('is removed by the next one of the same user, on another state; a live one is not', async () => {
     const base = freshBase();
     const runtimes = join(base, 'r', 'agentd');
     const names = () =>
@@ -145,7 +145,7 @@ describe('a runtime that was killed', () => {
     assert.equal(free('not-there'), 0);
     first.kill('SIGKILL');
     await once(first, 'exit');
-    // Its warden and that one's janitor end with it, in their own time.
+    // Its warden and the warden's janitor exit a little later.
     await eventually('the first is swept', async () => {
       const third = await startHalf(base, 'three');
       third.stdin!.end();

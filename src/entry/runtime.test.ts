@@ -1,4 +1,4 @@
-// Taking a state directory: the configuration is read once, so that it cannot change in between.
+// Opening a runtime reads the configuration once, so that it cannot change in between.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { createWriteStream, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -11,9 +11,9 @@ test('a configuration that can be read only once is enough', async () => {
   const pipe = join(base, 'agentd.yaml');
   execFileSync('mkfifo', [pipe]);
   mkdirSync(join(base, 'r'), { mode: 0o700 });
-  const told = { stateDir: join(base, 'state'), mode: 'embedded', configFile: pipe, readyFd: 1 };
-  const code = `import { takeState } from ${JSON.stringify(join(import.meta.dirname, 'runtime.ts'))};
-    const { config, down } = await takeState(${JSON.stringify(told)});
+  const args = { stateDir: join(base, 'state'), mode: 'embedded', configFile: pipe, readyFd: 1 };
+  const code = `import { openRuntime } from ${JSON.stringify(join(import.meta.dirname, 'runtime.ts'))};
+    const { config, down } = await openRuntime(${JSON.stringify(args)});
     console.log(Object.keys(config.modeld.providers).join());
     await down();`;
   const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', code], {
@@ -27,9 +27,9 @@ test('a configuration that can be read only once is enough', async () => {
     const text = `modeld: { providers: { mine: { ${provider} } } }
 `;
     createWriteStream(pipe).end(text);
-    let said = '';
-    for await (const chunk of child.stdout) said += chunk;
-    assert.equal(said, 'mine\n');
+    let output = '';
+    for await (const chunk of child.stdout) output += chunk;
+    assert.equal(output, 'mine\n');
   } finally {
     child.kill('SIGKILL');
     rmSync(base, { recursive: true, force: true });

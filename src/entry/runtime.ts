@@ -1,6 +1,5 @@
-// What embedded and split have in common: the state directory is taken, the processes beside are
-// started in order, the port is opened, who holds the state is written down, and all ends in the
-// opposite order.
+// Shared by embedded and split mode: locks the state directory, starts processes in order, opens
+// the port, writes runtime.json, and shuts everything down in reverse order.
 import { readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
@@ -20,61 +19,60 @@ import { openFront } from '../platform/tcp-gateway.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {
-  endAll,
-  endedBadly,
   hostOptions,
   loadRuntimeConfig,
+  logCleanupFailure,
   programPath,
   type RuntimeArgs,
   type RuntimeConfig,
+  runAllSteps,
   VERSION,
 } from './options.ts';
-import { takeRuntimeDir } from './runtime-dir.ts';
+import { acquireRuntimeDir } from './runtime-dir.ts';
 import { startWarden } from './warden.ts';
 
-/** Of Node before the program's file, and of the program after it. */
+/** The arguments of Node, and those of the program. */
 type Argv = { node?: string[]; own: string[] };
 
 export type Runtime = {
-  told: RuntimeArgs;
   config: RuntimeConfig;
   options: HostOptions;
-  /** Starts one more process of the runtime; ended in reverse order. */
+  /** Starts a process of the runtime; processes are stopped in reverse order. */
   process(name: string, file: string, argv: Argv): Promise<void>;
   daemonProcess(name: DaemonName): Promise<void>;
-  /** Starts what starts every sandbox; before all others, and ended after them. */
+  /** Starts the warden. It must be the first process, so that it is stopped last. */
   warden(config: RuntimeConfig): Promise<void>;
-  /** Opens the port and writes down that this runtime is up. */
+  /** Opens the port and writes runtime.json. */
   up(): Promise<RuntimeInfo>;
   down(): Promise<void>;
 };
 
-export async function takeState(told: RuntimeArgs): Promise<Runtime> {
-  prepareStateDir(told.stateDir);
-  const lock = tryLock(join(told.stateDir, 'runtime.lock'));
-  if (lock === undefined) throw stateInUseFault(told.stateDir);
+export async function openRuntime(args: RuntimeArgs): Promise<Runtime> {
+  prepareStateDir(args.stateDir);
+  const lock = tryLock(join(args.stateDir, 'runtime.lock'));
+  if (lock === undefined) throw stateInUseFault(args.stateDir);
   let runtime: Runtime | undefined;
   try {
-    // Read once: what is decided here and what the daemons get must be the same file.
-    const config = loadRuntimeConfig(told);
+    // Read once, so that the daemons hosted here get the configuration that is used here.
+    const config = loadRuntimeConfig(args);
     const needsRehearsal = Object.keys(config.modeld.providers).length === 0;
     const { screenplays_dir: plays } = config.modeld;
-    const options = hostOptions(told, config);
+    const options = hostOptions(args, config);
     const address = join(options.runtimeDir, 'rehearsal', 'rehearsal.sock');
-    const full: RuntimeArgs = needsRehearsal ? { ...told, rehearsal: `unix:${address}` } : told;
+    const full: RuntimeArgs = needsRehearsal ? { ...args, rehearsal: `unix:${address}` } : args;
     if (needsRehearsal) config.modeld.rehearsal = { address: `unix:${address}` };
-    const isKept = told.runtimeDir !== undefined;
-    const place = isKept ? undefined : await takeRuntimeDir(options.runtimeDir, options);
+    const hasKeeper = args.runtimeDir !== undefined;
+    const dirLock = hasKeeper ? undefined : await acquireRuntimeDir(options.runtimeDir, options);
     const release = (): void => {
-      place?.release();
+      dirLock?.release();
       lock.release();
     };
     runtime = makeRuntime(full, options, { release });
     ownDir(dirname(address));
-    if (!isKept) await runtime.warden(config);
+    if (!hasKeeper) await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', programPath('rehearsal'), {
-        // It answers little and seldom: a young heap of 1 MB is enough.
+        // It has little work: a young heap of 1 MB is enough.
         node: ['--max-semi-space-size=1', '--expose-gc'],
         own: [
           '--listen',
@@ -85,9 +83,9 @@ export async function takeState(told: RuntimeArgs): Promise<Runtime> {
       });
     return runtime;
   } catch (error) {
-    // Nobody else is told of what was started and made so far.
+    // No caller gets the runtime, so what was started has to be stopped here.
     if (runtime === undefined) lock.release();
-    else await runtime.down().catch(endedBadly);
+    else await runtime.down().catch(logCleanupFailure);
     throw error;
   }
 }
@@ -98,33 +96,32 @@ export function stateInUseFault(stateDir: string) {
     info === undefined
       ? 'another runtime'
       : `the runtime with pid ${info.pid} (${info.mode}, since ${info.started_at})`;
-  return fault('state_in_use', `${stateDir} is held by ${who}`, { details: { ...info } });
+  return fault('state_in_use', `${stateDir} is in use by ${who}`, { details: { ...info } });
 }
 
-function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runtime {
+function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runtime {
   const children: Supervised[] = [];
-  let closeFront: () => Promise<void> = async () => {};
+  let closeGateway: () => Promise<void> = async () => {};
   const config = options.config as RuntimeConfig;
   const outdated = new Set<string>();
   let known: RuntimeInfo | undefined;
   const writeInfo = (info: RuntimeInfo): RuntimeInfo => {
     known = { ...info, outdated: [...outdated] };
-    writeAtomically(join(told.stateDir, 'runtime.json'), `${JSON.stringify(known)}\n`);
+    writeAtomically(join(args.stateDir, 'runtime.json'), `${JSON.stringify(known)}\n`);
     return known;
   };
-  const tellOutdated = (name: string, isOutdated: boolean): void => {
+  const recordOutdated = (name: string, isOutdated: boolean): void => {
     if (isOutdated) outdated.add(name);
     else outdated.delete(name);
     if (known !== undefined) writeInfo(known);
   };
   const runtime: Runtime = {
-    told,
     config,
     options,
     async process(name, file, { node = [], own }) {
       const { PATH, XDG_RUNTIME_DIR, CREDENTIALS_DIRECTORY, AGENTD_FAULTS, AGENTD_LOG } =
         process.env;
-      // Their threads seldom allocate; an arena for each would hold some megabytes for nothing.
+      // Their threads seldom allocate; an arena per thread would waste some megabytes.
       const env: Record<string, string> = { MALLOC_ARENA_MAX: '1' };
       for (const [key, value] of Object.entries({
         PATH,
@@ -140,19 +137,19 @@ function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runti
           file,
           argv: [...node, file, ...own],
           env,
-          logFile: join(told.stateDir, 'logs', `${name}.log`),
+          logFile: join(args.stateDir, 'logs', `${name}.log`),
           log: options.log,
-          onOutdated: (isOutdated) => tellOutdated(name, isOutdated),
+          onOutdated: (isOutdated) => recordOutdated(name, isOutdated),
         }),
       );
     },
     async warden(config) {
       const { stateDir, runtimeDir, log } = options;
-      // In split mode sandboxd is a process that may come again under another pid.
-      const clientPid = told.mode === 'embedded' ? process.pid : undefined;
-      const onOutdated = (isOutdated: boolean) => tellOutdated('warden', isOutdated);
-      const parts = { config: config.sandboxd, stateDir, runtimeDir, clientPid, log, onOutdated };
-      children.push(await startWarden(parts));
+      // In split mode sandboxd may restart with another pid.
+      const clientPid = args.mode === 'embedded' ? process.pid : undefined;
+      const onOutdated = (isOutdated: boolean) => recordOutdated('warden', isOutdated);
+      const deps = { config: config.sandboxd, stateDir, runtimeDir, clientPid, log, onOutdated };
+      children.push(await startWarden(deps));
     },
     daemonProcess: (name) =>
       runtime.process(name, programPath('daemon'), {
@@ -160,48 +157,48 @@ function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runti
           '--daemon',
           name,
           '--state',
-          told.stateDir,
+          args.stateDir,
           '--mode',
-          told.mode,
-          ...(told.configFile === undefined ? [] : ['--config', told.configFile]),
-          ...(told.agentsDir === undefined ? [] : ['--agents', told.agentsDir]),
-          ...(told.rehearsal === undefined ? [] : ['--rehearsal', told.rehearsal]),
-          ...(told.runtimeDir === undefined ? [] : ['--runtime', told.runtimeDir]),
+          args.mode,
+          ...(args.configFile === undefined ? [] : ['--config', args.configFile]),
+          ...(args.agentsDir === undefined ? [] : ['--agents', args.agentsDir]),
+          ...(args.rehearsal === undefined ? [] : ['--rehearsal', args.rehearsal]),
+          ...(args.runtimeDir === undefined ? [] : ['--runtime', args.runtimeDir]),
         ],
       }),
     async up() {
       let port: number | null = null;
-      if (told.port !== undefined) {
-        const front = await openFront({
-          port: told.port,
+      if (args.port !== undefined) {
+        const gateway = await openFront({
+          port: args.port,
           runtimeDir: options.runtimeDir,
           operatorKey: options.operatorKey,
-          people: peopleIn(join(told.stateDir, 'people')),
+          people: peopleIn(join(args.stateDir, 'people')),
           log: options.log,
           here: options.here,
         });
-        port = front.port;
-        closeFront = front.close;
+        port = gateway.port;
+        closeGateway = gateway.close;
       }
       return writeInfo({
-        // Whoever ends the keeper ends all of it.
-        pid: told.runtimeDir === undefined ? process.pid : process.ppid,
+        // With a keeper its pid counts: stopping the keeper stops the runtime.
+        pid: args.runtimeDir === undefined ? process.pid : process.ppid,
         uid: process.getuid?.() ?? 0,
-        mode: told.mode,
+        mode: args.mode,
         runtime_dir: options.runtimeDir,
         started_at: new Date().toISOString(),
         port,
-        rehearsal: told.rehearsal !== undefined,
+        rehearsal: args.rehearsal !== undefined,
         version: VERSION,
         outdated: [],
       });
     },
     async down() {
-      await endAll([
-        closeFront,
+      await runAllSteps([
+        closeGateway,
         ...children.toReversed().map((child) => () => child.stop(10_000)),
-        () => rmSync(join(told.stateDir, 'runtime.json'), { force: true }),
-        () => removeRuntimeDir(options.runtimeDir, told.runtimeDir !== undefined),
+        () => rmSync(join(args.stateDir, 'runtime.json'), { force: true }),
+        () => removeRuntimeDir(options.runtimeDir, args.runtimeDir !== undefined),
         () => lock.release(),
       ]);
     },
@@ -209,9 +206,9 @@ function makeRuntime(told: RuntimeArgs, options: HostOptions, lock: Lock): Runti
   return runtime;
 }
 
-/** One that the keeper made is the keeper's to remove, once it is empty. */
-function removeRuntimeDir(dir: string, isKept: boolean): void {
+/** The keeper removes the directory that it made; here only its contents are removed. */
+function removeRuntimeDir(dir: string, hasKeeper: boolean): void {
   const remove = (path: string) => rmSync(path, { recursive: true, force: true });
-  if (isKept) for (const name of readdirSync(dir)) remove(join(dir, name));
+  if (hasKeeper) for (const name of readdirSync(dir)) remove(join(dir, name));
   else for (const path of [dir, wardenPaths(dir).dir]) remove(path);
 }

@@ -1,36 +1,36 @@
-// Who the daemons are when agentd is started as root: an account of this host, or a uid that is no
-// account's. Never root.
+// Chooses the user of the daemons when agentd is started as root: an account of this host, or a uid
+// without an account. Never root.
 import { daemonsOf, type HostUser } from '../daemons/sandboxd/identities.ts';
 import { type Account, accountsIn, readPasswd } from '../platform/accounts.ts';
 import { fault } from '../wire/errors.ts';
 import type { RuntimeConfig } from './options.ts';
 
-const USUAL_NAME = 'agentd';
+const DEFAULT_NAME = 'agentd';
 
 export type ServiceUser = HostUser & { name: string };
 
-export function serviceUser(config: RuntimeConfig, passwd = readPasswd()): ServiceUser {
+export function chooseServiceUser(config: RuntimeConfig, passwd = readPasswd()): ServiceUser {
   const known = accountsIn(passwd);
   const wanted = config.runtime.user;
-  const found = known.find(({ name }) => name === (wanted ?? USUAL_NAME));
+  const found = known.find(({ name }) => name === (wanted ?? DEFAULT_NAME));
   const own = daemonsOf(config.sandboxd);
   if (found === undefined) {
-    if (wanted === undefined) return { ...own, name: nameOf(known, own) };
-    throw fault('bad_config', `runtime.user is ${wanted}, and there is no such account`, {
-      hint: `useradd --system --no-create-home --shell /usr/sbin/nologin ${wanted}`,
+    if (wanted === undefined) return { ...own, name: findName(known, own) };
+    throw fault('bad_config', `account ${wanted} of runtime.user not found`, {
+      hint: `Create it: useradd --system --no-create-home --shell /usr/sbin/nologin ${wanted}`,
     });
   }
   const { uid, gid, name } = found;
   const { uid_first, uid_last } = config.sandboxd;
-  const isAgents = (id: number) => id >= uid_first && id <= uid_last && id !== own.uid;
-  if (uid === 0 || gid === 0 || isAgents(uid))
+  const isAgentUid = (id: number) => id >= uid_first && id <= uid_last && id !== own.uid;
+  if (uid === 0 || gid === 0 || isAgentUid(uid))
     throw fault(
       'bad_config',
-      `the daemons cannot run as ${name} (uid ${uid}, gid ${gid}): neither as root nor as an agent`,
-      { hint: 'Set runtime.user in agentd.yaml to an account of its own.' },
+      `the daemons cannot run as ${name} (uid ${uid}, gid ${gid}): it is root's or an agent's`,
+      { hint: 'Set runtime.user in agentd.yaml to a separate account.' },
     );
   return { uid, gid, name };
 }
 
-const nameOf = (known: readonly Account[], { uid }: HostUser): string =>
+const findName = (known: readonly Account[], { uid }: HostUser): string =>
   known.find((account) => account.uid === uid)?.name ?? `uid ${uid}`;

@@ -1,25 +1,32 @@
-// Split: starts one process per daemon, in order, and supervises them. This process loads none of
-// their code.
+// Split mode: starts one process per daemon, in order, and supervises them. This process loads none
+// of their code.
 import { START_ORDER } from '../wire/daemons.ts';
-import { assertNotRoot, endedBadly, onEnd, readArgv, refuseToStart, sayReady } from './options.ts';
-import { type Runtime, takeState } from './runtime.ts';
+import {
+  assertNotRoot,
+  logCleanupFailure,
+  onShutdown,
+  readArgv,
+  refuseToStart,
+  writeReadyLine,
+} from './options.ts';
+import { openRuntime, type Runtime } from './runtime.ts';
 
 async function main(): Promise<void> {
   const args = { ...readArgv(process.argv.slice(2)), mode: 'split' as const };
-  let taken: Runtime | undefined;
+  let opened: Runtime | undefined;
   try {
     assertNotRoot();
-    const runtime = await takeState(args);
-    taken = runtime;
+    const runtime = await openRuntime(args);
+    opened = runtime;
     for (const name of START_ORDER) await runtime.daemonProcess(name);
-    onEnd(async (why) => {
+    onShutdown(async (why) => {
       runtime.options.log.info('stopping', { why });
       await runtime.down();
     }, false);
-    sayReady(args.readyFd, await runtime.up());
+    writeReadyLine(args.readyFd, await runtime.up());
   } catch (error) {
-    // What was opened before the refusal would lie there as if somebody listened.
-    await taken?.down().catch(endedBadly);
+    // Left open, its sockets and files would look like those of a running runtime.
+    await opened?.down().catch(logCleanupFailure);
     refuseToStart(args.readyFd, error);
   }
 }

@@ -1,6 +1,6 @@
-// Starts the warden as this user, before everything else: its bounds are written first, and it ends
-// with this process. When it dies it is started again; its boxes died with it. Started as root, the
-// keeper does this (as-root.ts).
+// Starts the warden as this user, before every daemon: writes its bounds first, and restarts it
+// when it dies, which also ends its boxes. It exits with this process. As root, the keeper starts
+// it (as-root.ts).
 import { join } from 'node:path';
 import { boundsText, hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
@@ -13,7 +13,7 @@ export type WardenOptions = {
   config: SandboxdConfig;
   stateDir: string;
   runtimeDir: string;
-  /** The process that may ask it; any of this user when absent. */
+  /** The only process that may connect; if absent, any process of this user. */
   clientPid?: number | undefined;
   log: Log;
   onOutdated?: (isOutdated: boolean) => void;

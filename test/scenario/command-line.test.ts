@@ -96,7 +96,7 @@ describe('agentctl', () => {
     assert.match(await ok('version'), /\d+\.\d+\.\d+/);
     const { code, stderr } = await run('up');
     assert.equal(code, 1, 'two runtimes never share a state');
-    assert.match(stderr, /is held by|runs already|state_in_use/);
+    assert.match(stderr, /is in use by|runs already|state_in_use/);
   });
 
   it('[R48] [R47] list: name, user, status, model, tasks, spend', async () => {
