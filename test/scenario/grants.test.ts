@@ -209,7 +209,7 @@ describe('grants', () => {
     assert.match((await wrong({ deny: ['task.finish'] })).message, /cannot be denied/);
     assert.match(
       (await wrong({ expires_at: '2020-01-01T00:00:00Z' })).message,
-      /2020-01-01T00:00:00Z is past/,
+      /2020-01-01T00:00:00Z is in the past/,
     );
   });
 });
